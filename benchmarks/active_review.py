@@ -23,7 +23,7 @@ from record import Bar, data_folder, write
 from visleak.review.active import LIKELY, Measured, tail_order, tail_sample
 from visleak.review.listing import Listing, read_listing
 from visleak.stats.separation import expit
-from visleak.verdicts.record import NEAR
+from visleak.verdicts.ledger import NEAR
 
 Float64 = npt.NDArray[np.float64]
 Bool = npt.NDArray[np.bool_]

@@ -26,7 +26,7 @@ from visleak.formats import open_images
 from visleak.formats.files import chosen
 from visleak.grouping.document import sentences
 from visleak.records import ImageSet
-from visleak.storage.groupings import GroupingSummary, Hypothesis
+from visleak.storage.audit_folder import GroupingSummary, Hypothesis
 
 #: Sets on which no group may be believed, and where they are.
 UNRELATED = {

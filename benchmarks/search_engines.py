@@ -23,8 +23,19 @@ from threadpoolctl import threadpool_limits
 from visleak.encoders import load_encoder
 from visleak.records import Float32
 from visleak.search.exact import ExactSearch
-from visleak.search.faiss_index import Effort, Kind, Layout, build, threads
-from visleak.search.faiss_search import SAMPLE, account_of, recall, sampled, search_index, tune
+from visleak.search.faiss_search import (
+    SAMPLE,
+    Effort,
+    Kind,
+    Layout,
+    account_of,
+    build,
+    recall,
+    sampled,
+    search_index,
+    threads,
+    tune,
+)
 from visleak.search.hits import Hits, Sides, Wanted
 
 BEST = 20

@@ -42,9 +42,8 @@ from threadpoolctl import threadpool_limits
 from visleak.formats.embeddings import open_embeddings
 from visleak.formats.request import Request
 from visleak.records import EmbeddingSet, Float32
-from visleak.search.hits import Wanted
+from visleak.search.hits import StreamHits, Wanted
 from visleak.search.streaming import stream
-from visleak.search.streaming_hits import StreamHits
 from visleak.search.streaming_screen import widen
 from visleak.vectors import unit_rows
 

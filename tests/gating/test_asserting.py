@@ -215,4 +215,4 @@ def test_a_real_test_run_shows_what_leaks(data: Path, tmp_path: Path) -> None:
     assert errors[0].endswith("have a near-duplicate or exact copy in train; allowed 0.00 %")
     assert "test copy.png = train astronaut.png: exact" in errors[1]
     assert ">       visleak.assert_no_leak(" in ran.stdout
-    assert "asserting.py:" not in ran.stdout.replace("visleak.gating.assertion.LeakFound", "")
+    assert "asserting.py:" not in ran.stdout.replace("visleak.gating.gates.LeakFound", "")

@@ -17,8 +17,7 @@ from visleak.export import export
 from visleak.gating import named, new_leaks, read_baseline
 from visleak.gating.baseline import pair_line
 from visleak.verdicts import Ledger, Verdict, judged_summary
-from visleak.verdicts.accepted import COLUMNS, read_accepted
-from visleak.verdicts.level import Level
+from visleak.verdicts.overlay import COLUMNS, Level, read_accepted
 
 A, B = "a" * 32, "b" * 32
 HEADER = ",".join(COLUMNS)

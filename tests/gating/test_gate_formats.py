@@ -12,8 +12,7 @@ from PIL import Image
 
 import visleak
 from visleak.gating.baseline import read_baseline
-from visleak.gating.gate_formats import render
-from visleak.gating.gates import parse_all
+from visleak.gating.gates import parse_all, render
 
 #: A name with characters that every format has to escape.
 ODD = "a,b:c 100%<&>.png"

@@ -19,8 +19,7 @@ from visleak.verdicts import (
     judged_summary,
     read_verdicts,
 )
-from visleak.verdicts.accepted import COLUMNS
-from visleak.verdicts.level import Level
+from visleak.verdicts.overlay import COLUMNS, Level
 
 ORDER = ("exact", "near", "similar", "different")
 DEGREES = ("hard", "soft")

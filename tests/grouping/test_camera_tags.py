@@ -11,7 +11,7 @@ import tifffile
 from made_groups import around, inferred, made_set, strangers
 from PIL import Image
 
-from visleak.grouping.tags import joined_places, read_tags, tags_of
+from visleak.grouping.names import joined_places, read_tags, tags_of
 
 
 def read_shot(path):

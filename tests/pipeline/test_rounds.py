@@ -294,7 +294,7 @@ def test_what_the_cache_knows_of_skipped_pairs_changes_nothing(static, tmp_path,
 
 def test_gates_and_reports_take_pairs_without_a_grade(static):
     """No leak and no conflict is counted for them; the report is written."""
-    from visleak.report.choice import COLUMNS, ledger
+    from visleak.report.findings import COLUMNS, ledger
     from visleak.verdicts import judged_pairs
 
     columns = judged_pairs(static.folder, COLUMNS, ())

@@ -20,8 +20,8 @@ from visleak.errors import UsageError, VisleakError
 from visleak.formats import open_images
 from visleak.images import content_digest
 from visleak.remedy import ReplaceSettings, replace, substitution
-from visleak.remedy.replacements.decisions import Decisions
-from visleak.remedy.replacements.opening import open_selection
+from visleak.remedy.opening import open_selection
+from visleak.remedy.pool import Decisions
 from visleak.remedy.substitution import CIFAIR
 from visleak.verdicts import Ledger, Verdict
 

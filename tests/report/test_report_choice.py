@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from visleak.report.choice import COLUMNS, FLOOR, choose, ledger
+from visleak.report.findings import COLUMNS, FLOOR, choose, ledger
 from visleak.storage import PAIRS_SCHEMA
 
 STORED = [name for name in COLUMNS if name != "machine_grade"]

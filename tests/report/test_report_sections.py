@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from visleak.report import sections
+from visleak.report import page
 
 HOSTILE = "<img src=x onerror=alert(1)>"
 
@@ -29,7 +29,7 @@ HOSTILE = "<img src=x onerror=alert(1)>"
     ],
 )
 def test_markdown_subset(text: str, html: str) -> None:
-    assert re.sub(r"\n(?=<)", "", sections.rendered(text).strip()) == html
+    assert re.sub(r"\n(?=<)", "", page.rendered(text).strip()) == html
 
 
 @pytest.mark.parametrize(
@@ -46,7 +46,7 @@ def test_markdown_subset(text: str, html: str) -> None:
     ],
 )
 def test_markdown_lets_no_tag_through(text: str) -> None:
-    made = str(sections.rendered(text))
+    made = str(page.rendered(text))
     assert set(re.findall(r"<(\w+)", made)) <= {"p", "h3", "strong", "pre", "code", "a"}
     assert not re.search(r"<[^>]*\b(on\w+|src)\s*=", made)
     assert 'href="javascript' not in made
@@ -57,7 +57,7 @@ def test_a_drawing_is_an_image_that_cannot_run_anything(tmp_path: Path) -> None:
     """Whatever it holds: an SVG in ``img`` has no scripts, no network and no document."""
     drawing = "<svg onload='alert(1)'><script>alert(2)</script></svg>"
     write(tmp_path, "impact", json.dumps({"svg": [drawing, "x" * 2_000_001]}))
-    (made,) = sections.load(tmp_path)
+    (made,) = page.load(tmp_path)
     (shown,) = made.drawings
     kind, _, content = shown.source.partition(",")
     assert kind == "data:image/svg+xml;base64"
@@ -76,14 +76,14 @@ def write(folder: Path, name: str, text: str) -> None:
 def test_sections_come_in_fixed_order(tmp_path: Path) -> None:
     for name in ("zebra", "impact", "purge", "another"):
         write(tmp_path, name, json.dumps({"title": name.title()}))
-    assert [s.title for s in sections.load(tmp_path)] == ["Purge", "Impact", "Another", "Zebra"]
-    assert sections.load(tmp_path / "nothing") == ()
+    assert [s.title for s in page.load(tmp_path)] == ["Purge", "Impact", "Another", "Zebra"]
+    assert page.load(tmp_path / "nothing") == ()
 
 
 def test_sections_of_like_names_have_anchors_of_their_own(tmp_path: Path) -> None:
     for name in ("a b", "a-b", "A+b", "\u00e4"):
         write(tmp_path, name, "{}")
-    anchors = [s.anchor for s in sections.load(tmp_path)]
+    anchors = [s.anchor for s in page.load(tmp_path)]
     assert len(set(anchors)) == 4
     assert all(re.fullmatch(r"[a-z0-9-]+", anchor) for anchor in anchors)
 
@@ -97,7 +97,7 @@ def test_section_with_everything(tmp_path: Path) -> None:
         "svg": ["<svg/>", {"title": "Curve", "svg": "<svg/>"}],
     }
     write(tmp_path, "impact", json.dumps(value))
-    (made,) = sections.load(tmp_path)
+    (made,) = page.load(tmp_path)
     assert made.anchor == "section-impact"
     assert made.body.strip() == "<p>It costs <strong>2 %</strong>.</p>"
     assert made.tables[0].rows[0] == ("run 0", "0.1235", "")
@@ -109,7 +109,7 @@ def test_section_with_everything(tmp_path: Path) -> None:
 @pytest.mark.parametrize("text", ["{", "[1]", "null", "[" * 5000])
 def test_damaged_section_says_so(tmp_path: Path, text: str) -> None:
     write(tmp_path, "impact", text)
-    (made,) = sections.load(tmp_path)
+    (made,) = page.load(tmp_path)
     assert made.trouble[0].startswith("sections/impact.json cannot be shown (")
     assert made.trouble[0].endswith("run the step that wrote it again.")
 
@@ -117,7 +117,7 @@ def test_damaged_section_says_so(tmp_path: Path, text: str) -> None:
 def test_damaged_parts_say_so(tmp_path: Path) -> None:
     value = {"tables": [{"rows": 3}, "x", {"rows": [["a"]]}], "svg": "x" * 2_000_001}
     write(tmp_path, "impact", json.dumps(value))
-    (made,) = sections.load(tmp_path)
+    (made,) = page.load(tmp_path)
     assert len(made.tables) == 1
     assert [line.split(":")[0] for line in made.trouble] == [
         "Table 1 cannot be shown",

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from invoices import HEIGHT, OTHER, WIDTH, covered, difference_box, invoice
 from visleak.grading import verdict
 from visleak.records import GRADES
-from visleak.reporting.marks import MOST, kind_of, marks
+from visleak.reporting.gallery import MOST_BOXES, kind_of, marks
 from visleak.verification.align import unit_to_pixels, view_matrix
 
 ORIGINAL, CHANGED = invoice(), invoice(line_8=OTHER)
@@ -107,7 +107,7 @@ def test_many_places_are_joined_and_the_rest_is_counted():
         for column in range(4):
             cv2.circle(dotted, (80 + 130 * column, 60 + 100 * row), 9, (20, 20, 20), -1)
     found = marks(dotted, ORIGINAL, np.eye(3))
-    assert len(found.query) == len(found.reference) == MOST
+    assert len(found.query) == len(found.reference) == MOST_BOXES
     assert found.more > 0
 
 

@@ -21,9 +21,8 @@ from visleak.search import streaming
 from visleak.search.exact import ExactSearch
 from visleak.search.faiss_partitions import FaissPartitions
 from visleak.search.faiss_search import FaissSearch
-from visleak.search.hits import Hits, Sides, Wanted
+from visleak.search.hits import Hits, PartitionHits, Sides, Wanted
 from visleak.search.streaming import PartitionRunner, PartitionSearch, stream
-from visleak.search.streaming_hits import PartitionHits
 
 
 @dataclass(frozen=True)

@@ -12,10 +12,12 @@ from vectors import ALL, GRID_WIDTH, assert_same, brute_force, grid_view, units
 from visleak.errors import MissingExtra, UsageError
 from visleak.rates import Rate
 from visleak.search import faiss_search, load_search
-from visleak.search.faiss_index import Layout, build, kind_for
 from visleak.search.faiss_search import (
     FaissSearch,
+    Layout,
+    build,
     exact_answer,
+    kind_for,
     only_queries,
     recall,
     sampled,
@@ -51,7 +53,7 @@ def test_no_index_where_none_pays():
 
 
 def test_exact_search_in_its_place_is_told(monkeypatch):
-    monkeypatch.setattr("visleak.search.faiss_index.SIZES", ((10, "flat"),))
+    monkeypatch.setattr("visleak.search.faiss_search.SIZES", ((10, "flat"),))
     rng = np.random.default_rng(0)
     sides = sides_of(units(rng, 5, 8), units(rng, 40, 8))
     search, wanted = FaissSearch(), Wanted(0.5, best=2)

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from vectors import ALL, GRID_WIDTH, grid_view, loose_view, units
 
 from visleak.encoders.builtin import BuiltinEncoder
-from visleak.search.kernels import DihedralKernel, TruncatedKernel, dihedral_basis, orthogonal_basis
+from visleak.search.exact import DihedralKernel, TruncatedKernel, dihedral_basis, orthogonal_basis
 
 ENCODER = BuiltinEncoder()
 

@@ -14,11 +14,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from vectors import units
 
-from visleak.search import streaming, streaming_hits, streaming_screen
+from visleak.search import streaming, streaming_screen
 from visleak.search.exact import ExactSearch
-from visleak.search.hits import Sides, Wanted
+from visleak.search.hits import Merger, PartitionHits, Sides, Wanted
 from visleak.search.streaming import PartitionSearch, stream
-from visleak.search.streaming_hits import Merger, PartitionHits
 from visleak.search.streaming_screen import ProductScreen
 from visleak.vectors import forget, unit_rows
 
@@ -154,8 +153,8 @@ def test_any_cut_answers_as_one_search_over_everything(
         if planned:
             patch.setattr(streaming, "FEW_ROWS", 1)
             patch.setattr(streaming_screen, "FINDING_AXES", 0)
-        patch.setattr(streaming_hits, "COLLECTOR_LIMIT", limit)
-        patch.setattr(streaming_hits, "PENDING_LIMIT", limit)
+        patch.setattr("visleak.search.hits.COLLECTOR_LIMIT", limit)
+        patch.setattr("visleak.search.hits.PENDING_LIMIT", limit)
         found = stream(query, partitions, wanted, workers=workers)
     assert_equals_exact(query, partitions, wanted, found)
 
@@ -195,7 +194,7 @@ def test_bytes_of_another_layout_are_refused(monkeypatch):
     search = PartitionSearch(planted(1, 5, 0)[0], Wanted(0.5))
     found = search.find(shards(np.zeros((3, WIDTH)), [])[0])
     stored = found.to_bytes()
-    monkeypatch.setattr(streaming_hits, "LAYOUT", b"2")
+    monkeypatch.setattr("visleak.search.hits.LAYOUT", b"2")
     with pytest.raises(ValueError, match="another layout"):
         PartitionHits.from_bytes(stored)
 

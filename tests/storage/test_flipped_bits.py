@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from visleak.errors import VisleakError
-from visleak.remedy.replacements.decisions import Decision, Decisions
+from visleak.remedy.pool import Decision, Decisions
 from visleak.storage import KeyValueStore
 from visleak.verdicts import Ledger, Verdict, read_verdicts
 

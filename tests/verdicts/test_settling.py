@@ -13,7 +13,7 @@ from sklearn.metrics import cohen_kappa_score
 from visleak.errors import UsageError
 from visleak.records import GRADES
 from visleak.verdicts import Verdict, agreement, consensus_of, pair_key
-from visleak.verdicts.record import cohen_kappa
+from visleak.verdicts.ledger import cohen_kappa
 
 A, B, C = "a" * 32, "b" * 32, "c" * 32
 

@@ -188,7 +188,7 @@ def _reply(
 ) -> Reply:
     """Return the summary of an audit, and whether its gates pass."""
     from visleak.formats.opening import FRAME_BOUNDS
-    from visleak.gating import gate_formats, gates
+    from visleak.gating import gates
     from visleak.report.document import document, unfinished_line
     from visleak.storage import AUDIT, REPORT, read_summary
 
@@ -203,11 +203,7 @@ def _reply(
         passed = gates.outcome(wanted, result.folder, known, bounded=bounded)
     except UsageError as error:
         return Reply(shown, content, notes, [str(error)], code=2)
-    raw = (
-        gate_formats.render(options.format, wanted, result.folder, known)
-        if options.for_gates
-        else ""
-    )
+    raw = gates.render(options.format, wanted, result.folder, known) if options.for_gates else ""
     return Reply(
         [*shown, *passed.passed],
         content

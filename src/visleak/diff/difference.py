@@ -30,7 +30,7 @@ from visleak.records import Bool, Int8
 from visleak.stats.intervals import mcnemar_exact, newcombe
 from visleak.storage import AuditSummary
 from visleak.storage.audit_folder import Rates
-from visleak.verdicts.level import RATES, Level
+from visleak.verdicts.overlay import RATES, Level
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ from visleak.groups import image_rows, is_word, scale_codes
 from visleak.records import DEGREES, GRADES, Bool, Float32, Int8, Int64
 from visleak.storage import IMAGES, PAIRS, UNREADABLE, AuditSummary, read_problems, read_table
 from visleak.verdicts import judged_pairs, judged_summary
-from visleak.verdicts.level import Level, alone
+from visleak.verdicts.overlay import Level, alone
 
 APPEARED, VANISHED, CHANGED = CHANGES = ("appeared", "vanished", "changed")
 

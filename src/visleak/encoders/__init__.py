@@ -23,7 +23,7 @@ ENCODERS: Final = {
     "clip": "visleak.encoders.clip:clip_encoder",
     "dinov2": "visleak.encoders.huggingface:dinov2_encoder",
     "resnet152": "visleak.encoders.huggingface:resnet152_encoder",
-    "sscd": "visleak.encoders.sscd:sscd_encoder",
+    "sscd": "visleak.encoders.network:sscd_encoder",
     "hf": "visleak.encoders.huggingface:hf_encoder",
     "timm": "visleak.encoders.huggingface:timm_encoder",
     "onnx": "visleak.encoders.onnx:onnx_encoder",
@@ -80,7 +80,7 @@ def _checked(encoder: Any, options: dict[str, object]) -> Encoder:
             f"an encoder object takes no options here; got {', '.join(sorted(options))}"
         )
     if isinstance(encoder, type) or not any(hasattr(encoder, part) for part in _FULL):
-        from visleak.encoders.object_encoder import ObjectEncoder
+        from visleak.encoders.network import ObjectEncoder
 
         return ObjectEncoder(encoder)
     missing = [part for part in _PARTS if not hasattr(encoder, part)]

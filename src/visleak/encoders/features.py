@@ -27,9 +27,8 @@ from PIL import Image
 
 from visleak.encoders import ENCODERS, load_encoder
 from visleak.encoders.clip import clip_encoder
-from visleak.encoders.network import RUNNING, Running, digest
+from visleak.encoders.network import RUNNING, Running, digest, load_script
 from visleak.encoders.request import Request, parse
-from visleak.encoders.sscd import load_script
 from visleak.encoders.vision_language import TextTower, load_text_tower
 from visleak.errors import UsageError, VisleakError, said
 from visleak.lazy import library

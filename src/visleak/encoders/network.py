@@ -8,13 +8,18 @@ then does not depend on its neighbours at all, and on ``batch`` by less than 1e-
 from __future__ import annotations
 
 import hashlib
+import inspect
 import json
+import pickle
+import uuid
+import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
+from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -22,10 +27,11 @@ import numpy.typing as npt
 from visleak.devices import network_device
 from visleak.documents import digest_of
 from visleak.encoders.builtin import flat
-from visleak.encoders.preprocessing import Preprocessing
-from visleak.encoders.request import Request
+from visleak.encoders.preprocessing import PixelPreparation, Preprocessing, Scaling
+from visleak.encoders.request import Request, stated_thresholds
+from visleak.errors import UsageError, VisleakError, said
 from visleak.lazy import library
-from visleak.records import Bool, DecodedImage, Float32, Preparation
+from visleak.records import Bool, Bytes8, DecodedImage, Float32, Preparation
 from visleak.vectors import unit_rows
 
 if TYPE_CHECKING:
@@ -211,3 +217,183 @@ def tensors_digest(tensors: Mapping[str, torch.Tensor], about: Mapping[str, obje
         hasher.update(json.dumps([name, list(values.shape)]).encode())
         hasher.update(values.data if values.size else b"")
     return hasher.hexdigest()
+
+
+# -- the copy detection network SSCD ---------------------------------------------------------------
+
+
+#: The published resizings: the short side to 288, or a square whatever the shape; and the square of
+#: MemBench's code (Hong et al. 2024).
+RESIZES: Final = {"288": (288,), "320x320": (320, 320), "288x288": (288, 288)}
+_BILINEAR: Final = 2
+_IMAGENET: Final = Scaling(1 / 255, (0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
+NAME: Final = "sscd_disc_mixup.torchscript.pt"  # a published file, and where they are described
+HOME: Final = "https://github.com/facebookresearch/sscd-copy-detection"
+
+
+def sscd_encoder(request: Request) -> NetworkEncoder:
+    """Return SSCD from a TorchScript file."""
+    path = Path(request.wanted_argument("FILE")).expanduser()
+    request.knows("resize", *RUNNING)
+    resize = RESIZES[request.choice("resize", tuple(RESIZES), "288")]
+    running = Running.asked(request)
+    torch = library("torch", "torch", "encoder sscd")
+    if not path.is_file():
+        raise VisleakError(
+            f"encoder sscd: there is no file {path}; get {NAME} as {HOME} says, then sscd:FILE"
+        )
+    with path.open("rb") as file:
+        content = hashlib.file_digest(file, lambda: hashlib.blake2b(digest_size=16)).hexdigest()
+    script = load_script(torch, path, request.called, f"get {NAME} as {HOME} says")
+    tower = Tower(
+        script, lambda module, inputs: module(inputs), digest(content, {"network": "TorchScript"})
+    )
+    pixels = PixelPreparation(resize, (), _BILINEAR)
+    try:
+        return NetworkEncoder(
+            request.named("resize"), tower, Preprocessing(pixels, _IMAGENET), running
+        )
+    except (RuntimeError, AttributeError, IndexError) as error:
+        raise VisleakError(
+            f"encoder sscd: {path} does not make a vector of an image ({said(error)}); it must"
+            " take a batch (n, 3, height, width) and return (n, width)"
+        ) from error
+
+
+def load_script(torch: ModuleType, path: Path, what: str, advice: str) -> torch.jit.ScriptModule:
+    """Return the network of a TorchScript file, in ``float32`` on the CPU."""
+    try:
+        with warnings.catch_warnings():
+            # torch asks makers of new files for another format; these are published as they are
+            warnings.filterwarnings("ignore", category=DeprecationWarning, module="torch.jit")
+            return torch.jit.load(str(path), map_location="cpu").float()
+    except (RuntimeError, ValueError, OSError) as error:
+        raise VisleakError(
+            f"{what}: {path} is not TorchScript ({said(error)}); {advice}"
+        ) from error
+
+
+# -- a Python object with a method ``encode`` ------------------------------------------------------
+
+
+BATCH: Final = 32  # images per call if the object does not state it
+TRIED: Final = 224  # side of the grey image by which the width of the vectors is found
+
+
+class ObjectEncoder(BatchedEncoder):
+    """An encoder around an object with a method ``encode``.
+
+    The object may also have ``name``, ``digest``, ``width``, ``thresholds``, ``batch`` and
+    ``enough``, which mean what they mean for any encoder.
+    """
+
+    precision = ""
+    device = "its device"
+
+    def __init__(self, thing: Any) -> None:
+        if isinstance(thing, type):
+            raise UsageError(f"the encoder is the class {thing.__name__}; give an object of it")
+        if not callable(getattr(thing, "encode", None)):
+            raise UsageError(
+                f"the encoder object lacks encode, the method from images to vectors; got a"
+                f" {type(thing).__name__}"
+            )
+        self.name = str(getattr(thing, "name", type(thing).__name__))
+        self._thing = thing
+        try:
+            self.thresholds = stated_thresholds(getattr(thing, "thresholds", None))
+        except ValueError as error:
+            raise UsageError(f"encoder {self.name}: {error}") from error
+        self.batch = self._number("batch", 1, BATCH)
+        self.enough = self._number("enough", 0, 0)
+        self.digest, self.lasting = self._identity()
+        self.preparation = all_pixels
+        self.width = self._number("width", 1, 0) or self._tried()
+
+    def outputs(self, prepared: Sequence[npt.NDArray[np.generic]]) -> npt.NDArray[np.float64]:
+        """Return what the object makes of images, (n, width)."""
+        made = self._encoded(prepared)
+        if made.shape[1] != self.width:
+            raise VisleakError(
+                f"encode of {self.name} returned vectors of {made.shape[1]} numbers; they must be"
+                f" of {self.width}, as before"
+            )
+        return made
+
+    def _encoded(self, images: Sequence[npt.NDArray[np.generic]]) -> npt.NDArray[np.float64]:
+        """Return what the object makes of images, ``float64`` (n, any width above 0)."""
+        made = np.asarray(self._thing.encode(list(images)))
+        if made.dtype.kind != "f":
+            raise VisleakError(
+                f"encode of {self.name} returned {made.dtype}; it must return an array of floats,"
+                " one row per image"
+            )
+        if made.ndim != 2 or len(made) != len(images) or not made.shape[1]:
+            raise VisleakError(
+                f"encode of {self.name} returned an array {made.shape} for {len(images)}"
+                f" images; it must be ({len(images)}, width)"
+            )
+        return made.astype(np.float64)
+
+    def _tried(self) -> int:
+        """Return the width of the vectors, by encoding a grey image."""
+        grey = np.full((TRIED, TRIED, 3), 128, np.uint8)
+        try:
+            return int(self._encoded([grey]).shape[1])
+        except VisleakError:
+            raise
+        except Exception as error:
+            raise VisleakError(
+                f"encode of {self.name} failed on a grey image of {TRIED} x {TRIED} pixels"
+                f" ({said(error, 300)})"
+            ) from error
+
+    def _number(self, attribute: str, least: int, default: int) -> int:
+        value = getattr(self._thing, attribute, None)
+        if value is None:
+            return default
+        if not isinstance(value, int) or isinstance(value, bool) or value < least:
+            raise UsageError(
+                f"encoder {self.name}: {attribute} must be a whole number, {least} or more;"
+                f" got {value!r}"
+            )
+        return value
+
+    def _identity(self) -> tuple[str, bool]:
+        """Return the digest, and whether another run would find the same."""
+        own = getattr(self._thing, "digest", None)
+        if own is not None:
+            if not isinstance(own, str) or not own:
+                raise UsageError(f"encoder {self.name}: digest must be a text; got {own!r}")
+            return own, True
+        made = _digest(self._thing)
+        return (made, True) if made else (f"this run only {uuid.uuid4().hex}", False)
+
+
+def all_pixels(image: DecodedImage) -> Bytes8:
+    """Return the pixels of an image: the preparation of an object."""
+    return np.ascontiguousarray(image.pixels)
+
+
+def _digest(thing: object) -> str | None:
+    """Return a digest of an object's data and of its classes' sources, if both are available."""
+    sink = _Sink()
+    try:
+        pickle.Pickler(sink, pickle.DEFAULT_PROTOCOL).dump(thing)
+        for kind in type(thing).__mro__[:-1]:
+            sink.write(inspect.getsource(kind).encode())
+    except Exception:  # its own pickling may raise anything: there is no such digest then
+        return None
+    return sink.hasher.hexdigest()
+
+
+class _Sink:
+    """A file that keeps only a digest of what is written to it."""
+
+    def __init__(self) -> None:
+        self.hasher = hashlib.blake2b(b"object 1", digest_size=16)
+
+    def write(self, data: bytes) -> int:
+        """Add bytes to the digest."""
+        self.hasher.update(data)
+        return memoryview(data).nbytes

@@ -92,7 +92,7 @@ _LIST: Final = Layout("a file list", "folders:write_list")
 #: Also of Parquet files that name image files.
 TABLE: Final = Layout("a table of files", "tables:write_table")
 _ZIP: Final = Layout("a zip archive", "archives:write_zip", files=False, mixes=False)
-_TAR: Final = Layout("a tar archive", "tars:write_tar", files=False, mixes=False)
+_TAR: Final = Layout("a tar archive", "archives:write_tar", files=False, mixes=False)
 _SHARDS: Final = Layout(
     "WebDataset shards", "webdataset:write_webdataset", holds="bytes", files=False, mixes=False
 )
@@ -156,7 +156,7 @@ PLAIN: Final = (
         options=("remote",),
     ),
     Format("a .zip archive", "archives:open_zip", _ZIP, endings=(".zip",)),
-    Format("a .tar archive", "tars:open_tar", _TAR, endings=TARS),
+    Format("a .tar archive", "archives:open_tar", _TAR, endings=TARS),
     Format("an image", "folders:open_file", _FOLDER, recognises="folders:is_image_path"),
     Format("a video", "video:open_video", endings=VIDEOS, options=("every",)),
     Format("a NIfTI volume", "nifti:open_nifti", endings=(".nii", ".nii.gz"), options=("axis",)),

@@ -24,15 +24,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from visleak.errors import UsageError, VisleakError, one_line
-from visleak.formats.archives import DAMAGE, takes_member
-from visleak.formats.files import TOGETHER, JoinedOpener, joined_opener, remote_places, why_not
-from visleak.formats.folders import read_list
-from visleak.formats.frames import read_frames
-from visleak.formats.listing import Listing, ending_of, globbed, is_hidden, is_image
-from visleak.formats.remote import StoreError, folder_of, is_address, redacted
-from visleak.formats.request import Request, writable
-from visleak.formats.sources import TARS, has_wildcards, locate
-from visleak.formats.tars import (
+from visleak.formats.archives import (
+    DAMAGE,
     Choice,
     TarOpener,
     TarStream,
@@ -40,7 +33,15 @@ from visleak.formats.tars import (
     head_of,
     link_target,
     members_of,
+    takes_member,
 )
+from visleak.formats.files import TOGETHER, JoinedOpener, joined_opener, remote_places, why_not
+from visleak.formats.folders import read_list
+from visleak.formats.frames import read_frames
+from visleak.formats.listing import Listing, ending_of, globbed, is_hidden, is_image
+from visleak.formats.remote import StoreError, folder_of, is_address, redacted
+from visleak.formats.request import Request, writable
+from visleak.formats.sources import TARS, has_wildcards, locate
 from visleak.formats.writing import Destination, OutputPart, OutputSource, Selection, file_names
 from visleak.images.encodings import SUFFIXES
 from visleak.quantities import counted

@@ -18,9 +18,8 @@ from visleak.records import DEGREES, GRADES, Bool, PairRow
 from visleak.storage import AUDIT, AuditSummary, read_summary
 from visleak.templates import plain
 from visleak.verdicts import consensus_of, digests_of, judged_pairs, read_verdicts
-from visleak.verdicts.accepted import accepting, read_accepted, tolerant
-from visleak.verdicts.level import Level, alone, leaks
-from visleak.verdicts.record import Key
+from visleak.verdicts.ledger import Key
+from visleak.verdicts.overlay import Level, accepting, alone, leaks, read_accepted, tolerant
 
 #: Columns of the pairs of a baseline.
 _KNOWN: Final = pa.schema(

@@ -2,22 +2,40 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+import json
+import os
+import shlex
+import warnings
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
+from urllib.parse import quote
+from xml.etree import ElementTree
 
-from visleak.errors import UsageError, not_one_of
-from visleak.gating.baseline import Baseline, NewLeaks, named, new_leaks
+import visleak
+from visleak.auditing import Audit, audit
+from visleak.errors import UsageError, VisleakError, not_one_of
+from visleak.gating.baseline import (
+    Baseline,
+    NewLeaks,
+    named,
+    new_leaks,
+    pair_line,
+    read_baseline,
+    worst,
+)
 from visleak.groups import both_have
 from visleak.options import AUTO, share_of
 from visleak.pipeline.recordings import doubt
 from visleak.rates import Rate, percent
-from visleak.records import AnySet
+from visleak.records import AnySet, Encoder, Encodes, PairRow, Source
+from visleak.settings import Settings
 from visleak.storage import AuditSummary
 from visleak.storage.audit_folder import Thresholds
+from visleak.templates import plain
 from visleak.verdicts import judged_summary
-from visleak.verdicts.level import RATES, Level
+from visleak.verdicts.overlay import RATES, Level
 
 UNREADABLE: Final = "unreadable"
 GROUP: Final = "group"
@@ -328,3 +346,333 @@ def outcome(
         tuple(notes),
         tuple(each.as_dict() for each in found),
     )
+
+
+# -- formats ---------------------------------------------------------------------------------------
+
+
+#: Formats in addition to the summary and the JSON of an audit.
+FORMATS: Final = ("junit", "sarif", "github")
+
+#: Images that a failed gate names; GitHub shows ten annotations per step.
+MOST: Final = {"junit": 100, "sarif": 1000, "github": 10}
+
+
+@dataclass(frozen=True, slots=True)
+class GateResult:
+    """Whether a query set passes a gate."""
+
+    gate: str  # its name
+    query_set: str  # name of the set
+    tripped: bool  # more leaks than allowed
+    line: str  # what was found, and what is allowed
+    # rows of ``pairs.parquet``: the worst pair of each leaking image, worst first
+    pairs: Sequence[PairRow] = ()
+
+
+def render(
+    format: str, gates: Sequence[Gate], folder: Path, baseline: Baseline | None = None
+) -> str:
+    """Return the results of gates on a finished audit; with a baseline only new leaks trip them."""
+    summary = judged_summary(folder)
+    found = list(results(gates, folder, summary, baseline, MOST[format]))
+    writers = {"junit": _junit, "sarif": _sarif, "github": _github}
+    return writers[format](found, summary)
+
+
+def results(
+    gates: Sequence[Gate], folder: Path, summary: AuditSummary, baseline: Baseline | None, most: int
+) -> Iterator[GateResult]:
+    """Yield the result of each gate for each set."""
+    pairs: Sequence[PairRow]
+    by_pairs = [gate for gate in gates if gate.name not in WITHOUT_PAIRS]
+    if baseline is not None:
+        for each in checked(by_pairs, folder, summary, baseline) if by_pairs else ():
+            pairs = worst(each.found, most) if each.tripped else ()
+            yield GateResult(each.gate.name, each.found.query_set, each.tripped, each.line, pairs)
+        gates = [gate for gate in gates if gate.name in WITHOUT_PAIRS]
+    for one in judged(gates, summary):
+        pairs = ()
+        if one.tripped and one.gate.name not in WITHOUT_PAIRS:
+            found = new_leaks(folder, summary, Level(one.gate.name))
+            pairs = next(worst(own, most) for own in found if own.query_set == one.set_name)
+        yield GateResult(one.gate.name, one.set_name, one.tripped, one.line, pairs)
+
+
+def _file(summary: AuditSummary, row: PairRow) -> str:
+    """Return the file of a query relative to the working folder, or that of its set."""
+    about = summary.set_of(row["query_set"])
+    place = about and about.place(summary.opened_in)
+    if not place:
+        return ""
+    image = place / row["query"]
+    return Path(os.path.relpath(image if image.is_file() else place)).as_posix()
+
+
+def _junit(found: Iterable[GateResult], summary: AuditSummary) -> str:
+    found = list(found)
+    failures = str(sum(each.tripped for each in found))
+    suites = ElementTree.Element("testsuites")
+    about = {"name": "visleak", "tests": str(len(found)), "failures": failures}
+    suite = ElementTree.SubElement(suites, "testsuite", about | {"errors": "0", "skipped": "0"})
+    for each in found:
+        name = {"classname": f"visleak.{each.gate}", "name": plain(each.query_set)}
+        case = ElementTree.SubElement(suite, "testcase", name)
+        if each.tripped:
+            failed = ElementTree.SubElement(case, "failure", message=plain(each.line))
+            failed.text = "\n".join(map(pair_line, each.pairs))
+    ElementTree.indent(suites)
+    text = ElementTree.tostring(suites, encoding="unicode")
+    return f'<?xml version="1.0" encoding="utf-8"?>\n{text}\n'
+
+
+def _sarif(found: Iterable[GateResult], summary: AuditSummary) -> str:
+    found = list(found)
+    rules = dict.fromkeys(each.gate for each in found)
+    noted = [_sarif_result(each, each.line, None) for each in found if each.tripped]
+    noted += [
+        _sarif_result(each, pair_line(row), _file(summary, row))
+        for each in found
+        for row in each.pairs
+    ]
+    driver = {
+        "name": "visleak",
+        "version": visleak.__version__,
+        "rules": [
+            {"id": f"leak/{name}", "shortDescription": {"text": f"gate {name}"}} for name in rules
+        ],
+    }
+    content = {
+        "$schema": "https://json.schemastore.org/sarif-2.1.0.json",
+        "version": "2.1.0",
+        "runs": [{"tool": {"driver": driver}, "results": noted}],
+    }
+    text = json.dumps(content, indent=1, ensure_ascii=False) + "\n"
+    return text.encode("utf-8", "backslashreplace").decode("utf-8")
+
+
+def _sarif_result(each: GateResult, text: str, file: str | None) -> dict[str, object]:
+    result: dict[str, object] = {
+        "ruleId": f"leak/{each.gate}",
+        "level": "error",
+        "message": {"text": text},
+    }
+    if file:
+        place = {"artifactLocation": {"uri": quote(file, errors="surrogateescape")}}
+        result["locations"] = [{"physicalLocation": place}]
+    return result
+
+
+def _github(found: Iterable[GateResult], summary: AuditSummary) -> str:
+    lines = []
+    for each in found:
+        if not each.tripped:
+            lines.append(f"::notice title=visleak::{_data(each.line)}")
+            continue
+        lines.append(f"::error title=visleak::{_data(each.line)}")
+        for row in each.pairs:
+            file = _property(_file(summary, row))
+            title = _property(f"visleak {each.gate}")
+            lines.append(f"::error file={file},title={title}::{_data(pair_line(row))}")
+    return "".join(f"{line}\n" for line in lines)
+
+
+def _data(text: str) -> str:
+    """Escape the message of a command of GitHub's runners."""
+    return plain(text).replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
+
+
+def _property(text: str) -> str:
+    """Escape a property of a command of GitHub's runners.
+
+    >>> _property("a,b:c%")
+    'a%2Cb%3Ac%25'
+    """
+    return _data(text).replace(":", "%3A").replace(",", "%2C")
+
+
+# -- one line for a test suite ---------------------------------------------------------------------
+
+
+#: Pairs that a failure names.
+SHOWN: Final = 5
+
+#: What may be done about images that cannot be read, and the share of a set that passes.
+ALLOWED: Final = {"warn": UNREADABLE_SHARE, "ignore": 1.0, "fail": 0.0}
+
+Baselines = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
+
+
+class LeakFound(VisleakError, AssertionError):
+    """More test images leak than are allowed. An ``AssertionError``, so a test fails by it.
+
+    Attributes:
+        audit: the audit that found them.
+        leaks: what is new, a query set each.
+    """
+
+    def __init__(
+        self, message: str, audit: Audit | None = None, leaks: Sequence[NewLeaks] = ()
+    ) -> None:
+        super().__init__(message)
+        self.audit = audit
+        self.leaks = tuple(leaks)
+
+
+def assert_no_leak(
+    test: Source | Sequence[AnySet],
+    train: Source | Sequence[AnySet] | None = None,
+    grade: str = "near",
+    *,
+    allowed: float = 0.0,
+    baseline: Baselines | None = None,
+    unreadable: str = "warn",
+    settings: Settings | None = None,
+    encoder: str | Encoder | Encodes | None = None,
+    encoder_options: Mapping[str, object] | None = None,
+    thresholds: str | os.PathLike[str] | None = None,
+    cache: str | os.PathLike[str] | None = "default",
+    out: str | os.PathLike[str] | None = None,
+    workers: int | None = None,
+    force: bool = False,
+) -> Audit:
+    """Fail if images of the test side also occur in the training side; for pytest and the like.
+
+    Args:
+        test, train: the two sides, as in :func:`visleak.audit`: SOURCE text, a path, sets, or any
+            sequence of images. Without ``train`` the test side must not repeat itself.
+        grade: the weakest that counts: ``exact``, ``near`` or ``similar``, or by similarity
+            alone ``hard`` or ``soft``.
+        allowed: largest share of the readable images of a test set that may leak, 0 to 1.
+        baseline: audit folders or files of accepted pairs; known pairs do not count as leaks.
+        unreadable: images that cannot be read are compared with nothing: ``warn`` of them,
+            and fail above 5 % of a set, ``ignore`` them, or ``fail``.
+        settings, encoder, encoder_options, thresholds, cache, workers: as in
+            :func:`visleak.audit`.
+        out: folder to keep the audit in; by default one that lives as long as the audit returned.
+        force: replace another audit in ``out``, such as that of the data before a change.
+
+    Returns:
+        The audit, if no more leaks than allowed.
+
+    Raises:
+        LeakFound: more do, or images cannot be read that had to be. Its message has the headline
+            and the worst pairs.
+        UsageError, VisleakError: the audit cannot be made, such as of a set without a readable
+            image; see their messages.
+
+    >>> import visleak
+    >>> visleak.assert_no_leak("data/test", "data/train")  # doctest: +SKIP
+    """
+    __tracebackhide__ = True  # a failure is about the caller's line
+    level = Level(grade)
+    _check(allowed, unreadable, level, settings)
+    known = None if baseline is None else read_baseline(_listed(baseline), out)
+    result = audit(
+        test,
+        train,
+        settings=settings,
+        encoder=encoder,
+        encoder_options=encoder_options,
+        thresholds=thresholds,
+        out=out,
+        workers=workers,
+        cache=cache,
+        force=force,
+    )
+    problems = _problems(result)
+    if result.unfinished:
+        raise VisleakError(f"the audit is unfinished, run it again: {' '.join(problems)}")
+    leaks = _leaks(result, level, known)
+    failed = [each for each in leaks if not each.rate.total or each.rate.share > allowed]
+    if failed or _unread(result) > ALLOWED[unreadable]:
+        lines = [line for each in failed for line in _told(each, result, allowed, known)]
+        lines += [] if unreadable == "ignore" else problems
+        raise LeakFound("\n".join([*lines, _way_on(result, kept=out is not None)]), result, leaks)
+    if unreadable == "warn" and problems:
+        warnings.warn(" ".join(problems), stacklevel=2)
+    return result
+
+
+def _check(allowed: float, unreadable: str, level: Level, settings: Settings | None) -> None:
+    """Refuse arguments that cannot be answered."""
+    if not 0.0 <= allowed <= 1.0:
+        raise UsageError(f"allowed must be a share between 0 and 1; got {allowed}")
+    if unreadable not in ALLOWED:
+        raise UsageError(f"unreadable must be one of {', '.join(ALLOWED)}; got {unreadable!r}")
+    if level.scale == "grade" and settings is not None and not settings.verify:
+        raise UsageError(
+            f"grade {level.name!r} needs verified pairs, and settings.verify is False; ask for"
+            " hard or soft"
+        )
+
+
+def _listed(baseline: Baselines) -> Sequence[str | os.PathLike[str]]:
+    return (baseline,) if isinstance(baseline, str | os.PathLike) else baseline
+
+
+def _leaks(result: Audit, level: Level, known: Baseline | None) -> tuple[NewLeaks, ...]:
+    """Return the leaks of an audit that are not known."""
+    summary = judged_summary(result.folder)
+    for total in summary.totals:
+        if total.rates.get(level.rate) is None:
+            why = (
+                "a grade needs images, and some sets are of embeddings; ask for hard or soft"
+                if level.scale == "grade"
+                else "no thresholds are known for the encoder; give them in settings or thresholds"
+            )
+            raise UsageError(f"grade {level.name!r} was not measured: {why}")
+    return new_leaks(result.folder, summary, level, known)
+
+
+def _told(found: NewLeaks, result: Audit, allowed: float, known: Baseline | None) -> Iterator[str]:
+    """Yield what leaks, the worst pairs first."""
+    references = [
+        each.reference_set
+        for each in result.summary.comparisons
+        if each.query_set == found.query_set and each.coverage != "within"
+    ]
+    where = f"in {' or '.join(references)}" if references else "elsewhere in the same set"
+    rate = found.rate
+    has = "has" if rate.count == 1 else "have"
+    told = (
+        f"{rate.count:,} of {rate.total:,} {found.query_set} images ({percent(rate.share)} %,"
+        f" {rate.interval}) {has} {found.level.words} {where}; allowed {percent(allowed)} %"
+    )
+    yield told if known is None else f"{told} ({found.known:,} more known from the baseline)"
+    if known is not None:
+        yield from known.notes(result.summary, [found.level])
+    for line in named(found, SHOWN):
+        yield f"  {line}"
+
+
+def _problems(result: Audit) -> list[str]:
+    """Return lines on what could not be read, none if all could."""
+    problems = result.unreadable()
+    missing = [
+        f"{rate.count:,} of {rate.total:,} {noun} of {name} {what}, and were compared with nothing"
+        for name, noun, what, rate in not_compared(result.summary)
+        if noun == "files"
+    ]
+    if not problems:
+        return missing
+    total = sum(each.images for each in result.summary.sets)
+    first = [plain(f"{each.set} {each.id} ({each.reason})") for each in problems[:SHOWN]]
+    more = [f"{len(problems) - SHOWN:,} more"] if len(problems) > SHOWN else []
+    return [
+        f"{len(problems):,} of {total:,} images could not be read, and were compared with nothing:"
+        f" {', '.join([*first, *more])}",
+        *missing,
+    ]
+
+
+def _unread(result: Audit) -> float:
+    """Return the largest share of a set that could not be read."""
+    return max((rate.share for *_, rate in not_compared(result.summary)), default=0.0)
+
+
+def _way_on(result: Audit, *, kept: bool) -> str:
+    """Return how to review the images."""
+    if kept:
+        return f"to review the images: visleak review {shlex.quote(str(result.folder))}"
+    return "to review the images, keep the audit with out=FOLDER, then visleak review FOLDER"

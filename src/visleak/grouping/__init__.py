@@ -1,8 +1,7 @@
 """Groups, frames and times that names state, believed where the images confirm them."""
 
 from visleak.grouping.document import document, facts, options
-from visleak.grouping.findings import rows, summarised
-from visleak.grouping.inference import Found, GroupableSet, Sets, infer
+from visleak.grouping.inference import Found, GroupableSet, Sets, infer, rows, summarised
 
 __all__ = ["Found", "GroupableSet", "Sets", "document", "facts", "infer", "options", "rows"]
 __all__ += ["summarised"]

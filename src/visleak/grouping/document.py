@@ -10,7 +10,7 @@ from visleak.quantities import counted
 from visleak.reporting import Document, Figure
 from visleak.reporting.charts import decay_chart
 from visleak.reporting.document import Column, Fact, Table
-from visleak.storage.groupings import GroupingSummary, Hypothesis, SharedGroups, SideGroups
+from visleak.storage.audit_folder import GroupingSummary, Hypothesis, SharedGroups, SideGroups
 
 #: Frames per second with which a span of frames is put in seconds: that of most video.
 RATE: Final = 30

@@ -16,7 +16,7 @@ import numpy as np
 
 from visleak.groups import numbered, rank_within
 from visleak.records import Bool, Float32, Float64, Int64
-from visleak.storage.groupings import Decay, GroupEvidence
+from visleak.storage.audit_folder import Decay, GroupEvidence
 
 #: Pairs that are compared; permutations of them; images whose nearest one is looked for among how
 #: many.

@@ -15,7 +15,7 @@ from visleak.errors import UsageError, VisleakError
 from visleak.records import Bool, Float64, Int8
 from visleak.storage import IMAGES, AuditSummary, read_summary, read_table
 from visleak.verdicts import read_verdicts
-from visleak.verdicts.level import Level, leaks
+from visleak.verdicts.overlay import Level, leaks
 
 #: Label of a test image against that of its most similar leaked training image.
 RELATIONS: Final = ("same", "different", "unknown")

@@ -56,8 +56,7 @@ from visleak.storage import (
     write_problems,
     write_tables,
 )
-from visleak.storage.audit_folder import Thresholds, schema_of
-from visleak.storage.groupings import GROUP_COLUMNS
+from visleak.storage.audit_folder import GROUP_COLUMNS, Thresholds, schema_of
 from visleak.verification import check
 
 #: Rows per row group.

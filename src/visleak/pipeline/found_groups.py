@@ -9,14 +9,14 @@ import numpy as np
 import pyarrow as pa
 
 from visleak.grouping import Found, GroupableSet, Sets, infer, summarised
-from visleak.grouping.findings import unit_names
+from visleak.grouping.inference import unit_names
 from visleak.groups import joined
 from visleak.options import AUTO
 from visleak.pipeline.comparison import Comparison
 from visleak.pipeline.encoded_set import Side
 from visleak.records import Encoder
 from visleak.settings import Settings
-from visleak.storage.groupings import GroupingSummary
+from visleak.storage.audit_folder import GroupingSummary
 
 
 def groups_of(

@@ -34,8 +34,7 @@ from visleak.search import load_partition_search, load_search
 from visleak.search.exact import ExactSearch
 from visleak.search.hits import Account, Wanted
 from visleak.settings import Settings
-from visleak.storage.audit_folder import Thresholds
-from visleak.storage.groupings import GroupingSummary
+from visleak.storage.audit_folder import GroupingSummary, Thresholds
 
 #: Attempts of a run that loses images.
 ATTEMPTS: Final = 4

@@ -23,9 +23,8 @@ from visleak.pipeline.encoded_set import EmbeddingCounts, Side
 from visleak.records import Bool, EmbeddingSet, Encoder, Float32, Int64, Pairs, Partition
 from visleak.search import PartitionEngine
 from visleak.search.exact import ExactSearch, Scored
-from visleak.search.hits import Wanted
+from visleak.search.hits import LAYOUT, PartitionHits, StreamHits, Wanted
 from visleak.search.streaming import PartitionSearch, stream
-from visleak.search.streaming_hits import LAYOUT, PartitionHits, StreamHits
 from visleak.storage.cache import Cache
 
 #: Raised whenever the hits of a partition could change.

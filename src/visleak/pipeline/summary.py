@@ -13,8 +13,8 @@ import numpy as np
 from visleak.pipeline import overlaps, rates, recordings, segments, selection
 from visleak.pipeline.comparison import Comparison, comparable, relation
 from visleak.pipeline.encoded_set import Side, lost
+from visleak.pipeline.overlaps import seen_boxes
 from visleak.pipeline.run import Outcome
-from visleak.pipeline.seen_boxes import seen_boxes
 from visleak.quantities import counted
 from visleak.rates import Rate
 from visleak.records import Encoder

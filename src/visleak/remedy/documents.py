@@ -18,7 +18,7 @@ from visleak.remedy.substitution import ReplacePlan
 from visleak.reporting import Column, Document, Fact, Table
 from visleak.reporting.markup import Grid
 from visleak.storage import AuditSummary
-from visleak.verdicts.level import Level
+from visleak.verdicts.overlay import Level
 
 #: Classes of a table that are shown; ``--json`` has all.
 CLASSES: Final = 25

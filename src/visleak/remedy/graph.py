@@ -19,9 +19,9 @@ from visleak.groups import chained, components, joined, nearest_frames
 from visleak.records import Bool, ImageSet, Int64
 from visleak.remedy.balance import coded
 from visleak.storage import GROUPS, IMAGES, AuditSummary, read_csv, read_summary, read_table
-from visleak.storage.groupings import GROUP_COLUMNS
+from visleak.storage.audit_folder import GROUP_COLUMNS
 from visleak.verdicts import Verdict, disputed, judged_pairs
-from visleak.verdicts.level import Level
+from visleak.verdicts.overlay import Level
 
 _COLUMNS: Final = ("query_set", "query", "reference_set", "reference", "grade", "judged")
 

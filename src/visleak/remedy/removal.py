@@ -39,7 +39,7 @@ from visleak.storage import (
 )
 from visleak.storage.audit_folder import Topic
 from visleak.verdicts import disputed, judged_pairs
-from visleak.verdicts.level import Level
+from visleak.verdicts.overlay import Level
 
 #: Share of the training images above which removal from the test set is recommended.
 TRAINING_LIMIT: Final = 0.1

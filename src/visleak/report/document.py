@@ -18,8 +18,7 @@ from visleak.report import scenes
 from visleak.reporting import Column, Document, Fact, Table
 from visleak.settings import NEAR_AT
 from visleak.storage import REPORT, UNREADABLE, AuditSummary, TotalSummary
-from visleak.storage.audit_folder import Thresholds
-from visleak.storage.groupings import GroupingSummary
+from visleak.storage.audit_folder import GroupingSummary, Thresholds
 from visleak.verdicts import read_verdicts
 
 #: Rates of the table: key and words.

@@ -20,7 +20,7 @@ from visleak.records import Bool, Float64, Int64
 from visleak.review.listing import Listing
 from visleak.stats.intervals import clopper_pearson
 from visleak.stats.separation import Shift, expit, fit_best_shift, logit
-from visleak.verdicts.record import NEAR
+from visleak.verdicts.ledger import NEAR
 
 #: Probabilities are kept this far from 0 and 1, or no verdict could move them.
 LEAST: Final = 1e-5

@@ -24,8 +24,7 @@ from PIL import Image
 from visleak.errors import VisleakError
 from visleak.images import content_digest, decode
 from visleak.records import AnySet, Bytes8, EmbeddingSet, ImageSet, Unreadable
-from visleak.reporting.gallery import difference, laid_over, shrink
-from visleak.reporting.marks import Kind, Marks, marks
+from visleak.reporting.gallery import Kind, Marks, difference, laid_over, marks, shrink
 
 #: Long side of the images of a pair, of one laid over the other, of differences, and of
 #: thumbnails, in pixels.

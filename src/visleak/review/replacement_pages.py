@@ -23,18 +23,17 @@ from visleak.errors import UsageError
 from visleak.formats.remote import redacted
 from visleak.progress import Progress
 from visleak.records import ImageSet, Unreadable
-from visleak.remedy.replacements.candidates import Candidate
-from visleak.remedy.replacements.decisions import PLAIN, AlreadyDecided, Decision
-from visleak.remedy.replacements.opening import open_selection
-from visleak.remedy.replacements.pool import class_of
-from visleak.remedy.replacements.selection import NotEligible, Selection
+from visleak.remedy.candidates import Candidate
+from visleak.remedy.opening import open_selection
+from visleak.remedy.pool import PLAIN, AlreadyDecided, Decision, class_of
+from visleak.remedy.selection import NotEligible, Selection
 from visleak.remedy.settings import SelectionSettings
 from visleak.review.app import image_of
 from visleak.review.registry import ImageRegistry
 from visleak.review.review_pages import TINY, sent
 from visleak.review.security import Instructions, answer, page, read_instructions
 from visleak.review.session import ReviewSession
-from visleak.verdicts.record import now
+from visleak.verdicts.ledger import now
 
 #: Where the pages are.
 HOME: Final = "/replacing"

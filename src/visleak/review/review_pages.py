@@ -16,8 +16,7 @@ from starlette.routing import Route
 from visleak.errors import UsageError
 from visleak.rates import percent
 from visleak.records import GRADES, ImageRow, Int64, PairRow, Unreadable, ends_of
-from visleak.reporting.gallery import look_identical, relation
-from visleak.reporting.marks import kind_of
+from visleak.reporting.gallery import kind_of, look_identical, relation
 from visleak.review.listing import COVERAGES, GRADE_CHOICES, SORTS, STATES, Choice, describe
 from visleak.review.registry import DIFFERENCE, ImageView
 from visleak.review.security import answer, page

@@ -26,7 +26,7 @@ from starlette.responses import HTMLResponse, PlainTextResponse, RedirectRespons
 
 from visleak.errors import UsageError, VisleakError
 from visleak.rates import chance
-from visleak.remedy.replacements.pool import class_of
+from visleak.remedy.pool import class_of
 from visleak.templates import environment, visible
 
 Message = MutableMapping[str, Any]

@@ -27,7 +27,7 @@ from visleak.review.listing import Choice, Listing, couples, fixed, labels, orde
 from visleak.review.registry import ImageRegistry
 from visleak.storage import AuditSummary
 from visleak.verdicts import Agreement, Ledger, Verdict, agreement, consensus_of
-from visleak.verdicts.record import NEAR, Kappa, reviewer_name
+from visleak.verdicts.ledger import NEAR, Kappa, reviewer_name
 
 #: Pairs after the one shown whose images are read ahead.
 AHEAD: Final = 16

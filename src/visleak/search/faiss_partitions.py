@@ -25,22 +25,26 @@ import pyarrow as pa
 from threadpoolctl import threadpool_limits
 
 from visleak.records import Float32, Int64, Partition
-from visleak.search.faiss_index import (
+from visleak.search.faiss_search import (
     BLOCK,
     DIGEST,
+    SAMPLE,
     Effort,
     Index,
     Kind,
     Layout,
+    account_of,
     build,
     faiss,
     kind_for,
+    measure,
+    sampled,
+    search_index,
     threads,
+    tune,
 )
-from visleak.search.faiss_search import SAMPLE, account_of, measure, sampled, search_index, tune
-from visleak.search.hits import Account, Hits, Recall, Rows, Sides, Wanted
+from visleak.search.hits import Account, Hits, PartitionHits, Recall, Rows, Sides, Wanted, id_ranks
 from visleak.search.streaming import PartitionSearch
-from visleak.search.streaming_hits import PartitionHits, id_ranks
 from visleak.vectors import check_digest, unit_rows
 
 

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from threading import Lock
+from typing import Final, Protocol
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from visleak.rates import Rate, percent
-from visleak.records import Float32, Int8, Int64
+from visleak.records import Bool, Float32, Int8, Int64, Partition
 from visleak.vectors import forget
 
 
@@ -165,3 +168,294 @@ class Search(Protocol):
     def find(self, sides: Sides, wanted: Wanted, *, workers: int = 1) -> Hits:
         """Return the wanted pairs."""
         ...
+
+
+# -- hits in one partition, and their merge --------------------------------------------------------
+
+
+LAYOUT: Final = b"1"  # layout of to_bytes; bytes of another layout are not read
+PENDING_LIMIT: Final = 1_000_000  # pairs that wait before they are merged into what is kept so far
+
+
+@dataclass(frozen=True)
+class PartitionHits:
+    """The wanted pairs of one partition, with all that a merge needs. Small and picklable."""
+
+    query: Int64  # int64 (n,): rows of the query matrix
+    row: Int64  # int64 (n,): rows of the partition
+    similarity: Float32  # float32 (n,)
+    id: pa.StringArray  # Arrow string array (n,): ids of the references
+    # int64, one per query: pairs of this partition at or above the threshold, before the cap
+    total: Int64
+    # int64 (k,), ascending: rows without a direction (NaN, infinity, zeros); they are never hits
+    broken: Int64
+    off: int  # rows whose length is off by more than NORM_TOLERANCE
+    rows: int  # rows of the partition
+
+    def __post_init__(self) -> None:
+        n = len(self.query)
+        if not (len(self.row) == len(self.similarity) == len(self.id) == n):
+            raise ValueError(f"hits of a partition: all columns must have {n} rows")
+
+    def __len__(self) -> int:
+        return len(self.query)
+
+    def to_bytes(self) -> bytes:
+        """Return the hits as an Arrow stream, for a cache or a wire."""
+        columns = {
+            "query": pa.array(self.query),
+            "row": pa.array(self.row),
+            "similarity": pa.array(self.similarity),
+            "id": self.id,
+            "total": pa.array(self.total),
+            "broken": pa.array(self.broken),
+            "counts": pa.array([self.off, self.rows], pa.int64()),
+        }
+        # columns of different lengths: one row of lists
+        lists = [pa.ListArray.from_arrays([0, len(c)], c) for c in columns.values()]
+        batch = pa.record_batch(lists, list(columns)).replace_schema_metadata({b"layout": LAYOUT})
+        sink = pa.BufferOutputStream()
+        with pa.ipc.new_stream(sink, batch.schema) as writer:
+            writer.write_batch(batch)
+        return bytes(sink.getvalue())
+
+    @classmethod
+    def from_bytes(cls, stored: bytes) -> PartitionHits:
+        """Return what :meth:`to_bytes` stored."""
+        try:
+            with pa.ipc.open_stream(stored) as reader:
+                batch = reader.read_next_batch()
+            if (batch.schema.metadata or {}).get(b"layout") != LAYOUT:
+                raise ValueError("hits of a partition: bytes of another layout")
+            column = {name: batch.column(name).flatten() for name in batch.schema.names}
+            numbers = {
+                name: np.array(column[name].to_numpy(zero_copy_only=False))
+                for name in ("query", "row", "similarity", "total", "broken", "counts")
+            }
+            off, rows = (int(count) for count in numbers.pop("counts"))
+            return cls(**numbers, id=column["id"], off=off, rows=rows)
+        except (pa.ArrowException, OSError, EOFError, KeyError, StopIteration) as error:
+            raise ValueError("hits of a partition: bytes that cannot be read") from error
+
+
+@dataclass(frozen=True)
+class StreamHits:
+    """The wanted pairs of all partitions, sorted by query, falling similarity, id."""
+
+    query: Int64  # int64 (n,): rows of the query matrix
+    partition: Int64  # int64 (n,): which partition
+    row: Int64  # int64 (n,): row within it
+    similarity: Float32  # float32 (n,): float64 dot product of the unit rows, rounded
+    id: pa.StringArray  # Arrow string array (n,): ids of the references
+    total: Int64  # int64, one per query: pairs at or above the threshold, before the cap
+    broken: Int64  # int64 (k, 2): partition and row of every vector without a direction
+    off: int  # vectors whose length is off by more than NORM_TOLERANCE
+    rows: int  # vectors that were streamed, the broken ones included
+
+    def __len__(self) -> int:
+        return len(self.query)
+
+
+def kept(
+    query: Int64, similarity: Float32, wanted: Wanted, ids: Callable[[Int64], pa.StringArray]
+) -> Bool:
+    """Return which pairs may be wanted when these are all, or some, of a query's pairs."""
+    limit = np.full(len(query), wanted.best)
+    if wanted.threshold is not None:
+        limit[similarity >= np.float32(wanted.threshold)] = max(wanted.best, wanted.cap)
+    order = np.lexsort((-similarity, query))
+    rank = _rank(query, order)
+    # pairs of one query and one similarity are adjacent; where the cut goes through them, ids say
+    begins = np.ones(len(order), np.bool_)
+    begins[1:] = (query[order][1:] != query[order][:-1]) | (np.diff(similarity[order]) != 0)
+    group = np.cumsum(begins) - 1
+    first = rank[order][begins]
+    last = first + np.bincount(group, minlength=len(first)) - 1
+    at = limit[order][begins]
+    cut = np.flatnonzero(((first < at) & (last >= at))[group])
+    if len(cut):
+        ties = np.zeros(len(query), np.int64)
+        ties[order[cut]] = id_ranks(ids(order[cut]))
+        rank = _rank(query, np.lexsort((ties, -similarity, query)))
+    return np.asarray(rank < limit)
+
+
+def id_ranks(ids: pa.StringArray) -> Int64:
+    """Return the place of each id in the order of ids, the same for equal ids."""
+    return np.asarray(pc.rank(ids, tiebreaker="dense").to_numpy(), np.int64)
+
+
+def _rank(query: Int64, order: Int64) -> Int64:
+    """Return each pair's place among those of its query; ``order`` sorts by query first."""
+    rank = np.empty(len(order), np.int64)
+    rank[order] = np.arange(len(order)) - np.searchsorted(query[order], query[order])
+    return rank
+
+
+@dataclass
+class Merger:
+    """Merges the hits of partitions, in any order, and keeps the wanted ones."""
+
+    queries: int
+    wanted: Wanted
+    _columns: list[tuple[Int64, Int64, Int64, Float32, pa.StringArray]] = field(
+        default_factory=list, init=False
+    )
+    _held: int = field(default=0, init=False)
+    _settled: int = field(default=0, init=False)
+
+    def __post_init__(self) -> None:
+        self.total: Int64 = np.zeros(self.queries, np.int64)
+        self._broken: list[Int64] = []
+        self.off = self.rows = 0
+
+    def add(self, partition: int, found: PartitionHits) -> None:
+        """Add the hits of a partition."""
+        if len(found.total) != self.queries:
+            raise ValueError(f"hits for {len(found.total)} queries, not {self.queries}")
+        self.total += found.total
+        self.off += found.off
+        self.rows += found.rows
+        self._broken.append(np.stack([np.full(len(found.broken), partition), found.broken], axis=1))
+        place = np.full(len(found), partition, np.int64)
+        self._columns.append((found.query, place, found.row, found.similarity, found.id))
+        self._held += len(found)
+        if self._held > self._settled + max(PENDING_LIMIT, self._settled):
+            self._settle()
+
+    def _settle(self) -> tuple[Int64, Int64, Int64, Float32, pa.StringArray]:
+        query, partition, row, similarity, ids = self._joined()
+        keep = kept(query, similarity, self.wanted, lambda some: ids.take(pa.array(some)))
+        chosen = np.flatnonzero(keep)
+        columns = (
+            query[chosen], partition[chosen], row[chosen], similarity[chosen],
+            ids.take(pa.array(chosen)),
+        )  # fmt: skip
+        self._columns = [columns]
+        self._held = self._settled = len(chosen)
+        return columns
+
+    def _joined(self) -> tuple[Int64, Int64, Int64, Float32, pa.StringArray]:
+        none: Int64 = np.empty(0, np.int64)
+        empty = (none, none, none, np.empty(0, np.float32), pa.array([], pa.string()))
+        query, partition, row, similarity, ids = zip(empty, *self._columns, strict=True)
+        together = tuple(np.concatenate(each) for each in (query, partition, row))
+        # equal ids (of two sets in one stream) tie by partition and row: these come sorted
+        order = np.lexsort((together[2], together[1]))
+        joined = pa.chunked_array(ids).combine_chunks().take(pa.array(order))
+        first, second, third = (each[order] for each in together)
+        return first, second, third, np.concatenate(similarity)[order], joined
+
+    def finish(self) -> StreamHits:
+        """Return the wanted pairs of all partitions."""
+        query, partition, row, similarity, ids = self._settle()
+        order = np.lexsort((id_ranks(ids), -similarity, query))
+        broken = np.concatenate([np.empty((0, 2), np.int64), *self._broken])
+        return StreamHits(
+            query=query[order],
+            partition=partition[order],
+            row=row[order],
+            similarity=similarity[order],
+            id=ids.take(pa.array(order)),
+            total=self.total,
+            broken=broken[np.lexsort((broken[:, 1], broken[:, 0]))],
+            off=self.off,
+            rows=self.rows,
+        )
+
+
+#: Pairs held before they are cut to what is wanted: only bounds memory.
+COLLECTOR_LIMIT: Final = 400_000
+
+
+class Collector:
+    """Collects the pairs of a partition from several threads; keeps those that may be wanted."""
+
+    def __init__(self, queries: int, wanted: Wanted, partition: Partition) -> None:
+        self._wanted = wanted
+        self._partition = partition
+        self._lock = Lock()
+        self._pairs: list[tuple[Int64, Int64, Float32]] = []
+        self._held = self._settled = 0
+        self._total: Int64 = np.zeros(queries, np.int64)
+        self._broken: list[Int64] = []
+        self._off = 0
+        threshold = np.inf if wanted.threshold is None else wanted.threshold
+        #: Of the similarity; infinite if there is none.
+        self.threshold = np.float32(threshold)
+        self._leaders = np.full((queries, wanted.best), -np.inf, np.float32)
+        #: ``float32``, one per query: no pair below it is wanted. It only rises.
+        self.floor: Float32 = np.full(
+            queries, -np.inf if wanted.best else self.threshold, np.float32
+        )
+
+    def add(self, query: Int64, row: Int64, similarity: Float32) -> None:
+        """Add pairs with their exact similarities, each pair once."""
+        with self._lock:
+            keep = similarity >= self.floor[query]
+            query, row, similarity = query[keep], row[keep], similarity[keep]
+            np.add.at(self._total, query[similarity >= self.threshold], 1)
+            if self._wanted.best and len(query):
+                self._raise_floor(query, similarity)
+            self._pairs.append((query, row, similarity))
+            self._held += len(query)
+            if self._held > self._settled + max(COLLECTOR_LIMIT, self._settled):
+                self._settle()
+
+    def note(self, broken: Int64, off: int) -> None:
+        """Add the broken rows of a block, and the number of rows of another length."""
+        with self._lock:
+            self._broken.append(broken)
+            self._off += off
+
+    def raise_floor(self, floor: Float32) -> None:
+        """Raise the floor to similarities that enough pairs of each query are known to reach."""
+        with self._lock:
+            self.floor = np.minimum(np.maximum(self.floor, floor), self.threshold)
+
+    def _raise_floor(self, query: Int64, similarity: Float32) -> None:
+        """Update the best of the queries of new pairs."""
+        best = self._wanted.best
+        touched, place = np.unique(query, return_inverse=True)
+        rows = np.concatenate([np.repeat(np.arange(len(touched)), best), place])
+        values = np.concatenate([self._leaders[touched].ravel(), similarity])
+        order = np.lexsort((-values, rows))
+        rank = np.arange(len(order)) - np.searchsorted(rows[order], rows[order])
+        leaders = values[order[rank < best]].reshape(len(touched), best)
+        self._leaders[touched] = leaders
+        reached = np.maximum(leaders[:, -1], self.floor[touched])
+        self.floor[touched] = np.minimum(reached, self.threshold)
+
+    def _settle(self) -> tuple[Int64, Int64, Float32]:
+        """Cut what is held to what may be wanted, in the order of rows."""
+        none: Int64 = np.empty(0, np.int64)
+        columns = zip((none, none, np.empty(0, np.float32)), *self._pairs, strict=True)
+        query, row, similarity = (np.concatenate(each) for each in columns)
+        keep = kept(query, similarity, self._wanted, lambda some: self._ids(row[some]))
+        pairs = query[keep], row[keep], similarity[keep]
+        self._pairs = [pairs]
+        self._held = self._settled = len(pairs[0])
+        return pairs
+
+    def _ids(self, rows: Int64) -> pa.StringArray:
+        """Return the ids of rows of the partition, which may repeat."""
+        asked, place = np.unique(rows, return_inverse=True)
+        ids = self._partition.columns(asked)["id"]
+        return ids.cast(pa.string()).take(pa.array(place))
+
+    def finish(self, rows: int) -> PartitionHits:
+        """Return the pairs that may be wanted, sorted by query, falling similarity and row."""
+        query, row, similarity = self._settle()
+        order = np.lexsort((row, -similarity, query))
+        query, row, similarity = query[order], row[order], similarity[order]
+        none: Int64 = np.empty(0, np.int64)
+        return PartitionHits(
+            query=query,
+            row=row,
+            similarity=similarity,
+            id=self._ids(row) if len(row) else pa.array([], pa.string()),
+            total=self._total,
+            broken=np.sort(np.concatenate([none, *self._broken])),
+            off=self._off,
+            rows=rows,
+        )

@@ -24,8 +24,7 @@ from threadpoolctl import threadpool_limits
 
 from visleak.devices import torch_device
 from visleak.records import Float32, Partition
-from visleak.search.hits import Wanted
-from visleak.search.streaming_hits import Collector, Merger, PartitionHits, StreamHits
+from visleak.search.hits import Collector, Merger, PartitionHits, StreamHits, Wanted
 from visleak.search.streaming_screen import (
     DeviceScreen,
     ProductScreen,

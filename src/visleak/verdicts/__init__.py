@@ -5,9 +5,17 @@ other sets and in later audits. They are never written into the tables of the au
 through :func:`judged_pairs`.
 """
 
-from visleak.verdicts.ledger import Ledger, read_verdicts
+from visleak.verdicts.ledger import (
+    Agreement,
+    Consensus,
+    Ledger,
+    Verdict,
+    agreement,
+    consensus_of,
+    pair_key,
+    read_verdicts,
+)
 from visleak.verdicts.overlay import digests_of, disputed, judged_pairs, judged_summary
-from visleak.verdicts.record import Agreement, Consensus, Verdict, agreement, consensus_of, pair_key
 
 __all__ = [
     "Agreement",

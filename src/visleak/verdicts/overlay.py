@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import csv
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
@@ -11,6 +13,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from visleak.delimited import opened_table
+from visleak.errors import UsageError, VisleakError, not_one_of
 from visleak.groups import image_rows
 from visleak.pipeline.comparison import relation, share_classes
 from visleak.pipeline.rates import (
@@ -22,17 +26,34 @@ from visleak.pipeline.rates import (
     headline,
     rates,
 )
-from visleak.records import GRADES, ImageRow, Int64, PairRow
-from visleak.storage import AUDIT, IMAGES, PAIRS, ComparisonSummary, read_summary, read_table
-from visleak.storage.audit_folder import (
+from visleak.records import DEGREES, GRADES, ImageRow, Int64, PairRow
+from visleak.storage import (
+    AUDIT,
+    IMAGES,
+    PAIRS,
     AuditSummary,
+    ComparisonSummary,
+    csv_text,
+    read_summary,
+    read_table,
+    write_csv,
+)
+from visleak.storage.audit_folder import (
     Rates,
     ReviewSummary,
     TotalSummary,
     schema_of,
 )
-from visleak.verdicts.ledger import read_verdicts
-from visleak.verdicts.record import NEAR, Consensus, Key, Verdict, agreement, consensus_of, pair_key
+from visleak.verdicts.ledger import (
+    NEAR,
+    Consensus,
+    Key,
+    Verdict,
+    agreement,
+    consensus_of,
+    pair_key,
+    read_verdicts,
+)
 
 #: Columns that verdicts add: the automatic grade, and the state of the review.
 ADDED: Final = pa.schema([("machine_grade", pa.string()), ("judged", pa.string())])
@@ -429,3 +450,188 @@ def _rates(stored: Rates, codes: Int64, images: int) -> Rates:
     graded = [name for name, (scale, _) in EXCLUSIVE.items() if scale == "grade"]
     graded += ["near_or_exact", "similar_or_closer"]
     return {name: counted[name] if name in graded else rate for name, rate in stored.items()}
+
+
+# -- accepted pairs --------------------------------------------------------------------------------
+
+
+COLUMNS: Final = ("first", "second", "grade", "query", "reference", "note")
+
+#: No grade: the pair is accepted whatever grade a later audit assigns.
+ANY: Final = ""
+
+_DIGEST: Final = re.compile(r"[0-9a-f]{32}")
+
+
+def write_accepted(
+    folder: Path, out: Path, grade: str | None = None, query_set: str | None = None
+) -> tuple[Path, ...]:
+    """Write the leaking pairs of an audit as accepted ones, each pair of contents once."""
+    if grade not in (None, *GRADES[:3]):
+        raise UsageError(f"grade must be one of {', '.join(GRADES[:3])}; got {grade!r}")
+    columns = ["query_set", "query", "reference_set", "reference", "grade"]
+    table = leaks(folder, read_summary(folder), Level(grade or "near"), columns)
+    if query_set is not None:
+        table = table.filter(pc.equal(table["query_set"], query_set))
+    rows: dict[Key, tuple[str, ...]] = {}
+    sides = (side.to_pylist() for side in digests_of(folder, table))
+    for row, first, second in zip(table.to_pylist(), *sides, strict=True):
+        if first is None or second is None:
+            raise VisleakError(
+                f"{row['query']!r} and {row['reference']!r} cannot be accepted by content: only"
+                " vectors are left of them; give the audit folder itself as --baseline"
+            )
+        key = pair_key(first, second)
+        rows.setdefault(key, (*key, row["grade"], row["query"], row["reference"], ""))
+    try:
+        write_csv(out, COLUMNS, (rows[key] for key in sorted(rows)))
+    except OSError as error:
+        raise VisleakError(f"{out} cannot be written ({error.strerror})") from error
+    return (out,)
+
+
+def read_accepted(path: Path) -> Mapping[Key, str]:
+    """Read accepted pairs: key to the weakest grade a later audit may give, :data:`ANY` for all.
+
+    ``first`` and ``second`` are required; columns may have any order, others are ignored. Of
+    two rows with one pair the more tolerant one counts.
+    """
+    if not path.is_file():
+        raise UsageError(f"{path} does not exist; give an audit folder or a file of accepted pairs")
+    line, found = 1, dict[Key, str]()
+    try:
+        with opened_table(path) as (text, delimiter):
+            reader = csv.DictReader(text, delimiter=delimiter, strict=True)
+            missing = [name for name in COLUMNS[:2] if name not in (reader.fieldnames or ())]
+            if missing:
+                raise ValueError(
+                    f"it has no column {missing[0]!r}; its first line must be {','.join(COLUMNS)}"
+                )
+            for row in reader:
+                line = reader.line_num
+                key, grade = _pair(row)
+                found[key] = tolerant(found.get(key, grade), grade)
+    except (OSError, ValueError, csv.Error) as error:
+        raise VisleakError(f"{path}, line {line}, cannot be read: {error}") from error
+    return found
+
+
+def _pair(row: Mapping[str, str | None]) -> tuple[Key, str]:
+    cells = {name: csv_text(row.get(name) or "").strip().lower() for name in COLUMNS[:3]}
+    for name in COLUMNS[:2]:
+        if not _DIGEST.fullmatch(cells[name]):
+            raise ValueError(
+                f"{name} must be a content digest of 32 hex digits; got {cells[name][:40]!r}"
+            )
+    if cells["grade"] not in (ANY, *GRADES):
+        raise ValueError(
+            f"grade must be one of {', '.join(GRADES)}, or empty; got {cells['grade'][:40]!r}"
+        )
+    return pair_key(cells["first"], cells["second"]), cells["grade"]
+
+
+def tolerant(left: str, right: str) -> str:
+    """Return the one of two grades that accepts more: none at all, then the stronger one.
+
+    >>> tolerant("near", "exact"), tolerant("near", ANY)
+    ('exact', '')
+    """
+    order = (ANY, *GRADES)
+    return order[min(order.index(left), order.index(right))]
+
+
+def accepting(pairs: Mapping[Key, str], level: Level) -> Iterator[Key]:
+    """Yield the pairs accepted at a level.
+
+    A pair accepted as ``near`` is accepted where ``near`` or ``similar`` counts, not where
+    ``exact`` does. Degrees rank pairs by similarity alone, so every accepted pair is accepted
+    there.
+    """
+    for key, grade in pairs.items():
+        if grade == ANY or level.scale == "degree" or GRADES.index(grade) <= level.code:
+            yield key
+
+
+# -- levels ----------------------------------------------------------------------------------------
+
+
+#: Grade or degree, meant as *it or stronger*, to the rate of ``audit.json`` that counts it, and
+#: what an image that it counts has.
+RATES: Final = {
+    "exact": ("exact", "an exact copy"),
+    "near": ("near_or_exact", "a near-duplicate or exact copy"),
+    "similar": ("similar_or_closer", "a similar or closer image"),
+    "hard": ("hard", "a hard leak"),
+    "soft": ("hard_or_soft", "a hard or soft leak"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Level:
+    """A grade or degree, meant as *it or stronger*.
+
+    >>> Level("near").scale, Level("near").names
+    ('grade', ('exact', 'near'))
+    """
+
+    name: str  # ``exact``, ``near``, ``similar``, ``hard`` or ``soft``
+
+    def __post_init__(self) -> None:
+        if self.name not in RATES:
+            raise not_one_of("the grade", self.name, RATES)
+
+    @property
+    def scale(self) -> str:
+        """The column it is about: ``grade`` or ``degree``."""
+        return "degree" if self.name in DEGREES else "grade"
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Grades or degrees that count, strongest first."""
+        scale = DEGREES if self.name in DEGREES else GRADES
+        return scale[: scale.index(self.name) + 1]
+
+    @property
+    def code(self) -> int:
+        """Its place on its scale; a stronger one is smaller."""
+        return len(self.names) - 1
+
+    @property
+    def rate(self) -> str:
+        """The rate in ``audit.json`` that counts the images that leak at it."""
+        return RATES[self.name][0]
+
+    @property
+    def words(self) -> str:
+        """Description of the leak of an image."""
+        return RATES[self.name][1]
+
+
+def alone(summary: AuditSummary, query_set: str) -> bool:
+    """Whether a set was compared with itself only, so its duplicates count as leaks."""
+    own = [each for each in summary.comparisons if each.query_set == query_set]
+    return all(each.coverage == "within" for each in own)
+
+
+def leaks(
+    folder: Path, summary: AuditSummary, level: Level | None, columns: Sequence[str]
+) -> pa.Table:
+    """Return the pairs that the rate of a level counts, with verdicts applied.
+
+    Duplicates within a set are excluded, unless a set was compared with itself only; so are blank
+    images.
+    """
+    scale = () if level is None else (level.scale,)
+    needed = dict.fromkeys((*columns, "query_set", "query", "coverage", *scale))
+    table = judged_pairs(folder, list(needed))
+    if level is not None:
+        table = table.filter(pc.is_in(table[level.scale], pa.array(level.names)))
+    selves = [t.query_set for t in summary.totals if alone(summary, t.query_set)]
+    own = pc.is_in(table["query_set"], pa.array(selves, pa.string()))
+    table = table.filter(pc.or_(pc.not_equal(table["coverage"], "within"), own))
+    blank = read_table(folder, IMAGES, ["set", "id"], pc.field("flat"))
+    for name in pc.unique(table["query_set"]).to_pylist() if blank.num_rows else ():
+        ids = blank.filter(pc.equal(blank["set"], name))["id"].combine_chunks()
+        flat = pc.and_(pc.equal(table["query_set"], name), pc.is_in(table["query"], ids))
+        table = table.filter(pc.invert(flat))
+    return table.select(list(columns))

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from planted_pool import audited, plant, traps
-from visleak.remedy.replacements.opening import open_selection
-from visleak.remedy.replacements.selection import Selection
+from visleak.remedy.opening import open_selection
+from visleak.remedy.selection import Selection
 from visleak.remedy.settings import SelectionSettings
 
 

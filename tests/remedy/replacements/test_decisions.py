@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from visleak.errors import UsageError, VisleakError
-from visleak.remedy.replacements.decisions import FILE, PLAIN, AlreadyDecided, Decision, Decisions
+from visleak.remedy.pool import FILE, PLAIN, AlreadyDecided, Decision, Decisions
 from visleak.storage import csv_text
 
 
@@ -82,7 +82,7 @@ def test_an_approval_waits_for_what_it_was_not_compared_with(tmp_path):
 
 RACER = """
 import sys, pathlib
-from visleak.remedy.replacements.decisions import Decision, Decisions, AlreadyDecided
+from visleak.remedy.pool import Decision, Decisions, AlreadyDecided
 who, folder = sys.argv[1], pathlib.Path(sys.argv[2])
 known = {f"d-p{n}" for n in range(30)}
 with Decisions(folder) as ours:

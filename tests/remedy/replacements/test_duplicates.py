@@ -8,7 +8,7 @@ import pytest
 
 from visleak.errors import UsageError
 from visleak.records import Fingerprints, ImageSet
-from visleak.remedy.replacements.pool import COLUMNS, find_duplicates
+from visleak.remedy.pool import COLUMNS, find_duplicates
 
 
 def made(contents: str, flat: str = "", labels: list[str | None] | None = None):

@@ -10,7 +10,7 @@ import pytest
 import visleak
 from planted_pool import plant, png, scene, store
 from visleak.errors import UsageError, VisleakError
-from visleak.remedy.replacements.opening import _encoder_name
+from visleak.remedy.opening import _encoder_name
 
 
 def changed(folder, **values):

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from visleak.records import Fingerprints, ImageSet, Problem
-from visleak.remedy.replacements.pool import class_of, make_pool
+from visleak.remedy.pool import class_of, make_pool
 
 
 def pool(contents: list[int], flat: set[int] = frozenset(), labels: list[str | None] | None = None):

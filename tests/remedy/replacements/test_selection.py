@@ -13,8 +13,8 @@ from visleak.encoders import load_encoder
 from visleak.errors import UsageError
 from visleak.images import content_digest
 from visleak.records import VIEWS
-from visleak.remedy.replacements.decisions import AlreadyDecided, Decisions
-from visleak.remedy.replacements.selection import NotEligible, Selection
+from visleak.remedy.pool import AlreadyDecided, Decisions
+from visleak.remedy.selection import NotEligible, Selection
 
 
 def digest(pixels: np.ndarray) -> str:

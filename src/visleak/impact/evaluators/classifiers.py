@@ -14,12 +14,18 @@ import numpy as np
 import numpy.typing as npt
 
 from visleak.encoders.huggingface import matters, timm_model, timm_preprocessing
-from visleak.encoders.network import RUNNING, NetworkEncoder, Running, Tower, tensors_digest
+from visleak.encoders.network import (
+    RUNNING,
+    NetworkEncoder,
+    Running,
+    Tower,
+    load_script,
+    tensors_digest,
+)
 from visleak.encoders.network import digest as digest_of
 from visleak.encoders.onnx import OnnxEncoder, Recipe, onnx_encoder, recipe_of
 from visleak.encoders.preprocessing import Preprocessing, Scaling, read_preprocessing
 from visleak.encoders.request import Request, parse
-from visleak.encoders.sscd import load_script
 from visleak.encoders.weights import (
     StoredTensors,
     find_model,

@@ -15,9 +15,18 @@ import pyarrow.compute as pc
 from visleak.errors import UsageError, VisleakError
 from visleak.pipeline.encoded_set import EncodedSet
 from visleak.records import Int64
-from visleak.remedy.replacements.candidates import Candidate, Examiner, label_of
-from visleak.remedy.replacements.decisions import APPROVED, REJECTED, Decision, Decisions
-from visleak.remedy.replacements.pool import Duplicate, Duplicates, Leak, Pool, class_of
+from visleak.remedy.candidates import Candidate, Examiner, label_of
+from visleak.remedy.pool import (
+    APPROVED,
+    REJECTED,
+    Decision,
+    Decisions,
+    Duplicate,
+    Duplicates,
+    Leak,
+    Pool,
+    class_of,
+)
 
 #: Reviewer of automatic decisions.
 MACHINE: Final = "visleak"
@@ -56,7 +65,7 @@ class ClassCount:
 class Selection:
     """The selection of replacements for the duplicates of an audit. Safe for several threads.
 
-    Made by :func:`visleak.remedy.replacements.opening.open_selection`.
+    Made by :func:`visleak.remedy.opening.open_selection`.
     """
 
     duplicates: Duplicates

@@ -26,17 +26,17 @@ from visleak.pipeline.run import Comparer
 from visleak.progress import Progress
 from visleak.quantities import counted, some
 from visleak.records import EmbeddingSet, Encoder, ImageSet
-from visleak.remedy.replacements.candidates import Examiner, Neighbours
-from visleak.remedy.replacements.decisions import Decisions
-from visleak.remedy.replacements.pool import (
+from visleak.remedy.candidates import Examiner, Neighbours
+from visleak.remedy.pool import (
     COLUMNS,
+    Decisions,
     Duplicates,
     Pool,
     class_of,
     find_duplicates,
     make_pool,
 )
-from visleak.remedy.replacements.selection import Selection
+from visleak.remedy.selection import Selection
 from visleak.remedy.settings import SelectionSettings
 from visleak.settings import Settings
 from visleak.storage import IMAGES, read_table

@@ -1,1 +1,0 @@
-"""Replacements for duplicates in a test set: candidates of a pool, and decisions about them."""
