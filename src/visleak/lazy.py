@@ -49,6 +49,12 @@ def _imports(source: str) -> Iterator[tuple[str, str]]:
                     yield from ((alias.name, each.module) for alias in each.names)
 
 
+def load(place: str) -> Any:
+    """Return what stands at ``module:name``, imported now."""
+    module, _, name = place.partition(":")
+    return getattr(import_module(module), name)
+
+
 # -- heavy libraries; a missing or broken one is reported in one line ------------------------------
 
 

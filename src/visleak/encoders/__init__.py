@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from importlib import import_module
 from typing import Any, Final
 
 from visleak.encoders.request import Request, parse
 from visleak.errors import UsageError, not_one_of
+from visleak.lazy import load
 from visleak.records import Encoder, Encodes
 
 __all__ = ["ENCODERS", "known_request", "load_encoder"]
-
-
-def __dir__() -> list[str]:
-    return __all__
 
 
 #: Name on the command line -> function from a request to the encoder, imported on use.
@@ -60,8 +56,7 @@ def load_encoder(encoder: str | Encoder | Encodes = "builtin", **options: object
     if not isinstance(encoder, str):
         return _checked(encoder, options)
     request = known_request(encoder).updated(options)
-    module, _, name = ENCODERS[request.name].partition(":")
-    make: Callable[[Request], Encoder] = getattr(import_module(module), name)
+    make: Callable[[Request], Encoder] = load(ENCODERS[request.name])
     return make(request)
 
 

@@ -33,7 +33,7 @@ from visleak.formats.files import why_not
 from visleak.formats.listing import HEAD, Listing, is_hidden, labels_of
 from visleak.formats.opening import open_image_set
 from visleak.formats.remote import StoreError, opened, redacted, size_of_file, stamp_of_file
-from visleak.formats.request import Request
+from visleak.formats.request import Request, writable
 from visleak.formats.writing import Destination, OutputPart, OutputSource, Selection, file_name
 from visleak.records import Bytes8, ImageSet, Int64, Opener, Problem, Unreadable
 
@@ -82,7 +82,7 @@ def member_set(
     """Return the set of the listed members, in that order; their first folders are labels."""
     if not names:
         request.refuse_empty(listing.why_empty("no member"))
-    texts = [name.encode("utf-8", "backslashreplace").decode() for name in names]
+    texts = [writable(name) for name in names]
     return request.image_set(
         pa.array(texts, pa.string()),
         pa.array((f"{request.shown}!{name}" for name in texts), pa.string()),
@@ -109,14 +109,13 @@ class Members:
         every = frozenset(piece.images.ids.to_pylist())
         return cls(every, kept, _stems(kept), _stems(every - kept))
 
-    def is_image(self, name: str) -> bool:
-        """Whether a member is an image: one of the set, or one that the set could not list."""
-        return name in self.all or takes_member(Listing(), name, bytes)
-
-    def is_side_file_of_removed(self, name: str) -> bool:
-        """Whether a file belongs to images that go and to none that stays."""
+    def keeps(self, name: str) -> bool:
+        """Whether a file stays: an image that is kept, or a file of no image that goes."""
+        # the set could not list all images
+        if name in self.all or takes_member(Listing(), name, bytes):
+            return name in self.kept
         stem = _stem(name)
-        return stem in self.removed_stems and stem not in self.kept_stems
+        return stem not in self.removed_stems or stem in self.kept_stems
 
 
 def _stems(names: Iterable[str]) -> frozenset[str]:
@@ -264,12 +263,12 @@ def _members(
     """Yield the members that are kept, with their content."""
     members, images = Members.of(piece), piece.stored()
     for info in infos:
-        name = info.filename.encode("utf-8", "backslashreplace").decode()
-        if not info.is_dir() and members.is_image(name):
-            if name in members.kept:
-                yield info, cast(bytes, next(images))
-        elif info.is_dir() or not members.is_side_file_of_removed(name):
-            yield info, b"" if info.is_dir() else _read_side_file(archive, info)
+        name = writable(info.filename)
+        if info.is_dir():
+            yield info, b""
+        elif members.keeps(name):
+            image = name in members.kept
+            yield info, cast(bytes, next(images)) if image else _read_side_file(archive, info)
 
 
 def _read_side_file(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> bytes:
@@ -523,14 +522,10 @@ def _of_images(piece: Selection) -> Choice:
     }
 
     def keeps(member: tarfile.TarInfo) -> bool:
-        name = member.name.encode("utf-8", "backslashreplace").decode()
-        if not member.isdir() and members.is_image(name):
-            return name in members.kept
-        return member.isdir() or not members.is_side_file_of_removed(name)
+        return member.isdir() or members.keeps(writable(member.name))
 
     def content(member: tarfile.TarInfo) -> bytes | None:
-        name = member.name.encode("utf-8", "backslashreplace").decode()
-        return cast("bytes | None", places.get(name))
+        return cast("bytes | None", places.get(writable(member.name)))
 
     return Choice(keeps, content)
 

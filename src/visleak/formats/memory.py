@@ -420,7 +420,7 @@ def _item_set(source: Any, request: Request) -> ImageSet:
     """Return what the items themselves are; normalised tensors are refused at once."""
     sequence = _indexed(source) and hasattr(source, "__len__")
     if sequence and not isinstance(source, Mapping | bytes) and len(source):
-        image = image_in(_first(source))
+        image = image_in(_item(source, 0))
         if (is_tensor(image) or isinstance(image, np.ndarray)) and image.ndim > 3:
             raise UsageError(
                 f"source: items must be single images; got a batch of shape {tuple(image.shape)}"
@@ -431,13 +431,6 @@ def _item_set(source: Any, request: Request) -> ImageSet:
             raise UsageError(f"source: {name} yields tensors, but {shown.detail}")
     targets = None if isinstance(source, list | tuple) else _targets(source)
     return open_memory(source, request, targets, _class_names(source))
-
-
-def _first(source: Sequence[object]) -> object:
-    try:
-        return source[0]
-    except Exception:  # items may come from anybody's code; reading will say
-        return None
 
 
 # -- rows that a Python program holds: data frames of pandas or polars, and tables of Arrow -------
@@ -478,8 +471,7 @@ def plain(source: Any) -> Any:
 
 def split_rows(source: pa.Table | DataFrame) -> dict[str, pa.Table | DataFrame]:
     """Return the rows of each split that a column ``split`` names; none without this column."""
-    names = source.column_names if isinstance(source, pa.Table) else list(map(str, source.columns))
-    if "split" not in names:
+    if "split" not in _names(source):
         return {}
     rows: dict[str, list[int]] = {}
     values = text_column(_table(source, ["split"])["split"], "split").to_pylist()
@@ -493,6 +485,11 @@ def _chosen(source: Any, rows: list[int]) -> pa.Table | DataFrame:
     return source[rows] if _library(source) == "polars" else source.take(rows)
 
 
+def _names(source: pa.Table | DataFrame) -> list[str]:
+    columns = source.column_names if isinstance(source, pa.Table) else source.columns
+    return list(map(str, columns))
+
+
 def _library(source: object) -> str:
     return type(source).__module__.partition(".")[0]
 
@@ -503,7 +500,7 @@ def open_rows(source: pa.Table | DataFrame, request: Request) -> ImageSet:
     Images may be encoded bytes, a struct of ``bytes`` and ``path``, arrays or Pillow images. Ids
     are the paths, or row numbers, unless a column is named.
     """
-    names = source.column_names if isinstance(source, pa.Table) else list(map(str, source.columns))
+    names = _names(source)
     image = next((name for name in IMAGE_COLUMNS if name in names), None)
     if image is None and "path" not in names:
         raise UsageError(

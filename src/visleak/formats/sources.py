@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import glob
-import importlib
 import os
 import re
 from collections.abc import Mapping, Sequence
@@ -20,6 +19,7 @@ from urllib.parse import parse_qsl
 from visleak.errors import UsageError, VisleakError, did_you_mean
 from visleak.formats.remote import is_address, known_scheme, path_of, redacted
 from visleak.images.encodings import SUFFIXES
+from visleak.lazy import load
 
 #: Endings of tar archives.
 TARS: Final = (".tar", ".tar.gz", ".tgz", ".tar.bz2", ".tbz2", ".tar.xz", ".txz")
@@ -81,9 +81,8 @@ class Format:
         return _load(self.boxes)(images, request) if self.boxes else None
 
 
-def _load(dotted: str) -> Any:
-    module, _, function = dotted.partition(":")
-    return getattr(importlib.import_module(f"visleak.formats.{module}"), function)
+def _load(place: str) -> Any:
+    return load(f"visleak.formats.{place}")
 
 
 _FOLDER: Final = Layout("a folder of images", "folders:write_folder")

@@ -45,7 +45,6 @@ class Handle(Protocol[T_co]):
 
     def load(self) -> T_co:
         """Return the value; it is loaded once per process."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +63,6 @@ class CacheReader(Protocol):
 
     def get(self, maker: bytes, keys: Sequence[bytes]) -> Mapping[bytes, bytes]:
         """Return the entries that exist, by key."""
-        ...
 
 
 class CacheHandle(Protocol):
@@ -72,7 +70,6 @@ class CacheHandle(Protocol):
 
     def open(self) -> AbstractContextManager[CacheReader]:
         """Open the cache for reading."""
-        ...
 
 
 class Executor(Protocol):
@@ -84,11 +81,9 @@ class Executor(Protocol):
 
     def share(self, value: T) -> Handle[T]:
         """Put a value where every worker can load it once."""
-        ...
 
     def cache_handle(self, cache: Cache) -> CacheHandle:
         """Return a reference to the cache for workers."""
-        ...
 
     def each(
         self,
@@ -103,11 +98,9 @@ class Executor(Protocol):
         ``function`` is importable by its name on every worker; ``step`` is for messages;
         ``network``: it runs a network, on a GPU where workers have any.
         """
-        ...
 
     def close(self) -> None:
         """End the workers and remove what was shared."""
-        ...
 
 
 #: Makes an executor of a scratch folder and a number of processes.

@@ -8,11 +8,12 @@ import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, astuple, dataclass
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, Self
 
 from visleak.documents import read_document
 from visleak.errors import UsageError, VisleakError
 from visleak.progress import Progress, silent
+from visleak.records import Problem
 from visleak.storage import csv_cell, csv_text, file_digest, write_csv_rows, write_json
 
 #: Kind and schema of ``manifest.json``.
@@ -43,6 +44,12 @@ class Removed(NamedTuple):
     label: str = ""
     why: str = ""  # grade, degree or other reason, such as ``near``
     partner: str = ""  # ``SET/ID`` of the image that it duplicates, the most similar one first
+
+    @classmethod
+    def unreadable(cls, problem: Problem) -> Self:
+        """Return the row of an image that could not be read."""
+        why = f"unreadable: {problem.reason}"
+        return cls(problem.set, problem.id, locator=problem.locator, why=why)
 
 
 @dataclass(frozen=True)

@@ -412,9 +412,7 @@ def _apply(plan: Plan, target: Target) -> dict[str, object]:
         target.format,
         # the folder of the audit changes no image
         about={name: value for name, value in plan.about.items() if name != "audit"},
-        removed=[
-            Removed(p.set, p.id, locator=p.locator, why=f"unreadable: {p.reason}") for p in unread
-        ],
+        removed=[Removed.unreadable(problem) for problem in unread],
         known={
             name: images.filter(pc.equal(images["set"], name)).select(["id", "digest"])
             for name in pc.unique(images["set"]).to_pylist()

@@ -338,10 +338,7 @@ def _write_lists(
     extra: Mapping[str, bytes],
 ) -> None:
     """Write ``kept.csv``, ``removed.csv`` and extra files; ``ids`` are the new ones, by part."""
-    unreadable = [
-        Removed(p.set, p.id, locator=p.locator, why=f"unreadable: {p.reason}")
-        for p in _problems(filled)
-    ]
+    unreadable = map(Removed.unreadable, _problems(filled))
     write_rows(place.made(KEPT), KEPT_COLUMNS, _kept_rows(filled, ids))
     write_rows(place.made(REMOVED), REMOVED_COLUMNS, [*removed, *unreadable])
     for name, data in extra.items():

@@ -443,23 +443,6 @@ def _counts_of_set(
 # -- tables ----------------------------------------------------------------------------------------
 
 
-__all__ = [
-    "COUNTS",
-    "Class",
-    "Counts",
-    "Example",
-    "Review",
-    "SetCounts",
-    "State",
-    "Tally",
-    "count",
-    "documents",
-    "review_document",
-    "review_of",
-    "write_counts",
-]
-
-
 # -- writes the counts as files: JSON, tables, figures, and the example pairs as images -----------
 
 

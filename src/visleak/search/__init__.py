@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from importlib import import_module
 from pathlib import Path
 from typing import Final, Protocol
 
 from visleak.errors import not_one_of
+from visleak.lazy import load
 from visleak.search.hits import Account, Search
 from visleak.search.streaming import PartitionRunner
 
 __all__ = ["PARTITION_SEARCHES", "SEARCHES", "PartitionEngine", "load_partition_search"]
 __all__ += ["load_search"]
-
-
-def __dir__() -> list[str]:
-    return __all__
 
 
 class PartitionEngine(PartitionRunner, Protocol):
@@ -25,7 +21,6 @@ class PartitionEngine(PartitionRunner, Protocol):
     @property
     def account(self) -> Account:
         """Of the searches so far, over all partitions."""
-        ...
 
 
 #: Name on the command line -> class, imported on use.
@@ -45,8 +40,7 @@ def load_search(name: str, *, progress: Callable[[int], None] | None = None) -> 
     """
     if name not in SEARCHES:
         raise not_one_of("search", name, SEARCHES)
-    module, _, found = SEARCHES[name].partition(":")
-    engine: Search = getattr(import_module(module), found)(progress=progress)
+    engine: Search = load(SEARCHES[name])(progress=progress)
     return engine
 
 
@@ -54,6 +48,5 @@ def load_partition_search(name: str, folder: Path | None, workers: int) -> Parti
     """Return an engine for partitions, ``None`` if they are read in full instead."""
     if name not in PARTITION_SEARCHES:
         return None
-    module, _, found = PARTITION_SEARCHES[name].partition(":")
-    engine: PartitionEngine = getattr(import_module(module), found)(folder, workers=workers)
+    engine: PartitionEngine = load(PARTITION_SEARCHES[name])(folder, workers=workers)
     return engine

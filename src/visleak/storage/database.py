@@ -35,6 +35,7 @@ def connect(path: Path | None, *, log: bool = True, durable: bool = False) -> sq
     db = sqlite3.connect(
         path or ":memory:", timeout=PATIENCE, isolation_level=None, check_same_thread=False
     )
+    db.create_function(ROW_DIGEST, -1, row_digest, deterministic=True)
     try:
         if log:
             # WAL is refused on some network file systems; the plain journal is safe too
@@ -49,7 +50,9 @@ def connect(path: Path | None, *, log: bool = True, durable: bool = False) -> sq
 
 def connect_read_only(path: Path) -> sqlite3.Connection:
     """Open a SQLite file that may lie in a folder that cannot be written."""
-    return sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True, timeout=PATIENCE)
+    db = sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True, timeout=PATIENCE)
+    db.create_function(ROW_DIGEST, -1, row_digest, deterministic=True)
+    return db
 
 
 def row_digest(*values: object) -> bytes:
@@ -69,7 +72,6 @@ def check_rows(db: sqlite3.Connection) -> None:
     ((found, *_), *_) = db.execute("PRAGMA quick_check(1)").fetchall()
     if found != "ok":
         raise sqlite3.DatabaseError(found)
-    db.create_function(ROW_DIGEST, -1, row_digest, deterministic=True)
     for table, (columns, digest) in _tables(db).items():
         if digest:
             wrong = f"{DIGEST} IS NOT {ROW_DIGEST}({columns})"
@@ -92,7 +94,6 @@ def _tables(db: sqlite3.Connection) -> dict[str, tuple[str, bool]]:
 
 def _keep_digests(db: sqlite3.Connection) -> None:
     """Give all rows digests, those of earlier versions included; rows to come get theirs."""
-    db.create_function(ROW_DIGEST, -1, row_digest, deterministic=True)
     if not all(digest for _, digest in _tables(db).values()):
         with transaction(db):
             # another process may have been faster
