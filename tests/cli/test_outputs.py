@@ -231,11 +231,12 @@ def test_embeddings_are_not_written_over(dataset: Path, tmp_path: Path) -> None:
     assert tree(clean) == before
 
 
-def test_logs_and_caches_spare_the_files_of_others(dataset: Path, folder: Path) -> None:
+def test_logs_and_caches_spare_the_files_of_others(
+    dataset: Path, folder: Path, tmp_path: Path
+) -> None:
     before = tree(dataset), tree(folder)
-    for image in ("t0.png", "run.log"):
-        log = f"--log-file {dataset}/train/thing/{image}"
-        check_refused(f"check {folder} {log}", "lies among the images of")
+    for image, why in (("t0.png", "is not a log"), ("run.log", "lies among the images of")):
+        check_refused(f"check {folder} --log-file {dataset}/train/thing/{image}", why)
     check_refused(f"check {folder} --log-file {folder}/pairs.parquet", "is not a log")
     audit = f"audit {dataset} -o {folder} --force --cache"
     check_refused(f"{audit} {dataset}/train/cache", "lies among the images of")
@@ -247,6 +248,15 @@ def test_logs_and_caches_spare_the_files_of_others(dataset: Path, folder: Path) 
         f"find {dataset}/test/thing/q0.png --against {folder}",
     ):
         check_refused(f"{given} --log-file {new}", "lies among the images of")
+    study = tmp_path / "sets.toml"
+    sets = (("test", "benchmark"), ("train", "training"))
+    study.write_text(
+        "\n".join(
+            f'[sets.{name}]\nsource = "{dataset}/{name}"\nroles = ["{role}"]' for name, role in sets
+        )
+    )
+    given = f"audit --config {study} -o {tmp_path / 'study'}"
+    check_refused(f"{given} --log-file {new}", "lies among the images of")
     assert (tree(dataset), tree(folder)) == before
     # a folder around the images is none of theirs
     assert run(*f"{audit} {dataset.parent}".split(), "--no-images", "--no-verify").code == 0

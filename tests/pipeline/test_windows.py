@@ -11,10 +11,9 @@ import visleak
 from visleak.encoders import load_encoder
 from visleak.formats import open_images
 from visleak.pipeline import RunContext
-from visleak.pipeline.candidates import find_pairs, side, views_for
+from visleak.pipeline.candidates import WINDOWED, find_pairs, side, views_for, with_windows
 from visleak.pipeline.encoded_set import EncodedSet
 from visleak.pipeline.fingerprints import fingerprint
-from visleak.pipeline.windows import BEST, with_windows
 from visleak.search.exact import ExactSearch
 from visleak.search.hits import Wanted
 
@@ -89,7 +88,7 @@ def test_pairs_keep_their_order_and_number(tiles):
     before, (after, _) = pairs_of(tiles[:40], tiles)
     added = np.bincount(after.query, minlength=40) - np.bincount(before.query, minlength=40)
     assert added.min() >= 0
-    assert added.max() <= BEST
+    assert added.max() <= WINDOWED
     keys = list(zip(after.query.tolist(), after.reference.tolist(), strict=True))
     assert len(set(keys)) == len(keys)
     same_query = after.query[1:] == after.query[:-1]

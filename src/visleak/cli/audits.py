@@ -253,6 +253,7 @@ def _study(
     call: Call,
 ) -> Reply:
     """Compare the sets of a file."""
+    from visleak.formats.sources import announce
     from visleak.gating import gates
     from visleak.pipeline.ray_engine import engine_of
     from visleak.quantities import counted
@@ -273,6 +274,8 @@ def _study(
 
     call.only_with("--config, whose file says what is compared and how", OF_STUDIES)
     asked = read_study(options.config or "")
+    for each in asked.sets:
+        announce(each.source, asked.folder)
     measured = asked.settings.overlap is not None
     gates.check(wanted, verify=asked.settings.verify, overlap=measured)
     gates.refuse_group(wanted)

@@ -11,7 +11,7 @@ import shlex
 import sys
 import webbrowser
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import MISSING, dataclass, field, is_dataclass
 from functools import wraps
 from pathlib import Path
@@ -150,13 +150,10 @@ def derived(function: Callable[..., Reply]) -> Callable[..., None]:
         for name, (own, hint, declared) in options.items():
             values[name] = _value(name, values[name], own.default, hint, declared)
         call = Call(given, _line(context), build(Messages, values))
-        if call.told.log_file is not None:
-            read = [values[name] for name, (_, _, each) in options.items() if _names_images(each)]
-            _refuse_log_among_images(call.told.log_file, read)
         with edges.messages(call.told, call.line):
             for name, (_, _, declared) in options.items():
                 if declared.metavar == AUDIT_DIR and values[name] is not None:
-                    warn_if_unfinished(values[name])
+                    begin_with(values[name])
             settings = {name: build(group, values) for name, group in groups.items()}
             calls = {name: call for name, hint in hints.items() if hint is Call}
             reply = _replied(lambda: function(**settings, **calls), call)
@@ -278,49 +275,19 @@ def _line(context: typer.Context) -> str:
     return text.encode("utf-8", "backslashreplace").decode("utf-8")
 
 
-def _names_images(declared: Option) -> bool:
-    """Whether the value of an option is a source of images, or an audit, which has sources."""
-    return "SOURCE" in declared.metavar or (
-        declared.positional and declared.metavar in ("DIR", AUDIT_DIR)
-    )
-
-
-def _refuse_log_among_images(log: Path, read: Iterable[object]) -> None:
-    """Refuse a log among the images that a command reads; it is opened before they are."""
-    from visleak.storage import refuse_among
-
-    for value in read:
-        for each in value if isinstance(value, tuple) else (value,):
-            for sources, base in _sources_of(each):
-                refuse_among(log, sources, base, "the log", "--log-file FILE")
-
-
-def _sources_of(value: object) -> Iterator[tuple[list[tuple[str, str]], Path]]:
-    """Yield the names and sources that a value of an option names, and where they count from."""
-    from visleak.formats.sources import parse_set
-    from visleak.storage import AUDIT, read_summary
-
-    # a command reports itself what is wrong with its sources
-    with suppress(VisleakError, OSError):
-        if value is None:
-            return
-        if (Path(str(value)) / AUDIT).is_file():
-            summary = read_summary(Path(str(value)))
-            named = [(each.name, each.source) for each in summary.sets]
-            yield named, Path(summary.opened_in)
-        else:
-            _, name, source = parse_set(str(value))
-            yield [(name, source)], Path()
-
-
-def warn_if_unfinished(folder: Path) -> None:
-    """Warn of an audit whose numbers are those of fewer images."""
+def begin_with(folder: Path) -> None:
+    """Announce the sources of an audit, and warn if its numbers are those of fewer images."""
+    from visleak.formats.sources import announce
     from visleak.storage import read_summary
 
-    # a command reports itself what is wrong with its folder
-    with suppress(VisleakError, OSError):
-        if lost := read_summary(folder).unfinished:
-            edges.complain(
-                f"the audit {folder} is unfinished: {counted(lost, 'image')} could not be read"
-                " again and counted in no rate; run the audit again"
-            )
+    try:
+        summary = read_summary(folder)
+    except (VisleakError, OSError):
+        return  # a command reports itself what is wrong with its folder
+    for each in summary.sets:
+        announce(each.source, Path(summary.opened_in))
+    if summary.unfinished:
+        edges.complain(
+            f"the audit {folder} is unfinished: {counted(summary.unfinished, 'image')} could not be"
+            " read again and counted in no rate; run the audit again"
+        )

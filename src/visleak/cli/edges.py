@@ -242,8 +242,7 @@ def messages(options: Messages, line: str) -> Iterator[None]:
     """Leave notes out, or write a log, as a command is told."""
     handlers: list[logging.Handler] = [_Notes(logging.WARNING)]
     if options.log_file is not None:
-        handlers.append(_log(options.log_file))
-        handlers[-1].setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
+        handlers.append(_Log(options.log_file))
         logger.setLevel(logging.DEBUG)
     token = _quiet.set(options.quiet)
     for handler in handlers:
@@ -263,16 +262,78 @@ def messages(options: Messages, line: str) -> Iterator[None]:
         _quiet.reset(token)
 
 
-def _log(path: Path) -> logging.Handler:
-    """Open a log that is added to; refuse a file that is not one."""
-    try:
-        with suppress(FileNotFoundError), path.open("rb") as file:
-            head = file.read(40)
-            if head and not re.match(rb"\d{4}-\d\d-\d\d [\d:,]{12} [A-Z]+ ", head):
-                raise UsageError(f"--log-file {path} exists, and is not a log; choose another file")
-        return logging.FileHandler(path, encoding="utf-8")
-    except OSError as error:
-        raise UsageError(f"--log-file {path} cannot be written ({error.strerror})") from error
+def _head(path: Path) -> bytes:
+    """Return how a file begins; nothing of one that does not exist in a folder that does."""
+    if not path.exists() and path.parent.is_dir():
+        return b""
+    with path.open("rb") as file:
+        return file.read(40)
+
+
+class _Log(logging.Handler):
+    """A log that is added to; it is opened once the sources are known, among which it may not lie.
+
+    The command line, the sources and the step that lists them come first.
+    """
+
+    def __init__(self, path: Path) -> None:
+        super().__init__()
+        self._path = path
+        self._held: list[logging.LogRecord] = []
+        self._file: logging.FileHandler | None = None
+        self._refused = False
+        self.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
+        with self._writing():
+            head = _head(path)
+        if head and not re.match(rb"\d{4}-\d\d-\d\d [\d:,]{12} [A-Z]+ ", head):
+            raise UsageError(f"--log-file {path} exists, and is not a log; choose another file")
+
+    @contextmanager
+    def _writing(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            self._refused = True
+            words = f"--log-file {self._path} cannot be written ({error.strerror})"
+            raise UsageError(words) from error
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Write a record, or hold it while sources are opened."""
+        if self._refused:
+            return
+        source = getattr(record, "source", None)
+        if source is not None:
+            self._refuse_among(source, getattr(record, "base", Path()))
+        first = not self._held and self._file is None
+        self._held.append(record)
+        listing = source is not None or record.getMessage().endswith("listing images")
+        if not (first or listing):
+            self._release()
+
+    def _refuse_among(self, source: str, base: Path) -> None:
+        from visleak.storage import refuse_among
+
+        try:
+            refuse_among(self._path, [(source, source)], base, "the log", "--log-file FILE")
+        except UsageError:
+            self._refused = True
+            raise
+
+    def _release(self) -> None:
+        with self._writing():
+            if self._file is None:
+                self._file = logging.FileHandler(self._path, encoding="utf-8")
+                self._file.setFormatter(self.formatter)
+        while self._held:
+            self._file.handle(self._held.pop(0))
+
+    def close(self) -> None:
+        """Write what is held, and close the file."""
+        if self._held and not self._refused:
+            self._release()
+        if self._file is not None:
+            self._file.close()
+        super().close()
 
 
 def complain(text: str) -> None:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 import typer
 
 from visleak.cli import edges
-from visleak.cli.command import Call, Reply, add, warn_if_unfinished
+from visleak.cli.command import Call, Reply, add, begin_with
 from visleak.errors import UsageError
 from visleak.impact.evaluators import (
     CLIP,
@@ -73,7 +73,7 @@ def impact(
     else:
         refuse_several(inputs, settings, board)
         for folder in folders.values():
-            warn_if_unfinished(folder)
+            begin_with(folder)
     if inputs.check:
         return _checked(folders, files, settings, call)
     board.refuse(files[""][1] if one else {})

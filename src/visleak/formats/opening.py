@@ -29,6 +29,7 @@ from visleak.formats.sources import (
     TABLE,
     TARS,
     Layout,
+    announce,
     beside,
     derived_name,
     locate,
@@ -125,6 +126,7 @@ def open_images(
             return _open_paths(names, Request("", Path(), name=name or "images", **wanted))
         source = "wds:" + "::".join(names)
     text = os.fspath(cast(str, source))
+    announce(text)
     found = locate(text, plain=not isinstance(source, str))
     request = Request.at(text, found, name=name or derived_name(text), **wanted)
     opened = cast(AnySet, found.format.open(request))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import glob
+import logging
 import os
 import re
 from collections.abc import Mapping, Sequence
@@ -184,6 +185,8 @@ PREFIXED: Final = {
         Format("arrays", "arrays:open_arrays", prefix="array"),
     )
 }
+#: Receives a record per source that is read; the log of the command line may lie in none.
+reads: Final = logging.getLogger("visleak.sources")
 FORMATS: Final = (*PLAIN, REMOTE_IMAGE, REMOTE_FOLDER, *PREFIXED.values())  # all formats
 
 
@@ -223,6 +226,11 @@ def locate(text: str, plain: bool = False) -> Located:
         raise UsageError(redacted(f"source {text!r}: {path} does not exist{beside(path)}"))
     refuse_closed(Path(path), text)
     return Located(found, path, split, options)
+
+
+def announce(source: str, base: Path = Path()) -> None:
+    """Log a source that is about to be read; relative ones count from ``base``."""
+    reads.debug("reads %s", redacted(source), extra={"source": source, "base": base})
 
 
 def beside(place: str | os.PathLike[str]) -> str:

@@ -19,7 +19,7 @@ from visleak.pipeline import recordings, segments, selection
 from visleak.pipeline.comparison import Comparison, Relations, same_bytes
 from visleak.pipeline.encoded_set import EmbeddingCounts, Side
 from visleak.pipeline.folder import image_tables, pair_tables
-from visleak.pipeline.found_groups import bounded
+from visleak.pipeline.recordings import bounded
 from visleak.pipeline.run import Outcome, couples
 from visleak.pipeline.summary import comparison_of, conflicts, lost_images, total_of
 from visleak.quantities import counted

@@ -13,11 +13,18 @@ from visleak.errors import UsageError, VisleakError
 from visleak.formats.files import root_hint
 from visleak.grading import Grader, load_grader
 from visleak.grouping import Found, Sets
-from visleak.pipeline import found_groups, overlaps
-from visleak.pipeline.candidates import BEST, find_pairs, reference_similarities, side, views_for
+from visleak.pipeline import overlaps, recordings
+from visleak.pipeline.candidates import (
+    BEST,
+    find_pairs,
+    reference_similarities,
+    side,
+    views_for,
+    with_windows,
+)
 from visleak.pipeline.comparison import Comparison, thresholds_of
 from visleak.pipeline.context import RunContext
-from visleak.pipeline.embeddings import read_embeddings
+from visleak.pipeline.embeddings import read_embeddings, stream_pairs
 from visleak.pipeline.encoded_set import EncodedSet, ImagesLost, Side, none_readable
 from visleak.pipeline.fingerprints import fingerprint
 from visleak.pipeline.local_features import depth_for, with_votes
@@ -26,9 +33,7 @@ from visleak.pipeline.recordings import RecordingLeak, recording_leak
 from visleak.pipeline.remote import search_for
 from visleak.pipeline.segments import Segment, segments_of
 from visleak.pipeline.selection import dense
-from visleak.pipeline.streaming import stream_pairs
 from visleak.pipeline.verification import connect, verify_in_rounds
-from visleak.pipeline.windows import with_windows
 from visleak.records import AnySet, EmbeddingSet, Encoder, ImageSet, Int64, Pairs
 from visleak.search import load_partition_search, load_search
 from visleak.search.exact import ExactSearch
@@ -165,16 +170,14 @@ def _compared(
             replace(each, chance=chance_of(each, comparer.encoder, comparer.views, context.workers))
             for each in graded
         )
-    sides, used = comparer.sides, found_groups.wanted(comparer.sides)
+    sides, used = comparer.sides, recordings.wanted(comparer.sides)
     with context.timed("groups"):
-        groups = found_groups.groups_of(
-            sides, [each.names for each in comparisons], comparer.encoder
-        )
-    grouping = found_groups.summary_of(groups, used=used)
+        groups = recordings.groups_of(sides, [each.names for each in comparisons], comparer.encoder)
+    grouping = recordings.summary_of(groups, used=used)
     if used:
-        sides = found_groups.with_groups(sides, groups)
-        comparisons = tuple(found_groups.regrouped(each, sides) for each in comparisons)
-    bounded = found_groups.bounded(settings, grouping)
+        sides = recordings.with_groups(sides, groups)
+        comparisons = tuple(recordings.regrouped(each, sides) for each in comparisons)
+    bounded = recordings.bounded(settings, grouping)
     leaks = {each.names: recording_leak(each, bounded) for each in comparisons}
     shared = {each.names: segments_of(each, comparer.encoder) for each in comparisons}
     return Outcome(

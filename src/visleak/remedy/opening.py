@@ -26,7 +26,6 @@ from visleak.pipeline.run import Comparer
 from visleak.progress import Progress
 from visleak.quantities import counted, some
 from visleak.records import EmbeddingSet, Encoder, ImageSet
-from visleak.remedy.candidates import Examiner, Neighbours
 from visleak.remedy.pool import (
     COLUMNS,
     Decisions,
@@ -36,7 +35,7 @@ from visleak.remedy.pool import (
     find_duplicates,
     make_pool,
 )
-from visleak.remedy.selection import Selection
+from visleak.remedy.selection import Examiner, Neighbours, Selection
 from visleak.remedy.settings import SelectionSettings
 from visleak.settings import Settings
 from visleak.storage import IMAGES, read_table

@@ -21,11 +21,10 @@ import pyarrow as pa
 from visleak.errors import UsageError, VisleakError
 from visleak.progress import Progress, silent
 from visleak.records import GRADES, ImageSet
-from visleak.remedy.candidates import distance
 from visleak.remedy.contents import Part, Piece, Substitute
 from visleak.remedy.opening import open_selection
 from visleak.remedy.pool import Decision, Decisions
-from visleak.remedy.selection import Selection
+from visleak.remedy.selection import Selection, distance
 from visleak.remedy.settings import ReplaceSettings
 from visleak.remedy.writing import Written, refuse_existing, write
 from visleak.storage import csv_cell, read_summary, refuse_sets, write_csv_rows

@@ -8,7 +8,7 @@ import pyarrow as pa
 from visleak.encoders import load_encoder
 from visleak.pipeline.encoded_set import Side
 from visleak.records import Fingerprints, ImageSet
-from visleak.remedy.candidates import COMPARED, SHOWN, Neighbours
+from visleak.remedy.selection import COMPARED, SHOWN, Neighbours
 
 
 def side(name: str, count: int, seed: int) -> Side:
