@@ -186,7 +186,7 @@ PREFIXED: Final = {
     )
 }
 #: Receives a record per source that is read; the log of the command line may lie in none.
-reads: Final = logging.getLogger("visleak.sources")
+reads: Final = logging.getLogger(__name__)
 FORMATS: Final = (*PLAIN, REMOTE_IMAGE, REMOTE_FOLDER, *PREFIXED.values())  # all formats
 
 

@@ -64,7 +64,7 @@ def link(session: ReviewSession, row: int, choice: Choice) -> str:
 
 
 def surroundings(session: ReviewSession, choice: Choice) -> dict[str, object]:
-    """Return what every page of a list says of it: filters, progress, where it was describe."""
+    """Return what every page of a list shows: filters, progress, and which pairs it holds."""
     return {
         "choice": choice,
         "sort": session.sort_of(choice),
