@@ -5,8 +5,10 @@ from __future__ import annotations
 import math
 import os
 import time
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from functools import cached_property
 from itertools import pairwise
 from typing import Any, Final
 
@@ -396,35 +398,16 @@ class _Clock:
         self.last = time.process_time()
 
 
-@dataclass(frozen=True, slots=True)
-class _Part:
-    """Some images of a sample, and their rows in the sample."""
-
-    rows: Int64
-    side: Side
-
-    @classmethod
-    def of(cls, whole: Side, rows: Int64) -> _Part:
-        made = whole.fingerprints
-        columns = {
-            name: getattr(made, name)[rows]
-            for name in ("rows", "matrix", "digests", "sizes", "flat")
-        }
-        some = replace(made, **columns, ids=made.ids.take(pa.array(rows)))
-        order = np.argsort(np.argsort(whole.order[rows]))
-        return cls(rows, Side(whole.images, some, whole.background[rows], order))
-
-
 @dataclass
 class _Trial:
     """A comparison of two samples: its candidates, and a few of them for timing."""
 
     comparer: Comparer  # of the samples
-    sets: tuple[Sampled, Sampled]  # the samples of the query and the reference set
+    sides: tuple[Side, Side]  # the samples; one object twice within a set
+    sets: tuple[Sampled, Sampled]
     candidates: float  # expected pairs by similarity in the whole comparison
-    listed: Int64  # all candidates by similarity of the samples, as numbers
-    drawn: Pairs  # some of these pairs, as rows of parts
-    parts: tuple[_Part, _Part]  # the images of these pairs; one object twice within a set
+    listed: Pairs  # all candidates by similarity of the samples
+    drawn: Pairs  # some of these
     clock: _Clock  # of the comparer's context
     patience: float  # seconds to spend on verification
 
@@ -454,59 +437,63 @@ class _Trial:
         ranked = np.argsort(pairs.background - pairs.similarity, kind="stable")
         if rule.best * share < 1.0:
             ranked = ranked[: max(8, round(len(sides[0].fingerprints) * rule.best * share))]
-        most = PAIRS if _local_applies(comparer, sides) else TINY_PAIRS
+        most = PAIRS if _has_local(comparer, sides) else TINY_PAIRS
         count = min(len(ranked), max(4, most // comparisons))
         rows = np.sort(np.random.default_rng(SEED).choice(ranked, count, replace=False))
-        return cls(
-            comparer,
-            own,
-            _expected(pairs, own, rule, same=couple[0] == couple[1], share=share),
-            pairs.query * len(sides[1].fingerprints) + pairs.reference,
-            *_taken(pairs, rows, sides),
-            clock,
-            PAIR_PATIENCE / comparisons,
-        )
+        expected = _expected(pairs, own, rule, same=couple[0] == couple[1], share=share)
+        patience = PAIR_PATIENCE / comparisons
+        return cls(comparer, sides, own, expected, pairs, pairs.only(rows), clock, patience)
 
     def add_to(self, found: PairCost, per_image: dict[str, tuple[float, float]]) -> None:
         """Add what the comparison costs; ``per_image`` is for local features and for decoding."""
-        settings, names = self.comparer.settings, (self.drawn.query_set, self.drawn.reference_set)
-        voted = self.drawn
-        if _local_applies(self.comparer, (self.parts[0].side, self.parts[1].side)):
-            voted, seconds = self._voted(per_image)
+        comparer, pairs = self.comparer, self.drawn
+        if _has_local(comparer, self.sides):
+            pairs, seconds = self._voted(per_image)
             found.local += seconds * self.sets[0].count
-        drawn = np.isin(self._numbers(voted), self._numbers(self.drawn))
-        new = ~np.isin(self._numbers(voted), self.listed)
-        alone = self._expected_votes(int(new.sum()))
-        if not settings.verify:
+        if not comparer.settings.verify:
             return
+        numbers = self._numbers(pairs)
+        drawn = np.isin(numbers, self._numbers(self.drawn))
+        new = ~np.isin(numbers, self._numbers(self.listed))
+        alone = self._expected_votes(int(new.sum()))
         for kept, expected in ((drawn, self.candidates), (new, alone)):
-            done = self._verified(voted, np.flatnonzero(kept))
+            done = self._verified(pairs, np.flatnonzero(kept))
             if not done.pairs:
                 continue
             found.timed += done.pairs
             found.candidates += expected
             found.verified += expected * done.kept / done.pairs
-            found.screening += expected * done.screening / done.pairs
-            found.verification += expected * done.checking / done.pairs
-            for name in names:
-                local = per_image.get(name, (0.0, 0.0))[0]
-                per_image[name] = (local, done.decoding / max(1, done.images))
+            found.screening += expected * done.seconds["screening"] / done.pairs
+            found.verification += expected * done.seconds["checking"] / done.pairs
+            decoding = done.seconds["decoding"] / max(1, done.images)
+            for side in self.sides:
+                per_image[side.name] = (per_image.get(side.name, (0.0, 0.0))[0], decoding)
+
+    @cached_property
+    def _images(self) -> tuple[Bool, Bool]:
+        """Which images of either sample are in a drawn pair."""
+        query, reference = (np.zeros(len(side.fingerprints), np.bool_) for side in self.sides)
+        query[self.drawn.query] = reference[self.drawn.reference] = True
+        both = query | reference if self.sides[0] is self.sides[1] else None
+        return (query, reference) if both is None else (both, both)
 
     def _voted(self, per_image: dict[str, tuple[float, float]]) -> tuple[Pairs, float]:
         """Return the drawn pairs with those that share features, and the seconds per query."""
-        context, patches = self.comparer.context, {}
-        depth = depth_for(self.comparer.settings)
-        names = self.drawn.query_set, self.drawn.reference_set
-        for name, part in dict(zip(names, self.parts, strict=True)).items():
-            start = time.process_time()
-            patches[name] = extract(part.side, context, depth=depth)
-            spent = (time.process_time() - start) / len(part.rows)
-            per_image[name] = (spent, per_image.get(name, (0.0, 0.0))[1])
+        comparer, patches = self.comparer, {}
+        depth = depth_for(comparer.settings)
+        for side, own in zip(self.sides, self._images, strict=True):
+            if side.name not in patches:
+                start = time.process_time()
+                patches[side.name] = extract(side, comparer.context, own, depth)
+                spent = (time.process_time() - start) / max(1, int(own.sum()))
+                per_image[side.name] = (spent, per_image.get(side.name, (0.0, 0.0))[1])
+        both = patches[self.sides[0].name], patches[self.sides[1].name]
+        sizes = self.sides[1].fingerprints.sizes[both[1].rows].min(axis=1)
+        if not len(both[0].rows) or not (sizes >= depth.smallest).any():
+            return self.drawn, 0.0
         start = time.process_time()
-        sides = self.parts[0].side, self.parts[1].side
-        both = patches[names[0]], patches[names[1]]
-        voted = add_votes(self.drawn, sides, both, self.comparer.encoder, 1, depth)
-        return voted, (time.process_time() - start) / len(self.parts[0].rows)
+        pairs = add_votes(self.drawn, self.sides, both, comparer.encoder, 1, depth)
+        return pairs, (time.process_time() - start) / int(self._images[0].sum())
 
     def _expected_votes(self, found: int) -> float:
         """Return how many pairs only local features will find in the whole comparison.
@@ -514,35 +501,34 @@ class _Trial:
         A patch that many references share weighs less, so the pairs of a query grow with the
         square root of the references only (X-rays: 3.6 with 32 images, 7.2 with 128).
         """
-        queries, references = (len(part.rows) for part in self.parts)
-        most = BEST * (UNORDERED if self.parts[0] is self.parts[1] else 1.0)
+        queries, references = (int(own.sum()) for own in self._images)
+        most = BEST * (UNORDERED if self.sides[0] is self.sides[1] else 1.0)
         growth = math.sqrt(self.sets[1].count / max(1, references))
         return min(found / max(1, queries) * growth, most) * self.sets[0].count
 
     def _numbers(self, pairs: Pairs) -> Int64:
-        """Return pairs of the parts as numbers, each of its own among the pairs of the samples."""
-        query, reference = self.parts[0].rows[pairs.query], self.parts[1].rows[pairs.reference]
-        return np.asarray(
-            query * len(self.comparer.sides[pairs.reference_set].fingerprints) + reference
-        )
+        """Return pairs as numbers, each of its own."""
+        return np.asarray(pairs.query * len(self.sides[1].fingerprints) + pairs.reference)
 
     def _verified(self, pairs: Pairs, rows: Int64) -> _PairTiming:
         """Verify some pairs, in blocks that grow while there is time."""
-        names = pairs.query_set, pairs.reference_set
-        sides = {name: part.side for name, part in zip(names, self.parts, strict=True)}
         comparer, timing, begin, block = self.comparer, _PairTiming(), time.process_time(), 8
+        sides = {side.name: side for side in self.sides}
         while timing.pairs < len(rows) and time.process_time() - begin < self.patience / 2:
-            part = rows[timing.pairs : timing.pairs + block]
-            some = pairs.only(part)
-            images = sum(len(np.unique(side)) for side in (some.query, some.reference))
-            start = time.process_time()
+            some = pairs.only(rows[timing.pairs : timing.pairs + block])
+            self.clock.start()
             measured = reference_similarities(
                 [some], sides, comparer.encoder, comparer.settings.views, comparer.context
             )
-            spent = time.process_time() - start
-            self.clock.start()
+            self.clock("decoding", 0, 0)
             (evidence,) = verify(measured, sides, comparer.context)
-            timing.add(self.clock.seconds, images, ~np.isnan(evidence.checks["side"]), spent)
+            timing.pairs += len(some)
+            timing.kept += int((~np.isnan(evidence.checks["side"])).sum())
+            timing.images += sum(len(np.unique(each)) for each in (some.query, some.reference))
+            for step, spent in self.clock.seconds.items():
+                word = step.partition(" ")[0]
+                known = word if word in ("decoding", "screening") else "checking"
+                timing.seconds[known] += spent
             block *= 4
         return timing
 
@@ -554,25 +540,10 @@ class _PairTiming:
     pairs: int = 0
     kept: int = 0
     images: int = 0
-    decoding: float = 0.0
-    screening: float = 0.0
-    checking: float = 0.0
-
-    def add(self, seconds: Mapping[str, float], images: int, kept: Bool, measuring: float) -> None:
-        self.pairs += len(kept)
-        self.kept += int(kept.sum())
-        self.images += images
-        self.decoding += measuring
-        for step, spent in seconds.items():
-            if step.startswith("decoding"):
-                self.decoding += spent
-            elif step.startswith("screening"):
-                self.screening += spent
-            else:
-                self.checking += spent
+    seconds: dict[str, float] = field(default_factory=lambda: defaultdict(float))
 
 
-def _local_applies(comparer: Comparer, sides: tuple[Side, Side]) -> bool:
+def _has_local(comparer: Comparer, sides: tuple[Side, Side]) -> bool:
     settings = comparer.settings
     compared = settings.local and settings.candidates != "nearest"
     return compared and applies(*sides, depth_for(settings))
@@ -587,21 +558,3 @@ def _expected(
     reached = np.minimum(pairs.total / share, rule.cap) * (0.5 if same else 1.0)
     best = min(rule.best, sets[1].count) * (UNORDERED if same else 1.0)
     return float(np.maximum(reached, best).mean()) * sets[0].count
-
-
-def _taken(
-    pairs: Pairs, rows: Int64, sides: tuple[Side, Side]
-) -> tuple[Pairs, tuple[_Part, _Part]]:
-    """Return some pairs with the images that are in them, and only these."""
-    query, reference = pairs.query[rows], pairs.reference[rows]
-    if sides[0] is sides[1]:
-        both = _Part.of(sides[0], np.unique([query, reference]))
-        parts = both, both
-    else:
-        parts = _Part.of(sides[0], np.unique(query)), _Part.of(sides[1], np.unique(reference))
-    left = np.searchsorted(parts[0].rows, query)
-    right = np.searchsorted(parts[1].rows, reference)
-    some = replace(
-        pairs.only(rows), query=left, reference=right, total=np.zeros(len(parts[0].rows), np.int64)
-    )
-    return some, parts
