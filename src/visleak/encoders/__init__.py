@@ -12,6 +12,8 @@ from visleak.records import Encoder, Encodes
 
 __all__ = ["ENCODERS", "known_request", "load_encoder"]
 
+__dir__ = __all__.copy
+
 
 #: Name on the command line -> function from a request to the encoder, imported on use.
 ENCODERS: Final = {

@@ -14,6 +14,8 @@ from visleak.search.streaming import PartitionRunner
 __all__ = ["PARTITION_SEARCHES", "SEARCHES", "PartitionEngine", "load_partition_search"]
 __all__ += ["load_search"]
 
+__dir__ = __all__.copy
+
 
 class PartitionEngine(PartitionRunner, Protocol):
     """Searches partitions, and reports what it may have missed."""

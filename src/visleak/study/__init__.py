@@ -12,9 +12,7 @@ from visleak.study.running import Options, run
 
 __all__ = ["Options", "Result", "Study", "StudySet", "read_study", "study"]
 
-
-def __dir__() -> list[str]:
-    return __all__
+__dir__ = __all__.copy
 
 
 def study(
