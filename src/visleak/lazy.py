@@ -70,6 +70,14 @@ def library(name: str, extra: str, what: str) -> ModuleType:
         raise broken(name, what, error) from error
 
 
+def foreign(name: str, called: str, package: str) -> ModuleType:
+    """Return a library that no extra of visleak brings."""
+    try:
+        return import_module(name)
+    except ImportError as error:
+        raise VisleakError(f"{called} is not installed: pip install {package}") from error
+
+
 def member(module: ModuleType, name: str, what: str) -> Any:
     """Return a part of a library that imports its parts on use."""
     try:

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from visleak.auditing import Audit
-from visleak.errors import UsageError, VisleakError
+from visleak.errors import UsageError
+from visleak.lazy import foreign
 from visleak.records import GradeName
 
 if TYPE_CHECKING:
@@ -37,10 +38,7 @@ def tag_leaks(
 
     >>> view = tag_leaks(dataset, visleak.audit("data/test", "data/train"))  # doctest: +SKIP
     """
-    try:
-        import fiftyone as fo
-    except ImportError as error:
-        raise VisleakError("FiftyOne is not installed: pip install fiftyone") from error
+    fiftyone = foreign("fiftyone", "FiftyOne", "fiftyone")
     paths = _paths(result)
     leaks = {
         paths[row["query_set"], row["query"]]: row
@@ -56,7 +54,7 @@ def tag_leaks(
     for sample in dataset.iter_samples(autosave=True):
         row = leaks.get(os.path.realpath(sample.filepath))
         sample.tags = [tag for tag in sample.tags if tag != "leak"] + ["leak"] * (row is not None)
-        sample["leak"] = row and fo.Classification(
+        sample["leak"] = row and fiftyone.Classification(
             label=row["grade"],
             confidence=row["probability"],
             reference=paths[row["reference_set"], row["reference"]],

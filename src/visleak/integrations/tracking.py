@@ -7,7 +7,8 @@ import re
 from typing import TYPE_CHECKING
 
 from visleak.auditing import Audit
-from visleak.errors import UsageError, VisleakError
+from visleak.errors import UsageError
+from visleak.lazy import foreign
 
 if TYPE_CHECKING:
     from wandb import Run
@@ -42,10 +43,7 @@ def log_to_mlflow(result: Audit, run_id: str | None = None) -> None:
     Raises:
         VisleakError: MLflow is not installed.
     """
-    try:
-        import mlflow
-    except ImportError as error:
-        raise VisleakError("MLflow is not installed: pip install mlflow-skinny") from error
+    mlflow = foreign("mlflow", "MLflow", "mlflow-skinny")
     run = run_id or (mlflow.active_run() or mlflow.start_run()).info.run_id
     mlflow.log_metrics(rates(result), run_id=run)
     client = mlflow.MlflowClient()
@@ -64,10 +62,7 @@ def log_to_wandb(result: Audit, run: Run | None = None) -> None:
         UsageError: no run is active.
         VisleakError: wandb is not installed.
     """
-    try:
-        import wandb
-    except ImportError as error:
-        raise VisleakError("Weights & Biases is not installed: pip install wandb") from error
+    wandb = foreign("wandb", "Weights & Biases", "wandb")
     active = run or wandb.run
     if active is None:
         raise UsageError("no run of Weights & Biases is active; call wandb.init() first")
