@@ -16,7 +16,7 @@ from visleak.quantities import counted
 from visleak.rates import percent
 from visleak.reporting import Column, Document, Figure, Table, markdown, page
 from visleak.reporting.contact_sheet import Tile, contact_sheet
-from visleak.reporting.drawing import COLOURS, INK, QUIET, as_text, figure_of, saved, titled
+from visleak.reporting.drawing import COLOURS, INK, QUIET, as_text, cut, figure_of, saved, titled
 from visleak.reporting.markup import Grid
 from visleak.robustness.curves import (
     AtThreshold,
@@ -253,8 +253,8 @@ def _lines(result: Robustness) -> list[Line]:
 
 
 def _about(result: Robustness) -> str:
-    name = result.collection if len(result.collection) <= 40 else result.collection[:39] + "…"
-    return as_text(f"{result.queries:,} queries among {result.references:,} images of set {name}")
+    among = f"{result.queries:,} queries among {result.references:,} images"
+    return as_text(f"{among} of set {cut(result.collection, 40)}")
 
 
 def roc_plot(result: Robustness) -> dict[str, bytes]:

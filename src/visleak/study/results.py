@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Final
 
 import visleak
+from visleak.documents import as_plain
 from visleak.errors import VisleakError
 from visleak.pipeline.rates import CUMULATIVE, EXCLUSIVE
 from visleak.quantities import counted
@@ -310,10 +311,7 @@ def plan_dict(study: Study, plan: Plan) -> dict[str, object]:
         "schema": SCHEMA,
         "kind": "visleak study plan",
         "title": study.title,
-        "comparisons": [
-            {"query_set": e.query, "reference_set": e.reference, "coverage": e.coverage}
-            for e in plan.comparisons
-        ],
+        "comparisons": [_comparison_dict(each) for each in plan.comparisons],
         "included": [_left_dict(left) for left in plan.included],
         "skipped": [_left_dict(left) for left in plan.skipped],
         "idle": list(plan.idle),
@@ -343,14 +341,12 @@ def _set(run: Run, name: str) -> dict[str, object]:
 
 def _cell_dict(cell: Cell) -> dict[str, object]:
     return {
-        "query_set": cell.comparison.query,
-        "reference_set": cell.comparison.reference,
-        "coverage": cell.comparison.coverage,
+        **_comparison_dict(cell.comparison),
         "modality": cell.modality,
         "audit": cell.audit,
         "rates": _rates_dict(cell.rates),
         "own_pairs_left_out": cell.own,
-        "published": _values_dict(cell.paper),
+        "published": as_plain(cell.paper),
     }
 
 
@@ -360,7 +356,7 @@ def _union_dict(union: Union) -> dict[str, object]:
         "coverage": union.coverage,
         "reference_sets": list(union.references),
         "rates": _rates_dict(union.rates),
-        "published": _values_dict(union.paper),
+        "published": as_plain(union.paper),
     }
 
 
@@ -368,17 +364,13 @@ def _rates_dict(rates: Rates) -> dict[str, object]:
     return {name: rate.as_dict() if (rate := rates[name]) else None for name in RATES}
 
 
-def _values_dict(values: Values) -> dict[str, object]:
-    return {
-        name: list(value) if isinstance(value, tuple) else value for name, value in values.items()
-    }
-
-
 def _left_dict(left: LeftOut) -> dict[str, str]:
-    each = left.comparison
+    return {**_comparison_dict(left.comparison), "why": left.why}
+
+
+def _comparison_dict(each: Comparison) -> dict[str, str]:
     return {
         "query_set": each.query,
         "reference_set": each.reference,
         "coverage": each.coverage,
-        "why": left.why,
     }

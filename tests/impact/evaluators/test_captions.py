@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from visleak.errors import UsageError, VisleakError
-from visleak.impact.evaluators.retrieval import Captions, captions_of, read_captions
+from visleak.impact.evaluators.retrieval_inputs import Captions, captions_of, read_captions
 from visleak.records import ImageSet
 
 #: Two images, of two captions and one.

@@ -8,7 +8,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from visleak.errors import UsageError, VisleakError
-from visleak.impact.evaluators.retrieval import read_caption_vectors, read_image_vectors
+from visleak.impact.evaluators.retrieval_inputs import read_caption_vectors, read_image_vectors
 
 IDS = ["b.jpg", "a.jpg", "b.jpg"]
 MATRIX = np.random.default_rng(0).standard_normal((3, 6)).astype(np.float32)

@@ -33,7 +33,7 @@ from visleak.impact.evaluators.predictions import (
     write_predictions,
     write_unreadable,
 )
-from visleak.impact.evaluators.retrieval import (
+from visleak.impact.evaluators.retrieval_inputs import (
     FIRST,
     Captions,
     StoredVectors,
@@ -93,8 +93,8 @@ def retrieve(
     """Rank all captions for each image of a set and write the rank of its own.
 
     The file has ``id``, ``rank`` (from 1), ``r@1``, ``r@5``, ``r@10``. Captions are those of a
-    file, see :mod:`visleak.impact.evaluators.retrieval`, or the set's own. All of them are the
-    collection, also those of images that the set does not have.
+    file, see :mod:`visleak.impact.evaluators.retrieval_inputs`, or the set's own. All of them are
+    the collection, also those of images that the set does not have.
     """
     target = check_target(out, force=force)
     refuse_embeddings(images)
