@@ -1,7 +1,8 @@
 """What a text-to-image diffusion model has to do for visleak: one small protocol.
 
 Scores, searches, extraction and mitigations speak to this protocol only; adapters for pipelines of
-``diffusers`` are in ``models/``. Tensors are torch's, on the model's own device.
+``diffusers`` are in :mod:`visleak.diffusion.families`. Tensors are torch's, on the model's own
+device.
 """
 
 from __future__ import annotations

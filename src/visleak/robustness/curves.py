@@ -43,7 +43,7 @@ class AtThreshold:
         return {
             "threshold": self.threshold,
             "tpr": self.true.as_dict(),
-            "fpr": plain(self.fpr),
+            "fpr": as_plain(self.fpr),
             "false_positives": self.false,
             "pairs": self.pairs,
         }
@@ -74,7 +74,7 @@ class Curve:
     def as_dict(self, *, points: bool = False) -> dict[str, object]:
         """Return what is stored; ``points`` adds the curve, thinned."""
         result: dict[str, object] = {
-            "auc": plain(self.roc.auc),
+            "auc": as_plain(self.roc.auc),
             "positives": len(self.roc.positives),
             "negatives": self.roc.total,
             "at": {each.name: each.as_dict() for each in self.at},
@@ -82,15 +82,10 @@ class Curve:
         if points:
             fpr, tpr, threshold = thinned(self.roc)
             result["points"] = [
-                [plain(x), plain(y), round(float(t), 6)]
+                as_plain([float(x), float(y), round(float(t), 6)])
                 for x, y, t in zip(fpr, tpr, threshold, strict=True)
             ]
         return result
-
-
-def plain(value: float) -> float | None:
-    """Return a number for JSON, which has no NaN."""
-    return None if math.isnan(value) else float(value)
 
 
 def thinned(roc: Roc) -> tuple[Float64, Float64, Float32]:

@@ -14,6 +14,7 @@ import numpy as np
 import visleak
 from visleak import pipeline
 from visleak.auditing import open_cache, workers_for
+from visleak.documents import as_plain
 from visleak.encoders import load_encoder
 from visleak.errors import UsageError, VisleakError
 from visleak.formats import open_image_set
@@ -28,7 +29,6 @@ from visleak.rates import Rate
 from visleak.records import Encoder, Float32, Int64
 from visleak.reporting import Document
 from visleak.robustness.conditions import CONSTANTS, Condition, named
-from visleak.robustness.curves import plain
 from visleak.robustness.experiment import Source
 from visleak.robustness.queries import Changed, Collection, Searched, changed_set, drawn, search
 from visleak.stats.bootstrap import cluster_draws, percentiles
@@ -316,10 +316,10 @@ class Level:
             "upper_95_pairs": self.upper_pairs,
             "upper_95_pictures": self.upper_independent,
             "upper_95_images": self.upper_images,
-            "bootstrap_95_images": self.interval and [plain(end) for end in self.interval],
+            "bootstrap_95_images": as_plain(self.interval),
             "tpr_original": self.original.as_dict(),
             "tpr_changed": self.changed.as_dict(),
-            "tpr": {name: plain(rate.share) for name, rate in self.conditions.items()},
+            "tpr": {name: as_plain(rate.share) for name, rate in self.conditions.items()},
         }
 
 

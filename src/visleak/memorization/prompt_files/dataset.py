@@ -136,7 +136,7 @@ def write_prompts(
 
 
 def prompt_table(prompts: Prompts) -> pa.Table:
-    """Return prompts as a table that :func:`read_prompts` reads, with their record."""
+    """Return prompts as a table that ``read_prompts`` reads, with their record."""
     count = len(prompts)
     record = {name: prompts.columns.get(name, ("",) * count) for name in (VERIFIED, VERIFIED_BY)}
     images = [list(each) for each in prompts.sources or ((),) * count]
