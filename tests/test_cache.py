@@ -62,43 +62,11 @@ def test_what_was_put_comes_back(tmp_path: Path) -> None:
         assert cache.get(b"a", []) == {}
 
 
-@pytest.mark.parametrize("count", [499, 500, 501, 2000])
-def test_many_keys_at_once(tmp_path: Path, count: int) -> None:
-    """More than SQLite takes in one statement; asked for twice, found once."""
-    entries = [(n.to_bytes(4, "big"), b"v%d" % n) for n in range(count)]
-    with Cache(tmp_path) as cache:
-        cache.put(b"m", entries)
-        keys = [key for key, _ in entries]
-        assert cache.get(b"m", [*keys, *keys, b"none"]) == dict(entries)
-
-
 def test_the_first_writer_of_a_key_wins(tmp_path: Path) -> None:
     with Cache(tmp_path) as one, Cache(tmp_path) as other:
         one.put(b"m", [(b"k", b"first")])
         other.put(b"m", [(b"k", b"second"), (b"l", b"new")])
         assert one.get(b"m", [b"k", b"l"]) == {b"k": b"first", b"l": b"new"}
-
-
-def test_a_failing_put_leaves_nothing(tmp_path: Path) -> None:
-    """One transaction: half a chunk would be taken for a whole one."""
-
-    def entries():
-        yield b"k", b"v"
-        raise RuntimeError("the chunk broke")
-
-    with Cache(tmp_path) as cache:
-        with pytest.raises(RuntimeError, match="the chunk broke"):
-            cache.put(b"m", entries())
-        assert cache.get(b"m", [b"k"]) == {}
-
-
-def test_several_processes_at_once(tmp_path: Path) -> None:
-    running = [writer(tmp_path, name, 20) for name in "abc"]
-    for process in running:
-        _, said = process.communicate(timeout=60)
-        assert (process.returncode, said) == (0, "")
-    with Cache(tmp_path) as cache:
-        assert batches_in(cache) == [50] * 20 + [0] * 980
 
 
 def test_a_kill_while_writing_leaves_a_readable_cache(tmp_path: Path) -> None:

@@ -109,23 +109,6 @@ def test_what_is_no_leak_is_counted_apart(audited: Audit) -> None:
     assert summary["label_conflicts"] == 1
 
 
-def test_a_missed_kind_is_shown_as_missed(demo: ModuleType) -> None:
-    text = demo.table([demo.Count("mirrored", 3, 3, 2), demo.Count("tinted", 3, 3, 3)], ["a = b"])
-    assert re.search(r"mirrored +3 +3 +2 +1 missed", text)
-    assert re.search(r"tinted +3 +3 +3$", text, re.MULTILINE)
-    assert re.search(r"all +6 +6 +5$", text, re.MULTILINE)
-    assert "not planted): 1\n  a = b" in text
-
-
-def test_compare_sees_a_false_alarm(
-    audited: Audit, made: tuple[Path, tuple], demo: ModuleType
-) -> None:
-    struck = next(leak for leak in made[1] if leak.kind == "byte copy")
-    rest = [leak for leak in made[1] if leak is not struck]
-    _, alarms = demo.compare(audited.folder, rest)
-    assert f"test/{struck.query} = train/{struck.source}" in alarms
-
-
 def test_snippets_of_the_readme_run(made: tuple[Path, tuple]) -> None:
     folder, _ = made
     text = (ROOT / "README.md").read_text("utf-8")

@@ -69,10 +69,6 @@ def test_a_chain_joins_exactly_the_images_of_one_code(codes):
     assert components(len(codes), [(first, second)]).tolist() == numbered(alone).tolist()
 
 
-def test_numbers_follow_the_first_that_occurs():
-    assert numbered(np.array([30, 10, 30, 20, 10])).tolist() == [0, 1, 0, 2, 1]
-
-
 def test_nothing_has_no_components():
     assert components(0, []).tolist() == []
     assert components(3, []).tolist() == [0, 1, 2]
@@ -83,9 +79,3 @@ def test_a_tie_to_no_image_is_refused(wrong):
     """A negative position would silently count from the end."""
     with pytest.raises(ValueError, match="a tie names an image that is none of the 4"):
         components(4, [(np.array([0]), np.array([wrong]))])
-
-
-def test_a_tie_said_256_times_is_one_tie():
-    """Repeated ties are added up on the way; a narrow type would wrap to none."""
-    zeros = np.zeros(256, np.int64)
-    assert components(2, [(zeros, zeros + 1)]).tolist() == [0, 0]

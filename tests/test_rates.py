@@ -82,12 +82,6 @@ def test_a_sample_says_more_of_a_small_set(data):
     assert population * high <= population - (n - k) + 1e-6
 
 
-def test_all_drawn_is_all_known():
-    assert wilson(3, 40, population=40) == (3 / 40, 3 / 40)
-    assert Rate.of(3, 40, population=40).expected == (3, 3)
-    assert Rate.of(3, 39, population=40).expected == (3, 4)
-
-
 @pytest.mark.parametrize("population", [200, 1_000, 10_000])
 @pytest.mark.parametrize("n", [50, 150])
 def test_the_interval_covers_by_enumeration(population, n):
@@ -111,13 +105,6 @@ def test_the_interval_covers_by_enumeration(population, n):
 def test_a_sample_larger_than_its_set_is_refused():
     with pytest.raises(UsageError, match=r"^population must be at least n = 9; got 8$"):
         wilson(1, 9, population=8)
-
-
-def test_a_rate_of_a_sample_goes_through_json():
-    rate = Rate.of(3, 9, population=50)
-    assert Rate.from_dict(json.loads(json.dumps(rate.as_dict()))) == rate
-    assert "population" not in Rate.of(3, 9).as_dict()
-    assert str(rate) == "3 of 9 (33.33 %, 95 % CI 13.14-62.30)"
 
 
 # -- of as many images as the papers' duplicates --------------------------------------------------

@@ -80,16 +80,6 @@ def test_what_is_planted_is_found_and_nothing_else(
         assert line.split()[2] == line.split()[3], line
 
 
-@pytest.mark.slow
-def test_the_union_counts_an_image_once(made: Made, result: Result) -> None:
-    """What leaks into train and its second release is one image, not two."""
-    _, truth = made
-    (total,) = [union for union in result.totals if union.query == "shore-test"]
-    parts = [("shore-train", 3), ("shore-val", 1), ("crawl", 4)]
-    assert all(truth["shore-test", reference] == count for reference, count in parts)
-    assert total.rates["near_or_exact"].count == sum(count for _, count in parts)
-
-
 def test_the_example_for_local_data_can_be_read() -> None:
     """Whether its sources are there or not."""
     planned = plan(read_study(EXAMPLES / "local.toml"))

@@ -233,24 +233,6 @@ def test_a_leak_that_the_audit_proves_is_not_trained(
     assert len(list((out / "runs").rglob("*.json"))) == 3
 
 
-def test_hashes_and_files_without_an_audit(pictures: Path, program: Path, tmp_path: Path) -> None:
-    folder, out = pictures / "train", tmp_path / "out"
-    copies = shutil.copytree(folder, tmp_path / "copies")
-    given = ("--train", f"train={folder}", "--trainer", trainer(program, 0.25), "--audit", "off")
-    given = (*given, "--repetitions", 1)
-    ran = run("dlede", "--test", f"val={copies}", *given, "-o", out)
-    assert ran.code == 0, ran.err
-    assert "24 pairs of a test and a training image have equal perceptual hashes" in ran.err
-    assert ran.err.index("equal perceptual hashes") < ran.err.index("3 training runs")
-    assert len(list((out / "runs").rglob("*.json"))) == 3
-    ran = run("dlede", "--test", f"val={folder}", *given, "--no-phash", "-o", tmp_path / "same")
-    assert ran.code == 0, ran.err
-    assert "24 of 24 test images are the same files" in ran.err
-    judged = json.loads((tmp_path / "same" / "dlede.json").read_text())["judgement"]
-    assert judged["verdict"] == "leaking"
-    assert not (tmp_path / "same" / "runs").exists()
-
-
 @pytest.mark.parametrize("side", ["train", "test"])
 def test_an_image_changed_since_the_audit_is_refused(
     made: tuple[Path, Ran], pictures: Path, program: Path, tmp_path: Path, side: str
@@ -282,21 +264,6 @@ def test_an_image_that_a_program_changes_is_noticed(pictures: Path, tmp_path: Pa
     assert ran.code == 1
     assert f"{file.name!r} of set 'train' is not what it was when the command began" in ran.err
     assert not (tmp_path / "out" / "dlede.json").exists()
-
-
-def test_an_edited_program_trains_anew(pictures: Path, tmp_path: Path) -> None:
-    program, out = tmp_path / "train.py", tmp_path / "out"
-    program.write_text(PROGRAM)
-    given = ("--repetitions", 1, "--audit", "off", "--no-phash")
-    assert dlede(pictures, program, out, *given).code == 0
-    program.write_text(program.read_text() + "\n# another version\n")
-    again = dlede(pictures, program, out, *given)
-    assert again.code == 2
-    assert "another trainer" in again.err
-    assert f"({program} changed)" in again.err
-    forced = dlede(pictures, program, out, *given, "--force")
-    assert forced.code == 0, forced.err
-    assert "reused" not in forced.err
 
 
 @refusals("""
@@ -350,20 +317,3 @@ def test_what_cannot_end_well_is_refused_before_any_work(
     out = "" if "-o " in given else f" -o {tmp_path}/none"
     check_refused(f"dlede {given}{out}", words, **places, file=tmp_path / "file", audit=audited)
     assert not (tmp_path / "none").exists()
-
-
-@pytest.mark.parametrize("columns", [100, 120])
-def test_verdicts_fit_on_the_terminal(
-    columns: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("COLUMNS", str(columns))
-    rows = ["step,repetition,map50,f1"]
-    for place in range(5):
-        for step, one, two in ((0, 0.6, 0.58), (10, 0.63, 0.6), (20, 0.65, 0.62)):
-            rows.append(f"{step},{place},{one + place / 999},{two + place / 999}")
-    (tmp_path / "scores.csv").write_text("\n".join(rows))
-    ran = run("dlede", "--scores", tmp_path / "scores.csv", "-o", tmp_path / "out")
-    assert ran.code == 0, ran.err
-    table = [line for line in ran.out.splitlines() if line.startswith("both-steps")]
-    assert [line.split()[1] for line in table] == ["mAP@0.5", "F1", "together"]
-    assert "…" not in ran.out

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from calling import check_refused, refusals, refused, run
 
 from visleak.memorization import read_prompts
-from visleak.memorization.tracing import read_trace
-from visleak.memorization.tracing.document import Match, Original, Replication, Trace, content
+from visleak.memorization.tracing.document import Match, Original, Trace, content
 from visleak.memorization.tracing.run import KIND
 from visleak.storage import RunFolder, write_json
 
@@ -83,24 +81,6 @@ def test_a_trace_is_the_record(tmp_path: Path, listed: Path, traced: Path) -> No
     assert alone.out.startswith("2 trigger prompts naming 2 sources in 1 group")
 
 
-@pytest.mark.parametrize("first", ["traced", "shares"])
-def test_a_prompt_whose_share_is_too_small_stays_out_in_any_order_of_traces(
-    tmp_path: Path, traced: Path, first: str
-) -> None:
-    shares = tmp_path / "shares"
-    shares.mkdir()
-    made = read_trace(traced)
-    rare = Replication("blue rug", 20, 5, 0.25, 0.1, 0.5, trigger=False)
-    write_json(
-        shares / "trace.json", content(RunFolder(shares, KIND), replace(made, prompts=(rare,)))
-    )
-    folders = (traced, shares) if first == "traced" else (shares, traced)
-    options = [text for folder in folders for text in ("--trace", folder)]
-    out = tmp_path / "set"
-    assert run("memorization", "dataset", *options, "-o", out).code == 0
-    assert read_prompts(out / "prompts.parquet").texts == ("a red bag",)
-
-
 def test_candidates_say_what_they_are(tmp_path: Path, listed: Path) -> None:
     code, message = refused("memorization", "dataset", listed, "-o", tmp_path / "set")
     assert code == 1
@@ -120,11 +100,3 @@ def test_candidates_say_what_they_are(tmp_path: Path, listed: Path) -> None:
 """)
 def test_refusals(tmp_path: Path, arguments: str, words: str) -> None:
     check_refused(f"memorization dataset {arguments}", words, folder=tmp_path)
-
-
-def test_another_set_is_not_replaced(tmp_path: Path, listed: Path) -> None:
-    call = ("memorization", "dataset", listed, "--verified-by", "Ann", "-o", tmp_path / "set")
-    assert run(*call).code == 0
-    code, message = refused(*call, "--unverified")
-    assert (code, "--force replaces it" in message) == (2, True)
-    assert run(*call, "--unverified", "--force").code == 0

@@ -216,21 +216,6 @@ def test_no_command_mixes_its_files_with_those_of_another(
     assert tree(folder) == before
 
 
-def test_embeddings_are_not_written_over(dataset: Path, tmp_path: Path) -> None:
-    out = tmp_path / "vectors"
-    assert run("encode", dataset / "train", "-o", out).code == 0
-    check_refused(f"audit {dataset} -o {out} --force", "holds a result of visleak embeddings")
-    clean = tmp_path / "clean"
-    assert run("audit", dataset, "-o", tmp_path / "audit").code == 0
-    purge = ("purge", tmp_path / "audit", "--remove-from", "test", "-o", clean, "--apply")
-    assert run(*purge).code == 0
-    before = tree(clean)
-    check_refused(
-        f"encode {dataset}/train -o {clean} --force", "holds a result of visleak-clean-set"
-    )
-    assert tree(clean) == before
-
-
 def test_logs_and_caches_spare_the_files_of_others(
     dataset: Path, folder: Path, tmp_path: Path
 ) -> None:

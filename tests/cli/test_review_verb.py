@@ -88,25 +88,6 @@ def test_ctrl_c_ends_it_and_says_where_the_verdicts_are(folder: Path) -> None:
     assert (folder / "verdicts.csv").read_text().count("near") == 1
 
 
-def test_sigterm_and_a_kill_lose_no_verdict(folder: Path) -> None:
-    visitor = Visitor(folder)
-    page = visitor.page()
-    assert user_name() in page
-    visitor.judge(name_in(page), "exact")
-    code, _, err = visitor.end(signal.SIGTERM)
-    # not the good end that Ctrl-C is
-    assert (code, err) == (143, "visleak: terminated\n")
-    assert (folder / "verdicts.csv").is_file()
-    visitor = Visitor(folder)
-    visitor.judge(name_in(visitor.page()), "similar")
-    assert visitor.end(signal.SIGKILL)[0] == -signal.SIGKILL
-    assert [v.judgment for v in read_verdicts(folder)] == ["exact", "similar"]
-    # the next review writes what the killed one could not
-    assert ",similar," not in (folder / "verdicts.csv").read_text()
-    assert Visitor(folder).end(signal.SIGINT)[0] == 0
-    assert ",similar," in (folder / "verdicts.csv").read_text()
-
-
 def test_the_filter_of_the_command_line_is_where_it_begins(folder: Path) -> None:
     visitor = Visitor(folder, "--grade", "near", "--candidates", "nearest")
     try:

@@ -14,7 +14,6 @@ from PIL import Image
 
 from visleak.encoders import builtin
 from visleak.encoders.builtin import BuiltinEncoder, describe, view_coordinates
-from visleak.pipeline.candidates import INVERSE_VIEW
 from visleak.records import VIEWS, DecodedImage
 
 EVERY_VIEW = range(len(VIEWS))
@@ -138,45 +137,11 @@ def test_views_are_exact_for_any_square(seed, view, contrast):
 
 
 @pytest.mark.parametrize("view", EVERY_VIEW, ids=VIEWS)
-def test_the_inverse_view_undoes_a_view(natural, view):
-    vectors, _ = describe(squares(natural))
-    there = ENCODER.view(vectors, view)
-    np.testing.assert_array_equal(ENCODER.view(there, int(INVERSE_VIEW[view])), vectors)
-
-
-@pytest.mark.parametrize("view", EVERY_VIEW, ids=VIEWS)
 def test_a_view_only_permutes_and_flips_signs(view):
     """So that norms, and which queries are alike to which, never change."""
     order, sign = view_coordinates(view)
     np.testing.assert_array_equal(np.sort(order), np.arange(ENCODER.width))
     assert set(np.abs(sign).tolist()) == {1.0}
-
-
-def test_the_batch_changes_nothing(natural, monkeypatch):
-    some = [*natural.values(), *noise(1, 8, 50, 41)]
-    vectors, flat = encode(*some)
-    order = np.random.default_rng(2).permutation(len(some))
-    again, flat_again = encode(*(some[i] for i in order))
-    np.testing.assert_array_equal(again.view(np.uint32), vectors[order].view(np.uint32))
-    np.testing.assert_array_equal(flat_again, flat[order])
-    for size in (1, 3):
-        monkeypatch.setattr(builtin, "BATCH", size)
-        assert encode(*some)[0].tobytes() == vectors.tobytes()
-    alone = [encode(one)[0][0] for one in some]
-    assert np.stack(alone).tobytes() == vectors.tobytes()
-
-
-def test_no_pictures_give_no_vectors():
-    vectors, flat = ENCODER.encode([])
-    assert vectors.shape == (0, 560)
-    assert flat.shape == (0,)
-
-
-def test_vectors_have_unit_length(natural):
-    vectors, _ = encode(*natural.values(), *squares(natural))
-    lengths = np.linalg.norm(vectors.astype(np.float64), axis=1)
-    np.testing.assert_allclose(lengths, 1, atol=1e-6)
-    assert vectors.dtype == np.float32
 
 
 @pytest.mark.parametrize(

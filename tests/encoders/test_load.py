@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from importlib import import_module
-
 import pytest
 
-from visleak.encoders import ENCODERS, load_encoder
+from visleak.encoders import load_encoder
 from visleak.encoders.request import Request, parse
 from visleak.errors import UsageError
 
@@ -24,19 +22,6 @@ class Whole:
 
     def view(self, vectors, view):
         raise NotImplementedError
-
-
-@pytest.mark.parametrize("name", ENCODERS)
-def test_the_table_names_functions(name: str) -> None:
-    """A wrong dotted path would be seen by the user of that encoder only."""
-    module, _, function = ENCODERS[name].partition(":")
-    assert callable(getattr(import_module(module), function))
-
-
-def test_the_builtin_encoder_has_every_part() -> None:
-    encoder = load_encoder()
-    assert encoder.name == "builtin"
-    assert [part for part in PARTS if not hasattr(encoder, part)] == []
 
 
 def test_an_encoder_object_is_passed_on() -> None:

@@ -144,21 +144,6 @@ def test_laions_resizing_comes_before_clips_own(models, natural, prep):
     assert np.abs(wanted - plain.encode(shown)[0]).max() > 1e-3
 
 
-@pytest.mark.parametrize("kind", ["clip:{}/clip", "resnet152:{}/resnet"])
-def test_neighbours_do_not_change_a_vector(kind, models, natural):
-    encoder, shown = load_encoder(kind.format(models), batch=4), pictures(natural)
-    prepared = [encoder.preparation(each) for each in shown]
-    together = encoder.forward(prepared)
-    alone = np.concatenate([encoder.forward([each]) for each in prepared])
-    np.testing.assert_allclose(together, alone, atol=1e-7)
-    np.testing.assert_allclose(together[::-1], encoder.forward(prepared[::-1]), atol=1e-7)
-    larger = load_encoder(kind.format(models), batch=64)
-    assert larger.digest == encoder.digest
-    np.testing.assert_allclose(larger.forward(prepared), together, atol=1e-6)
-    assert encoder.forward([]).shape == (0, encoder.width)
-    assert encoder.encode([])[0].shape == (0, encoder.width)
-
-
 def test_half_precision_is_near_and_of_the_same_digest(models, natural):
     full = load_encoder(f"clip:{models}/clip?device=cpu")
     half = load_encoder(f"clip:{models}/clip?precision=bf16")

@@ -85,13 +85,6 @@ def test_cifair_has_exact_and_near_pairs_by_default(
     assert {row[3] for row in read(path)[1:]} == {"0", "1"}
 
 
-def test_similarity_of_a_little_over_one_is_distance_zero(tmp_path: Path) -> None:
-    above = float(np.nextafter(np.float32(1), np.float32(2)))
-    folder = folder_of(tmp_path / "audit", [pair("1", "2", above, "exact")])
-    path, _ = export(folder, "cifair", tmp_path / "list.csv")
-    assert path.read_text() == "TestID,TrainID,Distance,Judgment\n1,2,0.0,0\n"
-
-
 def test_ids_are_the_leaking_queries(
     some: tuple[Path, list[dict[str, Any]]], tmp_path: Path
 ) -> None:
@@ -152,14 +145,6 @@ def test_csv_keeps_all_pairs_or_those_of_a_grade(
     assert sorted(got) == sorted(tuple(row[name] for name in columns) for row in pairs)
     (path,) = export(folder, "csv", tmp_path / "all.csv", grade="exact", force=True)
     assert {row[8] for row in read(path)[1:]} == {"exact"}
-
-
-def test_nothing_found_gives_headers_alone(tmp_path: Path) -> None:
-    folder = folder_of(tmp_path / "audit", [pair("a", "b", 0.1, "different")])
-    first, second = export(folder, "cifair", tmp_path / "list.csv")
-    assert first.read_text() == second.read_text() == "TestID,TrainID,Distance,Judgment\n"
-    (ids,) = export(folder, "ids", tmp_path / "ids.txt")
-    assert ids.read_text() == ""
 
 
 def test_several_sets(tmp_path: Path) -> None:

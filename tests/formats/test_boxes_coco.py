@@ -78,26 +78,6 @@ def test_boxes_are_those_that_pycocotools_reads(put, tmp_path):
     assert boxes.counts().tolist() == [[0, 1, 0], [0, 0, 0], [1, 1, 0]]
 
 
-def test_a_large_file_is_read_as_pycocotools_reads_it(put, tmp_path):
-    rng = np.random.default_rng(0)
-    content = {
-        "images": [{"id": 1000 - at, "file_name": f"{at}.png"} for at in range(40)],
-        "annotations": [
-            {
-                "id": at,
-                "image_id": int(rng.integers(961, 1001)),
-                "category_id": int(rng.integers(1, 6)),
-                "bbox": rng.integers(0, 4000, 4).astype(float).tolist(),
-                "iscrowd": int(rng.integers(2)),
-            }
-            for at in range(1, 501)
-        ],
-        "categories": [{"id": at, "name": f"class {at}"} for at in range(1, 6)],
-    }
-    images = coco(put, content)
-    assert listed(boxes_of(images)) == oracle(tmp_path / "x.json", images.ids.to_pylist())
-
-
 def test_captions_and_annotations_of_other_images_are_no_boxes(put):
     rows = [{"image_id": 20, "caption": "a dog"}, {"image_id": 99, "category_id": 7, "bbox": [1]}]
     boxes = boxes_of(coco(put, CONTENT | {"annotations": [*CONTENT["annotations"], *rows]}))

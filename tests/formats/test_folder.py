@@ -258,12 +258,6 @@ def test_reading_opens_files_only_when_asked(tmp_path, put, monkeypatch):
     open_images(tmp_path)
 
 
-@pytest.mark.skipif(not os.path.exists("/proc/self/status"), reason="no file without a size here")
-def test_a_file_that_tells_no_size_is_read_to_its_end() -> None:
-    with open("/proc/self/cmdline", "rb") as file:
-        assert files.read_file("/proc/self/cmdline") == file.read()
-
-
 def test_a_file_without_a_size_is_read_up_to_the_limit(tmp_path, monkeypatch):
     path = tmp_path / "a.png"
     path.write_bytes(bytes(range(200)))

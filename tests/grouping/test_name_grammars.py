@@ -206,14 +206,6 @@ def test_shots_of_a_camera_are_found(alike):
     assert [each.hypothesis.kind for each in believed] == (["shots"] if alike else [])
 
 
-def test_numbers_that_begin_again_in_each_set_are_no_groups():
-    left, right = walk(60, 1), walk(60, 2)
-    ids = [f"clip_{n:04}.jpg" for n in range(60)]
-    found, believed = inferred(made_set(ids, left, "test", tested=True), made_set(ids, right))
-    assert believed == []
-    assert "begin again" in found[0].hypothesis.why
-
-
 def test_schemes_of_nothing():
     assert schemes([]) == []
     assert schemes(["a"]) == []

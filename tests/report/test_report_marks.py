@@ -61,10 +61,6 @@ def test_marks_of_a_turned_query_are_turned(html: str) -> None:
     assert covered((1 - right, 1 - bottom, 1 - left, 1 - top), found["query"]) > 0.6
 
 
-def test_a_copy_has_no_marks(html: str) -> None:
-    assert marked(card(html, "copy.png")) == {}
-
-
 def test_marks_are_explained_and_can_be_hidden(html: str) -> None:
     assert "content differs" in html[html.index('class="legend"') :]
     assert re.search(r'<input type="checkbox" name="marks" checked>', html)

@@ -50,12 +50,6 @@ def test_the_changed_field_is_marked_in_both_images(drawn: Browser) -> None:
     assert found["more"] == 0
 
 
-def test_a_copy_has_no_marks(drawn: Browser) -> None:
-    row = row_of(drawn.session, "copy.png", "original-2.png")
-    found = drawn.client.get(address(drawn, row)).json()
-    assert found == {"query": [], "reference": [], "more": 0}
-
-
 def switch(browser: Browser, row: int) -> dict[str, str | None]:
     return next(each for each in Tags(browser.pair(row)).all("input") if each.get("id") == "marks")
 

@@ -59,17 +59,6 @@ def test_no_verdict_on_an_image_that_cannot_be_shown(
         assert len(session.standing().verdicts) == 1
 
 
-def test_undo_brings_back_what_stood_before(session: ReviewSession) -> None:
-    session.judge([3], "near")
-    session.judge([3], "similar")
-    assert GRADES[session.standing().mine[3]] == "similar"
-    session.undo()
-    assert GRADES[session.standing().mine[3]] == "near"
-    session.undo()
-    assert session.standing().mine[3] == -1
-    assert session.undo() == ()
-
-
 def test_undo_leaves_alone_what_was_said_before(folder: Path) -> None:
     """A list of hundreds that was imported under one's name is one batch of the ledger."""
     with ReviewSession(folder, "ada") as session:

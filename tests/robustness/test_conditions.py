@@ -61,12 +61,6 @@ def test_a_result_is_a_picture_and_the_input_stays(condition, picture, others):
     assert np.array_equal(result, condition.of(picture, "a.png", others))
 
 
-@pytest.mark.parametrize("name", ["logo", "perspective", "crop-area-20", "collage"])
-def test_chance_differs_between_images(name, picture, others):
-    made_of = [CONDITIONS[name].of(picture, str(i), others) for i in range(12)]
-    assert len({part.tobytes() for part in made_of if part is not None}) > 2
-
-
 @ALL
 def test_tiny_pictures_are_changed_too(condition):
     """CIFAR's 32 pixels must not break a drawing."""
@@ -150,15 +144,6 @@ def test_sizes_and_tints(picture):
     assert np.abs(made("gray", picture) - luma[..., None]).max() <= 1
 
 
-def test_jpeg_loses_more_at_lower_quality(picture):
-    errors = [
-        np.abs(made(f"jpeg-{quality}", picture).astype(int) - picture).mean()
-        for quality in (5, 10, 30, 50, 70, 90)
-    ]
-    assert errors == sorted(errors, reverse=True)
-    assert errors[-1] < 4
-
-
 def test_the_picture_is_still_there(picture, others):
     """Every disguise keeps the image: it is found again where the change put it."""
     height, width = picture.shape[:2]
@@ -182,12 +167,6 @@ def test_the_picture_is_still_there(picture, others):
     assert cv2.matchTemplate(page, shown, cv2.TM_SQDIFF_NORMED).min() < 1e-6
 
 
-@pytest.mark.parametrize(("name", "most"), [("text", 0.3), ("logo", 0.1)])
-def test_an_overlay_covers_a_part(name, most, picture):
-    changed = (made(name, picture) != picture).any(axis=2).mean()
-    assert 0.02 < changed < most
-
-
 def test_aspect_keeps_the_area(picture):
     result = made("aspect", picture)
     ratio = (result.shape[1] / result.shape[0]) / (picture.shape[1] / picture.shape[0])
@@ -198,17 +177,6 @@ def test_aspect_keeps_the_area(picture):
 def test_a_collage_needs_three_others(picture, others):
     assert CONDITIONS["collage"].of(picture, "a", others[:2]) is None
     assert CONDITIONS["collage"].others == 3
-
-
-def test_bounded_keeps_small_pictures():
-    small = np.zeros((40, 500, 3), np.uint8)
-    assert bounded(small) is small
-    assert bounded(np.zeros((2000, 400, 3), np.uint8)).shape == (500, 100, 3)
-
-
-def test_names_and_groups():
-    assert named(["all"]) == (*PAPER, *BEYOND)
-    assert named(["paper", "text"]) == (*PAPER, CONDITIONS["text"])
 
 
 @pytest.mark.parametrize(

@@ -133,23 +133,6 @@ def test_order_of_candidates(references):
     assert len(set(votes.score)) == 1
 
 
-@pytest.mark.parametrize("block", [1, 97, 1000])
-def test_block_size_changes_nothing(references, queries, block):
-    few = references[:3]
-    expected = LocalIndex(rows_of(few)).search({0: rows_of(queries)}, least=2)
-    got = LocalIndex(rows_of(few), block=block).search({0: rows_of(queries)}, least=2)
-    for a, b in zip(columns(expected), columns(got), strict=True):
-        np.testing.assert_array_equal(a, b)
-
-
-def test_workers_change_nothing(references, queries):
-    index = LocalIndex(rows_of(references))
-    expected = index.search(views_of(queries), least=0)
-    got = index.search(views_of(queries), least=0, workers=3)
-    for a, b in zip(columns(expected), columns(got), strict=True):
-        np.testing.assert_array_equal(a, b)
-
-
 def test_other_queries_change_nothing(references, queries):
     index = LocalIndex(rows_of(references))
     together = index.search(views_of(queries), least=0)
@@ -170,21 +153,6 @@ def test_order_of_references_changes_nothing(references, queries, seed):
         return sorted(zip(votes.query, reference, votes.score, votes.view, strict=True))
 
     assert answers(got, order[got.reference]) == answers(expected, expected.reference)
-
-
-def test_a_memory_mapped_file_gives_the_same(references, queries, tmp_path):
-    rows = rows_of(references)
-    np.save(tmp_path / "descriptors.npy", rows.descriptors)
-    np.save(tmp_path / "keypoints.npy", rows.keypoints)
-    mapped = FeatureRows(
-        np.load(tmp_path / "descriptors.npy", mmap_mode="r"),
-        np.load(tmp_path / "keypoints.npy", mmap_mode="r"),
-        rows.starts,
-    )
-    expected = LocalIndex(rows).search({0: rows_of(queries)})
-    got = LocalIndex(mapped).search({0: rows_of(queries)})
-    for a, b in zip(columns(expected), columns(got), strict=True):
-        np.testing.assert_array_equal(a, b)
 
 
 def test_pictures_without_features_find_nothing(references):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import os
-from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
@@ -162,25 +161,3 @@ def test_it_holds_the_truth_where_percentiles_do_not(
         usual += low <= mean <= high
     assert held / rounds >= least
     assert usual / rounds < held / rounds
-
-
-def test_means_of_uneven_groups_hold_the_truth() -> None:
-    rng = np.random.default_rng(8)
-    groups = np.repeat(np.arange(len(UNEVEN)), UNEVEN)
-    held, rounds = 0, 600
-    for _ in range(rounds):
-        values = rng.normal(size=len(UNEVEN))[groups] + rng.normal(size=len(groups))
-        found = group_interval(values, groups)
-        held += found.low <= 0 <= found.high
-    assert 0.925 <= held / rounds <= 0.975
-
-
-@pytest.mark.data
-@pytest.mark.skipif(not DATA, reason="VISLEAK_DATA is not set: no prompts of MemBench")
-def test_groups_of_membench() -> None:
-    from visleak.memorization import read_prompts
-
-    prompts = read_prompts(Path(str(DATA)) / "membench" / "SD1_final.csv")
-    found = group_interval(np.arange(3000) % 2, prompts.groups())
-    assert (found.prompts, found.groups) == (3000, 53)
-    assert found.effective == pytest.approx(8.93, abs=0.005)

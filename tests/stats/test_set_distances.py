@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 from sklearn.metrics.pairwise import polynomial_kernel
 
 from visleak.errors import UsageError
-from visleak.stats import set_distances as sums_module
 from visleak.stats.set_distances import frechet_distance, kernel_distance
 
 
@@ -77,16 +76,6 @@ def test_kernel_distance_is_torchmetrics() -> None:
     a, b = drawn(30, 6, 0), drawn(30, 6, 1, shift=0.5)
     theirs = float(kid.poly_mmd(torch.from_numpy(a), torch.from_numpy(b)))
     assert kernel_distance(a, b).value == pytest.approx(theirs, rel=1e-9)
-
-
-def test_blocks_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A block that ends within the set, and within a group."""
-    a, b, groups = drawn(23, 3, 0), drawn(17, 3, 1), np.arange(23) // 4
-    whole = kernel_distance(a, b, groups)
-    monkeypatch.setattr(sums_module, "BLOCK", 5)
-    parts = kernel_distance(a, b, groups)
-    assert parts.value == pytest.approx(whole.value, rel=1e-12)
-    assert parts.error == pytest.approx(whole.error, rel=1e-9)
 
 
 def test_the_error_is_that_of_leaving_out_groups() -> None:

@@ -41,17 +41,6 @@ def test_large_groups_are_held_out_whole() -> None:
         assert held.sum() == size
 
 
-def test_the_seed_draws() -> None:
-    every = np.arange(200)
-    first, again, other = (hold_out(np.zeros(200, np.int64), every, seed) for seed in (0, 0, 1))
-    assert (first == again).all()
-    assert (first != other).any()
-
-
-def test_a_large_set_is_asked_no_more_than_enough() -> None:
-    assert hold_out(np.zeros(300_000, np.int64), np.arange(300_000), 0).sum() == 10_000
-
-
 def test_equal_pictures_and_groups_never_straddle() -> None:
     """Pairs of equal pixels, chained by groups of one picture each of two pairs."""
     rng = np.random.default_rng(0)

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.neighbors import KNeighborsClassifier
 
-from visleak.training.plan import CYCLES, Plan, usual_epochs
+from visleak.training.plan import CYCLES, Plan
 from visleak.training.run import agreement, by_neighbours, twin_rate
 
 torch = pytest.importorskip("torch")
@@ -119,12 +119,6 @@ def test_the_papers_schedule_restarts_where_its_cycles_end() -> None:
         plan.rate(plan.steps)
 
 
-def test_first_epochs_are_smaller_but_never_too_small() -> None:
-    assert [PLAN.side_at(epoch) for epoch in range(6)] == [24, 24, 24, 32, 32, 32]
-    assert replace(PLAN, side=16).side_at(0) == 16
-    assert replace(PLAN, schedule="paper", epochs=372).side_at(0) == 32
-
-
 @given(
     st.builds(
         Plan,
@@ -156,8 +150,3 @@ def test_whatever_decides_the_weights_is_in_the_key() -> None:
     keys = {plan.key("data") for plan in plans} | {PLAN.key("other data")}
     assert len(keys) == len(plans) + 1
     assert PLAN.key("data") == replace(PLAN).key("data")
-
-
-@pytest.mark.parametrize(("pictures", "epochs"), [(20, 100), (10_000, 30), (10**7, 3)])
-def test_epochs_follow_from_the_size_of_the_set(pictures: int, epochs: int) -> None:
-    assert usual_epochs(pictures) == epochs

@@ -7,7 +7,6 @@ import signal
 import subprocess
 import sys
 import time
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -85,13 +84,6 @@ def test_standing_equals_a_plain_history(steps: list[tuple[str, int, str]]) -> N
                 ledger.add(history[-1])
         last = {(v.reviewer, v.key): v for v in history}
         assert {(v.reviewer, v.key): v for v in ledger.standing()} == last
-
-
-def test_threads_and_a_second_ledger_lose_nothing(tmp_path: Path) -> None:
-    with Ledger(tmp_path) as one, Ledger(tmp_path) as two:
-        with ThreadPoolExecutor(8) as pool:
-            list(pool.map(lambda n: (one, two)[n % 2].add(said(10 * n)), range(60)))
-        assert len(one.standing()) == len(two.standing()) == 60
 
 
 def test_a_kill_loses_no_verdict_that_was_said(tmp_path: Path) -> None:

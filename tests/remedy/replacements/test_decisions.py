@@ -5,8 +5,6 @@ from __future__ import annotations
 import csv
 import os
 import sqlite3
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -78,46 +76,6 @@ def test_an_approval_waits_for_what_it_was_not_compared_with(tmp_path):
         assert len(ours.standing()) == 1
         assert ours.approve(decision("t0", "p0"), {"d-p1"}) == frozenset()
         assert [each.pool for each in theirs.standing()] == ["p1", "p0"]
-
-
-RACER = """
-import sys, pathlib
-from visleak.remedy.pool import Decision, Decisions, AlreadyDecided
-who, folder = sys.argv[1], pathlib.Path(sys.argv[2])
-known = {f"d-p{n}" for n in range(30)}
-with Decisions(folder) as ours:
-    print("ready", flush=True); sys.stdin.readline()
-    for n in range(30):
-        try:
-            assert not ours.approve(Decision("approved", f"d-{who}{n}", 0, f"d-p{n}", "test",
-                f"{who}{n}", f"p{n}", "", who, "person"), known)
-        except AlreadyDecided:
-            pass
-"""
-
-
-def test_several_processes_at_once(tmp_path):
-    """Two processes approve the same thirty images; each is used once and the copy is whole."""
-    racers = [
-        subprocess.Popen(
-            [sys.executable, "-c", RACER, who, str(tmp_path)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-        for who in "ab"
-    ]
-    for racer in racers:
-        racer.stdout.readline()
-    for racer in racers:
-        racer.stdin.write("go\n")
-        racer.stdin.flush()
-    for racer in racers:
-        racer.communicate(timeout=60)
-        assert racer.returncode == 0
-    rows = plain(tmp_path)
-    assert sorted(row["pool"] for row in rows) == sorted(f"p{n}" for n in range(30))
-    assert {row["decision"] for row in rows} == {"approved"}
 
 
 def test_a_trial_changes_nothing(tmp_path):
