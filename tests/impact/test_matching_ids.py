@@ -28,11 +28,7 @@ from visleak.impact.predictions.matching import coverage_note, match, unknown_no
         ([f"{n}.0" for n in range(20)], [str(n) for n in range(20)], "zeros and `.0`"),
         ([f"{n:04d}" for n in range(20)], [str(n) for n in range(20)], "without leading zeros"),
         ([str(n) for n in range(20)], IDS, "its ids look like row numbers"),
-        (
-            [f"q{n}" for n in range(20)],
-            [str(n) for n in range(20)],
-            "uses row numbers as ids of these images",
-        ),
+        ([f"q{n}" for n in range(20)], [str(n) for n in range(20)], "uses row numbers as ids of"),
         ([f"q{n}" for n in range(20)], IDS, "ids must be those of the audit (column `id`"),
     ],
 )

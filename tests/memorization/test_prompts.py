@@ -55,4 +55,4 @@ def test_groups_are_the_closure_of_sharing(images: list[frozenset[int]]) -> None
 def test_a_list_refuses_to_be_born_wrong(fields: dict[str, Any], message: str) -> None:
     with pytest.raises(VisleakError) as caught:
         Prompts(**{"texts": ("a", "b"), **fields})
-    assert str(caught.value) == message
+    assert message in str(caught.value)

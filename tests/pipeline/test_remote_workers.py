@@ -192,10 +192,7 @@ def test_other_weights_on_a_node_are_refused(natural, tmp_path, monkeypatch):
         fingerprint(open_images(crops(natural, 3, 40)), Known(), pickling_context(tmp_path))
     said = str(caught.value)
     assert said.startswith("encoder network on node ")
-    assert said.endswith(
-        " has digest network-2, and this run is of network-1; install the same weights and"
-        " versions on every node"
-    )
+    assert "has digest network-2, and this run is of network-1; install the same weights" in said
 
 
 def test_an_object_of_the_callers_does_not_travel(natural, alone, tmp_path):

@@ -88,11 +88,7 @@ def test_an_audit_uses_the_file(tmp_path: Path, natural: dict[str, np.ndarray]) 
     [
         (None, UsageError, "is not a file; `visleak calibrate` writes one"),
         ("{", VisleakError, "cannot be read"),
-        (
-            "[]",
-            VisleakError,
-            'does not say "kind": "visleak thresholds"; `visleak calibrate` writes',
-        ),
+        ("[]", VisleakError, 'does not say "kind": "visleak thresholds"; `visleak calibrate`'),
         ('{"kind": "audit"}', VisleakError, 'does not say "kind"'),
         (f'{{"kind": "{KIND}", "schema": 99}}', VisleakError, "has layout 99, this visleak reads"),
         (f'{{"kind": "{KIND}", "schema": 1}}', VisleakError, "is damaged: it has no encoders"),

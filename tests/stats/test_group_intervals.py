@@ -133,7 +133,7 @@ def test_order_and_names_of_groups_change_nothing(rows: list[tuple[bool, int, in
 def test_errors_say_what_to_do(values: npt.ArrayLike, groups: npt.ArrayLike, message: str) -> None:
     with pytest.raises(UsageError) as caught:
         group_interval(values, groups)
-    assert str(caught.value) == message
+    assert message in str(caught.value)
 
 
 def _shares(sizes: npt.NDArray[np.int64], mean: float, alike: float, rng: np.random.Generator):  # type: ignore[no-untyped-def]

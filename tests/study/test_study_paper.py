@@ -77,10 +77,7 @@ GOOD = {"kind": "visleak published values", "schema": 1, "source": "somebody", "
             GOOD | {"cells": [{"query": "a", "reference": "b", "hard": 101}]},
             "is damaged: 101 is not a number of per cent",
         ),
-        (
-            GOOD | {"intra": [{"query": "a", "hard": True}]},
-            "is damaged: True is not a number of per cent",
-        ),
+        (GOOD | {"intra": [{"query": "a", "hard": True}]}, "is damaged: True is not a number of"),
     ],
 )
 def test_a_wrong_file_is_refused(tmp_path: Path, content: object, said: str) -> None:

@@ -40,10 +40,7 @@ A = table("a", roles=["B"])
         ),
         (table("a", roles=["B"], contains=["a"]), "key 'contains': a set is not part of itself"),
         (table("a", roles=["B"], contains=[3]), "lists names of sets, or {set = .., match = ..}"),
-        (
-            table("a", roles=["B"], contains=[{"sett": "b"}]),
-            "set 'a', key 'contains', key 'sett': there is no such key; did you mean 'set'?",
-        ),
+        (table("a", roles=["B"], contains=[{"sett": "b"}]), "set 'a', key 'contains', key"),
         (table("a", roles=["B"], contains=[{"match": "id"}]), "key 'set': is missing; name the"),
         (
             table("a", roles=["B"], contains=[{"set": "b", "match": "/(/"}]),
@@ -64,10 +61,7 @@ A = table("a", roles=["B"])
         ("[matrix]\nrows = []\n" + A, "[matrix], key 'rows': there is no such key; known are ref"),
         ("[matrix]\nqueries = ['b']\n" + A, "[matrix], key 'queries': there is no set 'b'; known"),
         ("[matrix]\nreferences = ['a']\n" + A, "'a' has neither the role training nor pretraining"),
-        (
-            "[matrix]\nqueries = ['t']\n" + table("t", roles=["T"]),
-            "[matrix], key 'queries': 't' has not the role benchmark",
-        ),
+        ("[matrix]\nqueries = ['t']\n" + table("t", roles=["T"]), "[matrix], key 'queries': 't'"),
     ],
 )  # fmt: skip
 def test_a_mistake_is_one_line(tmp_path: Path, text: str, said: str) -> None:

@@ -20,11 +20,7 @@ from visleak.progress import silent
     [
         ("torch", "the trainer torch needs a model: torch:detector or torch:classifier; got 'to"),
         ("torch:yolo", "needs a model: torch:detector or torch:classifier; got 'torch:yolo'"),
-        (
-            "torch:detector?size=3",
-            "trainer torch:detector has no option 'size'; its options are batch, rate, side,"
-            " width; got 'torch:detector?size=3'",
-        ),
+        ("torch:detector?size=3", "trainer torch:detector has no option 'size'; its options are"),
         ("torch:detector:x", "trainer torch:detector takes nothing after its name; got 'torch:de"),
         ("torch:detector?side=8", "option side of trainer torch:detector must be a whole number"),
         ("torch:detector?side=8", "from 16 to 2,048; got '8'"),

@@ -129,10 +129,7 @@ def test_captions_of_other_images_alone(labelled, tmp_path):
             tmp_path / "p.parquet",
             captions=tmp_path / "c.csv",
         )
-    assert str(caught.value) == (
-        "no caption is of an image of the set: captions have ids such as '1.jpg', images such as"
-        " 'astronaut/0.png'; ids must be equal"
-    )
+    assert "no caption is of an image of the set: captions have ids such as" in str(caught.value)
 
 
 def stored(folder, width=8):

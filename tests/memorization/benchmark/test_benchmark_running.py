@@ -313,7 +313,7 @@ class Search:
 def test_a_plan_that_cannot_be(given: dict[str, Any], said: str, tmp_path: Path) -> None:
     with pytest.raises(UsageError) as error:
         plan_of(tmp_path / "refs", **given)
-    assert str(error.value) == said
+    assert said in str(error.value)
 
 
 def test_what_else_cannot_be(tmp_path: Path) -> None:

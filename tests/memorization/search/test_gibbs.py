@@ -164,12 +164,7 @@ def test_rounds_are_limited() -> None:
             {},
             "nothing ends the search gibbs",
         ),
-        (
-            SETTINGS,
-            {"budget": Budget(calls=5), "chains": 2},
-            "a budget of 5 calls holds no step of gibbs, which costs 6 with 2 chains: give more"
-            " calls or fewer chains",
-        ),
+        (SETTINGS, {"budget": Budget(calls=5), "chains": 2}, "a budget of 5 calls holds no step"),
     ],
 )
 def test_what_cannot_be_searched_is_refused(
