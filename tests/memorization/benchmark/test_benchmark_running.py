@@ -305,7 +305,7 @@ class Search:
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        ({"images": 0}, "images must be from 1 to 100000; got 0"),
+        ({"images": 0}, "images must be from 1 to 100,000; got 0"),
         ({"seed": -1}, "seed must be 0 or more; got -1"),
         ({"mitigations": ()}, "the first method is none, which all others are compared with"),
     ],
