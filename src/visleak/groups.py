@@ -101,10 +101,18 @@ def rank_within(group: npt.NDArray[np.generic], *keys: npt.NDArray[np.generic]) 
     array([1, 0, 0])
     """
     order = np.lexsort((*keys, group))
-    groups = group[order]
     rank = np.empty(len(order), np.int64)
-    rank[order] = np.arange(len(order)) - np.searchsorted(groups, groups)
+    rank[order] = places(group[order])
     return rank
+
+
+def places(ascending: npt.NDArray[np.generic]) -> Int64:
+    """Return the place of each entry among the entries that equal it, from 0.
+
+    >>> places(np.array([2, 2, 5, 7, 7]))
+    array([0, 1, 0, 0, 1])
+    """
+    return np.arange(len(ascending)) - np.searchsorted(ascending, ascending)
 
 
 def nearest_frames(

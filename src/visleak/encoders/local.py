@@ -17,6 +17,7 @@ import cv2
 import numpy as np
 import numpy.typing as npt
 
+from visleak.groups import rank_within
 from visleak.records import VIEWS, Bytes8, Float32
 
 SMALLEST: Final = 96  # images whose short side has fewer pixels have no local features
@@ -113,11 +114,7 @@ def _spread(
     size = np.array([width, height], np.float32)
     cells = np.clip((keypoints[order, :2] + 0.5) * _PARTS / size, 0, _PARTS - 1).astype(np.int64)
     part = cells[:, 0] * _PARTS + cells[:, 1]
-    grouped = np.argsort(part, kind="stable")
-    starts = np.searchsorted(part[grouped], part[grouped])
-    rank = np.empty_like(part)
-    rank[grouped] = np.arange(len(part)) - starts
-    return np.asarray(order[np.argsort(rank, kind="stable")])
+    return np.asarray(order[np.argsort(rank_within(part), kind="stable")])
 
 
 def _without_features(width: int, height: int) -> LocalFeatures:

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
-from typing import IO, TYPE_CHECKING, Final, Protocol, cast
+from typing import IO, TYPE_CHECKING, Final, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -44,21 +44,6 @@ _CHANNELS: Final = (1, 3, 4)
 _LABELS: Final = (("images", "labels"), ("image", "label"), ("x", "y"), ("X", "Y"), ("X", "y"))
 #: Labels are read whole; more bytes are not.
 _MAX_LABELS: Final = 1 << 28
-
-
-class Rows(Protocol):
-    """An array of a file, read row by row."""
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """Its shape."""
-
-    @property
-    def dtype(self) -> np.dtype[np.generic]:
-        """Type of its values."""
-
-    def row(self, number: int) -> object:
-        """Return one row, or the whole of an array that is one image (number -1)."""
 
 
 def is_arrays(path: str) -> bool:
@@ -222,20 +207,6 @@ class ArrayStack:
 # -- files ---------------------------------------------------------------------------------------
 
 
-class ArrayFile(Protocol):
-    """An open file of arrays by name; the name is empty where there is only one."""
-
-    @property
-    def names(self) -> Sequence[str]:
-        """The names of its arrays."""
-
-    def array(self, name: str) -> Rows:
-        """Return an array."""
-
-    def close(self) -> None:
-        """Close the file."""
-
-
 def _opened(path: str) -> ArrayFile:
     ending = ending_of(path)
     if ending == ".npz":
@@ -320,7 +291,7 @@ class StreamRows:
             raise
 
     def row(self, number: int) -> Values:
-        """Return one row, or the whole array."""
+        """Return one row, or the whole of an array that is one image (number -1)."""
         whole = number < 0
         if self.header.fortran and not whole:
             turned: Values = self._turned()[number]
@@ -373,8 +344,8 @@ class StreamFile:
 
         self._rows = StreamRows(opens, header)
 
-    def array(self, name: str) -> Rows:
-        """Return the array."""
+    def array(self, name: str) -> StreamRows:
+        """Return the array; it has no name."""
         return self._rows
 
     def close(self) -> None:
@@ -396,7 +367,7 @@ class NpzFile:
         """The names of the arrays."""
         return sorted(self._members)
 
-    def array(self, name: str) -> Rows:
+    def array(self, name: str) -> StreamRows:
         """Return an array."""
         if name not in self._open:
             member = partial(self._archive.open, self._members[name])
@@ -436,7 +407,7 @@ class HdfRows:
         return kind
 
     def row(self, number: int) -> object:
-        """Return one row, or the whole array."""
+        """Return one row, or the whole of an array that is one image (number -1)."""
         values = self._data[()] if number < 0 else self._data[number]
         return np.asarray(values, np.uint8).tobytes() if self.encoded else np.asarray(values)
 
@@ -465,10 +436,14 @@ class HdfFile:
         """The names of the data sets."""
         return sorted(self._found)
 
-    def array(self, name: str) -> Rows:
+    def array(self, name: str) -> HdfRows:
         """Return a data set."""
         return HdfRows(self._found[name])
 
     def close(self) -> None:
         """Close the file."""
         self._file.close()
+
+
+Rows = StreamRows | HdfRows
+ArrayFile = StreamFile | NpzFile | HdfFile

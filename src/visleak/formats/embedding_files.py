@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -98,19 +98,6 @@ def _manifest(content: Mapping[str, Any]) -> Manifest:
     )
 
 
-class About(Protocol):
-    """What is known of the images behind the rows of a file."""
-
-    @property
-    def uses(self) -> tuple[str, ...]:
-        """What is known: ``id``, ``label``, ..."""
-        ...
-
-    def column(self, use: str, rows: Int64) -> pa.Array:
-        """Return one of them for some rows."""
-        ...
-
-
 @dataclass(frozen=True, slots=True)
 class Lines:
     """A text file with one id a line."""
@@ -158,7 +145,7 @@ class FilePartition:
     stamp: str  # size and time of change of the files
     first: int = 0  # number of its first row in the whole set: the id of images that have no other
     start: int = 0  # row of the file at which the vectors begin
-    about: About | None = None  # what is known of the images, or None
+    about: Lines | Table | None = None  # what is known of the images, or None
     pattern: re.Pattern[str] | None = None  # finds the group in the id
     # its files and the digests that the manifest states for them
     stated: tuple[tuple[str, str], ...] = ()

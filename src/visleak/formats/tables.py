@@ -111,8 +111,8 @@ def write_table(part: OutputPart, place: Destination) -> OutputSource:
     if by_path and paths != listed:
         table = _with_ids(table, ids, part)
         options.pop("id", None)
-    kind = table.schema.field("path").type
-    table = _replaced(table, "path", pa.array(paths, pa.string()).cast(kind))
+    changed = pa.array(paths, pa.string()).cast(table.schema.field("path").type)
+    table = table.set_column(names.index("path"), "path", changed)
     split = split_of(part)
     if split:
         table = with_split(table, split)
@@ -272,10 +272,6 @@ def _with_ids(table: pa.Table, ids: Sequence[str], part: OutputPart) -> pa.Table
     return table.append_column("id", pa.array(ids, pa.string()))
 
 
-def _replaced(table: pa.Table, name: str, column: pa.Array) -> pa.Table:
-    return table.set_column(table.column_names.index(name), name, column)
-
-
 def _save(table: pa.Table, path: Path) -> None:
     if path.suffix == ".parquet":
         with path.open("wb") as opened:
@@ -299,8 +295,6 @@ def open_parquet(request: Request) -> ImageSet:
     schema = footers[0].schema.to_arrow_schema()
     column = image_column(schema)
     if column is None:
-        from visleak.formats.tables import manifest_set
-
         images = manifest_set(request, read_tables(files, schema.names), folder_of(files[0]))
     else:
         images = _bytes_set(request, files, footers, column)

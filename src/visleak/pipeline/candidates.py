@@ -25,7 +25,7 @@ from threadpoolctl import threadpool_limits
 
 from visleak.encoders import load_encoder
 from visleak.encoders.builtin import BINS, CELLS, COLOURS, ORIENTATION_WIDTH, BuiltinEncoder
-from visleak.groups import places_within, rank_within
+from visleak.groups import places, places_within, rank_within
 from visleak.pipeline.context import RunContext
 from visleak.pipeline.encoded_set import EncodedSet, ImagesLost, Side
 from visleak.pipeline.fingerprints import fingerprint
@@ -610,7 +610,7 @@ def _best(left: _Views, right: _Views, order: Int64, workers: int) -> tuple[Int6
         rows, columns = np.nonzero(score >= least)
         rank = np.lexsort((place[columns], -score[rows, columns], rows))
         rows, columns = rows[rank], columns[rank]
-        chosen = np.arange(len(rows)) - np.searchsorted(rows, rows) < kept
+        chosen = places(rows) < kept
         chosen &= np.isfinite(score[rows, columns])
         return start + rows[chosen], columns[chosen]
 

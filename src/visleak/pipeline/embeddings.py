@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 from visleak.encoders import known_request, load_encoder
 from visleak.encoders.request import parse, published
 from visleak.errors import UsageError, VisleakError
+from visleak.groups import places
 from visleak.pipeline.candidates import SAME_COLOUR, pairs_of, side
 from visleak.pipeline.context import Handle, RunContext
 from visleak.pipeline.encoded_set import EmbeddingCounts, EncodedSet, Side
@@ -578,7 +579,7 @@ def _best(hits: Scored, tie: Int64, flat: Bool, wanted: Wanted) -> Scored:
     """Return the wanted hits of each query over all views; one match of a blank image."""
     order = np.lexsort((tie, -hits.similarity, hits.query))
     owner = hits.query[order]
-    place = np.arange(len(order)) - np.searchsorted(owner, owner)
+    place = places(owner)
     limit = np.full(len(order), wanted.best)
     if wanted.threshold is not None:
         reached = hits.similarity[order] >= np.float32(wanted.threshold)

@@ -19,7 +19,7 @@ from visleak.encoders.local import (
     local_features,
     view_features,
 )
-from visleak.groups import places_within
+from visleak.groups import places, places_within
 from visleak.images import DECODING, decode
 from visleak.pipeline.candidates import INVERSE_VIEW, similarities, with_added
 from visleak.pipeline.comparison import Comparison
@@ -425,8 +425,7 @@ def voted(
 def _best(votes: Votes, order: Int64, most: int) -> Votes:
     """Return each query's best; ties go by the order of the references."""
     rank = np.lexsort((order[votes.reference], -votes.score, votes.query))
-    owner = votes.query[rank]
-    return votes.only(rank[np.arange(len(rank)) - np.searchsorted(owner, owner) < most])
+    return votes.only(rank[places(votes.query[rank]) < most])
 
 
 def candidates(votes: Votes, order: Int64, depth: Depth) -> Votes:

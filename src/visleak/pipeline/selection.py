@@ -25,7 +25,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from visleak.groups import components, rank_within
+from visleak.groups import components, places, rank_within
 from visleak.quantities import counted
 from visleak.records import Bool, Float32, Int8, Int32, Int64, Pairs
 from visleak.storage.audit_folder import VerificationSummary
@@ -301,7 +301,7 @@ class Rounds:
         images = np.repeat(np.arange(first, last), np.diff(self._edges[first : last + 1]))
         kept = self._active[images] & taking_part[position]
         position, images = position[kept], images[kept]
-        place = np.arange(len(images)) - np.searchsorted(images, images)
+        place = places(images)
         left = self._left[images]
         # an image that is not finished and has no more to verify
         self._limited[position[(left <= 0) | (size == 0)]] = True

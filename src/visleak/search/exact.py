@@ -19,6 +19,7 @@ import numpy as np
 import numpy.typing as npt
 from threadpoolctl import threadpool_limits
 
+from visleak.groups import places, rank_within
 from visleak.records import VIEWS, Bool, Float32, Int8, Int64
 from visleak.search.hits import Account, Hits, Rows, Sides, ViewMaker, Wanted
 
@@ -111,20 +112,12 @@ def chosen(scored: Scored, sides: Sides, wanted: Wanted) -> Bool:
     keep = np.zeros(len(scored.query), np.bool_)
     if wanted.best:
         corrected = scored.similarity.astype(np.float64) - sides.penalty[scored.reference]
-        keep |= _rank(scored.query, corrected, tie) < wanted.best
+        keep |= rank_within(scored.query, tie, -corrected) < wanted.best
     if wanted.threshold is not None:
         reached = scored.similarity >= np.float32(wanted.threshold)
         similarity = np.where(reached, scored.similarity, -np.inf)
-        keep |= reached & (_rank(scored.query, similarity, tie) < wanted.cap)
+        keep |= reached & (rank_within(scored.query, tie, -similarity) < wanted.cap)
     return keep
-
-
-def _rank(query: Int64, value: npt.NDArray[np.floating], tie: Int64) -> Int64:
-    """Return each row's place among the rows of its query, from 0, higher values first."""
-    order = np.lexsort((tie, -value, query))
-    rank = np.empty(len(query), np.int64)
-    rank[order] = np.arange(len(query)) - np.searchsorted(query[order], query[order])
-    return rank
 
 
 def joined(parts: Sequence[tuple[int, Scored, Int64]], order: Int64) -> Hits:
@@ -325,8 +318,7 @@ class _QueryBlock:
         rows = np.concatenate([np.repeat(np.arange(len(self.rows)), best), query])
         values = np.concatenate([self.leaders.ravel(), corrected])
         order = np.lexsort((-values, rows))
-        rank = np.arange(len(order)) - np.searchsorted(rows[order], rows[order])
-        chosen = order[rank < best]
+        chosen = order[places(rows[order]) < best]
         self.leaders = values[chosen].reshape(len(self.rows), best)
         self.floor = self.leaders[:, -1].copy()
 

@@ -19,6 +19,7 @@ import numpy.typing as npt
 from threadpoolctl import threadpool_limits
 
 from visleak.errors import MissingExtra
+from visleak.groups import places
 from visleak.rates import Rate
 from visleak.records import Bool, Float32, Float64, Int64
 from visleak.search.exact import MARGIN, ExactSearch, Scored, chosen, joined, no_hits, rescore
@@ -336,7 +337,7 @@ def _last_of_best(exact: Hits, sides: Sides, best: int, queries: int) -> tuple[F
     """Return each query's corrected similarity of its last place, and how many places it has."""
     value = _corrected(exact, sides)
     order = np.lexsort((-value, exact.query))
-    place = np.arange(len(order)) - np.searchsorted(exact.query[order], exact.query[order])
+    place = places(exact.query[order])
     top = order[place < best]
     last = np.full(queries, np.inf)
     np.minimum.at(last, exact.query[top], value[top])
@@ -444,7 +445,7 @@ def _floor(query: Int64, reference: Int64, score: Float32, queries: int, best: i
     query, score = query[first], score[first]
     order = np.lexsort((-score, query))
     query, score = query[order], score[order]
-    place = np.arange(len(order)) - np.searchsorted(query, query)
+    place = places(query)
     floor = np.full(queries, -np.inf, np.float32)
     last = place == best - 1
     floor[query[last]] = score[last]

@@ -12,6 +12,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from visleak.groups import places
 from visleak.rates import Rate, percent
 from visleak.records import Bool, Float32, Int8, Int64, Partition
 from visleak.vectors import forget
@@ -264,32 +265,27 @@ def kept(
     if wanted.threshold is not None:
         limit[similarity >= np.float32(wanted.threshold)] = max(wanted.best, wanted.cap)
     order = np.lexsort((-similarity, query))
-    rank = _rank(query, order)
+    rank = places(query[order])
     # pairs of one query and one similarity are adjacent; where the cut goes through them, ids say
     begins = np.ones(len(order), np.bool_)
     begins[1:] = (query[order][1:] != query[order][:-1]) | (np.diff(similarity[order]) != 0)
     group = np.cumsum(begins) - 1
-    first = rank[order][begins]
+    first = rank[begins]
     last = first + np.bincount(group, minlength=len(first)) - 1
     at = limit[order][begins]
     cut = np.flatnonzero(((first < at) & (last >= at))[group])
     if len(cut):
         ties = np.zeros(len(query), np.int64)
         ties[order[cut]] = id_ranks(ids(order[cut]))
-        rank = _rank(query, np.lexsort((ties, -similarity, query)))
-    return np.asarray(rank < limit)
+        order = np.lexsort((ties, -similarity, query))
+    keep = np.empty(len(order), np.bool_)
+    keep[order] = rank < limit[order]
+    return keep
 
 
 def id_ranks(ids: pa.StringArray) -> Int64:
     """Return the place of each id in the order of ids, the same for equal ids."""
     return np.asarray(pc.rank(ids, tiebreaker="dense").to_numpy(), np.int64)
-
-
-def _rank(query: Int64, order: Int64) -> Int64:
-    """Return each pair's place among those of its query; ``order`` sorts by query first."""
-    rank = np.empty(len(order), np.int64)
-    rank[order] = np.arange(len(order)) - np.searchsorted(query[order], query[order])
-    return rank
 
 
 @dataclass
@@ -420,8 +416,7 @@ class Collector:
         rows = np.concatenate([np.repeat(np.arange(len(touched)), best), place])
         values = np.concatenate([self._leaders[touched].ravel(), similarity])
         order = np.lexsort((-values, rows))
-        rank = np.arange(len(order)) - np.searchsorted(rows[order], rows[order])
-        leaders = values[order[rank < best]].reshape(len(touched), best)
+        leaders = values[order[places(rows[order]) < best]].reshape(len(touched), best)
         self._leaders[touched] = leaders
         reached = np.maximum(leaders[:, -1], self.floor[touched])
         self.floor[touched] = np.minimum(reached, self.threshold)
