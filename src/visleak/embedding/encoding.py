@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 import visleak
@@ -123,13 +122,9 @@ def _write_matrix(path: Path, matrix: Float32, order: Int64, dtype: str) -> None
     header = {"descr": np.dtype(dtype).str, "fortran_order": False, "shape": shape}
     with replacing(path) as beside, beside.open("wb") as file:
         np.lib.format.write_array_header_1_0(file, header)
-        for rows in _parts(matrix, order):
+        for start in range(0, len(order), CHUNK):
+            rows = matrix[order[start : start + CHUNK]]
             file.write(np.ascontiguousarray(rows, dtype).data)
-
-
-def _parts(matrix: Float32, order: Int64) -> Iterator[npt.NDArray[np.float32]]:
-    for start in range(0, len(order), CHUNK):
-        yield matrix[order[start : start + CHUNK]]
 
 
 def texts_of(images: ImageSet, prints: Fingerprints, order: Int64) -> pa.Table:
@@ -415,8 +410,13 @@ def _result(folder: Path, reused: bool) -> Encoded:
 
 def manifest_of(folder: Path) -> dict[str, Any] | None:
     """Return the manifest of a finished folder, ``None`` if there is none."""
+    return _content_of(folder / MANIFEST)
+
+
+def _content_of(path: Path) -> dict[str, Any] | None:
+    """Return the content of one of our files, ``None`` if it is another one or none."""
     with contextlib.suppress(OSError, ValueError):
-        content = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
+        content = json.loads(path.read_text(encoding="utf-8"))
         if isinstance(content, dict) and content.get("kind") == KIND:
             return content
     return None
@@ -432,10 +432,9 @@ def claim(
     for place in (VECTORS, TEXTS):
         remove_unfinished(folder / place)
     manifest = manifest_of(folder)
-    begun = (folder / UNFINISHED).is_file()
-    if manifest is not None or begun:
-        there = manifest.get("key") if manifest is not None else _key_begun(folder)
-        same = key is not None and there == key
+    if manifest is not None or (folder / UNFINISHED).is_file():
+        held = manifest or _content_of(folder / UNFINISHED) or {}
+        same = key is not None and held.get("key") == key
         if not same and not force:
             raise UsageError(
                 f"{folder} holds embeddings of another set, encoder or layout; choose another"
@@ -448,13 +447,6 @@ def claim(
             _clear(folder)
     write_json(folder / UNFINISHED, {"kind": KIND, "schema": SCHEMA, "key": key})
     return False
-
-
-def _key_begun(folder: Path) -> str | None:
-    """Return the key of an unfinished folder."""
-    with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
-        return str(json.loads((folder / UNFINISHED).read_text(encoding="utf-8"))["key"])
-    return None
 
 
 def _clear(folder: Path) -> None:

@@ -15,7 +15,6 @@ and without cutting off at 0 that others have; so do MemBench and its code (ViT-
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -25,9 +24,10 @@ import numpy as np
 import numpy.typing as npt
 from PIL import Image
 
+from visleak.documents import digest_of
 from visleak.encoders import ENCODERS, load_encoder
 from visleak.encoders.clip import clip_encoder
-from visleak.encoders.network import RUNNING, Running, digest, load_script
+from visleak.encoders.network import RUNNING, Running, load_script, torch_type
 from visleak.encoders.request import Request, parse
 from visleak.encoders.vision_language import TextTower, load_text_tower
 from visleak.errors import UsageError, VisleakError, said
@@ -49,20 +49,15 @@ class Inception:
 
     def __init__(self, path: Path, running: Running) -> None:
         self._torch = library("torch", "torch", "the features inception")
-        if not path.is_file():
-            raise VisleakError(f"features inception: there is no file {path}; {_ADVICE}")
-        with path.open("rb") as file:
-            content = hashlib.file_digest(file, lambda: hashlib.blake2b(digest_size=16))
-        script = load_script(self._torch, path, "features inception", _ADVICE)
+        script, content = load_script(self._torch, path, "features inception", _ADVICE)
         layers = getattr(script, "layers", None)
         if layers is None:
             raise VisleakError(f"features inception: {path} has no part 'layers'; {_ADVICE}")
         about = {"network": "inception", "precision": running.precision, "prepared": "clean-fid 1"}
         self.name = f"inception:{path}"
-        self.digest = digest(content.hexdigest(), about)
+        self.digest = digest_of([content, about])
         self._batch, self._device = running.batch, running.device
-        dtypes = {"fp32": "float32", "fp16": "float16", "bf16": "bfloat16"}
-        self._dtype = getattr(self._torch, dtypes[running.precision])
+        self._dtype = torch_type(self._torch, running.precision)
         self._layers = layers.eval().to(device=running.device, dtype=self._dtype)
         try:
             self.width = self._run(np.zeros((1, 3, SIDE, SIDE), np.float32)).shape[1]
@@ -251,7 +246,7 @@ class ClipAlignment:
         self.encoder, self._tower = encoder, tower
         self._features = EncoderFeatures(encoder)
         self.name, self.width = encoder.name, encoder.width
-        self.digest = digest(tower.digest, self._features.digest + precision_note(tower))
+        self.digest = digest_of([tower.digest, self._features.digest + precision_note(tower)])
 
     def texts(self, prompts: Sequence[str]) -> Float64:
         """Return unit rows (n, width) of texts; one that is too long is cut."""
@@ -286,7 +281,7 @@ def load_alignment(spec: str, device: str = "auto", precision: str = "fp32") -> 
     """
     request = clip_request(spec, device, precision)
     # texts first: fetching their tokenizer may bring newer weights, which the images share then
-    tower = load_text_tower(written(request))
+    tower = load_text_tower(request.named(*request.options))
     return ClipAlignment(tower, clip_encoder(request, assumed=True))
 
 
@@ -313,13 +308,6 @@ def clip_request(spec: str, device: str, precision: str) -> Request:
         request = replace(request, argument=named)
     options = options_of(replace(request, name="clip"), device, precision)
     return replace(request, name="clip", options=options)
-
-
-def written(request: Request) -> str:
-    """Return a request as the text of an encoder."""
-    options = "&".join(f"{name}={value}" for name, value in request.options.items())
-    argument = f":{request.argument}" if request.argument else ""
-    return f"{request.name}{argument}{'?' if options else ''}{options}"
 
 
 def clip_scores(alignment: Alignment, prompts: Sequence[str], pixels: Sequence[Bytes8]) -> Float64:

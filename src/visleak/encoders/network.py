@@ -142,7 +142,7 @@ class NetworkEncoder(BatchedEncoder):
         self.preparation = preprocessing.pixels
         self.precision, self.device = running.precision, running.device
         self.thresholds = thresholds
-        self.digest = digest(tower.digest, preprocessing.recipe())
+        self.digest = digest_of([tower.digest, preprocessing.recipe()])
         # images of different shapes are run one by one: a vector must not depend on its neighbours
         self.batch = running.batch if preprocessing.pixels.shape else 1
         #: with its name, what another process needs to load it on a device of its own
@@ -197,15 +197,6 @@ def torch_type(torch: ModuleType, precision: str) -> torch.dtype:
     return getattr(torch, names[precision])
 
 
-def digest(*parts: str | Mapping[str, object]) -> str:
-    """Return the digest of texts and plain values together.
-
-    >>> digest("weights", {"b": 1, "a": 2}) == digest("weights", {"a": 2, "b": 1})
-    True
-    """
-    return digest_of(list(parts))
-
-
 def tensors_digest(tensors: Mapping[str, torch.Tensor], about: Mapping[str, object]) -> str:
     """Return the digest of a network's tensors, as ``float32``, and of what is done with them."""
     hasher = hashlib.blake2b(json.dumps(about, sort_keys=True).encode(), digest_size=16)
@@ -238,16 +229,10 @@ def sscd_encoder(request: Request) -> NetworkEncoder:
     resize = RESIZES[request.choice("resize", tuple(RESIZES), "288")]
     running = Running.asked(request)
     torch = library("torch", "torch", "encoder sscd")
-    if not path.is_file():
-        raise VisleakError(
-            f"encoder sscd: there is no file {path}; get {NAME} as {HOME} says, then sscd:FILE"
-        )
-    with path.open("rb") as file:
-        content = hashlib.file_digest(file, lambda: hashlib.blake2b(digest_size=16)).hexdigest()
-    script = load_script(torch, path, request.called, f"get {NAME} as {HOME} says")
-    tower = Tower(
-        script, lambda module, inputs: module(inputs), digest(content, {"network": "TorchScript"})
-    )
+    advice = f"get {NAME} as {HOME} says, then sscd:FILE"
+    script, content = load_script(torch, path, request.called, advice)
+    stated = digest_of([content, {"network": "TorchScript"}])
+    tower = Tower(script, lambda module, inputs: module(inputs), stated)
     pixels = PixelPreparation(resize, (), _BILINEAR)
     try:
         return NetworkEncoder(
@@ -260,13 +245,19 @@ def sscd_encoder(request: Request) -> NetworkEncoder:
         ) from error
 
 
-def load_script(torch: ModuleType, path: Path, what: str, advice: str) -> torch.jit.ScriptModule:
-    """Return the network of a TorchScript file, in ``float32`` on the CPU."""
+def load_script(
+    torch: ModuleType, path: Path, what: str, advice: str
+) -> tuple[torch.jit.ScriptModule, str]:
+    """Return the network of a TorchScript file, ``float32`` on the CPU, and the file's digest."""
+    if not path.is_file():
+        raise VisleakError(f"{what}: there is no file {path}; {advice}")
     try:
+        with path.open("rb") as file:
+            content = hashlib.file_digest(file, lambda: hashlib.blake2b(digest_size=16))
         with warnings.catch_warnings():
             # torch asks makers of new files for another format; these are published as they are
             warnings.filterwarnings("ignore", category=DeprecationWarning, module="torch.jit")
-            return torch.jit.load(str(path), map_location="cpu").float()
+            return torch.jit.load(str(path), map_location="cpu").float(), content.hexdigest()
     except (RuntimeError, ValueError, OSError) as error:
         raise VisleakError(
             f"{what}: {path} is not TorchScript ({said(error)}); {advice}"

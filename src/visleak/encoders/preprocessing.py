@@ -58,15 +58,16 @@ class PixelPreparation:
         if self.prep != "none":
             pixels = as_laion(pixels, jpeg=self.prep == "laion")
         size = self._size(*pixels.shape[:2])
-        crop = self._crop(*size)
-        top, left = max(crop.top, 0), max(crop.left, 0)
-        bottom = min(crop.top + crop.height, size[0])
-        right = min(crop.left + crop.width, size[1])
+        tall, wide = self.crop or size
+        # where the crop begins, which may be outside of the resized image, and what it keeps of it
+        above, before = self._start(size[0], tall), self._start(size[1], wide)
+        top, left = max(above, 0), max(before, 0)
+        bottom, right = min(above + tall, size[0]), min(before + wide, size[1])
         kept = _resized(pixels, size, (top, left, bottom, right), self.resample)
-        if kept.shape[:2] == (crop.height, crop.width):
+        if kept.shape[:2] == (tall, wide):
             return np.ascontiguousarray(kept)
-        whole = np.zeros((crop.height, crop.width, 3), np.uint8)
-        down, across = top - crop.top, left - crop.left
+        whole = np.zeros((tall, wide, 3), np.uint8)
+        down, across = top - above, left - before
         whole[down : down + bottom - top, across : across + right - left] = kept
         return whole
 
@@ -89,28 +90,12 @@ class PixelPreparation:
         sides = self.resize[0], longest
         return sides if height <= width else sides[::-1]
 
-    def _crop(self, height: int, width: int) -> _Crop:
-        if not self.crop:
-            return _Crop(0, 0, height, width)
-        tall, wide = self.crop
-        return _Crop(self._start(height, tall), self._start(width, wide), tall, wide)
-
     def _start(self, side: int, crop: int) -> int:
         if side < crop:
             # transformers pads in front with the larger half, torchvision with the smaller
             spare = crop - side
             return -((spare + 1) // 2 if self.rounding == "floor" else spare // 2)
         return (side - crop) // 2 if self.rounding == "floor" else round((side - crop) / 2)
-
-
-@dataclass(frozen=True, slots=True)
-class _Crop:
-    """The kept part of a resized image; may extend beyond it."""
-
-    top: int
-    left: int
-    height: int
-    width: int
 
 
 def _resized(
@@ -169,7 +154,8 @@ _OPENAI: Final = {
 }
 _HALF: Final = {"image_mean": [0.5, 0.5, 0.5], "image_std": [0.5, 0.5, 0.5]}
 _SQUARE: Final = {"height": 224, "width": 224}
-#: Defaults of each kind of processor.
+#: Defaults of all kinds of processors, and of each.
+_ALWAYS: Final = {"do_resize": True, "do_rescale": True, "do_normalize": True}
 KINDS: Final[Mapping[str, Mapping[str, object]]] = {
     "CLIP": {**_OPENAI, "size": 224, "crop_size": 224, "resample": 3, "do_center_crop": True},
     "Bit": {**_OPENAI, "size": 224, "crop_size": 224, "resample": 3, "do_center_crop": True},
@@ -215,7 +201,7 @@ def read_preprocessing(folder: Path, prep: str = "none") -> Preprocessing:
     path, config = _read(folder)
     kind = _kind(path, config)
     stated = {name: value for name, value in config.items() if value is not None}
-    whole = {"do_resize": True, "do_rescale": True, "do_normalize": True, **KINDS[kind], **stated}
+    whole = {**_ALWAYS, **KINDS[kind], **stated}
     try:
         return Preprocessing(_pixels(whole, kind, prep), _scaling(whole))
     except (KeyError, TypeError, ValueError) as error:
@@ -239,9 +225,8 @@ def clip_preprocessing(side: int, prep: str = "none") -> Preprocessing:
     >>> clip_preprocessing(16).pixels.shape
     (16, 16)
     """
-    config = {**KINDS["CLIP"], "size": side, "crop_size": side, "do_resize": True}
-    scaled = {**config, "do_rescale": True, "do_normalize": True}
-    return Preprocessing(_pixels(config, "CLIP", prep), _scaling(scaled))
+    config = {**_ALWAYS, **KINDS["CLIP"], "size": side, "crop_size": side}
+    return Preprocessing(_pixels(config, "CLIP", prep), _scaling(config))
 
 
 def _read(folder: Path) -> tuple[Path, Mapping[str, object]]:

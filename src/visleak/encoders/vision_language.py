@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from visleak.documents import digest_of
 from visleak.encoders import load_encoder
 from visleak.encoders.clip import backend_of, find_clip, whole_open_clip
-from visleak.encoders.network import Running, digest, tensors_digest, torch_type
+from visleak.encoders.network import Running, tensors_digest, torch_type
 from visleak.encoders.request import Request, parse
 from visleak.encoders.weights import (
     TRANSFORMERS,
@@ -187,7 +188,7 @@ def load_clip_text(request: Request) -> LoadedText:
         tokenizer=ClipTokenizer(tokenizer, context),
         context=context,
         logit_scale=float(module.logit_scale.detach().exp()),
-        digest=digest(weights, words.hexdigest(), {"context": context}),
+        digest=digest_of([weights, words.hexdigest(), {"context": context}]),
     )
 
 
@@ -296,7 +297,7 @@ def load_open_clip_text(request: Request) -> LoadedText:
         tokenizer=OpenClipTokenizer(tokenizer, context),
         context=context,
         logit_scale=float(model.logit_scale.detach().exp()),
-        digest=digest(weights, {"context": context, "tokens": probe}),
+        digest=digest_of([weights, {"context": context, "tokens": probe}]),
     )
 
 

@@ -225,19 +225,15 @@ def _named(known: Iterable[tuple[int, str]]) -> tuple[Int64, list[str]]:
 
 def _given(sets: Sets, framed: bool) -> Known | None:
     """Return the groups that a source states."""
-    groups = pa.chunked_array(
-        [
-            each.groups if each.groups is not None else pa.nulls(len(each), pa.string())
-            for each in sets.sets
-        ],
-        pa.string(),
-    )
-    frames = pa.chunked_array(
-        [
-            each.frames if each.frames is not None else pa.nulls(len(each), pa.int64())
-            for each in sets.sets
-        ],
-        pa.int64(),
+    groups, frames = (
+        pa.chunked_array(
+            [
+                pa.nulls(len(each), kind) if (own := getattr(each, name)) is None else own
+                for each in sets.sets
+            ],
+            kind,
+        )
+        for name, kind in (("groups", pa.string()), ("frames", pa.int64()))
     )
     known = pc.is_valid(groups)
     known = pc.and_(known, pc.is_valid(frames)) if framed else known

@@ -412,10 +412,11 @@ def shallow_colours(image: Image.Image, again: Image.Image) -> Image.Image:
 SAME: Final = 2
 #: Steps of each channel on which a profile is compared with sRGB.
 _STEPS: Final = 9
-#: Modes that a profile of a colour space describes; others are converted to the last one first.
+#: Pillow's mode of a colour space, and the modes that a profile of it describes.
+_SPACES: Final = {"RGB ": "RGB", "GRAY": "L", "CMYK": "CMYK"}
 _MODES: Final = {
-    "RGB ": ("RGB", "RGBA", "P", "PA", "YCbCr", "RGBX", "RGBa"),
-    "GRAY": ("L", "LA", "1", "La"),
+    "RGB": ("RGB", "RGBA", "P", "PA", "YCbCr", "RGBX", "RGBa"),
+    "L": ("L", "LA", "1", "La"),
     "CMYK": ("CMYK",),
 }
 
@@ -431,12 +432,11 @@ def in_srgb(image: Image.Image) -> Image.Image:
     conversion = _conversion(profile)
     if conversion is None or image.mode not in _MODES[conversion[0]]:
         return image
-    space, transform = conversion
+    source, transform = conversion
     alpha = None
     if image.has_transparency_data:
-        image = image.convert("RGBA" if space == "RGB " else "LA")
+        image = image.convert("RGBA" if source == "RGB" else "LA")
         alpha = image.getchannel("A")
-    source = {"RGB ": "RGB", "GRAY": "L", "CMYK": "CMYK"}[space]
     found = transform.apply(image if image.mode == source else image.convert(source))
     if alpha is not None:
         found.putalpha(alpha)
@@ -445,15 +445,14 @@ def in_srgb(image: Image.Image) -> Image.Image:
 
 @lru_cache(maxsize=64)
 def _conversion(profile: bytes) -> tuple[str, ImageCmsTransform] | None:
-    """Return the colour space of a profile and how to convert from it, ``None`` if not needed."""
+    """Return the mode of a profile's colours and how to convert them, ``None`` if not needed."""
     import io
 
     from PIL import ImageCms
 
     try:
         opened = ImageCms.ImageCmsProfile(io.BytesIO(profile))
-        space = opened.profile.xcolor_space
-        mode = {"RGB ": "RGB", "GRAY": "L", "CMYK": "CMYK"}[space]
+        mode = _SPACES[opened.profile.xcolor_space]
         transform = ImageCms.buildTransform(
             opened,
             ImageCms.createProfile("sRGB"),
@@ -462,7 +461,7 @@ def _conversion(profile: bytes) -> tuple[str, ImageCmsTransform] | None:
             renderingIntent=ImageCms.Intent.RELATIVE_COLORIMETRIC,
             flags=ImageCms.Flags.BLACKPOINTCOMPENSATION,
         )
-        return None if _is_srgb(mode, transform) else (space, transform)
+        return None if _is_srgb(mode, transform) else (mode, transform)
     except (ImageCms.PyCMSError, OSError, KeyError, ValueError, TypeError):
         return None
 

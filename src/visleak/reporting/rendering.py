@@ -194,12 +194,9 @@ def _chosen(grid: Grid, columns: Sequence[str]) -> Grid:
     if not columns:
         return grid
     places = [grid.header.index(name) for name in columns if name in grid.header]
-    return Grid(
-        grid.title,
-        [grid.header[at] for at in places],
-        [[row[at] for at in places] for row in grid.rows],
-        texts=sum(at < grid.texts for at in places),
-    )
+    rows = [[row[at] for at in places] for row in grid.rows]
+    texts = sum(at < grid.texts for at in places)
+    return Grid(grid.title, [grid.header[at] for at in places], rows, texts)
 
 
 def _facts(document: Document) -> list[str]:
@@ -230,8 +227,6 @@ _BETWEEN: Final = 3
 def shown(result: Any) -> Iterable[RenderableType]:
     """Return the parts of a document, or of lines, texts and tables; lines are made plain."""
     from rich.text import Text
-
-    from visleak.reporting.document import Document
 
     parts = terminal(result) if isinstance(result, Document) else result
     return [Text(plain(part)) if isinstance(part, str) else part for part in parts]

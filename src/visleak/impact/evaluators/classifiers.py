@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from visleak.documents import digest_of
 from visleak.encoders.huggingface import matters, timm_model, timm_preprocessing
 from visleak.encoders.network import (
     RUNNING,
@@ -22,7 +23,6 @@ from visleak.encoders.network import (
     load_script,
     tensors_digest,
 )
-from visleak.encoders.network import digest as digest_of
 from visleak.encoders.onnx import OnnxEncoder, Recipe, onnx_encoder, recipe_of
 from visleak.encoders.preprocessing import Preprocessing, Scaling, read_preprocessing
 from visleak.encoders.request import Request, parse
@@ -37,7 +37,6 @@ from visleak.errors import UsageError, VisleakError, said
 from visleak.impact.evaluators.classes import Names, synonyms
 from visleak.lazy import library, member
 from visleak.records import Float32
-from visleak.storage import file_digest
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -304,12 +303,12 @@ def torchscript_classifier(request: Request) -> Classifier:
     recipe = recipe_of(request, path)
     running = running_of(request)
     torch = library("torch", "torch", request.called)
-    script = load_script(torch, path, request.called, f"give {advice}")
+    script, content = load_script(torch, path, request.called, f"give {advice}")
     return torch_classifier(
         request,
         script,
         plainly,
-        digest_of(file_digest(path), {"network": "TorchScript", "recipe": recipe.as_dict()}),
+        digest_of([content, {"network": "TorchScript", "recipe": recipe.as_dict()}]),
         of_recipe(recipe),
         running,
         shown=("prep",),
