@@ -301,6 +301,19 @@ def test_yolo_is_one_data_set_of_its_splits(tmp_path):
     assert sorted(stored(both.sources["val"])) == ["a1.png", "a2.png"]
 
 
+def test_yolo_labels_beside_their_images_are_put_where_training_looks(tmp_path):
+    """A data set without a folder ``images`` has each label file beside its image."""
+    for i in range(3):
+        making.put(tmp_path / "yolo" / "val" / f"a{i}.png", making.picture(i))
+        making.put(tmp_path / "yolo" / "val" / f"a{i}.txt", f"{i % 2} .5 .5 .1 .1\n")
+    content = yaml.safe_dump({"val": "val", "names": ["cat", "dog"]})
+    source = f"yolo:{making.put(tmp_path / 'yolo' / 'data.yaml', content)}#val"
+    written(tmp_path / "out", piece(source, [0, 2]))
+    labels = tmp_path / "out" / "labels" / "val"
+    assert sorted(p.name for p in labels.iterdir()) == ["a0.txt", "a2.txt"]
+    assert open_images(f"yolo:{tmp_path}/out/data.yaml#val").labels.to_pylist() == ["cat", "cat"]
+
+
 def test_yolo_of_other_classes_is_not_mixed(tmp_path):
     one, two = making.yolo(tmp_path / "a"), making.yolo(tmp_path / "b", 100)
     path = tmp_path / "b" / "yolo" / "data.yaml"

@@ -11,8 +11,8 @@ import heapq
 import itertools
 import re
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
-from dataclasses import dataclass, field
+from contextlib import closing, suppress
+from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property, partial
 from pathlib import Path
@@ -193,11 +193,9 @@ def _video_times(path: str) -> tuple[list[Fraction], list[int], Unreadable | Non
     times, stamps, stated = _listed(path)
     if not times:
         raise Refused("corrupt", "no frame of the video can be found")
-    with _container(path) as container:
-        first = next(Video.of(container).read(stamps[:1]))
+    first = _frame_at(path, stamps[0])
     if isinstance(first, Unreadable) and len(stamps) > 1:
-        with _container(path) as container:
-            first = next(Video.of(container).read(stamps[len(stamps) // 2 :][:1]))
+        first = _frame_at(path, stamps[len(stamps) // 2])
     if isinstance(first, Unreadable):
         raise Refused(first.reason, f"no frame of the video can be decoded ({first.detail})")
     length = float(times[-1] - times[0])
@@ -205,6 +203,11 @@ def _video_times(path: str) -> tuple[list[Fraction], list[int], Unreadable | Non
         ends = f"the video ends after {length:.1f} of {stated:.1f} seconds"
         return times, stamps, Unreadable("truncated", ends)
     return times, stamps, None
+
+
+def _frame_at(path: str, stamp: int) -> bytes | Bytes8 | Unreadable:
+    with closing(Video(path)) as video:
+        return next(video.read([stamp]))
 
 
 def _listed(path: str) -> tuple[list[Fraction], list[int], float]:
@@ -235,25 +238,12 @@ def _milliseconds(times: Sequence[Fraction]) -> list[int]:
 Shown = tuple[int, "VideoFrame"]
 
 
-@dataclass
 class Video:
     """An open video; its frames are numbered by their stamps."""
 
-    path: str
-    container: InputContainer = field(init=False)
-
-    def __post_init__(self) -> None:
-        self._begin(_container(self.path))
-
-    @classmethod
-    def of(cls, container: InputContainer) -> Video:
-        """Return a video that is open already."""
-        made = cls.__new__(cls)
-        made._begin(container)
-        return made
-
-    def _begin(self, container: InputContainer) -> None:
-        self.container = container
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self.container = container = _container(path)
         self._stream = _prepared(container)
         self._in_order = container.format.name != "avi" or self._ascends()
         self._frames = self._decoded()

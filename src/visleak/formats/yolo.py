@@ -348,16 +348,17 @@ def _write_split(part: OutputPart, split: str, place: Destination) -> tuple[str,
         path.write_bytes(text.encode("utf-8", "surrogateescape"))
         return f"{split}.txt", opened
     names = names_of(part)
-    listed = any(_boxes_of(f"/{name}") for name in names)
+    listed = any("/images/" in f"/{name}" for name in names)
     targets = names if listed else [f"images/{split}/{name}" for name in names]
     rest = iter(targets)
     for piece in part.pieces:
         for position, stored in contents(piece):
             target = next(rest)
             place.put(piece, position, target, stored)
-            boxes = _boxes_of(os.path.abspath(os.fsdecode(piece.path(position) or b"")))
-            if os.path.isfile(boxes):
-                place.put_file(os.fsencode(boxes), place.made(_boxes_of(f"/{target}")[1:]))
+            boxes = yolo_label_file(Path(os.fsdecode(piece.path(position) or b"")))
+            if boxes.is_file():
+                put = yolo_label_file(Path(f"/{target}")).relative_to("/")
+                place.put_file(os.fsencode(boxes), place.made(str(put)))
     if listed:
         text = "".join(f"./{name}\n" for name in names)
         place.made(f"{split}.txt").write_bytes(text.encode("utf-8", "surrogateescape"))
@@ -370,13 +371,3 @@ def _write_split(part: OutputPart, split: str, place: Destination) -> tuple[str,
         ids=tuple(texts[at] for at in order),
         order=np.array(order, np.int64),
     )
-
-
-def _boxes_of(image: str) -> str:
-    """Return where the label file of an image would lie; empty where it is in no ``images``.
-
-    >>> _boxes_of("/coco/images/val/1.jpg"), _boxes_of("/coco/1.jpg")
-    ('/coco/labels/val/1.txt', '')
-    """
-    before, folder, after = image.rpartition("/images/")
-    return f"{before}/labels/{os.path.splitext(after)[0]}.txt" if folder else ""

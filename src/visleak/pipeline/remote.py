@@ -202,12 +202,11 @@ class DistributedSearch:
         for hits in self._context.each(_search, tasks, "searching"):
             parts.append(hits)
             self._progress(min(total, len(parts) * self._part))
-        scored = Scored(
-            np.concatenate([hits.query for hits in parts]),
-            np.concatenate([hits.reference + n * self._part for n, hits in enumerate(parts)]),
-            np.concatenate([hits.similarity for hits in parts]),
-            np.concatenate([hits.view for hits in parts]),
+        first, *others = (
+            Scored(hits.query, hits.reference + n * self._part, hits.similarity, hits.view)
+            for n, hits in enumerate(parts)
         )
+        scored = first.plus(*others)
         counted = np.sum([hits.total for hits in parts], axis=0)
         return joined([(0, scored.only(chosen(scored, sides, wanted)), counted)], sides.order)
 

@@ -49,13 +49,14 @@ class Scored:
     similarity: Float32
     view: Int8
 
-    def plus(self, other: Scored) -> Scored:
-        """Return both."""
+    def plus(self, *others: Scored) -> Scored:
+        """Return all pairs."""
+        parts = (self, *others)
         return Scored(
-            np.concatenate([self.query, other.query]),
-            np.concatenate([self.reference, other.reference]),
-            np.concatenate([self.similarity, other.similarity]),
-            np.concatenate([self.view, other.view]),
+            np.concatenate([each.query for each in parts]),
+            np.concatenate([each.reference for each in parts]),
+            np.concatenate([each.similarity for each in parts]),
+            np.concatenate([each.view for each in parts]),
         )
 
     def only(self, keep: Bool | Int64) -> Scored:
