@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -16,7 +17,7 @@ from visleak.rates import Rate, percent
 from visleak.records import DEGREES, GRADES, Int64
 from visleak.reporting import Document
 from visleak.reporting.markup import Grid
-from visleak.storage import csv_cell, replacing_text, write_csv_rows
+from visleak.storage import csv_cell, write_cells
 
 #: Rates in words.
 WORDS: Final = {
@@ -225,11 +226,9 @@ def write_changes(found: Difference, path: Path) -> None:
 
     Sets, ids and digests are those of the later audit, where it has the pair.
     """
-    with replacing_text(path) as lines:
-        write_csv_rows(lines, [COLUMNS])
-        order = _order(found)
-        for start in range(0, len(order), CHUNK):
-            write_csv_rows(lines, rows(found, order[start : start + CHUNK]))
+    order = _order(found)
+    parts = (rows(found, order[start : start + CHUNK]) for start in range(0, len(order), CHUNK))
+    write_cells(path, COLUMNS, itertools.chain.from_iterable(parts))
 
 
 def _order(found: Difference) -> Int64:

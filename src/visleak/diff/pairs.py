@@ -239,7 +239,7 @@ def strongest(side: Side, level: Level) -> Int8:
     best = np.full(side.images.num_rows, NOTHING, np.int8)
     pairs = side.listed
     code = getattr(pairs, level.scale)
-    own = np.array([side.alone(name) for name in side.names], bool)
+    own = np.array([alone(side.summary, name) for name in side.names], bool)
     repeats = own[side.set_of[pairs.query]]
     rows = np.flatnonzero(~pairs.within | repeats)
     np.minimum.at(best, pairs.query[rows], code[rows])
@@ -327,10 +327,6 @@ class Side:
         sampled = bool(self.summary.settings.sample) and about.side == "query"
         # embeddings that passed by: only those in a pair are listed
         return sampled or (about.listed is not None and about.distinct is None)
-
-    def alone(self, name: str) -> bool:
-        """Whether a query set was compared with itself only."""
-        return alone(self.summary, name)
 
     @cached_property
     def listed(self) -> Listed:

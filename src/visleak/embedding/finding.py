@@ -18,7 +18,6 @@ from visleak.formats import open_images
 from visleak.formats.embedding_files import MANIFEST, UNFINISHED, VECTORS
 from visleak.formats.files import file_set
 from visleak.formats.request import Request
-from visleak.formats.sources import resolved
 from visleak.pipeline.candidates import BEST
 from visleak.pipeline.encoded_set import CHANGED, GONE
 from visleak.progress import Progress
@@ -26,7 +25,7 @@ from visleak.rates import chance
 from visleak.records import GRADES, AnySet, ImageSet
 from visleak.reporting import Column, Document, Table
 from visleak.settings import Settings
-from visleak.storage import AUDIT, IMAGES, read_summary, read_table
+from visleak.storage import AUDIT, IMAGES, read_table
 
 ASKED: Final = "images asked for"  # name of the set of the images that are searched
 
@@ -153,17 +152,9 @@ def _places(place: str, encoder: str) -> tuple[list[AnySet], Settings]:
 
 def _sets_of(folder: Path, encoder: str) -> tuple[list[AnySet], Settings]:
     """Return the sets of an audit, with its encoder and thresholds."""
-    summary = read_summary(folder)
-    base = Path(summary.opened_in)
-    sets: list[AnySet] = []
-    for about in summary.sets:
-        if not about.source:
-            raise UsageError(
-                f"set {about.name!r} of {folder} was given in memory; look in its source"
-            )
-        source = resolved(about.source, base)
-        sets.append(open_images(source, name=about.name, **about.options))
-    used = summary.settings
+    known = Audit(folder)
+    summary, used = known.summary, known.summary.settings
+    sets = [known.images_of(about.name) for about in summary.sets]
     limits = (
         {} if encoder else {name: getattr(summary.thresholds, name) for name in ("hard", "soft")}
     )

@@ -6,7 +6,7 @@ import hashlib
 import json
 import os
 import zipfile
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final, NamedTuple, cast
@@ -30,7 +30,7 @@ from visleak.storage import (
     read_table,
     replacing,
     replacing_text,
-    write_csv_rows,
+    write_cells,
     write_json,
     write_text,
 )
@@ -333,7 +333,7 @@ def _issues(folder: Path, out: Path, grade: str | None, query_set: str | None) -
         score, own, other = worst.get(id_, (1.0, "", ""))
         cells = (id_, str(id_ in worst), f"{score:.4f}", own, other)
         rows.append(tuple(map(csv_cell, cells)))
-    write_rows(out, ("id", "is_leak_issue", "leak_score", "leak_grade", "leak_reference"), rows)
+    write_cells(out, ("id", "is_leak_issue", "leak_score", "leak_grade", "leak_reference"), rows)
     return (out,)
 
 
@@ -372,14 +372,7 @@ CHUNK: Final = 50_000
 
 def write_table(path: Path, table: pa.Table) -> None:
     """Write a table, its column names first."""
-    write_rows(path, tuple(table.column_names), _rows(table))
-
-
-def write_rows(path: Path, header: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> None:
-    """Write rows of escaped cells below a header."""
-    with replacing_text(path) as lines:
-        write_csv_rows(lines, [header])
-        write_csv_rows(lines, rows)
+    write_cells(path, table.column_names, _rows(table))
 
 
 def _rows(table: pa.Table) -> Iterator[tuple[str, ...]]:

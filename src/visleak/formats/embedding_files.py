@@ -16,7 +16,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from visleak.encoders.request import stated_thresholds
 from visleak.errors import VisleakError, explaining
 from visleak.formats.arrays import npy_header
 from visleak.formats.request import captured, text_column
@@ -78,8 +77,15 @@ def read_manifest(folder: Path) -> Manifest | None:
 def _manifest(content: Mapping[str, Any]) -> Manifest:
     encoder, thresholds = content["encoder"], content["thresholds"]
     if thresholds is not None:
-        provisional = bool(thresholds.get("provisional", False))
-        thresholds = {**(stated_thresholds(thresholds) or {}), "provisional": provisional}
+        hard, soft = float(thresholds["hard"]), float(thresholds["soft"])
+        if not -1.0 <= soft <= hard <= 1.0:
+            raise ValueError("thresholds are similarities with -1 <= soft <= hard <= 1")
+        thresholds = {
+            "hard": hard,
+            "soft": soft,
+            "provenance": str(thresholds.get("provenance", "")),
+            "provisional": bool(thresholds.get("provisional", False)),
+        }
     return Manifest(
         encoder=str(encoder["digest"]),
         encoder_name=str(encoder["name"]),

@@ -111,7 +111,8 @@ def ledger(pairs: pa.Table) -> Ledger:
     graded = grade < len(GRADES)
     # people judge some pairs, verification covers all of a comparison
     machine = scale_codes(pairs["machine_grade"], GRADES, len(GRADES)) < len(GRADES)
-    looked = graded | _looked(combine(query_set, reference_set), machine)
+    couple = combine(query_set, reference_set)
+    looked = graded | np.isin(couple, couple[machine])
     of_degree = ~looked & (degree < len(DEGREES))
     near = grade <= GRADES.index("near")
     leak = near | of_degree
@@ -137,10 +138,6 @@ def ledger(pairs: pa.Table) -> Ledger:
         group=group,
         first=first,
     )
-
-
-def _looked(couple: Int64, graded: Bool) -> Bool:
-    return np.asarray(np.isin(couple, couple[graded]))
 
 
 def _images(pairs: pa.Table) -> tuple[Int64, Int64]:
@@ -476,7 +473,10 @@ def _cards(
             int(more),
             drawn(row, pixels, detail),
             _marks(row, pixels),
-            tuple(Member(*name, _small(pixels.get(name))) for name in others),
+            tuple(
+                Member(*name, thumb(pixels[name], SMALL) if name in pixels else None)
+                for name in others
+            ),
             left_out,
             (files.get(ends_of(row)[0], ""), files.get(ends_of(row)[1], "")),
         )
@@ -484,10 +484,6 @@ def _cards(
             details, chosen.rows, chosen.more, members, strict=True
         )
     )
-
-
-def _small(pixels: Bytes8 | None) -> Thumb | None:
-    return None if pixels is None else thumb(pixels, SMALL)
 
 
 def _strongest(cards: Sequence[PairCard]) -> list[PairCard]:

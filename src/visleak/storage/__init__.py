@@ -31,6 +31,7 @@ from visleak.storage.audit_folder import (
 from visleak.storage.database import Database, KeyValueStore, MirroredDatabase
 from visleak.storage.files import (
     csv_cell,
+    csv_of,
     csv_text,
     csv_value,
     file_digest,
@@ -40,6 +41,7 @@ from visleak.storage.files import (
     replacing,
     replacing_text,
     write_bytes,
+    write_cells,
     write_csv,
     write_json,
     write_tables,
@@ -69,11 +71,11 @@ __all__ += ["PAIRS_SCHEMA", "PROBLEM_COLUMNS", "RECORDINGS", "REPLACEMENTS", "RE
 __all__ += ["SEGMENTS"]
 __all__ += ["SCRATCH_PREFIX", "SECTIONS", "UNREADABLE", "VERDICTS", "AuditSummary"]
 __all__ += ["ComparisonSummary", "Database", "File", "KeyValueStore", "MirroredDatabase"]
-__all__ += ["RunFolder", "SetSummary", "TotalSummary", "claimed", "csv_cell", "csv_text"]
+__all__ += ["RunFolder", "SetSummary", "TotalSummary", "claimed", "csv_cell", "csv_of", "csv_text"]
 __all__ += ["csv_value", "file_digest", "free_file", "free_folder", "free_table"]
 __all__ += ["keep_previous", "naming", "opened_for_arrow", "read_csv", "read_problems"]
 __all__ += ["read_summary", "read_table"]
 __all__ += ["refuse_among", "refuse_foreign", "refuse_inputs"]
 __all__ += ["refuse_sets", "remove_leftovers", "remove_unfinished", "replacing", "replacing_text"]
-__all__ += ["write_bytes", "write_csv", "write_csv_rows", "write_json", "write_problems"]
-__all__ += ["write_tables", "write_text", "write_values"]
+__all__ += ["write_bytes", "write_cells", "write_csv", "write_csv_rows", "write_json"]
+__all__ += ["write_problems", "write_tables", "write_text", "write_values"]

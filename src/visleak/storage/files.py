@@ -73,6 +73,13 @@ def replacing_text(path: Path) -> Iterator[TextIO]:
         raise VisleakError(f"{path} cannot be written ({error.strerror})") from error
 
 
+def write_cells(path: Path, header: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
+    """Write a CSV file in one step, row by row; its cells are written as they are."""
+    with replacing_text(path) as lines:
+        write_csv_rows(lines, [header])
+        write_csv_rows(lines, rows)
+
+
 def flush(path: Path) -> None:
     """Push a file, or a folder's list of names, to the disk."""
     handle = os.open(path, os.O_RDONLY)
@@ -184,10 +191,19 @@ def _is_formula(value: str) -> bool:
 
 def write_csv(path: Path, header: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> None:
     """Write a CSV file in one step, formula-proof, with its header even when there are no rows."""
+    write_text(path, csv_of(header, rows))
+
+
+def csv_of(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """Return rows as a CSV, formula-proof.
+
+    >>> csv_of(["id"], [["=a"]])
+    "id\\n'=a\\n"
+    """
     text = io.StringIO(newline="")
     write_csv_rows(text, [header])
-    write_csv_rows(text, (tuple(csv_cell(cell) for cell in row) for row in rows))
-    write_text(path, text.getvalue())
+    write_csv_rows(text, ([csv_cell(cell) for cell in row] for row in rows))
+    return text.getvalue()
 
 
 def write_values(path: Path, header: Sequence[str], rows: Iterable[Sequence[str]]) -> None:

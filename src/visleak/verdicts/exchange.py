@@ -29,8 +29,7 @@ from visleak.storage import (
     free_file,
     read_summary,
     read_table,
-    replacing_text,
-    write_csv_rows,
+    write_cells,
 )
 from visleak.verdicts.ledger import (
     COLUMNS,
@@ -148,10 +147,7 @@ def _is_distance(text: str) -> bool:
 
 def write_list(path: str | os.PathLike[str], pairs: pa.Table) -> None:
     """Write pairs as a list, closest first, in one step."""
-    target = Path(path)
-    with replacing_text(target) as lines:
-        write_csv_rows(lines, [HEADER])
-        write_csv_rows(lines, _rows(pairs))
+    write_cells(Path(path), HEADER, _rows(pairs))
 
 
 def _rows(pairs: pa.Table) -> Iterator[tuple[str, ...]]:
