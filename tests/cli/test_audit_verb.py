@@ -66,32 +66,6 @@ def test_candidates_by_similarity_are_left_out_where_nothing_is_near(
         assert text not in shown
 
 
-def test_a_finished_audit_is_reused(dataset: Path, audited: Path) -> None:
-    before = {path: path.stat().st_mtime_ns for path in audited.iterdir()}
-    ran = run("audit", dataset, "-o", audited, "--json")
-    assert (ran.code, ran.out) == (0, (audited / "audit.json").read_text())
-    assert ran.err.startswith(f"reused: {audited}")
-    assert {path: path.stat().st_mtime_ns for path in audited.iterdir()} == before
-    (audited / "report.html").unlink()
-    assert run("audit", dataset, "-o", audited).code == 0
-    assert "data:image" in (audited / "report.html").read_text()
-    summary = (audited / "audit.json").read_bytes()
-    code, message = refused("audit", dataset, "-o", audited, "--views", "none")
-    assert (code, "holds another audit" in message) == (2, True)
-    assert (audited / "audit.json").read_bytes() == summary
-
-
-def test_private_report_holds_no_pixels(
-    dataset: Path, audited: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    out = Path(shutil.copytree(audited, tmp_path / "out"))
-    monkeypatch.setattr(Audit, "decoded_images", lambda *_: pytest.fail("decoded"))
-    assert run("audit", dataset, "-o", out, "--no-images").code == 0
-    page = (out / "report.html").read_text()
-    assert set(re.findall(r"data:image/[a-z+]+", page)) <= {"data:image/svg+xml"}
-    assert "blob:" not in page
-
-
 def test_no_verify_gives_degrees_only(dataset: Path, tmp_path: Path) -> None:
     ran = run("audit", dataset, "-o", tmp_path / "out", "--no-verify")
     assert ran.code == 0
@@ -209,16 +183,6 @@ def test_cache_can_be_switched_off_or_put_elsewhere(
     assert run(*given, tmp_path / "b", "--cache", tmp_path / "own").code == 0
     assert not (tmp_path / "default").exists()
     assert any((tmp_path / "own").iterdir())
-
-
-def test_sources_may_have_any_name(dataset: Path, tmp_path: Path) -> None:
-    for name in ("[bold]x", "caf\udce9"):
-        shutil.copytree(dataset / "test", tmp_path / name)
-    sets = ("--set", tmp_path / "[bold]x", "--set", tmp_path / "caf\udce9")
-    ran = run("audit", "-o", tmp_path / "out", *sets)
-    assert ran.code == 0, ran.err
-    assert "[bold]x" in ran.out
-    assert r"caf\udce9" in ran.out
 
 
 # -- the probability from which a pair is near -----------------------------------------------------

@@ -1,10 +1,7 @@
 from __future__ import annotations
 
 import io
-import os
-import pty
 import re
-import subprocess
 import sys
 import time
 from pathlib import Path
@@ -141,29 +138,3 @@ def test_steps_are_log_records(dataset: Path, caplog: pytest.LogCaptureFixture) 
     with caplog.at_level("INFO", logger="visleak"):
         visleak.audit(dataset / "test", dataset / "train", verify=False, cache=None)
     assert any("reading test" in record.message for record in caplog.records)
-
-
-def test_whole_audit_on_a_terminal(dataset: Path, tmp_path: Path) -> None:
-    leader, follower = pty.openpty()
-    with subprocess.Popen(
-        [sys.executable, "-m", "visleak", "audit", str(dataset), "-o", str(tmp_path / "out")],
-        stdout=follower,
-        stderr=follower,
-        env={**os.environ, "TERM": "xterm-256color", "COLUMNS": "100"},
-    ) as process:
-        os.close(follower)
-        parts = []
-        while True:
-            try:
-                parts.append(os.read(leader, 65536))
-            except OSError:  # how Linux tells the end of a terminal
-                break
-            if not parts[-1]:
-                break
-    os.close(leader)
-    text = b"".join(parts).decode()
-    assert process.returncode == 0
-    assert "reading test" in text
-    last = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", text.rpartition("\x1b[2K")[2])
-    assert last.lstrip("\r").startswith("3 of 6 test images")
-    assert "\x1b[1m3 of 6 test images" in text

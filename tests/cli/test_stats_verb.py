@@ -65,17 +65,3 @@ def test_a_narrower_grade_and_wrong_words(folder: Path, tmp_path: Path) -> None:
     check_refused(f"stats {tmp_path}/none", "holds no finished audit")
     (tmp_path / "file").write_text("")
     check_refused(f"stats {folder} -o {tmp_path}/file", "file is a file")
-
-
-def test_the_report_shows_the_review_without_another_verb(folder: Path, tmp_path: Path) -> None:
-    # the commands on the page name the folder, which is a copy
-    assert run("report", folder).code == 0
-    plain = (folder / "report.html").read_text()
-    assert run("report", folder).code == 0
-    assert (folder / "report.html").read_text() == plain
-    judge(folder, tmp_path)
-    assert run("report", folder).code == 0
-    page = (folder / "report.html").read_text()
-    assert '<h2 id="review-h">After review</h2>' in page
-    assert "<bdi>ada (1)</bdi>" in page
-    assert "Without review" in page

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import os
-from pathlib import Path
 
-import numpy as np
 import pytest
 
 from visleak.errors import VisleakError
@@ -134,21 +132,3 @@ def test_label_files_that_cannot_be_read(yolo, put, tmp_path, monkeypatch):
     monkeypatch.setattr(boxes, "MAX_LABEL_BYTES", 20)
     with pytest.raises(VisleakError, match=r"a\.txt has \d+ bytes; label files up to 20 are read"):
         read(yolo)
-
-
-@pytest.mark.data
-@pytest.mark.skipif(not DATA, reason="VISLEAK_DATA is not set: no COCO images to look at")
-def test_real_labels():
-    folder = Path(DATA) / "coco128"
-    boxes = read(folder / "data.yaml")
-    pictures = sorted((folder / "images" / "train2017").glob("*.jpg"))
-    files = [folder / "labels" / "train2017" / f"{picture.stem}.txt" for picture in pictures]
-    rows = {at: np.loadtxt(file, ndmin=2) for at, file in enumerate(files) if file.exists()}
-    plain = np.concatenate(list(rows.values()))
-    assert len(boxes.names) == 80
-    assert boxes.images == 128
-    assert boxes.label.tolist() == plain[:, 0].astype(int).tolist()
-    centre, size = plain[:, 1:3], plain[:, 3:]
-    corners = np.concatenate([centre - size / 2, centre + size / 2], axis=1)
-    np.testing.assert_allclose(boxes.corners, corners, rtol=0, atol=1e-12)
-    assert boxes.image.tolist() == [at for at, found in rows.items() for _ in found]
