@@ -122,15 +122,6 @@ def test_sscd_resizes_as_published(models, natural, resize):
     assert encoder.batch == (1 if resize == "288" else 16)
 
 
-def test_sscd_variants_are_two_encoders(models):
-    path = f"sscd:{models}/sscd.torchscript.pt"
-    short, same, square = (
-        load_encoder(path + options) for options in ("", "?resize=288", "?resize=320x320")
-    )
-    assert short.digest == same.digest != square.digest
-    assert (short.name, square.name) == (path, f"{path}?resize=320x320")
-
-
 @pytest.mark.parametrize("prep", ["laion", "laion-nojpeg"])
 def test_laions_resizing_comes_before_clips_own(models, natural, prep):
     shown = pictures(natural)

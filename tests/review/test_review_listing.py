@@ -146,7 +146,7 @@ def nearest_of(images: Any, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
 NAMES = ("query_set", "query", "reference_set", "reference")
 
 
-@settings(max_examples=40)
+@settings(max_examples=20)
 @given(audits())
 def test_each_pair_of_contents_stands_once_closest_first(audit: Any) -> None:
     listing = read(audit)
@@ -168,7 +168,7 @@ def test_each_pair_of_contents_stands_once_closest_first(audit: Any) -> None:
     assert listing.rows_of(keys).tolist() == list(range(len(keys)))
 
 
-@settings(max_examples=40)
+@settings(max_examples=20)
 @given(audits())
 def test_the_papers_list_is_the_one_nearest_of_each_image(audit: Any) -> None:
     listing = read(audit, "nearest")
@@ -206,7 +206,7 @@ def meets(row: dict[str, Any], choice: Choice) -> bool:
     return choice.coverage in ("", "within" if row["coverage"] == "within" else "leaks")
 
 
-@settings(max_examples=60)
+@settings(max_examples=25)
 @given(audits(), CHOICES)
 def test_filters_and_order_are_those_of_the_slow_way(audit: Any, choice: Choice) -> None:
     listing = read(audit)
@@ -287,11 +287,11 @@ def test_the_page_says_where_the_list_was_cut(finished: Path) -> None:
     assert "3 pairs with embeddings" in describe(replace(listed, left_out=3), summary("auto"))[-1]
 
 
-def test_three_hundred_thousand_pairs_open_in_seconds(tmp_path: Path) -> None:
+def test_a_hundred_thousand_pairs_open_in_seconds(tmp_path: Path) -> None:
     """Columns, not objects: this bound is ten times what it takes."""
     import time
 
-    count, images = 300_000, 60_000
+    count, images = 100_000, 60_000
     rng = np.random.default_rng(1)
     ids = [f"{n:06}" for n in range(images)]
     table = {
@@ -323,5 +323,5 @@ def test_three_hundred_thousand_pairs_open_in_seconds(tmp_path: Path) -> None:
     listing = read_listing(tmp_path)
     took = time.perf_counter() - start
     assert len(listing) == len(set(zip(query.tolist(), reference.tolist(), strict=True)))
-    assert took < 20
+    assert took < 7
     assert listing.pairs.nbytes < 200 * count
