@@ -57,7 +57,13 @@ def segments(audit):
 
 
 @pytest.fixture(scope="module")
-def audit(places):
+def steps():
+    """What was reported of each step of the audit."""
+    return {}
+
+
+@pytest.fixture(scope="module")
+def audit(places, steps):
     return visleak.audit(
         f"video:{places / 'test'}?every=500ms",
         f"video:{places / 'train'}?every=200ms",
@@ -65,7 +71,13 @@ def audit(places):
         workers=1,
         report=True,
         within=False,
+        progress=lambda step, done, total: steps.update({step: (done, total)}),
     )
+
+
+def test_the_search_of_their_ends_reports_how_far_it_is(audit, steps):
+    (found,) = (counts for step, counts in steps.items() if "segments" in step)
+    assert found == (1, 1)
 
 
 def test_segments_of_videos(audit):

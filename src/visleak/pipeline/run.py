@@ -13,7 +13,7 @@ from visleak.errors import UsageError, VisleakError
 from visleak.formats.files import root_hint
 from visleak.grading import Grader, load_grader
 from visleak.grouping import Found, Sets
-from visleak.pipeline import overlaps, recordings
+from visleak.pipeline import overlaps, recordings, segments
 from visleak.pipeline.candidates import (
     BEST,
     find_pairs,
@@ -31,7 +31,7 @@ from visleak.pipeline.local_features import depth_for, with_votes
 from visleak.pipeline.rates import chance_of
 from visleak.pipeline.recordings import RecordingLeak, recording_leak
 from visleak.pipeline.remote import search_for
-from visleak.pipeline.segments import Segment, segments_of
+from visleak.pipeline.segments import Segment
 from visleak.pipeline.selection import dense
 from visleak.pipeline.verification import connect, verify_in_rounds
 from visleak.records import AnySet, EmbeddingSet, Encoder, ImageSet, Int64, Pairs
@@ -134,6 +134,8 @@ def stages(
         found.append(("decoding images of ", *details))
     if settings.overlap is not None:
         found.append((overlaps.STEP,))
+    if any(isinstance(each, ImageSet) and each.timed for each in (*queries, *references)):
+        found.append((segments.STEP,))
     return found
 
 
@@ -179,7 +181,11 @@ def _compared(
         comparisons = tuple(recordings.regrouped(each, sides) for each in comparisons)
     bounded = recordings.bounded(settings, grouping)
     leaks = {each.names: recording_leak(each, bounded) for each in comparisons}
-    shared = {each.names: segments_of(each, comparer.encoder) for each in comparisons}
+    with context.timed("segments"):
+        shared = {
+            each.names: segments.segments_of(each, comparer.encoder, context.progress)
+            for each in comparisons
+        }
     return Outcome(
         tuple(sides[images.name] for images in queries),
         tuple(sides[images.name] for images in references),

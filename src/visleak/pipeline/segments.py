@@ -31,6 +31,7 @@ from visleak.pipeline.footage import (
     fitted,
     followed,
 )
+from visleak.progress import Progress, silent
 from visleak.records import GRADES, Bool, Encoder, Float32, Float64, Int8, Int64
 from visleak.storage import csv_text
 from visleak.storage.audit_folder import SegmentSummary
@@ -76,10 +77,16 @@ class Segment:
 COLUMNS: Final = tuple(each.name for each in fields(Segment))
 
 
-def segments_of(comparison: Comparison, encoder: Encoder | None = None) -> tuple[Segment, ...]:
+#: Name of the step, as progress shows it.
+STEP: Final = "searching shared segments"
+
+
+def segments_of(
+    comparison: Comparison, encoder: Encoder | None = None, progress: Progress = silent
+) -> tuple[Segment, ...]:
     """Return what two graded sets share, by recordings and time; nothing where no set has times.
 
-    The encoder looks for the ends between the frames of the sets.
+    The encoder looks for the ends between the frames of the sets, which reads the recordings again.
     """
     query, reference = (
         _recordings(side, encoder) for side in (comparison.query, comparison.reference)
@@ -88,9 +95,9 @@ def segments_of(comparison: Comparison, encoder: Encoder | None = None) -> tuple
         return ()
     points = _points(comparison)
     if query is None or reference is None:
-        found = _beside_images(comparison, query, reference, points, encoder)
+        found = _beside_images(comparison, query, reference, points, encoder, progress)
     else:
-        found = _between(comparison, query, reference, points, encoder)
+        found = _between(comparison, query, reference, points, encoder, progress)
     return tuple(sorted(found, key=_order))
 
 
@@ -209,12 +216,13 @@ def _between(
     reference: _Recordings,
     points: _Points,
     encoder: Encoder | None,
+    progress: Progress,
 ) -> Iterator[Segment]:
     """Yield the segments of two sets of recordings."""
     points, left, right = _couples(comparison, query, reference, points)
     couple = np.where(left >= 0, left * len(reference.names) + right, -1)
-    for code in np.unique(couple[(left >= 0) & points.strong]):
-        own, theirs = divmod(int(code), len(reference.names))
+    for code in _counted(np.unique(couple[(left >= 0) & points.strong]), progress):
+        own, theirs = divmod(code, len(reference.names))
         one, other = query.recording(own, encoder), reference.recording(theirs, encoder)
         pairs = points.only(couple == code)
         times = _Times(
@@ -398,6 +406,7 @@ def _beside_images(
     reference: _Recordings | None,
     points: _Points,
     encoder: Encoder | None,
+    progress: Progress,
 ) -> Iterator[Segment]:
     """Yield the intervals of recordings whose frames are in a set of images without times."""
     recordings = query or reference
@@ -408,7 +417,7 @@ def _beside_images(
     if query is None:
         rows, others, images = others, rows, comparison.query
     code, at = recordings.code[rows], recordings.time[rows]
-    for each in np.unique(code[(code >= 0) & points.strong]).tolist():
+    for each in _counted(np.unique(code[(code >= 0) & points.strong]), progress):
         own = np.flatnonzero(code == each)
         recording = recordings.recording(each, encoder)
         seen = _seen(points.only(own), encoder)
@@ -434,6 +443,13 @@ def _beside_images(
                 yield Segment(*comparison.names, name, *interval, "", None, None, count)
             else:
                 yield Segment(*comparison.names, "", None, None, name, *interval, count)
+
+
+def _counted(codes: Int64, progress: Progress) -> Iterator[int]:
+    """Yield the recordings, or couples of them, and note how many are done."""
+    for done, code in enumerate(codes.tolist(), 1):
+        yield code
+        progress(STEP, done, len(codes))
 
 
 def _gap(step: int) -> int:
