@@ -9,8 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol, cast
 
+from visleak.errors import UsageError
 from visleak.options import Options, option
 
 if TYPE_CHECKING:
@@ -157,3 +158,13 @@ class TokenModel(DiffusionModel, Protocol):
 
     def pooled_text(self, prompts: Sequence[str]) -> Float32:
         """Return the text encoder's pooled embeddings (n, width), not normalised."""
+
+
+def with_tokens(model: DiffusionModel, method: str, instead: str = "") -> TokenModel:
+    """Return a model whose prompts can be taken apart into tokens, which a method needs."""
+    if not hasattr(model, "token_ids"):
+        raise UsageError(
+            f"{method} needs the tokens of a prompt, which {model.name} does not provide;"
+            f" {instead or f'leave {method} out'}"
+        )
+    return cast(TokenModel, model)

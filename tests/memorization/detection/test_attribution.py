@@ -134,7 +134,7 @@ def test_a_model_without_tokens_says_what_else_there_is() -> None:
             raise AttributeError
 
     score = TriggerScore(Sealed())
-    with pytest.raises(UsageError, match="prompts of closed form cannot be taken"):
+    with pytest.raises(UsageError, match=r"gradient needs the tokens .* leave-one-out"):
         token_significance(score, "a")
     assert leave_one_out(score, "a 3").values[1] > 0
 

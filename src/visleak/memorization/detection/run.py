@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Final, cast
+from typing import Final
 
 import numpy as np
 
-from visleak.diffusion.model import TokenModel, about_model
+from visleak.diffusion.model import TokenModel, about_model, with_tokens
 from visleak.documents import digest_of
 from visleak.errors import UsageError, VisleakError
 from visleak.lazy import library
@@ -245,7 +245,7 @@ def token_significance(score: TriggerScore, prompt: str) -> Attribution:
     Models", section 4.1.
     """
     torch = library("torch", "diffusion", "the significance of tokens")
-    model = _with_tokens(score)
+    model = with_tokens(score.model, "gradient", "attribute by leave-one-out")
     ids = model.token_ids(prompt)
     encoded = model.encode_prompt([prompt])
     norms, scores = [], []
@@ -283,15 +283,6 @@ def token_significance(score: TriggerScore, prompt: str) -> Attribution:
 def _begins(model: TokenModel, rows: int) -> int:
     """Return how many rows of states stand before a prompt's own tokens, 0 or 1: all end in one."""
     return int(rows - model.most_tokens() > 1)
-
-
-def _with_tokens(score: TriggerScore) -> TokenModel:
-    if not hasattr(score.model, "token_ids"):
-        raise UsageError(
-            f"prompts of {score.model.name} cannot be taken apart into tokens; attribute by"
-            " leave-one-out"
-        )
-    return cast(TokenModel, score.model)
 
 
 def leave_one_out(score: TriggerScore, prompt: str) -> Attribution:

@@ -12,11 +12,11 @@ import json
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Final, Literal, cast
+from typing import Any, ClassVar, Final, Literal
 
 import numpy as np
 
-from visleak.diffusion.model import DiffusionModel, Sampling, TokenModel
+from visleak.diffusion.model import DiffusionModel, Sampling, TokenModel, with_tokens
 from visleak.documents import digest_of
 from visleak.errors import UsageError
 from visleak.memorization.extraction.images import PLAIN, Job, Maker, plain_images
@@ -254,16 +254,6 @@ class TokenAddition(Insertion):
         if self.tokens == "words" and not (text.isalpha() and model.token_ids(text) == [number]):
             return ""
         return text
-
-
-def with_tokens(model: DiffusionModel, name: str) -> TokenModel:
-    """Return a model whose prompts can be taken apart."""
-    if not hasattr(model, "token_ids"):
-        raise UsageError(
-            f"{name} needs the tokens of a prompt, which {model.name} does not provide; leave"
-            f" {name} out"
-        )
-    return cast(TokenModel, model)
 
 
 def vocabulary_size(model: TokenModel) -> int:

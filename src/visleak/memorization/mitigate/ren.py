@@ -21,11 +21,11 @@ from typing import TYPE_CHECKING, Final, Literal
 
 import numpy as np
 
-from visleak.diffusion.model import DiffusionModel, Sampling, Tensor, TokenModel
+from visleak.diffusion.model import DiffusionModel, Sampling, Tensor, TokenModel, with_tokens
 from visleak.errors import UsageError, VisleakError
 from visleak.lazy import library
 from visleak.memorization.extraction.images import Job, Maker
-from visleak.memorization.mitigate.method import LETTER, Mitigation, with_tokens
+from visleak.memorization.mitigate.method import LETTER, Mitigation
 from visleak.records import Bytes8
 
 if TYPE_CHECKING:
