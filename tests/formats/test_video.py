@@ -161,6 +161,14 @@ def test_animations_frame_by_frame(tmp_path, ending):
     assert all(each.reason in ("truncated", "corrupt") for each in problems)
 
 
+@pytest.mark.parametrize("ending", ["jpg", "heic", "jxl"])
+def test_an_image_that_is_named_as_a_video_is_refused_as_one(tmp_path, ending):
+    path = tmp_path / f"a.{ending}"
+    path.write_bytes(b"pixels")
+    with pytest.raises(VisleakError, match=rf"\.{ending} files are read as one image"):
+        open_image_set(f"video:{path}")
+
+
 def test_a_missing_library_is_one_line(tmp_path, monkeypatch):
     path = write_video(tmp_path / "a.mp4", FRAMES[:3])
     monkeypatch.setitem(sys.modules, "av", None)

@@ -35,6 +35,7 @@ from visleak.formats.stacks import (
     stack_set,
 )
 from visleak.images.decoding import MAX_PIXELS, QUIET
+from visleak.images.encodings import SUFFIXES
 from visleak.images.pixels import rgb_of_image
 from visleak.records import Bytes8, ImageSet, Refused, Unreadable
 
@@ -163,6 +164,12 @@ def opened(path: str) -> Stack:
 
 def _container(path: str) -> InputContainer:
     """Open a video: a file of this machine, that names no other."""
+    if (ending := ending_of(path)) in SUFFIXES:
+        raise Refused(
+            "unsupported",
+            f"{ending} files are read as one image each; give the file or its folder without"
+            " `video:`",
+        )
     try:
         import av
     except ImportError as error:
