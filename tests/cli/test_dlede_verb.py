@@ -201,6 +201,16 @@ def test_scores_that_give_nothing_to_judge_are_no_success(tmp_path: Path) -> Non
     assert not (tmp_path / "out").exists()
 
 
+def test_what_is_read_as_percent_and_what_is_missing_is_said(tmp_path: Path) -> None:
+    file = tmp_path / "scores.csv"
+    file.write_text("step,f1\n0,50\n10,55\n20,60\n")
+    ran = run("dlede", "--scores", file, "-o", tmp_path / "out")
+    assert ran.code == 0, ran.err
+    assert "f1: read as percent" in ran.out
+    assert "map50 is missing" in ran.out
+    assert read_result(tmp_path / "out").scores.of("f1")[0] == pytest.approx([0.5, 0.55, 0.6])
+
+
 def test_a_leak_that_the_audit_proves_is_not_trained(
     pictures: Path, program: Path, tmp_path: Path
 ) -> None:

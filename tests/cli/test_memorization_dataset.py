@@ -100,3 +100,11 @@ def test_candidates_say_what_they_are(tmp_path: Path, listed: Path) -> None:
 """)
 def test_refusals(tmp_path: Path, arguments: str, words: str) -> None:
     check_refused(f"memorization dataset {arguments}", words, folder=tmp_path)
+
+
+def test_another_set_is_not_replaced(tmp_path: Path, listed: Path) -> None:
+    call = ("memorization", "dataset", listed, "--verified-by", "Ann", "-o", tmp_path / "set")
+    assert run(*call).code == 0
+    code, message = refused(*call, "--unverified")
+    assert (code, "--force replaces it" in message) == (2, True)
+    assert run(*call, "--unverified", "--force").code == 0

@@ -118,6 +118,14 @@ def test_tokens_are_shown(lists: tuple[Path, Path], tmp_path: Path) -> None:
     assert "\x1b" not in line
 
 
+def test_a_bounded_rate(lists: tuple[Path, Path], tmp_path: Path) -> None:
+    own, general = lists
+    given = ("--general", general, "--bounded", "--fpr", "0.01", "-o", tmp_path / "out", "--json")
+    threshold = json.loads(run(*DETECT, "--prompts", own, *given).out)["threshold"]
+    assert (threshold["rule"], threshold["alarms"]) == ("bounded", 0)
+    assert threshold["upper"] <= 0.01
+
+
 @refusals("""
     --fpr 5 -> --fpr: a share is a number from 0 to 1 or a percentage (1%); got '5'
     --bounded --threshold 1 -> --bounded sets a threshold by --fpr, --threshold gives one

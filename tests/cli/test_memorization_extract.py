@@ -115,6 +115,17 @@ def test_new_clusters_have_to_fit_the_images_of_the_folder(prompts: Path, tmp_pa
     check_refused(" ".join(map(str, (*again, 61))), "must be at most the number of images (60)")
 
 
+def test_the_rule_of_the_code(prompts: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    few = ("--steps", 1, "--batch", 50, "--no-sheets")
+    ran = run(*EXTRACT, "--prompts", prompts, "--extract-rule", "code", *few, "-o", out)
+    assert ran.out.startswith(
+        "1 of 2 prompts gave a cluster among 50 images: candidates, not yet verified"
+    )
+    settings = json.loads((out / "extract.json").read_text(encoding="utf-8"))["about"]["settings"]
+    assert (settings["rule"], settings["images"], settings["min_cluster"]) == ("code", 50, 1)
+
+
 @refusals("""
     --extract-rule mine -> rule must be one of paper, code; got 'mine'
     --images 0 -> images must be from 1 to 100000; got 0

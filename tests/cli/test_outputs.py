@@ -120,6 +120,15 @@ def test_an_image_is_of_the_format_of_its_name(audited: Path, tmp_path: Path) ->
         assert (code, words in message) == (2, True)
 
 
+def test_counts_replace_only_their_own_folder(audited: Path, tmp_path: Path) -> None:
+    out = tmp_path / "counts"
+    assert run("stats", audited, "-o", out).code == 0
+    (out / "example-near-99.png").write_bytes(b"of an earlier run")
+    check_refused(f"stats {audited} -o {out}", "--force")
+    assert run("stats", audited, "-o", out, "--force").code == 0
+    assert not (out / "example-near-99.png").exists()
+
+
 def test_exported_verdicts_write_over_nothing(folder: Path, tmp_path: Path) -> None:
     given, out = tmp_path / "list.csv", tmp_path / "out.csv"
     given.write_text("TestID,TrainID,Judgment\nthing/copy.png,thing/t0.png,0\n")

@@ -16,7 +16,7 @@ from skimage import data as photographs
 
 from visleak.encoders import load_encoder
 from visleak.encoders.hashes import pdq, phash
-from visleak.errors import MissingExtra
+from visleak.errors import MissingExtra, UsageError
 from visleak.records import DecodedImage
 
 
@@ -100,6 +100,14 @@ def test_thresholds_are_published_ones_or_none() -> None:
         assert 1 - 31 / 256 >= np.float32(encoder.thresholds[name]) > 1 - 32 / 256
     assert "31 of 256" in encoder.thresholds["provenance"]
     assert load_encoder("phash").thresholds is None
+
+
+def test_one_encoder_is_not_the_other() -> None:
+    assert load_encoder("phash").digest != load_encoder("pdq").digest
+    with pytest.raises(UsageError, match=r"^encoder phash has no option 'size'; it has none; got "):
+        load_encoder("phash?size=16")
+    with pytest.raises(UsageError, match=r"^encoder pdq takes nothing after its name; got 'pdq:x'"):
+        load_encoder("pdq:x")
 
 
 def test_pdq_without_its_package(monkeypatch: pytest.MonkeyPatch) -> None:

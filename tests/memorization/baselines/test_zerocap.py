@@ -11,7 +11,7 @@ torch = pytest.importorskip("torch", reason="needs torch")
 pytest.importorskip("transformers", reason="needs transformers")
 
 from visleak.errors import UsageError, VisleakError  # noqa: E402
-from visleak.memorization.baselines.gradients import (  # noqa: E402  # noqa: E402  # noqa: E402  # noqa: E402
+from visleak.memorization.baselines.gradients import (  # noqa: E402
     Beam,
     CausalLanguageModel,
     Zerocap,
@@ -19,6 +19,7 @@ from visleak.memorization.baselines.gradients import (  # noqa: E402  # noqa: E4
     grown,
     load_causal,
     losses,
+    next_words,
     nudged,
     shifted,
     target,
@@ -26,6 +27,7 @@ from visleak.memorization.baselines.gradients import (  # noqa: E402  # noqa: E4
 from visleak.memorization.search.driver import SearchTask  # noqa: E402
 from visleak.memorization.settings import Budget  # noqa: E402
 
+VOCABULARY = 11
 PLAIN = ZerocapSettings(4, 3, prefix="", end="", steps=2, top=6)
 
 
@@ -88,6 +90,16 @@ def test_one_step_is_the_gradient_of_finite_differences(language):
             expected = -0.7 * slope[beam] / size**0.9
             difference = (moved[layer][part] - base)[beam]
             assert torch.allclose(difference, expected, rtol=0.05, atol=0.02 * float(size) ** 0.1)
+
+
+def test_a_beam_is_shifted_as_if_it_were_alone(language):
+    rows = [[0, 3, 4], [0, 7, 8], [0, 5, 5]]
+    how = ZerocapSettings(steps=3, top=5)
+    together = next_words(language, rows, by_word, how)
+    alone = torch.cat([next_words(language, [row], by_word, how) for row in rows])
+    allowed = [at for at in range(VOCABULARY) if at not in language.special]
+    assert torch.allclose(together[:, allowed], alone[:, allowed], atol=1e-3)
+    assert torch.isinf(together[:, sorted(language.special)]).all()
 
 
 def test_enough_beams_find_the_best_of_all_texts():
