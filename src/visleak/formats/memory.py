@@ -372,7 +372,8 @@ def _array_of(source: object) -> npt.NDArray[np.uint8] | None:
     if not isinstance(data, np.ndarray) or data.dtype != np.uint8:
         return None
     images = data.ndim == 3 or (data.ndim == 4 and data.shape[3] in (1, 3))
-    return data if images and _has_length(source, len(data)) else None
+    whole = images and hasattr(source, "__len__") and len(source) == len(data) > 0
+    return data if whole else None
 
 
 def _part(source: object, name: str) -> Any:
@@ -381,10 +382,6 @@ def _part(source: object, name: str) -> Any:
         return getattr(source, name, None)
     except Exception:  # a property may do anything
         return None
-
-
-def _has_length(source: object, length: int) -> bool:
-    return hasattr(source, "__len__") and len(source) == length > 0
 
 
 def _array_set(source: object, data: npt.NDArray[np.uint8], request: Request) -> ImageSet:

@@ -381,7 +381,9 @@ class ParquetOpener:
             columns=[self.column],
             use_threads=False,
         ):
-            values = _leaf(batch.column(0))
+            values = batch.column(0)
+            if pa.types.is_struct(values.type):  # around the bytes
+                values = pc.struct_field(values, 0)
             while row < start + len(values):
                 yield values[row - start].as_py()
                 following = next(wanted, None)
@@ -421,11 +423,6 @@ def write_parquet(part: OutputPart, place: Destination) -> OutputSource:
         options=part.pieces[0].images.options,
         renamed=len(part.pieces) > 1 or are_row_numbers(part.pieces[0].images),
     )
-
-
-def _leaf(column: pa.Array) -> pa.Array:
-    """Return the bytes of a column that may be a struct around them."""
-    return pc.struct_field(column, 0) if pa.types.is_struct(column.type) else column
 
 
 def image_column(schema: pa.Schema) -> str | None:

@@ -113,7 +113,8 @@ def write_yolo(parts: Sequence[OutputPart], place: Destination) -> list[OutputSo
             )
     written = [_write_split(part, split, place) for part, split in zip(parts, splits, strict=True)]
     entries = {split: entry for split, (entry, _) in zip(splits, written, strict=True)}
-    merged = _merged(contents_[0], entries, _path(parts[0]), _divided(parts), place)
+    path = Path(locate(parts[0].pieces[0].images.source).place)
+    merged = _merged(contents_[0], entries, path, _divided(parts), place)
     text = yaml.safe_dump(merged, sort_keys=False, allow_unicode=True)
     place.made(DATA).write_text(text, encoding="utf-8")
     return [opened for _, opened in written]
@@ -278,10 +279,6 @@ def _object(
     if width < 0 or height < 0:
         raise damaged(path, number, "width and height are 0 or more", line)
     return int(values[0]), (x - width / 2, y - height / 2, x + width / 2, y + height / 2)
-
-
-def _path(part: OutputPart) -> Path:
-    return Path(locate(part.pieces[0].images.source).place)
 
 
 def _content(part: OutputPart) -> dict[str, object]:

@@ -60,7 +60,7 @@ class Baseline:
             level: at which they leak in the later audit.
         """
         strong = self.pairs.filter(pc.less_equal(self.pairs[level.scale], level.code))
-        spared = pa.array([_text(key) for key in self._spared(level)], pa.string())
+        spared = pa.array(map(_BETWEEN.join, self._spared(level)), pa.string())
         known = pc.is_in(keys, spared)
         for inside in (False, True):
             own = strong.filter(pc.equal(strong["within"], inside))["key"]
@@ -169,10 +169,6 @@ def keys_of(folder: Path, table: pa.Table) -> pa.Array:
         sides.append(pc.coalesce(digest, name))
     low, high = pc.min_element_wise(*sides), pc.max_element_wise(*sides)
     return pc.binary_join_element_wise(low, high, _BETWEEN)
-
-
-def _text(key: Key) -> str:
-    return _BETWEEN.join(key)
 
 
 def _notes(

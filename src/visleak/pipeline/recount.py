@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -43,10 +42,10 @@ from visleak.storage import (
     RECORDINGS,
     SEGMENTS,
     UNREADABLE,
+    csv_of,
     read_problems,
     read_summary,
     read_table,
-    write_csv_rows,
 )
 from visleak.storage.audit_folder import (
     AuditSummary,
@@ -56,7 +55,6 @@ from visleak.storage.audit_folder import (
     VerificationSummary,
     schema_of,
 )
-from visleak.storage.files import csv_cell
 
 #: Probabilities are stored in single precision, and compared with thresholds in double.
 ROUNDING: Final = 1e-6
@@ -455,11 +453,9 @@ def _differs(
     folder: Path, name: str, columns: Sequence[str], rows: Iterable[Sequence[str]]
 ) -> Iterator[tuple[str, str]]:
     """Yield whether a table is not that of some rows."""
-    text = io.StringIO(newline="")
-    write_csv_rows(text, [columns])
-    write_csv_rows(text, ([csv_cell(cell) for cell in row] for row in rows))
+    expected = csv_of(columns, rows)
     try:
-        if (folder / name).read_text(encoding="utf-8") != text.getvalue():
+        if (folder / name).read_text(encoding="utf-8") != expected:
             yield name, f"does not follow from {IMAGES} and {PAIRS}"
     except (OSError, UnicodeDecodeError) as error:
         yield name, f"cannot be read ({error})"

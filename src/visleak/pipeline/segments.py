@@ -536,7 +536,9 @@ def unlisted(comparison: Comparison, listed: Sequence[Segment]) -> int:
         )
     time = timed.time[points.reference if query is None else points.query]
     missing = (left >= 0) & (right >= 0)
-    places = [{"": 0} if side is None else _places(side.names) for side in sides]
+    places = [
+        {name: at for at, name in enumerate([""] if side is None else side.names)} for side in sides
+    ]
     for each in listed:
         start, end = (
             (each.reference_start, each.reference_end)
@@ -549,10 +551,6 @@ def unlisted(comparison: Comparison, listed: Sequence[Segment]) -> int:
             beside = BESIDE * timed.recording(int(code), None).step
             missing &= ~(own & (start - beside <= time) & (time <= end + beside))
     return int(missing.sum())
-
-
-def _places(names: Sequence[str]) -> dict[str, int]:
-    return {name: place for place, name in enumerate(names)}
 
 
 def _cell(value: str | int | float | None, name: str) -> str:

@@ -7,7 +7,6 @@ ids and size of the test set stay the same.
 from __future__ import annotations
 
 import dataclasses
-import io
 import os
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -27,7 +26,7 @@ from visleak.remedy.pool import Decision, Decisions
 from visleak.remedy.selection import Selection, distance
 from visleak.remedy.settings import ReplaceSettings
 from visleak.remedy.writing import Written, refuse_existing, write
-from visleak.storage import csv_cell, read_summary, refuse_sets, write_csv_rows
+from visleak.storage import csv_of, read_summary, refuse_sets
 
 _DEFAULTS: Final = ReplaceSettings()
 
@@ -290,7 +289,4 @@ def _cifair_rows(selection: Selection, within: bool) -> Iterator[tuple[float, tu
 
 
 def _csv(header: tuple[str, ...], rows: Iterable[Sequence[str]]) -> bytes:
-    text = io.StringIO(newline="")
-    write_csv_rows(text, [header])
-    write_csv_rows(text, (tuple(map(csv_cell, row)) for row in rows))
-    return text.getvalue().encode("utf-8", "surrogateescape")
+    return csv_of(header, rows).encode("utf-8", "surrogateescape")

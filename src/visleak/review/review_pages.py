@@ -92,7 +92,8 @@ def _pair(session: ReviewSession, row: int, choice: Choice) -> dict[str, object]
     sides = [_side(session, *each) for each in zip(ROLES, listing.ends(row), strict=True)]
     verdicts = standing.by_key.get(listing.key(row), [])
     mine = standing.mine[row]
-    session.registry.ahead(_wanted(session, spot.ahead))
+    ends = (each for row in spot.ahead for each in session.listing.ends(row))
+    session.registry.ahead([(each["set"], each["id"]) for each in ends])
     hidden = session.hides(choice, row)
     lost = any(each["lost"] for each in sides)
     return surroundings(session, choice) | {
@@ -166,10 +167,6 @@ def _soon(session: ReviewSession, row: int | None) -> list[str]:
         return []
     own = [session.registry.url(each["set"], each["id"]) for each in session.listing.ends(row)]
     return [*own, *_views(session, session.listing.row(row)).values()]
-
-
-def _wanted(session: ReviewSession, rows: tuple[int, ...]) -> list[tuple[str, str]]:
-    return [(each["set"], each["id"]) for row in rows for each in session.listing.ends(row)]
 
 
 def _elsewhere(session: ReviewSession, row: int, choice: Choice) -> list[dict[str, object]]:

@@ -126,7 +126,10 @@ def joined(parts: Sequence[tuple[int, Scored, Int64]], order: Int64) -> Hits:
 
     Each block is sorted by itself: columns of all would be in memory several times.
     """
-    blocks = [scored.only(_hit_order(scored, order)) for _, scored, _ in parts]
+    blocks = [
+        scored.only(np.lexsort((order[scored.reference], -scored.similarity, scored.query)))
+        for _, scored, _ in parts
+    ]
     starts = [start for start, _, _ in parts]
     return Hits(
         query=np.concatenate([own.query + a for a, own in zip(starts, blocks, strict=True)]),
@@ -135,10 +138,6 @@ def joined(parts: Sequence[tuple[int, Scored, Int64]], order: Int64) -> Hits:
         view=np.concatenate([own.view for own in blocks]),
         total=np.concatenate([total for _, _, total in parts]),
     )
-
-
-def _hit_order(scored: Scored, order: Int64) -> Int64:
-    return np.lexsort((order[scored.reference], -scored.similarity, scored.query))
 
 
 def no_hits(queries: int) -> Hits:
