@@ -123,6 +123,11 @@ def _milliseconds(text: str) -> int | None:
             time = datetime.fromisoformat(_IN_NAMES.sub(r"\1-\2-\3 \4:\5:\6", text))
         except ValueError:
             return None
+    return since_1970(time)
+
+
+def since_1970(time: datetime) -> int:
+    """Return the milliseconds from 1970 to a time, which is of UTC where it names no zone."""
     return ((time if time.tzinfo else time.replace(tzinfo=UTC)) - _EPOCH) // _MILLISECOND
 
 

@@ -15,7 +15,7 @@ import warnings
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 from itertools import chain, pairwise
 from pathlib import Path
 from typing import Final
@@ -23,6 +23,7 @@ from typing import Final
 import numpy as np
 from PIL import Image
 
+from visleak.formats.frames import since_1970
 from visleak.groups import components
 
 #: Ids that are read to find schemes: some stretches of the sorted ids.
@@ -417,8 +418,6 @@ _MAKE, _MODEL, _SERIAL, _TIME, _FRACTION = 0x010F, 0x0110, 0xA431, 0x9003, 0x929
 _SCALE, _TIE, _KEYS = 33550, 33922, 34735
 _KIND, _DEGREES = 1024, 2
 _METRES: Final = 111_320.0  # of a degree of latitude
-_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
-_MILLISECOND: Final = timedelta(milliseconds=1)
 #: Properties of XMP, as attributes or as elements.
 _PROPERTY: Final = r"[\w-]+:(?i:{})(?:\s*=\s*[\"']([^\"']+)[\"']|>([^<]+)<)"
 _VALUE: Final = r"\d+(?:\.\d+)?"
@@ -512,17 +511,17 @@ def _shot(tags: Mapping[int, object]) -> Shot | None:
     camera = " ".join(word for word in words if word)
     text = str(tags.get(_TIME) or "").strip(" \0")
     try:
-        taken = datetime.strptime(text, "%Y:%m:%d %H:%M:%S").replace(tzinfo=UTC)
+        taken = since_1970(datetime.strptime(text, "%Y:%m:%d %H:%M:%S"))
     except ValueError:
         return None
-    if not camera or taken < _EPOCH:
+    if not camera or taken < 0:
         return None
     fraction = str(tags.get(_FRACTION) or "").strip(" \0")
     milliseconds = int(f"{fraction:0<3}"[:3]) if fraction.isdecimal() else 0
     if serial := str(tags.get(_SERIAL) or "").strip(" \0"):
         digest = hashlib.blake2b(serial.encode("utf-8", "replace"), digest_size=2).hexdigest()
         camera = f"{camera} {digest}"
-    return Shot(camera, (taken - _EPOCH) // _MILLISECOND + milliseconds)
+    return Shot(camera, taken + milliseconds)
 
 
 # -- XMP ------------------------------------------------------------------------------------------

@@ -13,6 +13,7 @@ from PIL import Image, ImageDraw, ImageFont
 
 from visleak.errors import UsageError, VisleakError
 from visleak.records import Bytes8
+from visleak.reporting.drawing import printable
 from visleak.reporting.gallery import Matrix, difference, enlarge, look_identical, shrink
 from visleak.storage import write_bytes
 
@@ -125,10 +126,10 @@ def _sheet(
     draw = ImageDraw.Draw(made)
     large, medium, small = (ImageFont.load_default(size) for size in (19, 16, 14))
     room = wide - 2 * MARGIN
-    draw.text((MARGIN, MARGIN - 6), _fitted(_safe(title), large, room), _INK, large)
+    draw.text((MARGIN, MARGIN - 6), _fitted(printable(title), large, room), _INK, large)
     for at, line in enumerate(lines):
         top = MARGIN + TITLE - 6 + LABEL * at
-        draw.text((MARGIN, top), _fitted(_safe(line), small, room), _QUIET, small)
+        draw.text((MARGIN, top), _fitted(printable(line), small, room), _QUIET, small)
     for row, (name, tiles) in enumerate(rows):
         top = head + GAP + row * step
         for at, line in enumerate(_lines(name, medium, NAME - 2 * GAP)[:3]):
@@ -137,7 +138,7 @@ def _sheet(
             left = indent + number * (side + GAP)
             _place(made, tile.image(), (left, top + LABEL * above), side)
             font, ink = (medium, _INK) if above else (small, _QUIET)
-            label = _fitted(_safe(tile.label), font, side)
+            label = _fitted(printable(tile.label), font, side)
             draw.text((left + 1, top - 2 if above else top + side + 3), label, ink, font)
     out = io.BytesIO()
     made.save(out, kind, quality=QUALITY)
@@ -153,7 +154,7 @@ def _place(made: Image.Image, pixels: Bytes8, at: tuple[int, int], side: int) ->
 
 def _lines(text: str, font: _Font, width: float) -> list[str]:
     lines = [""]
-    for word in _safe(text).split():
+    for word in printable(text).split():
         longer = f"{lines[-1]} {word}".strip()
         if lines[-1] and font.getlength(longer) > width:
             lines.append(word)
@@ -169,7 +170,3 @@ def _fitted(line: str, font: _Font, width: float) -> str:
     while line and font.getlength(f"{line}…") > width:
         line = line[:-1]
     return f"{line}…"
-
-
-def _safe(text: str) -> str:
-    return "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in text)

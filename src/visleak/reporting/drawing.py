@@ -96,8 +96,12 @@ def as_text(name: str) -> str:
     >>> as_text("a$b" + chr(10))
     'a\\$b\ufffd'
     """
-    safe = "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in name)
-    return safe.replace("$", r"\$")
+    return printable(name).replace("$", r"\$")
+
+
+def printable(text: str, instead: str = "\N{REPLACEMENT CHARACTER}") -> str:
+    """Return a text with another character in place of those that cannot be printed."""
+    return "".join(c if c.isprintable() else instead for c in text)
 
 
 def cut(name: str, longest: int) -> str:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, Final, TypeAlias
 
 from visleak.documents import read_entries
+from visleak.reporting.drawing import printable
 from visleak.storage import write_json
 
 _MARKDOWN: Final = "\\|`*_[]<>$~#&"
@@ -60,7 +61,7 @@ def markdown_cell(text: str) -> str:
     >>> print(markdown_cell("a|b<c>"))
     a\|b\<c\>
     """
-    safe = "".join(c if c.isprintable() else " " for c in text)
+    safe = printable(text, " ")
     for sign in _MARKDOWN:
         safe = safe.replace(sign, f"\\{sign}")
     return safe
@@ -72,7 +73,7 @@ def latex_cell(text: str) -> str:
     >>> print(latex_cell("50 % of a_b & \\input{x}"))
     50 \% of a\_b \& \textbackslash{}input\{x\}
     """
-    safe = "".join(c if c.isprintable() else " " for c in text)
+    safe = printable(text, " ")
     safe = re.sub("-(?=-)", "\0", safe)
     return "".join(_LATEX.get(c, c) for c in safe)
 
