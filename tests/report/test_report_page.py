@@ -198,6 +198,14 @@ def test_table_has_a_bounded_size(fresh: Callable[..., Made]) -> None:
     assert f"The table lists the strongest {len(rows):,} of 40,000" in Page(html).words
 
 
+def test_repeats_show_no_pair_of_different_images(html: str) -> None:
+    """The gallery has some of every kind, to be looked at; a repeat is one image twice."""
+    assert 'data-kind="different" data-between="within' in html
+    section = html.partition('<section id="within"')[2].partition("</section>")[0]
+    assert "<img" in section
+    assert 'class="chip different"' not in section
+
+
 def test_strongest_leaks_come_first(page: Page) -> None:
     """Before any number: six leaks between sets, near ones among them."""
     order = [attributes.get("id") for tag, attributes in page.elements if tag == "section"]

@@ -319,7 +319,7 @@ class Findings:
     verified: bool
     cards: tuple[PairCard, ...]
     strongest: tuple[PairCard, ...]  # the cards at the top of the page, drawn larger
-    repeats: tuple[PairCard, ...]  # the strongest pairs of two images of one set
+    repeats: tuple[PairCard, ...]  # the strongest pairs of one set, none of different images
     listing: Listing  # every pair above ``different``, for the table and the filters
     conflicts: tuple[PairCard, ...]
     conflict_total: int
@@ -365,7 +365,11 @@ def read(
         verified=pairs.verified,
         cards=cards,
         strongest=_redrawn(_strongest(cards), pixels, LARGE),
-        repeats=_redrawn([card for card in cards if card.within], pixels, Detail.of(CAP)),
+        repeats=_redrawn(
+            [card for card in cards if card.within and card.kind != "different"],
+            pixels,
+            Detail.of(CAP),
+        ),
         listing=listed(columns, pairs, anchors),
         conflicts=tuple(
             PairCard(_known(detail), anchors.get(int(row), ""))
