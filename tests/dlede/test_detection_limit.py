@@ -98,18 +98,6 @@ def test_no_limit_where_no_verdict_would_tell_of_a_leak() -> None:
     assert found.share > 0.0
 
 
-def test_several_clean_splits_count_alike() -> None:
-    """Of one that rises more steeply, half of the test images must not have leaked to be found."""
-    flat, steep = (
-        np.repeat(curve[:, None], 3, axis=1)
-        for curve in (CLEAN, np.array([(0.1, 0.2, 0.3), (0.1, 0.2, 0.3)]))
-    )
-    asked = protocol()
-    assert detection_probability(0.5, [flat], asked) == 1.0
-    assert detection_probability(0.5, [steep], asked) == 0.0
-    assert detection_probability(0.5, [flat, steep], asked) == pytest.approx(0.5)
-
-
 def test_scores_between_and_beyond_the_steps() -> None:
     values = np.array([[0.3, 0.5, 0.7, np.nan], [0.3, 0.5, 0.7, np.nan]])
     found = score_at(np.array([0.0, 0.05, 0.2, 0.3, 0.9]), (0, 10, 20, 30), values)

@@ -157,25 +157,6 @@ def test_any_counts_make_a_permutation(images, classes, parts, seed):
     assert sorted(order) == list(range(images))
 
 
-def test_objects_are_far_nearer_to_their_shares_than_in_plain_draws():
-    """Mean squared deviation, in units of a plain draw's: below a tenth of it."""
-    rng = np.random.default_rng(3)
-    counts = rng.poisson(rng.exponential(1, 12) ** 2 * rng.exponential(1, (600, 12)))
-    assert (counts > 0).sum(axis=1).max() > 1
-    ours, plain = (
-        np.mean(
-            [np.square(deviations(counts, draw(seed), 10)).mean(axis=0) for seed in range(10)], 0
-        )
-        for draw in (
-            lambda seed: stratified_order(counts, 10, np.random.default_rng(seed)),
-            lambda seed: np.random.default_rng(seed).permutation(len(counts)),
-        )
-    )
-    frequent = counts.sum(axis=0) >= 50
-    assert frequent.sum() >= 6
-    assert (ours[frequent] < 0.1 * plain[frequent]).all()
-
-
 @pytest.mark.parametrize("several", [False, True])
 def test_a_rare_class_leaks_as_early_as_late(several):
     """The one image of a class is in each of five parts in a fifth of all draws.

@@ -81,18 +81,6 @@ def test_equal_content_is_a_pair_at_distance_0(split: Split) -> None:
     assert {("0", "3"), ("23", "3"), ("24", "39")} <= equal
 
 
-def test_the_order_of_images_never_matters(split: Split) -> None:
-    """Not even among pairs as alike."""
-    order = RNG.permutation(len(split.train))
-    stored = list(split.train.opener.read(range(len(split.train))))
-    mixed = open_images([stored[row] for row in order], name="train")
-    mixed = replace(mixed, ids=split.train.ids.take(order))
-    one, other = (
-        hash_evidence(each, kept=300, workers=1) for each in (split, replace(split, train=mixed))
-    )
-    assert replace(one, seconds={}) == replace(other, seconds={})
-
-
 def test_nothing_readable_is_no_evidence_and_no_failure(split: Split) -> None:
     """D-LeDe does not rest on hashes: it must go on without them."""
     nothing = open_images([b"words", b""], name="train")

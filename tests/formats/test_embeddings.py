@@ -295,16 +295,6 @@ def test_null_ids_are_told(tmp_path):
         images.partitions[0].columns()["id"]
 
 
-def test_laions_published_layout_is_read(tmp_path):
-    clip_retrieval(tmp_path, [2, 3], url=lambda row: f"http://u/{row}")
-    (tmp_path / "img_emb").rename(tmp_path / "images")
-    (tmp_path / "texts").mkdir()
-    np.save(tmp_path / "texts" / "text_emb_0.npy", vectors(2))
-    images = opened(f"emb:{tmp_path}?encoder=clip")
-    assert len(images) == 5
-    assert column(images, "locator") == [f"http://u/{row}" for row in range(5)]
-
-
 def rename(folder, names, form="img_emb_{}.npy"):
     """Give the vectors in a folder other numbers."""
     for number, new in reversed(list(enumerate(names))):

@@ -24,16 +24,6 @@ def names(test: list[str], train: list[str], sets: list[str] | None = None) -> l
     )
 
 
-def test_names_of_sets() -> None:
-    """A set alone on its side is called after it, else after its source."""
-    assert names(["x/a.zip"], ["x/b.zip"]) == ["test", "train"]
-    assert names(["x/a.zip", "x/c.zip"], ["x/b.zip"]) == ["a", "c", "train"]
-    assert names(["mine=x/a"], ["voc:all=x/b"]) == ["mine", "all"]
-    assert names(["x/one/img", "x/two/img"], ["y"]) == ["one/img", "two/img", "train"]
-    assert names(["x/a"], ["test=x/b"]) == ["a", "test"]
-    assert names([], [], ["x/a.csv"]) == ["a"]
-
-
 @pytest.mark.parametrize(
     ("test", "train"),
     [(["a=x"], ["a=y"]), (["a=x", "a=y"], ["z"]), (["x/p/a", "x/p/a"], ["z"])],

@@ -88,25 +88,3 @@ def test_single_images_of_the_same_class_go_back():
             assert np.bincount(kept.part[own]).tolist() == np.bincount(owner[own]).tolist()
         chosen.add(tuple(np.flatnonzero(kept.part != moves.part).tolist()))
     assert len(chosen) > 1
-
-
-def test_uniting_one_elsewhere_may_be_cheaper_than_moving_others_back():
-    """A test image beside two of train, three times: the third pair comes to test, four moves."""
-    component = np.concatenate([np.repeat(np.arange(3), 3), np.arange(3, 43)])
-    owner = np.concatenate([np.tile([0, 1, 1], 3), np.repeat([0, 1], 20)])
-    label = np.zeros(49, np.int64)
-    moves = fewest_moves(component, owner, label, 2)
-    kept = kept_sizes(moves, component, owner, label, 2, 0)
-    assert np.bincount(kept.part).tolist() == np.bincount(owner).tolist()
-    assert (kept.fewest, kept.uniting, kept.back) == (3, 4, 0)
-
-
-def test_where_all_is_tied_components_are_united_elsewhere():
-    """A split by frames: the fewest moves would empty test; sizes cost more moves, and are kept."""
-    component = np.repeat(np.arange(10), 10)
-    owner = np.tile([0, 0, 1, 1, 1, 1, 1, 1, 1, 1], 10)
-    bare = fewest_moves(component, owner, np.zeros(len(owner), np.int64), 2)
-    assert np.bincount(bare.part, minlength=2).tolist() == [0, 100]
-    kept = kept_sizes(bare, component, owner, np.zeros(100, np.int64), 2, 0)
-    assert np.bincount(kept.part).tolist() == [20, 80]
-    assert (kept.fewest, kept.uniting, kept.back) == (20, 32, 0)
