@@ -1,4 +1,4 @@
-"""What is exact: against an independent implementation, and relative to contrast."""
+"""What is exact, against an independent implementation, and what differs by noise alone."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from scipy.ndimage import uniform_filter
 
 from invoices import invoice
 from visleak.verification.check import bounded, check
-from visleak.verification.exact import is_exact, is_identical
+from visleak.verification.exact import differ_by_noise, is_exact, is_identical
 from visleak.verification.fine_comparison import add_fine_comparison
 from visleak.verification.frame import Photo
 
@@ -159,3 +159,62 @@ def test_a_page_with_one_other_digit_is_not_exact_at_its_own_size():
     measures, _ = check(bounded(other), bounded(page), 0, (0.0, 0.0), same_size=True)
     fine, _ = add_fine_comparison(measures, Photo.of(other), Photo.of(page), np.eye(3))
     assert fine.exact == 0
+
+
+def noisy(pixels, seed, sigma=3.0):
+    """Return an image as a sensor sees it once more."""
+    noise = np.random.default_rng(seed).normal(0, sigma, pixels.shape)
+    return np.clip(np.rint(pixels + noise), 0, 255).astype(np.uint8)
+
+
+@pytest.mark.parametrize("sigma", [1.0, 2.0, 4.0])
+def test_two_frames_of_one_scene_differ_by_noise(natural, sigma):
+    for name in ("astronaut", "coffee", "chelsea"):
+        # nothing of it is clipped, which noise would be on one side alone
+        scene = bounded(natural[name]) // 2 + 64
+        assert differ_by_noise(noisy(scene, 1, sigma), noisy(scene, 2, sigma))
+
+
+def darker(pixels):
+    return np.clip(pixels.astype(int) - 3, 0, 255).astype(np.uint8)
+
+
+def shifted(pixels):
+    across = np.float32([[1, 0, 2], [0, 1, 0]])
+    return cv2.warpAffine(pixels, across, pixels.shape[1::-1], borderMode=cv2.BORDER_REPLICATE)
+
+
+def warmer(pixels):
+    return np.clip(pixels + np.array([4, 0, -4]), 0, 255).astype(np.uint8)
+
+
+def spotted(pixels):
+    made = pixels.copy()
+    made[disc(len(pixels), 90, 120, 4)[:, : pixels.shape[1]]] += 14
+    return made
+
+
+@pytest.mark.parametrize("change", [darker, shifted, warmer, spotted])
+@pytest.mark.parametrize("sigma", [0.0, 2.0, 4.0])
+def test_a_change_is_more_than_noise(natural, change, sigma):
+    scene = np.ascontiguousarray(bounded(natural["chelsea"])[:160, :160]) // 2 + 64
+    assert not differ_by_noise(noisy(scene, 1, sigma), noisy(change(scene), 2, sigma))
+
+
+@pytest.mark.parametrize("grain", [1.5, 3.0, 6.0])
+def test_plates_of_their_own_do_not_differ_by_noise(grain):
+    assert not differ_by_noise(plate(1, grain=grain), plate(2, grain=grain))
+    assert not differ_by_noise(noisy(plate(1, grain=grain), 1), noisy(plate(2, grain=grain), 2))
+
+
+@pytest.mark.parametrize("sigma", [0.0, 2.0, 4.0])
+def test_another_digit_is_more_than_noise(sigma):
+    page, other = (invoice(line_8=f"Total 763.9{digit} EUR") // 2 + 64 for digit in (5, 6))
+    assert not differ_by_noise(noisy(page, 1, sigma), noisy(other, 2, sigma))
+    assert differ_by_noise(noisy(page, 1, sigma), noisy(page, 2, sigma))
+
+
+def test_a_blank_image_hides_in_noise():
+    """What little an image shows may be the noise."""
+    blank = np.full((100, 100, 3), 128, np.uint8)
+    assert not differ_by_noise(noisy(blank, 1), noisy(blank, 2))

@@ -56,3 +56,21 @@ def test_a_true_relation_is_kept():
     found, relation = add_fine_comparison(measures, Photo.of(query), Photo.of(reference), MIRROR)
     assert np.array_equal(relation, MIRROR)
     assert found.amount > 2
+
+
+def test_frames_of_one_scene_share_all_and_nothing_is_altered():
+    frames = [
+        np.clip(plate(0) + np.random.default_rng(seed).normal(0, 2, (224, 224, 3)), 0, 255)
+        .round().astype(np.uint8)
+        for seed in (1, 2)
+    ]  # fmt: skip
+    measures, relation = check(*frames, 0, (0.0, 0.0), same_size=True)
+    found, kept = add_fine_comparison(measures, *map(Photo.of, frames), relation)
+    assert np.array_equal(kept, relation)
+    assert found.amount > 2
+    assert found.altered == found.laid_content == -6
+    assert found.close_side == 224
+    # the faint texture of another plate is more than noise
+    measures, _ = check(frames[0], plate(1), 0, (0.0, 0.0), same_size=True)
+    other, _ = add_fine_comparison(measures, *map(Photo.of, (frames[0], plate(1))), np.eye(3))
+    assert other.amount < 0.5

@@ -8,8 +8,11 @@ import pytest
 
 from visleak.records import VIEWS
 from visleak.verification.align import view_matrix
-from visleak.verification.check import bounded, check
+from visleak.verification.check import CheckedPair, bounded, check, check_pairs
 from visleak.verification.features import stretched
+from visleak.verification.fine_comparison import add_fine_comparison
+from visleak.verification.frame import Photo
+from visleak.verification.large import resembles
 
 NAMES = ("astronaut", "chelsea", "coffee", "coins")
 CORNERS = np.array([[0.2, 0.8, 0.2, 0.8, 0.5], [0.2, 0.2, 0.8, 0.8, 0.5], [1, 1, 1, 1, 1]])
@@ -45,6 +48,45 @@ def test_turned_pictures(natural, name, degrees):
     assert measures.core > 0.95
     assert measures.drift < 0.2
     assert measures.inverted == 0
+
+
+def printed(seed):
+    """Return a page of small print, as an image of 1,000 x 740 pixels."""
+    rng, page = np.random.default_rng(seed), np.full((1000, 740, 3), 250, np.uint8)
+    for row in np.cumsum(rng.integers(14, 24, 52)).tolist():
+        letters = "".join(rng.choice(list("etaoinshr  du"), rng.integers(60, 110)))
+        cv2.putText(page, letters, (30, row), cv2.FONT_HERSHEY_SIMPLEX, 0.38, (20, 20, 20), 1)
+    return page
+
+
+def within(query, reference):
+    """Compare an image with one that it may have been cut out of, without local features."""
+    small = [bounded(np.ascontiguousarray(image)) for image in (query, reference)]
+    factor, other = (
+        len(own) / len(image) for own, image in zip(small, (query, reference), strict=True)
+    )
+    times = other / factor
+    pair = CheckedPair(*small, 0, (0, 0), same_size=False, local=False, magnification=times)
+    measures, matrix = check_pairs([pair])[0]
+    photos = [Photo.of(bounded(np.ascontiguousarray(image), 1024)) for image in (query, reference)]
+    return measures, matrix, add_fine_comparison(measures, *photos, matrix)[0]
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("swapped", [False, True])
+def test_a_part_of_a_page_is_found_at_its_own_size(seed, swapped):
+    """It fits where it was cut out, at the size of the page."""
+    page, other = printed(seed), printed(seed + 10)
+    part = page[30:630, 200:700]
+    cut = np.array([[500 / 740, 0, 200 / 740], [0, 0.6, 0.03], [0, 0, 1]])
+    measures, matrix, close = within(page, part) if swapped else within(part, page)
+    assert resembles(measures.structure, measures.core)
+    # corners of the page that lie outside of the part move with every step of the relation
+    assert_moved(matrix, np.linalg.inv(cut) if swapped else cut, tolerance=0.02)
+    assert close.amount > 2
+    assert close.opposed < 0.05
+    *_, close = within(other, part) if swapped else within(part, other)
+    assert close.amount < 1
 
 
 @pytest.mark.parametrize("name", NAMES)

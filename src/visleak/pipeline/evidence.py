@@ -24,7 +24,7 @@ from visleak.pipeline.selection import CONNECTED, Clusters
 from visleak.records import Bool, Evidence, Float32, Int8, Int32, Int64, Pairs
 from visleak.storage.cache import Cache
 from visleak.vectors import forget
-from visleak.verification import check, fine_comparison
+from visleak.verification import check, large
 from visleak.verification.measures import CHECKS, NOTHING
 
 #: Pairs looked up in the cache, or stored there, at a time, and rows of evidence that are held in
@@ -272,7 +272,7 @@ class Subset:
                 table[:, COLUMNS.index(name)]
                 for name in ("side", "structure", "core", "close_side")
             )
-            worthwhile = fine_comparison.is_worthwhile(structure, core)
+            worthwhile = large.resembles(structure, core)
             found[part] = (side > check.TINY) & worthwhile & (closer < 0)
         return found
 

@@ -374,6 +374,7 @@ class _CheckInput:
     view: Int8
     placement: Float32
     same_size: Bool  # images of equal size
+    magnification: Float32  # how many pixels of the reference one of the query is at full size
     features: Bool  # local features are used
     # names and openers of both sets, if there are large pairs
     stored: tuple[tuple[str, Handle[Opener]], ...]
@@ -385,16 +386,21 @@ def _check_inputs(rows: Subset, context: RunContext) -> Callable[[slice], _Check
     sides, sizes = rows.own.sides, rows.sizes
     view, features = rows.own.pairs.view[rows.index], rows.uses_features
     same_size = np.asarray((sizes[0] == sizes[1]).all(axis=1))
+    left, right = (check.BOUND / np.maximum(check.BOUND, own) for own in rows.longest)
+    magnification = (right / left).astype(np.float32)
     large = same_size & (sizes[0].max(axis=1, initial=0) > check.BOUND)
     stored = tuple((own.name, context.share(own.opener)) for own in sides if large.any())
-    left, right = (own.fingerprints.rows for own in sides)
-    positions = np.stack([left[rows.query], right[rows.reference]], axis=1)
+    places = (own.fingerprints.rows for own in sides)
+    positions = np.stack(
+        [own[at] for own, at in zip(places, (rows.query, rows.reference), strict=True)], axis=1
+    )
 
     def part_of(part: slice) -> _CheckInput:
         return _CheckInput(
             view[part],
             rows.own.table.screens(rows.index[part])[:, 1:],
             same_size[part],
+            magnification[part],
             features[part],
             stored,
             positions[part],
@@ -421,6 +427,7 @@ def _check(task: _Task[_CheckInput]) -> Float32:
                     same_size=bool(given.same_size[row]),
                     enlarged=(wider, higher),
                     local=bool(given.features[row]),
+                    magnification=float(given.magnification[row]),
                 )
             )
         for row, (measures, matrix) in enumerate(check.check_pairs(pairs)):

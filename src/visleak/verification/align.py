@@ -14,7 +14,7 @@ import cv2
 import numpy as np
 import numpy.typing as npt
 
-from visleak.records import VIEWS, Bool, Float32
+from visleak.records import VIEWS, Bool, Bytes8, Float32
 
 Matrix = npt.NDArray[np.floating]
 
@@ -27,6 +27,8 @@ FRAME_STEPS: Final = 20
 FRAME_CHANGE: Final = 2e-4
 #: Blur (pixels) before two squares are aligned.
 BLUR: Final = 0.7
+#: Deviation of grey values, levels, below which an image is not searched for within another.
+BLANK: Final = 1.0
 #: Relations outside these bounds are not believed: scale, stretch, shift of the centre.
 SCALES: Final = (0.55, 1.8)
 STRETCH: Final = 0.5
@@ -162,6 +164,43 @@ def _is_small(move: Matrix) -> bool:
     if (there[2] * np.sign(move[2, 2]) < 0.2 * abs(move[2, 2])).any():
         return False
     return bool(np.abs(there[:2] / there[2] - corners[:2]).max() <= FRAME_MOVE)
+
+
+def cut_out(query: Bytes8, reference: Bytes8, view: Matrix | None = None) -> Matrix | None:
+    """Return the shift by whole pixels at which an image within the other correlates best.
+
+    There is none where neither image fits into the other, and where the smaller one is blank.
+
+    Args:
+        query, reference: the images at one scale.
+        view: unit matrix of the view in which the query is searched.
+    """
+    turned, to_pixels = _turned(query, np.eye(3) if view is None else view)
+    spare = np.subtract(reference.shape[:2], turned.shape[:2])
+    if spare.min() * spare.max() < 0:
+        return None
+    sides = [cv2.cvtColor(side, cv2.COLOR_RGB2GRAY) for side in (turned, reference)]
+    larger, smaller = sides if spare.min() < 0 else sides[::-1]
+    if smaller.std() < BLANK:
+        return None
+    found = cv2.matchTemplate(larger, smaller, cv2.TM_CCOEFF_NORMED)
+    down, across = divmod(int(found.argmax()), found.shape[1])
+    sign = -1 if spare.min() < 0 else 1
+    shift = shift_matrix(sign * across, sign * down)
+    height, width = reference.shape[:2]
+    return np.asarray(inverse(unit_to_pixels(width, height)) @ shift @ to_pixels)
+
+
+def _turned(query: Bytes8, view: Matrix) -> tuple[Bytes8, Matrix]:
+    """Return an image in a view, and the matrix from its unit coordinates to those pixels."""
+    height, width = query.shape[:2]
+    size = (width, height) if view[0, 0] != 0 else (height, width)
+    to_pixels = unit_to_pixels(*size) @ view
+    if np.array_equal(view, np.eye(3)):
+        return query, to_pixels
+    pixels = to_pixels @ inverse(unit_to_pixels(width, height))
+    turned = cv2.warpAffine(query, pixels[:2], size, flags=cv2.INTER_NEAREST)
+    return np.asarray(turned, np.uint8), to_pixels
 
 
 def jacobian(matrix: Matrix) -> Matrix:

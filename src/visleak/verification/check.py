@@ -45,7 +45,7 @@ SMALL: Final = 128
 #: Long side to which images are bounded before the check.
 BOUND: Final = fine_comparison.BOUND
 #: Version of the measures: part of the digest that keys cached evidence.
-VERSION: Final = 23
+VERSION: Final = 24
 
 
 def digest() -> bytes:
@@ -89,6 +89,8 @@ class CheckedPair:
     # tiny images
     enlarged: tuple[float, float] = (1.0, 1.0)
     local: bool = True  # align by local features where correlation does not do
+    # how many pixels of the reference one of the query is, at the full size of both images
+    magnification: float = 1.0
 
     @property
     def is_tiny(self) -> bool:
@@ -135,7 +137,12 @@ def check_pairs(pairs: Sequence[CheckedPair]) -> list[tuple[Measures, Matrix]]:
             left.append(row)
         else:
             sides = pair.query, pair.reference, pair.start
-            found[row] = large.check_large(*sides, inverted=pair.inverted, features=pair.local)
+            found[row] = large.check_large(
+                *sides,
+                inverted=pair.inverted,
+                features=pair.local,
+                magnification=pair.magnification,
+            )
     tiny_pairs = [
         tiny.TinyPair(
             pair.query, pair.reference, pair.start, align.view_matrix(pair.view), pair.inverted

@@ -1,4 +1,4 @@
-"""Whether two images are the same pixels up to re-encoding."""
+"""Whether two images are the same pixels up to re-encoding, or up to noise."""
 
 from __future__ import annotations
 
@@ -28,6 +28,17 @@ OF_WHOLE: Final = 0.15
 #: shading is not contrast.
 SHADING: Final = 0.1
 
+#: What noise alone may be, in images halved NOISE_LEVELS times: this many times its usual size (the
+#: median, as a standard deviation), and this many levels for rounding; this many levels whatever is
+#: usual; this share of the variance of either image.
+NOISE_USUAL: Final = 9.0
+NOISE_ROUNDING: Final = 0.5
+NOISE_MOST: Final = 12.0
+NOISE_SHARE: Final = 0.06
+NOISE_LEVELS: Final = 4
+#: Standard deviation of a normal distribution, in units of the median of its absolute values.
+DEVIATION: Final = 1.4826
+
 _THIRDS: Final = np.full((1, 3), 1 / 3, np.float32)
 
 
@@ -51,6 +62,33 @@ def is_exact(query: Bytes8, reference: Bytes8) -> bool:
     lesser = np.minimum(*parts)
     allowed = ROUNDING**2 + OF_PART**2 * lesser + OF_WHOLE**2 * min(part.mean() for part in parts)
     return bool((_means(squared) <= allowed).all())
+
+
+def differ_by_noise(query: Bytes8, reference: Bytes8) -> bool:
+    """Return whether two images of one size differ by nothing but noise.
+
+    Noise has no structure: its means over larger and larger neighbourhoods fall towards zero, and
+    none stands out. A stroke, a spot, a shift or another brightness does at some size.
+    """
+    if query.shape != reference.shape:
+        return False
+    if cv2.norm(query, reference, cv2.NORM_L1) > NOISE_MOST * query.size:
+        return False
+    difference, *levels = (
+        np.asarray(cv2.pyrDown(plane), np.float32)
+        for plane in (cv2.subtract(query, reference, dtype=cv2.CV_32F), query, reference)
+    )
+    contrast = min(float(plane.var(axis=(0, 1)).mean()) for plane in levels)
+    if float((difference * difference).mean()) > NOISE_SHARE * contrast:
+        return False
+    usual = DEVIATION * np.median(np.abs(difference), axis=(0, 1))
+    most = np.minimum(NOISE_USUAL * usual + NOISE_ROUNDING, NOISE_MOST)
+    for _ in range(NOISE_LEVELS):
+        if (np.abs(difference).max(axis=(0, 1)) > most).any():
+            return False
+        difference = np.asarray(cv2.pyrDown(difference), np.float32)
+        most = (most + NOISE_ROUNDING) / 2
+    return True
 
 
 def is_identical(query: Bytes8, reference: Bytes8) -> bool:

@@ -2,7 +2,8 @@
 
 Made where the check at 256 pixels finds any resemblance. What it costs is spent in three steps: a
 glance at shared detail, shared detail at full size where the glance finds any, and places that
-differ where there is some.
+differ where there is some. Images that differ by noise alone share everything: a fixed camera
+takes thousands of them.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from visleak.verification.alteration import ALTERED_ALL_OVER, Alteration, Box, a
 from visleak.verification.covers import Covers, covers_of
 from visleak.verification.detail import Detail, shared_detail
 from visleak.verification.differences import Differences, differences, settled
-from visleak.verification.exact import is_exact
+from visleak.verification.exact import differ_by_noise, is_exact
 from visleak.verification.features import by_features
 from visleak.verification.frame import (
     Photo,
@@ -43,10 +44,6 @@ from visleak.verification.tints import Tints, tints
 GLANCE_SIDE: Final = 256
 DETAIL_SIDE: Final = 640
 PLACES_SIDE: Final = 1024
-#: Structure or core (of the check) from which a pair is worth a fine comparison: below both,
-#: 3 of 4,600 true copies of twelve domains lie, and 80 % of the wrong pairs of photographs.
-STRUCTURE: Final = 0.2
-CORE: Final = 0.3
 #: Long side of images whose relation is measured, pixels, and the difference from no relation at
 #: all, in shares of the sides, that does not matter.
 BOUND: Final = 256
@@ -66,11 +63,6 @@ CONTRADICTED: Final = 0.7
 #: Log-odds of the most altered place up to which the content is the same: what is laid over is not
 #: looked for. So it is in more than half of the copies of photographs, in none that matters.
 SAME: Final = -3.0
-
-
-def is_worthwhile(structure: Float32, core: Float32) -> Bool:
-    """Return which checks justify a fine comparison, by their measures of these names (n,)."""
-    return np.asarray((structure >= STRUCTURE) | (core >= CORE))
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,6 +180,8 @@ def add_fine_comparison(
     pixels to find its place by: local features of more are tried where nothing is shared.
     """
     photos = query, reference
+    if np.allclose(matrix, np.eye(3), atol=STILL) and differ_by_noise(*_pixels(photos)):
+        return _with(measures, _but_for_noise(photos), query, reference), matrix
     aligned = align(photos, matrix, GLANCE_SIDE)
     for other in _other_relations(photos, matrix, aligned):
         tried = align(photos, other, GLANCE_SIDE)
@@ -202,6 +196,18 @@ def add_fine_comparison(
         framed = _Framed.of(aligned.sides, aligned.matrix, DETAIL_SIDE)
         aligned = Alignment.of(aligned.sides, aligned.matrix, framed, aligned.covers)
     return _with(measures, _compared(aligned), query, reference), aligned.matrix
+
+
+def _pixels(photos: tuple[Photo, Photo]) -> tuple[Bytes8, Bytes8]:
+    return photos[0].pixels, photos[1].pixels
+
+
+def _but_for_noise(photos: tuple[Photo, Photo]) -> Comparison:
+    """Return what two images share that differ by noise alone: nothing is altered."""
+    ours, theirs = (bounded(photo.grey, DETAIL_SIDE) for photo in photos)
+    content = np.minimum(*(bounded(photo.content, DETAIL_SIDE) for photo in photos))
+    detail = shared_detail(ours, theirs, content > 0)
+    return Comparison(detail, side=max(ours.shape))
 
 
 def _other_relations(

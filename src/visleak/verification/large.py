@@ -1,8 +1,9 @@
 """The full check of photographs: guess relations, refine them, compare closely.
 
 Correlation guesses from the view and shift that the search found; local features guess any turn,
-crop and scale. Each guess is refined by correlation in the common frame of the two images, and
-the relation under which edges agree best is kept.
+crop and scale. A small part of a page has few features, but fits where it was cut out. Each guess
+is refined by correlation in the common frame of the two images, and the relation under which edges
+agree best is kept.
 """
 
 from __future__ import annotations
@@ -13,13 +14,15 @@ from typing import Final
 import cv2
 import numpy as np
 
-from visleak.records import Bytes8, Float32
+from visleak.records import Bool, Bytes8, Float32
 from visleak.verification import agreement, align
 from visleak.verification.align import Matrix
 from visleak.verification.features import by_features
 from visleak.verification.frame import SIDE, Frame, Photo, frame
 from visleak.verification.measures import NOTHING, Measures, grey, square
 from visleak.verification.photometry import PhotometricFit, photometric_fit
+
+Real = float | Float32
 
 #: Side of the squares in which the view and shift are refined first.
 COARSE_SIDE: Final = 64
@@ -31,6 +34,10 @@ GOOD: Final = 0.85
 SMALL: Final = 0.5
 #: How much of its agreement a relation loses for a pixel of drift.
 LOOSE: Final = 0.05
+#: Structure or core from which two images resemble each other: below both, 3 of 4,600 true copies
+#: of twelve domains lie, and 80 % of the wrong pairs of photographs.
+STRUCTURE: Final = 0.2
+CORE: Final = 0.3
 #: Worth and drift (pixels) with which no better relation is looked for (of that worth the start is
 #: taken from GOOD on, for so small a drift leaves nothing to find), and the worth below which no
 #: perspective is.
@@ -46,8 +53,17 @@ def check_large(
     *,
     inverted: bool = False,
     features: bool = True,
+    magnification: float = 1.0,
 ) -> tuple[Measures, Matrix]:
-    """Return what is measured on a pair of photographs, and their relation."""
+    """Return what is measured on a pair of photographs, and their relation.
+
+    Args:
+        query, reference: the images.
+        start: the relation that the search found.
+        inverted: whether the query is compared inverted.
+        features: whether local features are compared where correlation does not do.
+        magnification: pixels of the reference that one of the query is, at the images' own sizes.
+    """
     photos = Photo.of(query), Photo.of(reference)
     found = _as_begun(photos, start)
     if found is not None:
@@ -55,15 +71,35 @@ def check_large(
     looks = 255 - query if inverted else query
     small = [_even(grey(square(image, COARSE_SIDE))) for image in (looks, reference)]
     coarse = align.by_correlation(small[0], small[1], start)
-    measures, matrix = _refined(photos, (start, coarse))
-    if features and worth(measures) < GOOD:
+    best = _refined(photos, (start, coarse))
+    if features and worth(best[0]) < GOOD:
         mirrored = bool(np.linalg.det(start) < 0)
         relation = by_features(query, reference, mirrored=mirrored, inverted=inverted)
         if relation is not None:
-            other, there = _refined(photos, (relation.matrix,), relation.inliers)
-            if worth(other) > worth(measures):
-                return other, there
-    return measures, matrix
+            other = _refined(photos, (relation.matrix,), relation.inliers)
+            best = max(best, other, key=lambda found: worth(found[0]))
+    if not resembles(best[0].structure, best[0].core) and not inverted:
+        place = _cut_out(query, reference, magnification)
+        if place is not None:
+            best = max(best, _refined(photos, (place,)), key=lambda found: worth(found[0]))
+    return best
+
+
+def resembles(structure: Real, core: Real) -> Bool:
+    """Return which checks found any resemblance, by their measures of these names (n,)."""
+    return np.asarray((structure >= STRUCTURE) | (core >= CORE))
+
+
+def _cut_out(query: Bytes8, reference: Bytes8, magnification: float) -> Matrix | None:
+    """Return where one image was cut out of the other, if it fits into it at its own size."""
+    times = min(1.0, magnification), min(1.0, 1 / magnification)
+    small = [
+        image if own == 1 else np.asarray(
+            cv2.resize(image, None, fx=own, fy=own, interpolation=cv2.INTER_AREA), np.uint8
+        )
+        for image, own in zip((query, reference), times, strict=True)
+    ]  # fmt: skip
+    return align.cut_out(small[0], small[1])
 
 
 def _as_begun(photos: tuple[Photo, Photo], start: Matrix) -> Measures | None:

@@ -12,7 +12,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-import cv2
 import numpy as np
 
 from visleak.records import Bool, Bytes8, Float32, Int64
@@ -31,8 +30,6 @@ REFINEMENTS: Final = (
     (0.6, 25, 0.5, False),
     (0.6, 25, 0.5, True),
 )
-#: Deviation of grey values, levels, below which an image is not searched for within another.
-BLANK: Final = 1.0
 
 _STILL: Final = np.eye(3)
 #: What is measured where next to nothing overlaps.
@@ -145,7 +142,7 @@ class _Fits:
             still = bool((pair.view == _STILL).all())
             if pair.query.shape == pair.reference.shape or (still and turned):
                 continue
-            relation = _cut_out(pair.query, pair.reference, pair.view if turned else _STILL)
+            relation = align.cut_out(pair.query, pair.reference, pair.view if turned else _STILL)
             if relation is not None:
                 found[row] = relation
         if not found:
@@ -161,36 +158,6 @@ class _Fits:
         self._keep(rows, others, matrices, better)
         for row in rows[better].tolist():
             self.view[row] = pairs[row].view if turned else _STILL
-
-
-def _cut_out(query: Bytes8, reference: Bytes8, view: Matrix) -> Matrix | None:
-    """Return the shift by whole pixels at which an image within the other correlates best."""
-    turned, to_pixels = _turned(query, view)
-    spare = np.subtract(reference.shape[:2], turned.shape[:2])
-    if spare.min() * spare.max() < 0:
-        return None
-    sides = [cv2.cvtColor(side, cv2.COLOR_RGB2GRAY) for side in (turned, reference)]
-    larger, smaller = sides if spare.min() < 0 else sides[::-1]
-    if smaller.std() < BLANK:
-        return None
-    found = cv2.matchTemplate(larger, smaller, cv2.TM_CCOEFF_NORMED)
-    down, across = divmod(int(found.argmax()), found.shape[1])
-    sign = -1 if spare.min() < 0 else 1
-    shift = align.shift_matrix(sign * across, sign * down)
-    height, width = reference.shape[:2]
-    return np.asarray(align.inverse(align.unit_to_pixels(width, height)) @ shift @ to_pixels)
-
-
-def _turned(query: Bytes8, view: Matrix) -> tuple[Bytes8, Matrix]:
-    """Return an image in a view, and the matrix from its unit coordinates to those pixels."""
-    height, width = query.shape[:2]
-    size = (width, height) if view[0, 0] != 0 else (height, width)
-    to_pixels = align.unit_to_pixels(*size) @ view
-    if (view == _STILL).all():
-        return query, to_pixels
-    pixels = to_pixels @ align.inverse(align.unit_to_pixels(width, height))
-    turned = cv2.warpAffine(query, pixels[:2], size, flags=cv2.INTER_NEAREST)
-    return np.asarray(turned, np.uint8), to_pixels
 
 
 def _freedom(matrix: Matrix, view: Matrix, pair: TinyPair) -> dict[str, float]:
