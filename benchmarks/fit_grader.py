@@ -112,8 +112,14 @@ MIDDLE = {"photos": 64, "coco": 96, "clothing": 72, "xray": 96, "skin": 64, "ste
 #: Rendered documents, planted as the images of a set are: what covers a photograph covers them too.
 PAGES = "pages, drawn"
 
-#: Images of each set that are planted, and of some, documents of each kind, and sizes of the trees.
-PLANTED_IMAGES, TINY_IMAGES, DOCUMENTS = 20, 200, 10
+#: Images of each set that are planted, and of some; documents of each kind that are changed, beside
+#: those that are planted; and sizes of the trees.
+PLANTED_IMAGES, TINY_IMAGES = 20, 200
+PAGE_NUMBERS = range(DOCUMENTS_OF_NETWORK + 10, DOCUMENTS_OF_NETWORK + 20)
+DOCUMENT_NUMBERS = (
+    *range(DOCUMENTS_OF_NETWORK, PAGE_NUMBERS.start),
+    *range(PAGE_NUMBERS.stop, DOCUMENTS_OF_NETWORK + 46),
+)
 PLANTED_OF = {**dict.fromkeys(PHOTOGRAPHS, 60), PAGES: 40}
 LARGE_TREES = {"max_iter": 300, "max_depth": 5, "learning_rate": 0.06, "min_samples_leaf": 20}
 TINY_TREES = {"max_iter": 90, "max_depth": 4, "learning_rate": 0.1, "min_samples_leaf": 20}
@@ -137,7 +143,7 @@ COVERED_WEIGHTS = {
     **dict.fromkeys(PHOTOGRAPHS, 30000.0),
     **{"receipts": 20000.0, "pages": 20000.0, "steel": 10000.0},
 }
-DOCUMENT_WEIGHT, CHANGED_WEIGHT = 20000.0, 600000.0
+DOCUMENT_WEIGHT, CHANGED_WEIGHT = 40000.0, 1200000.0
 #: The same of wrong pairs that share a layout: receipts of a shop and streets of a drive; flags and
 #: icons; mosaics, of which an audit compares all that have one grid.
 LAYOUT_WEIGHT, DRAWN_WEIGHT, MOSAIC_WEIGHT = 20000.0, 30000.0, 300000.0
@@ -335,17 +341,15 @@ def large_samples(data: Path) -> tuple[dict[str, Sample], Sample, Sample]:
         ))
         for name, (images, wrong) in planted.items()
     }  # fmt: skip
-    numbers = range(DOCUMENTS_OF_NETWORK, DOCUMENTS_OF_NETWORK + DOCUMENTS)
-    drawn = in_place(lambda place: document_sample(documents.FITTING, numbers, place))
+    drawn = in_place(lambda place: document_sample(documents.FITTING, DOCUMENT_NUMBERS, place))
     return domains, drawn, in_place(lambda place: hard_sample(photographs(data, "fitting"), place))
 
 
 def pages() -> Drawn:
     """Return rendered documents beside those that are changed, some of each fitting kind."""
-    first = DOCUMENTS_OF_NETWORK + DOCUMENTS
     return Drawn.of_images(PAGES, [
         (f"{kind} {number}", documents.document(kind, number).original)
-        for number in range(first, first + DOCUMENTS)
+        for number in PAGE_NUMBERS
         for kind in documents.FITTING
     ])  # fmt: skip
 
