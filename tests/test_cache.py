@@ -69,6 +69,19 @@ def test_the_first_writer_of_a_key_wins(tmp_path: Path) -> None:
         assert one.get(b"m", [b"k", b"l"]) == {b"k": b"first", b"l": b"new"}
 
 
+def test_a_failing_put_leaves_nothing(tmp_path: Path) -> None:
+    """One transaction: half a chunk would be taken for a whole one."""
+
+    def entries():
+        yield b"k", b"v"
+        raise RuntimeError("the chunk broke")
+
+    with Cache(tmp_path) as cache:
+        with pytest.raises(RuntimeError, match="the chunk broke"):
+            cache.put(b"m", entries())
+        assert cache.get(b"m", [b"k"]) == {}
+
+
 def test_a_kill_while_writing_leaves_a_readable_cache(tmp_path: Path) -> None:
     for wait in (0.02, 0.1):
         process = writer(tmp_path, "k", 10**6)
