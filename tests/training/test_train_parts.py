@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.neighbors import KNeighborsClassifier
 
-from visleak.training.plan import CYCLES, Plan
+from visleak.training.plan import CYCLES, Plan, usual_epochs
 from visleak.training.run import agreement, by_neighbours, twin_rate
 
 torch = pytest.importorskip("torch")
@@ -150,3 +150,8 @@ def test_whatever_decides_the_weights_is_in_the_key() -> None:
     keys = {plan.key("data") for plan in plans} | {PLAN.key("other data")}
     assert len(keys) == len(plans) + 1
     assert PLAN.key("data") == replace(PLAN).key("data")
+
+
+@pytest.mark.parametrize(("pictures", "epochs"), [(20, 100), (10_000, 30), (10**7, 3)])
+def test_epochs_follow_from_the_size_of_the_set(pictures: int, epochs: int) -> None:
+    assert usual_epochs(pictures) == epochs
