@@ -203,6 +203,25 @@ def test_values_without_data_do_not_count():
         assert np.abs(found[20:] - want[20:]).max() <= 1, missing
 
 
+def test_not_a_number_is_bright_in_highlights_and_black_where_data_is_missing():
+    image = shades()
+    saturated = image > 0.9
+    for scale, kind in ((1, np.float32), (3000, np.float32), (900, np.float64), (12, np.float16)):
+        values = (image * scale).astype(kind)
+        clipped = np.minimum(values, kind(0.9 * scale))
+        holed = np.where(saturated, np.nan, values).astype(kind)
+        holed[20:25, :9] = np.nan  # which does not lie among bright ones
+        for given, twin in (
+            (holed, clipped),
+            (np.dstack([holed, values, values]), np.dstack([clipped, values, values])),
+        ):
+            found, want = (rgb_of_array(each)[..., 0].astype(int) for each in (given, twin))
+            assert np.abs(found - want)[saturated].max() <= 3, scale
+            assert (found[20:25, :9] == 0).all(), scale
+    holed = np.where(saturated, np.nan, image).astype(np.float32)
+    assert (grey(tiff(holed))[saturated] > 200).all()
+
+
 def test_a_narrow_range_far_from_zero_is_shown_whole():
     thermal = (21000 + 3000 * shades()).astype(np.uint16)
     found = grey(cv_png(thermal))

@@ -7,6 +7,7 @@ that an image uses is shown. Colours are those of sRGB: what has another profile
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final
 
@@ -34,6 +35,8 @@ TONES: Final = 64
 OVERSHOOT: Final = 0.1  # how far floats within 0..1 may lie outside, as filters leave them
 OWN_UNIT: Final = 16  # floats up to here that are not whole numbers are in a unit of their own
 _CHUNK: Final = 1 << 20  # values worked on at a time; only bounds memory
+BRIGHT: Final = 0.75  # share of the values below those that may surround a saturated highlight
+_Part = tuple[slice, slice]
 _Levels = tuple[npt.NDArray[np.generic], Int64]
 #: Tags of TIFF: bits of each sample, and whether the colours lie in planes of their own (2).
 _BITS: Final = 258
@@ -167,7 +170,7 @@ def to_eight(values: npt.NDArray[np.generic]) -> Bytes8:
     """Return an array of any real type as ``uint8``, shape kept.
 
     ``uint8`` stays as it is, booleans become 0 and 255, all else is shown in :func:`shown_range`.
-    Not-a-number becomes 0.
+    Not-a-number becomes 0, or the greatest value in the midst of bright ones.
 
     >>> to_eight(np.array([0.0, 0.5, 1.0])).tolist()
     [0, 128, 255]
@@ -178,7 +181,10 @@ def to_eight(values: npt.NDArray[np.generic]) -> Bytes8:
         return np.asarray(values, np.uint8)
     if values.dtype == np.bool_:
         return values.astype(np.uint8) * np.uint8(255)
-    return _scaled(values, *shown_range(values))
+    low, high = shown_range(values)
+    if values.dtype.kind == "f" and np.isnan(values).any():
+        values = _with_highlights(values)
+    return _scaled(values, low, high)
 
 
 def alpha_to_eight(values: npt.NDArray[np.generic]) -> Bytes8:
@@ -221,6 +227,39 @@ def shown_range(values: npt.NDArray[np.generic]) -> tuple[float, float]:
     if (low < 0 and not shares) or in_own_unit or narrow:
         return low / unit, high / unit
     return 0.0, top / unit
+
+
+def _with_highlights(values: npt.NDArray[np.generic]) -> npt.NDArray[np.float64]:
+    """Return values with the greatest in place of not-a-number that marks saturation.
+
+    Saturation is told from missing data by what surrounds it: each region of one channel, most of
+    whose neighbours are among the brightest quarter of the channel's values.
+    """
+    import cv2
+
+    filled = values.astype(np.float64)
+    rows = filled if filled.ndim > 1 else filled[None]
+    for plane in np.moveaxis(rows, 2, 0) if rows.ndim == 3 else (rows,):
+        holes, finite = np.isnan(plane), plane[np.isfinite(plane)]
+        if not (finite.size and holes.any()) or finite.min() == finite.max():
+            continue
+        bright = plane >= np.quantile(finite, BRIGHT)
+        count, regions = cv2.connectedComponents(holes.astype(np.uint8), connectivity=4)
+        votes = np.zeros(count, np.int64)
+        for at, beside in _neighbours():
+            rim = (regions[at] > 0) & ~holes[beside]
+            signs = np.where(bright[beside][rim], 1, -1)
+            votes += np.bincount(regions[at][rim], signs, count).astype(np.int64)
+        plane[holes & (votes > 0)[regions]] = finite.max()
+    return filled
+
+
+def _neighbours() -> Iterator[tuple[_Part, _Part]]:
+    """Yield the parts of a plane whose pixels lie beside each other, in four directions."""
+    first, last, whole = slice(None, -1), slice(1, None), slice(None)
+    for one, other in ((first, last), (last, first)):
+        yield (one, whole), (other, whole)
+        yield (whole, one), (whole, other)
 
 
 def _levels(values: npt.NDArray[np.generic]) -> _Levels:
