@@ -89,6 +89,17 @@ def test_a_part_of_a_page_is_found_at_its_own_size(seed, swapped):
     assert close.amount < 1
 
 
+@pytest.mark.parametrize("times", [1e-4, 0.01, 100.0, 1e4])
+@pytest.mark.parametrize("shape", [(3, 256), (256, 3), (256, 256)])
+def test_an_image_far_larger_than_the_other_is_not_cut_out_of_it(times, shape):
+    """A panorama of 100,000 pixels beside an icon: next to nothing is left of one of them."""
+    rng = np.random.default_rng(0)
+    query, reference = (rng.integers(0, 256, (*size, 3), np.uint8) for size in (shape, (200, 256)))
+    pair = CheckedPair(query, reference, 0, (0, 0), same_size=False, magnification=times)
+    measures, _ = check_pairs([pair])[0]
+    assert measures.core < 0.5
+
+
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("border", [20, 50, 100])
 def test_crops(natural, name, border):

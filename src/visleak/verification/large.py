@@ -18,7 +18,7 @@ from visleak.records import Bool, Bytes8, Float32
 from visleak.verification import agreement, align
 from visleak.verification.align import Matrix
 from visleak.verification.features import by_features
-from visleak.verification.frame import SIDE, Frame, Photo, frame
+from visleak.verification.frame import LEAST, SIDE, Frame, Photo, bounded, frame
 from visleak.verification.measures import NOTHING, Measures, grey, square
 from visleak.verification.photometry import PhotometricFit, photometric_fit
 
@@ -92,14 +92,13 @@ def resembles(structure: Real, core: Real) -> Bool:
 
 def _cut_out(query: Bytes8, reference: Bytes8, magnification: float) -> Matrix | None:
     """Return where one image was cut out of the other, if it fits into it at its own size."""
-    times = min(1.0, magnification), min(1.0, 1 / magnification)
-    small = [
-        image if own == 1 else np.asarray(
-            cv2.resize(image, None, fx=own, fy=own, interpolation=cv2.INTER_AREA), np.uint8
-        )
-        for image, own in zip((query, reference), times, strict=True)
-    ]  # fmt: skip
-    return align.cut_out(small[0], small[1])
+    sides = [
+        round(max(image.shape[:2]) * min(1.0, times))
+        for image, times in ((query, magnification), (reference, 1 / magnification))
+    ]
+    if min(sides) < LEAST:
+        return None
+    return align.cut_out(bounded(query, sides[0]), bounded(reference, sides[1]))
 
 
 def _as_begun(photos: tuple[Photo, Photo], start: Matrix) -> Measures | None:
