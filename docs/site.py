@@ -14,6 +14,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import typer.main
@@ -97,7 +98,9 @@ def python_page() -> Iterator[str]:
     """Yield the lines of the reference of the Python interface."""
     yield "# Python\n"
     for name in visleak.__all__:
-        yield f"::: {getattr(visleak, name).__module__}.{name}\n"
+        member = getattr(visleak, name)
+        if not isinstance(member, ModuleType):
+            yield f"::: {member.__module__}.{name}\n"
 
 
 def benchmarks_page() -> Iterator[str]:

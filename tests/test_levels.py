@@ -215,6 +215,14 @@ def test_the_check_sees_a_cycle(tmp_path: Path) -> None:
     assert "visleak.images.b" in found
 
 
+def test_packages_are_at_hand_and_list_their_functions() -> None:
+    script = "import visleak; print(*dir(visleak.remedy), *dir(visleak.integrations))"
+    command = [sys.executable, "-c", script]
+    listed = subprocess.run(command, capture_output=True, text=True, check=True).stdout.split()
+    assert {"purge", "split", "replace", "duplicate_groups", "sklearn"} <= set(listed)
+    assert set(visleak.__all__) == set(dir(visleak))
+
+
 def test_importing_visleak_is_light() -> None:
     script = (
         "import sys, time; start = time.process_time(); import visleak;"

@@ -13,6 +13,26 @@ from typing import TYPE_CHECKING
 from visleak.lazy import on_use
 
 if TYPE_CHECKING:
+    from visleak import (
+        diff,
+        diffusion,
+        dlede,
+        embedding,
+        encoders,
+        export,
+        formats,
+        gating,
+        impact,
+        integrations,
+        memorization,
+        remedy,
+        report,
+        review,
+        robustness,
+        study,
+        training,
+        verdicts,
+    )
     from visleak.auditing import Audit, apply_verdicts, audit
     from visleak.encoders import load_encoder
     from visleak.errors import VisleakError
@@ -37,11 +57,29 @@ __all__ = [
     "apply_verdicts",
     "assert_no_leak",
     "audit",
+    "diff",
+    "diffusion",
+    "dlede",
+    "embedding",
+    "encoders",
+    "export",
+    "formats",
+    "gating",
     "image_pairs",
+    "impact",
+    "integrations",
     "load_encoder",
+    "memorization",
     "open_images",
+    "remedy",
+    "report",
+    "review",
+    "robustness",
     "same",
     "save_report",
+    "study",
+    "training",
+    "verdicts",
 ]
 
 __getattr__, __dir__ = on_use(__name__)

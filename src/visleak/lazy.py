@@ -17,12 +17,12 @@ from visleak.errors import MissingExtra, VisleakError, said
 def on_use(package: str) -> tuple[Callable[[str], object], Callable[[], list[str]]]:
     """Return ``__getattr__`` and ``__dir__`` of a package.
 
-    The names are those that the package imports under ``if TYPE_CHECKING:``, so that people, type
-    checkers and the program read one list.
+    The names are those that the package imports under ``if TYPE_CHECKING:``, its own packages and
+    modules among them, so that people, type checkers and the program read one list.
 
     >>> get, names = on_use("visleak")
-    >>> get("VisleakError").__name__, "audit" in names()
-    ('VisleakError', True)
+    >>> get("VisleakError").__name__, get("remedy").__name__, "audit" in names()
+    ('VisleakError', 'visleak.remedy', True)
     """
 
     @cache
@@ -35,6 +35,8 @@ def on_use(package: str) -> tuple[Callable[[str], object], Callable[[], list[str
         # the import system and inspection ask for names that no package exports
         if name.startswith("__") or name not in homes():
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
+        if homes()[name] == package:
+            return import_module(f"{package}.{name}")
         return getattr(import_module(homes()[name]), name)
 
     return get, lambda: sorted(homes())
