@@ -198,6 +198,18 @@ def test_table_has_a_bounded_size(fresh: Callable[..., Made]) -> None:
     assert f"The table lists the strongest {len(rows):,} of 40,000" in Page(html).words
 
 
+def test_commands_in_caveats_are_code(fresh: Callable[..., Made]) -> None:
+    made = fresh()
+    chance = {"sampled": 9, "per_image": {"soft": 2.0}, "pairs": {"soft": 99.0}}
+    made.summary["comparisons"][0]["chance"] = chance
+    made.summary["skipped"] = ["no <pair>: run `visleak audit`"]
+    write_json(made.folder / "audit.json", made.summary)
+    text = build(made.folder)
+    assert "<code>visleak calibrate</code>" in text
+    assert "no &lt;pair&gt;: run <code>visleak audit</code>" in text
+    assert "`" not in Page(text).words
+
+
 def test_repeats_show_no_pair_of_different_images(html: str) -> None:
     """The gallery has some of every kind, to be looked at; a repeat is one image twice."""
     assert 'data-kind="different" data-between="within' in html

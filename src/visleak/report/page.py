@@ -174,7 +174,7 @@ def is_private(folder: Path) -> bool:
 @cache
 def _environment() -> Environment:
     made = environment("visleak.report", visible)
-    made.filters["chance"] = chance
+    made.filters.update(chance=chance, code=_code)
     return made
 
 
@@ -188,6 +188,19 @@ def _unbroken(text: str) -> Markup:
     parts = re.split(r"(\d[\d.,]*(?:-\d[\d.,]*)?(?: %)?)", str(visible(text)))
     return Markup("").join(
         Markup('<span class="nowrap">{}</span>').format(part) if index % 2 else escape(part)
+        for index, part in enumerate(parts)
+    )
+
+
+def _code(text: str) -> Markup:
+    """Show what stands in backticks, such as a command, as code.
+
+    >>> print(_code("run `visleak <b>`"))
+    run <code>visleak &lt;b&gt;</code>
+    """
+    parts = re.split("`([^`]+)`", str(visible(text)))
+    return Markup("").join(
+        Markup("<code>{}</code>").format(part) if index % 2 else escape(part)
         for index, part in enumerate(parts)
     )
 
