@@ -63,11 +63,12 @@ def test_the_action_of_github(data: Path) -> None:
              for name, text in script["env"].items()}  # fmt: skip
     assert given.keys() == {"SOURCE", "TEST", "TRAIN", "GATES", "BASELINE", "OUTPUT"}
     for test, code in (("test", 3), ("fair", 0)):
-        sides = {"TEST": f"test={test}", "TRAIN": "train", "OUTPUT": f"out {test}"}
+        # both in one folder, as in a workspace that is kept
+        sides = {"TEST": f"test={test}", "TRAIN": "train", "OUTPUT": "out folder"}
         ran = called(["bash", "-e", "-c", script["run"]], data, **{**given, **sides})
         assert ran.returncode == code, ran.stderr
         assert ("::error file=test/a.png" in ran.stdout) == (code == 3)
-        assert (data / f"out {test}" / "report.html").is_file()
+        assert (data / "out folder" / "report.html").is_file()
 
 
 def test_the_hook_of_pre_commit(data: Path) -> None:
