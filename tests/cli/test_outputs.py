@@ -42,6 +42,7 @@ def test_an_input_is_never_written_over(dataset: Path, tmp_path: Path) -> None:
 @refusals("""
     audit {data} -o {data}/test -> lies among the images of
     audit {data} -o {data}/test/new/deep -> lies among the images of
+    audit --test {data}/test/** --train {data}/train -o {data}/test/new -> lies among the images of
     audit {data} -o {data}/train -> lies among the images of
     encode {data}/train -o {data}/train -> lies among the images of
     diff {audit} {audit} -o {data}/train/new.csv -> lies among the images of

@@ -18,6 +18,7 @@ import visleak
 from visleak.delimited import write_csv_rows
 from visleak.documents import as_plain, read_document, read_record
 from visleak.errors import UsageError, VisleakError
+from visleak.formats.listing import split_glob
 from visleak.formats.sources import place_of
 from visleak.records import AnySet
 from visleak.storage.audit_folder import (
@@ -268,6 +269,8 @@ def _places(sources: Iterable[tuple[str, str]], base: Path) -> Iterator[tuple[st
     """Yield the sources that are on this machine; a set given in memory has none."""
     for name, source in sources:
         place = source and place_of(source, base)
+        if place and "**" in place.parts and not place.exists():
+            place = Path(split_glob(str(place))[0])  # it takes all that lies below
         if place and place.exists():
             yield name, place.resolve()
 
