@@ -128,7 +128,7 @@ def test_the_rule_of_the_code(prompts: Path, tmp_path: Path) -> None:
 
 @refusals("""
     --extract-rule mine -> rule must be one of paper, code; got 'mine'
-    --images 0 -> images must be from 1 to 100000; got 0
+    --images 0 -> images must be from 1 to 100,000; got 0
     --images 10 -> min_cluster must be at most the number of images (10)
     --steps 0 -> steps must be 1 or more; got 0
     --eps 3 -> eps must be above 0 and at most 2; got 3.0

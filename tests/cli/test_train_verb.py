@@ -76,8 +76,8 @@ def test_json_is_the_record_and_notes_go_elsewhere(shapes: Path, tmp_path: Path)
     -o {here}/there.onnx -> there.onnx.json exists; choose another file with -o FILE
     -o {here} -> is a folder; choose a file with -o FILE
     -o {here}/m.onnx --labels some -> labels must be one of auto, none; got 'some'
-    -o {here}/m.onnx --size 9999 -> size must lie between 16 and 512; got 9,999
-    -o {here}/m.onnx --batch 1 -> batch must lie between 2 and 65,536; got 1
+    -o {here}/m.onnx --size 9999 -> size must be from 16 to 512; got 9999
+    -o {here}/m.onnx --batch 1 -> batch must be from 2 to 65,536; got 1
     -o {here}/m.onnx --schedule paper --epochs 3 -> the schedule paper has 372 epochs
     -o {here}/m.onnx --device tpu -> device must be auto, cpu, cuda or cuda:N; got 'tpu'
 """)

@@ -168,7 +168,7 @@ def test_the_largest_pictures_go_to_the_residual_network() -> None:
         (8.0, 8, None, "auto"): ("plain-11", 32),
     }
     for (short, square, side, network), expected in cases.items():
-        settings = EncoderSettings(side=side, network=network)
+        settings = EncoderSettings(size=side, network=network)
         assert shape_for(Sizes(short, square), settings) == expected
 
 
@@ -369,7 +369,7 @@ def test_what_cannot_be_learnt_from(toy: Path, tmp_path: Path) -> None:
     [
         ({"labels": "some"}, "labels must be one of auto, none; got 'some'"),
         ({"network": "vgg"}, "network must be one of auto, plain-11, resnet; got 'vgg'"),
-        ({"side": 8}, "side must be from 16 to 512; got 8"),
+        ({"size": 8}, "size must be from 16 to 512; got 8"),
         ({"epochs": 0}, "epochs must be from 1 to 10,000; got 0"),
         (
             {"schedule": "paper", "epochs": 5},

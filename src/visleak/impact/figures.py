@@ -34,6 +34,8 @@ BAR: Final = 0.17
 SPACE: Final = 0.12
 AROUND: Final = 0.75
 WIDE: Final = 4.6
+#: Characters that a panel has room for below its axis.
+LABEL: Final = 52
 
 
 def series(result: Impact) -> tuple[list[tuple[str, Effect]], str]:
@@ -89,6 +91,7 @@ def gains(
         title = f"Gain on parts of {_short(result.test_set)}: {_short(name)}{more}"
         about = f"over the whole, in {unit}; lines: 95 % intervals; arrows: beyond the axis"
         figure.suptitle(title, x=0.01, ha="left", fontsize=11.5, fontweight="bold")
+        about = textwrap.fill(about, LABEL)
         panels[(lines - 1) * columns].set_xlabel(about, loc="left", fontsize=9, color=QUIET)
         if len(shown) > 1:
             _legend(figure, [name for name, _ in shown], 3)

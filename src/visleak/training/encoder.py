@@ -132,7 +132,7 @@ def _trained(
         write_model,
     )
 
-    kind, side = settings.network, settings.side or 0
+    kind, side = settings.network, settings.size or 0
     if kind == "auto" or not side:
         kind, side = shape_for(sizes_of(images), settings)
     data = _read(images, side, place, notify)

@@ -154,13 +154,13 @@ def shape_for(sizes: Sizes, settings: EncoderSettings) -> tuple[str, int]:
     """
     own = sizes.square if LEAST_SIDE <= sizes.square <= SMALL_SQUARE else 0
     small = bool(own) or sizes.short <= SMALL
-    if settings.side:
-        small = settings.side <= SMALL_SQUARE
+    if settings.size:
+        small = settings.size <= SMALL_SQUARE
     network = settings.network
     if network == "auto":
         network = "plain-11" if small else "resnet"
     usual = PLAIN_SIDE if small or network == "plain-11" else RESIDUAL_SIDE
-    return network, settings.side or own or usual
+    return network, settings.size or own or usual
 
 
 def plan_for(

@@ -48,11 +48,10 @@ class EncoderSettings(Options, panel=METHOD):
         least=2,
         most=65_536,
     )
-    side: int | None = option(
+    size: int | None = option(
         None,
         "Side in pixels that images are resized to. Default: 32 or their own for plain-11, 128 for"
         " resnet.",
-        "--size",
         least=LEAST_SIDE,
         most=512,
     )

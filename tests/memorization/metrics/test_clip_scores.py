@@ -108,7 +108,7 @@ def test_what_a_text_stands_for(
     request = clip_request(spec, "cpu", "fp32")
     assert (request.name, request.argument) == (name, argument)
     assert dict(request.options) == {"device": "cpu", "precision": "fp32", **options}
-    assert module.written(request).startswith("clip")
+    assert request.named(*request.options).startswith("clip")
 
 
 @pytest.mark.parametrize(
