@@ -34,7 +34,8 @@ BAR: Final = 0.17
 SPACE: Final = 0.12
 AROUND: Final = 0.75
 WIDE: Final = 4.6
-#: Characters that a panel has room for below its axis.
+#: Characters that a panel has room for above and below.
+HEADING: Final = 44
 LABEL: Final = 52
 
 
@@ -84,7 +85,7 @@ def gains(
             _panel(axes, rows[leaks[0]], limits, percent=shown[0][1].percent)
             names = ", ".join(map(_short, leaks))
             title = f"{names} ({counted(result.leaks[leaks[0]], 'image')})"
-            axes.set_title("\n".join(textwrap.wrap(title, 52)), fontsize=9.5, loc="left")
+            axes.set_title("\n".join(textwrap.wrap(title, HEADING)), fontsize=9.5, loc="left")
         for axes in panels[len(panels_of) :]:
             axes.set_axis_off()
         unit = "points" if shown[0][1].percent else "the metric's unit"
