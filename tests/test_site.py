@@ -8,6 +8,7 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 import typer.main
@@ -41,7 +42,9 @@ def test_the_reference_names_every_command_and_public_name(site: Path) -> None:
     wanted = {f"visleak-{name}-{own}".rstrip("-") for name, of in groups.items() for own in of}
     assert wanted <= headings
     page = (site / "reference" / "python.html").read_text("utf-8")
-    assert [name for name in visleak.__all__ if f'.{name}"' not in page] == []
+    # packages are described under the names that they hold
+    names = [n for n in visleak.__all__ if not isinstance(getattr(visleak, n), ModuleType)]
+    assert [name for name in names if f'.{name}"' not in page] == []
 
 
 @pytest.mark.slow
