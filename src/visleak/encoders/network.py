@@ -373,7 +373,7 @@ def _digest(thing: object) -> str | None:
         pickle.Pickler(sink, pickle.DEFAULT_PROTOCOL).dump(thing)
         for kind in type(thing).__mro__[:-1]:
             sink.write(inspect.getsource(kind).encode())
-    except Exception:  # its own pickling may raise anything: there is no such digest then
+    except Exception:  # its own pickling may raise anything; it then has no digest of this kind
         return None
     return sink.hasher.hexdigest()
 

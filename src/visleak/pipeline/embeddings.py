@@ -456,7 +456,7 @@ class _Task:
 
 @dataclass(frozen=True, slots=True)
 class RemotePartitions:
-    """Searches partitions on a cluster; see :class:`visleak.search.streaming.Run`."""
+    """Searches partitions on a cluster; see :class:`visleak.search.streaming.PartitionRunner`."""
 
     context: RunContext
 

@@ -386,14 +386,12 @@ def _check_inputs(rows: Subset, context: RunContext) -> Callable[[slice], _Check
     sides, sizes = rows.own.sides, rows.sizes
     view, features = rows.own.pairs.view[rows.index], rows.uses_features
     same_size = np.asarray((sizes[0] == sizes[1]).all(axis=1))
-    left, right = (check.BOUND / np.maximum(check.BOUND, own) for own in rows.longest)
-    magnification = (right / left).astype(np.float32)
+    ours, theirs = (np.maximum(check.BOUND, own) for own in rows.longest)
+    magnification = (ours / theirs).astype(np.float32)
     large = same_size & (sizes[0].max(axis=1, initial=0) > check.BOUND)
     stored = tuple((own.name, context.share(own.opener)) for own in sides if large.any())
-    places = (own.fingerprints.rows for own in sides)
-    positions = np.stack(
-        [own[at] for own, at in zip(places, (rows.query, rows.reference), strict=True)], axis=1
-    )
+    left, right = (own.fingerprints.rows for own in sides)
+    positions = np.stack([left[rows.query], right[rows.reference]], axis=1)
 
     def part_of(part: slice) -> _CheckInput:
         return _CheckInput(

@@ -180,7 +180,8 @@ def add_fine_comparison(
     pixels to find its place by: local features of more are tried where nothing is shared.
     """
     photos = query, reference
-    if np.allclose(matrix, np.eye(3), atol=STILL) and differ_by_noise(*_pixels(photos)):
+    still = np.allclose(matrix, np.eye(3), atol=STILL)
+    if still and differ_by_noise(query.pixels, reference.pixels):
         return _with(measures, _but_for_noise(photos), query, reference), matrix
     aligned = align(photos, matrix, GLANCE_SIDE)
     for other in _other_relations(photos, matrix, aligned):
@@ -196,10 +197,6 @@ def add_fine_comparison(
         framed = _Framed.of(aligned.sides, aligned.matrix, DETAIL_SIDE)
         aligned = Alignment.of(aligned.sides, aligned.matrix, framed, aligned.covers)
     return _with(measures, _compared(aligned), query, reference), aligned.matrix
-
-
-def _pixels(photos: tuple[Photo, Photo]) -> tuple[Bytes8, Bytes8]:
-    return photos[0].pixels, photos[1].pixels
 
 
 def _but_for_noise(photos: tuple[Photo, Photo]) -> Comparison:

@@ -76,13 +76,19 @@ def check_large(
         mirrored = bool(np.linalg.det(start) < 0)
         relation = by_features(query, reference, mirrored=mirrored, inverted=inverted)
         if relation is not None:
-            other = _refined(photos, (relation.matrix,), relation.inliers)
-            best = max(best, other, key=lambda found: worth(found[0]))
+            best = _better(best, _refined(photos, (relation.matrix,), relation.inliers))
     if not resembles(best[0].structure, best[0].core) and not inverted:
         place = _cut_out(query, reference, magnification)
         if place is not None:
-            best = max(best, _refined(photos, (place,)), key=lambda found: worth(found[0]))
+            best = _better(best, _refined(photos, (place,)))
     return best
+
+
+def _better(
+    one: tuple[Measures, Matrix], other: tuple[Measures, Matrix]
+) -> tuple[Measures, Matrix]:
+    """Return the relation with its measures that is worth more, the first of equals."""
+    return other if worth(other[0]) > worth(one[0]) else one
 
 
 def resembles(structure: Real, core: Real) -> Bool:

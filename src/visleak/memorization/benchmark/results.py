@@ -328,7 +328,7 @@ class Measurements:
     """What was measured of the images of one method in one scenario, (prompts, images) each."""
 
     similarity: Float64  #: to the memorized images; NaN of prompts that have none at hand
-    clip: Float64  #: (clip, aesthetic) NaN where there is no such model
+    clip: Float64  #: (clip, aesthetic) NaN where the model is missing
     aesthetic: Float64
     seconds: Float64  #: that an image took to make
     digests: tuple[tuple[str, ...], ...]  #: of the images

@@ -58,7 +58,7 @@ def mitigation(text: str) -> Mitigation:
         text: ``NAME``, ``NAME:STRENGTH`` or ``NAME:STRENGTH,OPTION=VALUE,...``.
 
     Raises:
-        UsageError: there is no such method, option or value, with those that there are.
+        UsageError: the method, option or value is unknown; the message lists those available.
 
     >>> mitigation("wen:3,scope=batch").setting
     'l=3, batch'
