@@ -32,10 +32,11 @@ from visleak.encoders import load_encoder
 from visleak.formats import open_images
 from visleak.pipeline.candidates import side
 from visleak.pipeline.context import Processes, RunContext, use_one_thread
-from visleak.pipeline.embeddings import NoImages, streamed
+from visleak.pipeline.embeddings import NoImages
 from visleak.pipeline.encoded_set import EncodedSet
 from visleak.pipeline.fingerprints import fingerprint
 from visleak.pipeline.ray_engine import RayEngine
+from visleak.pipeline.streaming import streamed
 from visleak.records import Fingerprints, ImageSet
 from visleak.search.exact import ExactSearch
 from visleak.search.hits import Sides, Wanted

@@ -31,13 +31,14 @@ from visleak.encoders import load_encoder
 from visleak.formats import open_images
 from visleak.grading import features
 from visleak.pipeline import RunContext
-from visleak.pipeline.candidates import find_pairs, side, views_for, with_windows
+from visleak.pipeline.candidates import find_pairs, side, views_for
 from visleak.pipeline.comparison import Comparison
 from visleak.pipeline.encoded_set import EncodedSet
 from visleak.pipeline.fingerprints import fingerprint
 from visleak.pipeline.local_features import with_votes
 from visleak.pipeline.run import thresholds_of
 from visleak.pipeline.verification import verify
+from visleak.pipeline.windows import with_windows
 from visleak.records import Evidence, ImageSet, Pairs
 from visleak.robustness.conditions import CONDITIONS
 from visleak.search.exact import ExactSearch

@@ -28,9 +28,9 @@ from visleak.encoders import load_encoder
 from visleak.errors import MissingExtra, UsageError, VisleakError
 from visleak.formats import open_images
 from visleak.pipeline.context import RunContext
-from visleak.pipeline.embeddings import streamed
 from visleak.pipeline.fingerprints import fingerprint
 from visleak.pipeline.ray_engine import RayEngine
+from visleak.pipeline.streaming import streamed
 from visleak.search.hits import Wanted
 from visleak.settings import Settings
 from visleak.storage import IMAGES, PAIRS, UNREADABLE

@@ -18,11 +18,11 @@ from visleak.encoders import load_encoder
 from visleak.errors import VisleakError
 from visleak.formats import open_images
 from visleak.pipeline.context import RunContext
-from visleak.pipeline.embeddings import CachedHits, streamed
 from visleak.pipeline.encoded_set import EncodedSet
 from visleak.pipeline.fingerprints import fingerprint
 from visleak.pipeline.pixels import Pixels
 from visleak.pipeline.remote import DistributedSearch, opener_for, search_for
+from visleak.pipeline.streaming import CachedHits, streamed
 from visleak.search.exact import ExactSearch
 from visleak.search.hits import Wanted
 from visleak.storage import IMAGES, PAIRS

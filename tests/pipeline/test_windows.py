@@ -11,9 +11,10 @@ import visleak
 from visleak.encoders import load_encoder
 from visleak.formats import open_images
 from visleak.pipeline import RunContext
-from visleak.pipeline.candidates import WINDOWED, find_pairs, side, views_for, with_windows
+from visleak.pipeline.candidates import find_pairs, side, views_for
 from visleak.pipeline.encoded_set import EncodedSet
 from visleak.pipeline.fingerprints import fingerprint
+from visleak.pipeline.windows import WINDOWED, with_windows
 from visleak.search.exact import ExactSearch
 from visleak.search.hits import Wanted
 

@@ -14,8 +14,8 @@ import pyarrow.compute as pc
 import pytest
 
 from pickling_executor import pickling_context
-from visleak.pipeline.embeddings import RemotePartitions
 from visleak.pipeline.remote import DistributedSearch
+from visleak.pipeline.streaming import RemotePartitions
 from visleak.records import Partition
 from visleak.search import streaming
 from visleak.search.exact import ExactSearch

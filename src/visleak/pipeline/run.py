@@ -20,11 +20,10 @@ from visleak.pipeline.candidates import (
     reference_similarities,
     side,
     views_for,
-    with_windows,
 )
 from visleak.pipeline.comparison import Comparison, thresholds_of
 from visleak.pipeline.context import RunContext
-from visleak.pipeline.embeddings import read_embeddings, stream_pairs
+from visleak.pipeline.embeddings import read_embeddings
 from visleak.pipeline.encoded_set import EncodedSet, ImagesLost, Side, none_readable
 from visleak.pipeline.fingerprints import fingerprint
 from visleak.pipeline.local_features import depth_for, with_votes
@@ -33,7 +32,9 @@ from visleak.pipeline.recordings import RecordingLeak, recording_leak
 from visleak.pipeline.remote import search_for
 from visleak.pipeline.segments import Segment
 from visleak.pipeline.selection import dense
+from visleak.pipeline.streaming import stream_pairs
 from visleak.pipeline.verification import connect, verify_in_rounds
+from visleak.pipeline.windows import with_windows
 from visleak.records import AnySet, EmbeddingSet, Encoder, ImageSet, Int64, Pairs
 from visleak.search import load_partition_search, load_search
 from visleak.search.exact import ExactSearch
