@@ -278,8 +278,28 @@ def test_reviewers_share_an_overlap_and_divide_the_rest(folder: Path) -> None:
         assert cleo.rows(settle).tolist() == [min(again)]
         cleo.judge([min(again)], "near")
         assert cleo.rows(settle).tolist() == []
+        # the verdict of the third makes a majority
+        assert cleo.agreement().disputed == 0
+        assert "decided by a majority in 1 pair" in methods(cleo)
     with pytest.raises(UsageError, match="overlap"):
         ReviewSession(folder, "ada", overlap=2.0)
+
+
+def test_reviewers_at_work_at_the_same_time_judge_few_pairs_twice(folder: Path) -> None:
+    """In step with each other: each judges what the page showed before the other's last verdict."""
+    choice = Choice(state="open")
+    with (
+        ReviewSession(folder, "ada", overlap=0) as ada,
+        ReviewSession(folder, "ben", overlap=0) as ben,
+    ):
+        pair = [ada.first(choice), ben.first(choice)]
+        for _ in range(24):
+            for number, session in enumerate((ada, ben)):
+                session.judge([pair[number]], "different")
+                pair[number] = session.first(choice)
+        found = ada.agreement()
+    assert found.reviewers == {"ada": 24, "ben": 24}
+    assert 48 - found.judged <= 14  # without another order for each: 24
 
 
 def test_stop_is_offered_at_the_stated_miss_rate(folder: Path) -> None:

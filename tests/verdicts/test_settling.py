@@ -38,6 +38,18 @@ def test_disputed_is_disagreement_on_near_or_not_and_nothing_else(left: str, rig
         assert consensus.grade == max(left, right, key=GRADES.index)
 
 
+@given(st.lists(st.sampled_from(GRADES), min_size=1, max_size=5))
+def test_a_majority_decides_near_or_not(judgments: list[str]) -> None:
+    verdicts = [said(judgment, f"r{number}") for number, judgment in enumerate(judgments)]
+    consensus = consensus_of(verdicts)[A, B]
+    near = sum(judgment in ("exact", "near") for judgment in judgments)
+    assert consensus.disputed == (2 * near == len(judgments))
+    assert agreement(verdicts).outvoted == (not consensus.disputed and 0 < near < len(judgments))
+    if consensus.grade is not None:
+        assert (consensus.grade in ("exact", "near")) == (2 * near > len(judgments))
+        assert consensus.grade in judgments
+
+
 @given(st.lists(st.tuples(st.booleans(), st.booleans()), min_size=1, max_size=60))
 def test_kappa_equals_scikit_learn(rows: list[tuple[bool, bool]]) -> None:
     left, right = ([row[side] for row in rows] for side in (0, 1))

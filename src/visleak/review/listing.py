@@ -49,7 +49,7 @@ SORTS: Final = {
     "sample": "random sample of the unlikely",
     "distance": "distance, closest first",
     "uncertain": "most uncertain first",
-    "grade": "machine grade, strongest first",
+    "grade": "automatic grade, strongest first",
 }
 
 

@@ -216,7 +216,7 @@ def _automatic(session: ReviewSession, row: int, choice: Choice) -> str | None:
 
 def _stopping(session: ReviewSession, progress: Progress, choice: Choice) -> str:
     """Return why to offer to stop, in one line, unless refused; empty for no reason."""
-    if choice.stop == "off" or choice.state not in ("", "unjudged"):
+    if choice.stop == "off" or choice.state not in ("", "unjudged", "open"):
         return ""
     sort = session.sort_of(choice)
     if sort == "distance" and progress.may_stop:
@@ -318,8 +318,10 @@ def _result_routes(session: ReviewSession) -> list[Route]:
 
 
 def _result(session: ReviewSession, choice: Choice) -> dict[str, object]:
-    open_ = Choice.of(_given(choice) | {"state": "unjudged"})
+    state = "unjudged" if session.overlap == 1.0 else "open"
+    open_ = Choice.of(_given(choice) | {"state": state})
     first = session.first(open_)
+    outlook = _outlook(session)
     return surroundings(session, choice) | {
         "title": "Result",
         "grades": GRADES,
@@ -329,7 +331,10 @@ def _result(session: ReviewSession, choice: Choice) -> dict[str, object]:
         "folder": shlex.quote(str(session.folder)),
         "go_on": None if first is None else link(session, first, open_),
         "known": np.isfinite,
-        "outlook": _outlook(session),
+        "outlook": outlook,
+        "likely": outlook["likely"],
+        "open": state,
+        "settle": len(session.rows(Choice(state="settle"))),
         "methods": methods(session),
         "tail": session.tail_sample(),
         "percent": percent,

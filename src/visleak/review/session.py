@@ -6,6 +6,7 @@ import contextlib
 import hashlib
 import threading
 import time
+import zlib
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -37,6 +38,9 @@ REMEMBERED: Final = 32
 
 #: Share of the near pairs that may be missed where the reviewer stops, unless another is stated.
 MISS: Final = 0.05
+
+#: Places of the order by which pairs move, otherwise for each of the reviewers who divide them.
+NEIGHBOURS: Final = 32
 
 #: Verdicts after which the grader of this audit is fitted again: pairs then change their places.
 REFIT: Final = 10
@@ -243,6 +247,15 @@ class ReviewSession:
         return choice.sort or ("distance" if self.listing.kind == "nearest" else "likely")
 
     def _ordered(self, choice: Choice) -> Int64:
+        ordered = self._sorted(choice)
+        whole = self.sort_of(choice) in ("sample", "distance")  # what is known is of its beginning
+        if choice.state != "open" or self.overlap == 1.0 or whole:
+            return ordered
+        # reviewers at work at the same time would else be shown the same pair, again and again
+        place = np.arange(len(ordered)) + NEIGHBOURS * self._mixed(self.reviewer)[ordered]
+        return np.asarray(ordered[np.argsort(place, kind="stable")])
+
+    def _sorted(self, choice: Choice) -> Int64:
         sort = self.sort_of(choice)
         if sort == "sample":
             return self._tail
@@ -254,14 +267,17 @@ class ReviewSession:
 
     @cached_property
     def _shared(self) -> Bool:
-        """The pairs that every reviewer judges: a share of them, by their contents."""
+        """The pairs that every reviewer judges: the same share in every review of the audit."""
+        return np.asarray(self._mixed() < self.overlap)
+
+    def _mixed(self, name: str = "") -> Float64:
+        """Return a number from 0 to 1 for each pair: a hash of a name and of the two contents."""
         listing = self.listing
         ends = np.sort(np.stack([listing.left, listing.right]), axis=0).astype(np.uint64)
-        # a hash of the two contents: the same share in every review of the audit
-        mixed = (ends[0] * np.uint64(len(listing.digests)) + ends[1]) * np.uint64(_MIXING[0])
+        own = np.uint64(zlib.crc32(name.encode()))
+        mixed = (ends[0] * np.uint64(len(listing.digests)) + ends[1] + own) * np.uint64(_MIXING[0])
         mixed = (mixed ^ (mixed >> np.uint64(29))) * np.uint64(_MIXING[1])
-        share = (mixed >> np.uint64(11)) / 2.0**53
-        return np.asarray(share < self.overlap)
+        return np.asarray((mixed >> np.uint64(11)) / 2.0**53)
 
     def hides(self, choice: Choice, row: int) -> bool:
         """Whether what the audit says of a pair is hidden until this reviewer has judged it."""
@@ -443,11 +459,11 @@ def methods(session: ReviewSession) -> str:
 def _sentences(session: ReviewSession, found: Agreement) -> Iterator[str]:
     people = counted(len(found.reviewers), "reviewer")
     shares = ", ".join(f"{number:,}" for number in found.reviewers.values())
-    hidden = "the automatic grade and " if session.blind else ""
+    blind = f"; {session.reviewer} without sight of the automatic grade" if session.blind else ""
     yield (
         f"{counted(found.judged, 'pair')} of the {len(session.listing):,} listed by visleak"
         f" {visleak.__version__} were judged by {people} ({shares}), without sight of"
-        f" {hidden}the verdicts of others."
+        f" the verdicts of others{blind}."
     )
     for each in found.kappas:
         names = " and ".join(each.reviewers)
@@ -456,6 +472,8 @@ def _sentences(session: ReviewSession, found: Agreement) -> Iterator[str]:
             f"{names} judged {counted(each.pairs, 'pair')} both, and agree on near-or-not in"
             f" {each.agreed:,} of them{kappa}."
         )
+    if found.outvoted:
+        yield f"Near-or-not was decided by a majority in {counted(found.outvoted, 'pair')}."
     if found.disputed:
         verb = "is" if found.disputed == 1 else "are"
         yield f"{counted(found.disputed, 'pair')} {verb} disputed and keep the automatic grade."

@@ -130,23 +130,31 @@ class Consensus:
 
     @property
     def disputed(self) -> bool:
-        """Whether they disagree on near-or-not."""
+        """Whether as many call it near as not."""
         return self.grade is None
+
+    @property
+    def outvoted(self) -> bool:
+        """Whether a majority settled near-or-not against others."""
+        return not self.disputed and len({verdict.is_near for verdict in self.verdicts}) > 1
 
 
 def consensus_of(verdicts: Iterable[Verdict]) -> dict[Key, Consensus]:
     """Return the consensus of each pair.
 
-    The last verdict of a reviewer counts. Reviewers who disagree on near-or-not make the pair
-    disputed. If they agree on that, the majority determines the grade; in a tie the weaker one is
-    used, because it claims less.
+    The last verdict of a reviewer counts. The majority decides near-or-not; without one, as of two
+    reviewers who disagree, the pair is disputed. The grade is that of most of the majority; in a
+    tie the weaker one is used, because it claims less.
 
     >>> a, b = "a" * 32, "b" * 32
     >>> said = [Verdict(a, b, "near", "Ada"), Verdict(a, b, "exact", "Ben")]
     >>> consensus_of(said)[a, b].grade
     'near'
-    >>> consensus_of([*said, Verdict(a, b, "different", "Ben")])[a, b].disputed
+    >>> said = [Verdict(a, b, "near", "Ada"), Verdict(a, b, "different", "Ben")]
+    >>> consensus_of(said)[a, b].disputed
     True
+    >>> consensus_of([*said, Verdict(a, b, "near", "Cleo")])[a, b].grade
+    'near'
     """
     last: dict[Key, dict[str, Verdict]] = defaultdict(dict)
     for verdict in verdicts:
@@ -155,9 +163,11 @@ def consensus_of(verdicts: Iterable[Verdict]) -> dict[Key, Consensus]:
 
 
 def _settled(verdicts: tuple[Verdict, ...]) -> Consensus:
-    if len({verdict.is_near for verdict in verdicts}) > 1:
+    near = [verdict for verdict in verdicts if verdict.is_near]
+    if 2 * len(near) == len(verdicts):
         return Consensus(None, verdicts)
-    votes = Counter(GRADES.index(verdict.judgment) for verdict in verdicts)
+    most = near if 2 * len(near) > len(verdicts) else set(verdicts).difference(near)
+    votes = Counter(GRADES.index(verdict.judgment) for verdict in most)
     code = max(votes, key=lambda code: (votes[code], code))
     return Consensus(GRADES[code], verdicts)
 
@@ -178,6 +188,7 @@ class Agreement:
 
     judged: int
     disputed: int
+    outvoted: int  # pairs on which a majority decided near-or-not
     reviewers: Mapping[str, int]  # name to the number of pairs judged, most first
     kappas: tuple[Kappa, ...]
 
@@ -200,6 +211,7 @@ def agreement(verdicts: Iterable[Verdict]) -> Agreement:
     return Agreement(
         judged=len(consensus),
         disputed=sum(each.disputed for each in consensus.values()),
+        outvoted=sum(each.outvoted for each in consensus.values()),
         reviewers={name: len(said[name]) for name in names},
         kappas=tuple(kappas),
     )
