@@ -141,6 +141,11 @@ def test_the_command_makes_it_all_and_can_be_run_again(said: tuple[Path, list[st
         assert re.search(r"byte copy +3 +3 +3", printed)
     (shown,) = re.findall(r"```text\n(.*?)```", (ROOT / "README.md").read_text("utf-8"), re.DOTALL)
     assert shown in first
+    # the same figures stand in the tour
+    tour = (ROOT / "docs" / "tour.md").read_text("utf-8")
+    said_there = re.findall(r"^\d+ of \d+ test images .*", tour, re.MULTILINE)
+    assert said_there
+    assert [line for line in said_there if f"{line}\n" not in first] == []
     assert "making a set" in first
     assert "making a set" not in again
     assert (folder / "audit" / "report.html").stat().st_size > 50_000
