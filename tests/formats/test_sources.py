@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import importlib
+import re
+from pathlib import Path
 
 import pytest
 
 from visleak.errors import UsageError, VisleakError
-from visleak.formats import open_images, parse_set
-from visleak.formats.sources import FORMATS, resolved
+from visleak.formats import hub, open_images, parse_set
+from visleak.formats.sources import FORMATS, IN_SOURCE, resolved
 
 
 @pytest.mark.parametrize(
@@ -128,3 +130,19 @@ def test_every_format_has_the_functions_that_it_names():
         for named in filter(None, (found.opens, found.recognises, found.boxes, writes)):
             module, _, function = named.partition(":")
             assert callable(getattr(importlib.import_module(f"visleak.formats.{module}"), function))
+
+
+@pytest.mark.parametrize("option", sorted(IN_SOURCE))
+def test_an_option_of_sources_is_one_where_its_example_says_so(option, tmp_path, monkeypatch):
+    """``--expect 4`` on the command line is answered with the example."""
+    monkeypatch.chdir(tmp_path)
+    text = IN_SOURCE[option]
+    if text.startswith("hf:"):
+        assert option in hub.OPTIONS
+        return
+    name = re.split(r"[:?#]", text)[-2].rpartition(":")[2]
+    Path(name).touch() if name.startswith("FILE") or "." in name else Path(name).mkdir()
+    with pytest.raises(VisleakError) as refused:
+        open_images(text)
+    assert "is not an option" not in str(refused.value)
+    assert "option must be one of" not in str(refused.value)

@@ -15,7 +15,7 @@ import threading
 import time
 import traceback
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from pathlib import Path
@@ -304,9 +304,11 @@ class _Log(logging.Handler):
         source = getattr(record, "source", None)
         if source is not None:
             self._refuse_among(source, getattr(record, "base", Path()))
+        folders = getattr(record, "folders", None)
+        self._refuse_beside(folders or ())
         first = not self._held and self._file is None
         self._held.append(record)
-        listing = source is not None or record.getMessage().endswith("listing images")
+        listing = source or folders or record.getMessage().endswith("listing images")
         if not (first or listing):
             self._release()
 
@@ -318,6 +320,15 @@ class _Log(logging.Handler):
         except UsageError:
             self._refused = True
             raise
+
+    def _refuse_beside(self, folders: Collection[Path]) -> None:
+        """Refuse a log beside images that a list, a table or a pattern names."""
+        if self._path.resolve().parent in folders:
+            self._refused = True
+            raise UsageError(
+                f"the log {self._path} lies among the images of {self._path.resolve().parent},"
+                " which are only read; choose another place with --log-file FILE"
+            )
 
     def _release(self) -> None:
         with self._writing():
@@ -530,11 +541,15 @@ def _where(error: BaseException) -> str:
 
 def _refused(error: Any, verb: str) -> str:
     """Return what is wrong with a command line, and what was most likely meant."""
+    from visleak.formats.sources import IN_SOURCE
+
     message = " ".join(str(error.format_message()).split()).rstrip(".")
     option = getattr(error, "option_name", None)
     guesses = getattr(error, "possibilities", None)
     if option and message.startswith("No such option"):
         message = f"no such option {option}"
+        if example := IN_SOURCE.get(option.lstrip("-")):
+            return f"{message}; it stands in the text of the source: {example}"
         message += f"; did you mean {' or '.join(guesses)}?" if guesses else ""
     message = message[:1].lower() + message[1:]
     context = getattr(error, "ctx", None)

@@ -131,6 +131,12 @@ class FileOpener:
     # Arrow binary array, the file names as the system has them; null is missing
     names: pa.BinaryArray
 
+    def folders(self) -> set[Path]:
+        """Return the folders that hold the files."""
+        root = os.fsencode(self.root)
+        held = {os.path.dirname(name) for name in self.names.to_pylist() if name is not None}
+        return {Path(os.fsdecode(os.path.realpath(os.path.join(root, name)))) for name in held}
+
     def read(self, positions: Sequence[int]) -> Iterator[bytes | Bytes8 | Unreadable]:
         """Yield the content of the files at the positions, see :class:`visleak.records.Opener`."""
         root = os.fsencode(self.root)

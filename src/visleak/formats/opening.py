@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 
 from visleak.errors import UsageError, not_one_of
 from visleak.formats.boxes import Boxes
-from visleak.formats.files import Root
+from visleak.formats.files import FileOpener, Root
 from visleak.formats.remote import redacted
 from visleak.formats.request import (
     SPLITS,
@@ -30,6 +30,7 @@ from visleak.formats.sources import (
     TARS,
     Layout,
     announce,
+    announce_folders,
     beside,
     derived_name,
     locate,
@@ -130,6 +131,8 @@ def open_images(
     found = locate(text, plain=not isinstance(source, str))
     request = Request.at(text, found, name=name or derived_name(text), **wanted)
     opened = cast(AnySet, found.format.open(request))
+    if isinstance(opened, ImageSet) and isinstance(opened.opener, FileOpener):
+        announce_folders(text, opened.opener.folders)
     if objects is None:
         return opened
     if isinstance(opened, EmbeddingSet):

@@ -11,7 +11,7 @@ import glob
 import logging
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -28,6 +28,22 @@ TARS: Final = (".tar", ".tar.gz", ".tgz", ".tar.bz2", ".tbz2", ".tar.xz", ".txz"
 ARRAYS: Final = (".npy", ".npz", ".h5", ".hdf5", "-ubyte", ".idx", "-ubyte.gz", ".idx.gz")
 #: Endings of videos.
 VIDEOS: Final = (".mp4", ".avi", ".mov", ".mkv", ".webm", ".m4v", ".mpg", ".mpeg", ".wmv", ".flv")
+
+#: What stands in the text of a source, because it differs from set to set, by example.
+IN_SOURCE: Final = {
+    "axis": "nifti:FILE#axis=2",
+    "camera": "kitti:FOLDER?camera=3",
+    "column": "emb:FILE?column=NAME",
+    "every": "video:FILE#every=1s",
+    "expect": "emb:FOLDER?expect=N",
+    "image": "hf:NAME?image=COLUMN",
+    "images": "coco:FILE?images=FOLDER",
+    "key": "array:FILE#key=NAME",
+    "level": "tiff:FILE#level=1",
+    "remote": "TABLE.csv?remote=yes",
+    "revision": "hf:NAME?revision=COMMIT",
+    "tile": "tiff:FILE#tile=1024",
+}
 
 
 @dataclass(frozen=True)
@@ -231,6 +247,14 @@ def locate(text: str, plain: bool = False) -> Located:
 def announce(source: str, base: Path = Path()) -> None:
     """Log a source that is about to be read; relative ones count from ``base``."""
     reads.debug("reads %s", redacted(source), extra={"source": source, "base": base})
+
+
+def announce_folders(source: str, folders: Callable[[], Iterable[Path]]) -> None:
+    """Log the folders in which the images of a source lie, where anybody reads the log."""
+    if reads.isEnabledFor(logging.DEBUG):
+        found = frozenset(folders())
+        text = redacted(source)
+        reads.debug("folders of images of %s: %d", text, len(found), extra={"folders": found})
 
 
 def beside(place: str | os.PathLike[str]) -> str:
