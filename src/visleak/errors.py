@@ -30,6 +30,10 @@ class UsageError(VisleakError):
     exit_code = 2
 
 
+class HeldError(UsageError):
+    """The output holds another result of the same command."""
+
+
 class MissingExtra(VisleakError):
     """A feature needs a package that is not installed.
 

@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 from calling import MOSTLY_READABLE, check_refused, refusals, run
 
+from visleak.auditing import Audit
+
 TEXT = """
 title = 'tiny'
 [audit]
@@ -63,6 +65,16 @@ def test_gates(config: Path, tmp_path: Path) -> None:
     given = ("audit", "--config", file, "-o", tmp_path / "gone", "--no-images")
     ran = run(*given, "--fail-on", "near=60%", *MOSTLY_READABLE)
     assert (ran.code, "set 'gone' was compared with nothing" in ran.err) == (3, True)
+
+
+def test_another_study_is_replaced_and_kept_aside(config: Path, tmp_path: Path) -> None:
+    out, previous, file = tmp_path / "out", tmp_path / "out.previous", tmp_path / "sets.toml"
+    for views, note in (("mirror", False), ("none", True)):
+        file.write_text(config.read_text().replace("'mirror'", f"'{views}'"))
+        ran = run("audit", "--config", file, "-o", out, "--no-images", "--fail-on", "near=10%")
+        assert (ran.code, f"kept in {out}.previous" in ran.err) == (3, note)
+    read = [Audit(place / "audits" / "train").summary.settings.views for place in (out, previous)]
+    assert read == ["none", "mirror"]
 
 
 def test_the_plan_is_printed_and_nothing_is_done(config: Path, tmp_path: Path) -> None:

@@ -135,7 +135,7 @@ def test_errors_on_the_fair_set_and_the_leaderboard(
     {audit} {one} --predictions b={file} {fair} -> which has no --predictions; models are 'one', 'b'
     {audit} {one} --subset {file} -> --subset is NAME=FILE with no part empty
     {audit} {one} -o file -> output file is a file; choose a folder with -o DIR
-    {audit} {one} -o done -> done holds a result already (impact.json)
+    {audit} {one} -o done -> done holds files that visleak did not write
     {audit} {one} --code https://a.org -> --framework, --code and --weights need --leaderboard
     {audit} {one} --leaderboard l.json {links} -> --leaderboard adds one model: give --fair-pred
     {audit} {one} {fair} --leaderboard l.json --framework P --code c -> give --weights URL

@@ -12,6 +12,7 @@ from calling import check_refused, refusals, refused, run
 from PIL import Image
 
 from visleak.auditing import Audit
+from visleak.verdicts.ledger import Ledger
 
 #: Files that are part of an audit, or that an audit may get.
 OWN = ("pairs.parquet", "images.parquet", "audit.json", "verdicts.csv", "replacements.sqlite")
@@ -125,9 +126,10 @@ def test_counts_replace_only_their_own_folder(audited: Path, tmp_path: Path) -> 
     out = tmp_path / "counts"
     assert run("stats", audited, "-o", out).code == 0
     (out / "example-near-99.png").write_bytes(b"of an earlier run")
-    check_refused(f"stats {audited} -o {out}", "--force")
-    assert run("stats", audited, "-o", out, "--force").code == 0
+    assert f"kept in {out}.previous" in run("stats", audited, "-o", out).err
     assert not (out / "example-near-99.png").exists()
+    assert (tmp_path / "counts.previous" / "example-near-99.png").exists()
+    assert "kept in" not in run("stats", audited, "-o", out, "--force").err
 
 
 def test_exported_verdicts_write_over_nothing(folder: Path, tmp_path: Path) -> None:
@@ -152,28 +154,75 @@ def test_a_document_that_lies_anywhere_makes_no_folder_ours(dataset: Path, tmp_p
     assert (folder / "images.parquet").read_text() == "mine"
 
 
-def test_the_default_output_is_replaced_and_the_previous_result_kept(
-    dataset: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+#: Gates that the data set fails.
+GATE = ("--fail-on", "near", "--fail-on", "unreadable=20%", "--no-images", "--views")
+JUDGED = "TestID,TrainID,Judgment\nthing/copy.png,thing/t0.png,0\n"
+
+
+@pytest.mark.parametrize("output", ["", "leaks/v1.2", "."])
+def test_an_earlier_audit_is_replaced_and_kept_aside(
+    dataset: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, output: str
 ) -> None:
     """A gate in a workspace that is kept must fail as a gate, not as a wrong command line."""
-    monkeypatch.chdir(tmp_path)
-    gate = ("--fail-on", "near", "--fail-on", "unreadable=20%", "--no-images")
-    assert run("audit", dataset, *gate).code == 3
-    given = tmp_path / "list.csv"
-    given.write_text("TestID,TrainID,Judgment\nthing/copy.png,thing/t0.png,0\n")
-    assert run("verdicts", "visleak-audit", "import", given).code == 0
+    work = tmp_path / "work"
+    work.mkdir()
+    monkeypatch.chdir(work)
+    place = Path(output or "visleak-audit").absolute()
+    previous = place.with_name(f"{place.name}.previous")
+    given = ("audit", dataset, *(("-o", output) if output else ()), *GATE)
+    assert run(*given, "mirror").code == 3
+    verdicts = tmp_path / "list.csv"
+    verdicts.write_text(JUDGED)
+    assert run("verdicts", place, "import", verdicts).code == 0
     for views in ("none", "mirror"):
-        ran = run("audit", dataset, *gate, "--views", views)
-        assert (ran.code, "kept in visleak-audit.previous" in ran.err) == (3, True)
-    assert run("audit", dataset, *gate, "--views", "mirror").err.startswith("reused: ")
-    previous = Path("visleak-audit.previous")
+        ran = run(*given, views)
+        assert (ran.code, f"{previous.name}; verdicts of people stay in" in ran.err) == (3, True)
+    assert run(*given, "mirror").err.startswith("reused: ")
     assert Audit(previous).summary.settings.views == "none"
-    assert Audit("visleak-audit").summary.settings.views == "mirror"
-    # verdicts stay with the audit that is worked on
-    assert "thing/copy.png" in (Path("visleak-audit") / "verdicts.csv").read_text()
-    assert sorted(path.name for path in tmp_path.iterdir()) == [
-        *("list.csv", "visleak-audit", "visleak-audit.previous"),
-    ]
+    assert Audit(place).summary.settings.views == "mirror"
+    assert "thing/copy.png" in (place / "verdicts.csv").read_text()
+    assert {path.name for path in place.parent.iterdir()} == {place.name, previous.name} | (
+        {"list.csv"} if output == "." else set()
+    )
+
+
+def test_what_people_judged_in_the_previous_audit_alone_is_not_replaced(
+    dataset: Path, tmp_path: Path
+) -> None:
+    out, previous = tmp_path / "leaks", tmp_path / "leaks.previous"
+    given = f"audit {dataset} -o {out} --no-verify --no-images --views"
+    assert run(*given.split(), "none").code == 0
+    assert run(*given.split(), "mirror").code == 0
+    verdicts = tmp_path / "list.csv"
+    verdicts.write_text(JUDGED)
+    assert run("verdicts", previous, "import", verdicts).code == 0
+    before = tree(tmp_path)
+    check_refused(f"{given} none", "judgments of people")
+    assert tree(tmp_path) == before
+    # what was taken over, or withdrawn since, is lost by nothing
+    assert run("verdicts", out, "import", previous / "verdicts.csv").code == 0
+    with Ledger(out) as ledger:
+        assert ledger.undo(ledger.standing()[0].reviewer)
+    assert run(*given.split(), "none").code == 0
+
+
+def test_a_place_for_the_previous_result_that_is_taken_is_refused(
+    dataset: Path, audited: Path, tmp_path: Path
+) -> None:
+    out, previous = tmp_path / "leaks", tmp_path / "leaks.previous"
+    given = f"audit {dataset} -o {out} --no-verify --no-images"
+    assert run(*given.split()).code == 0
+    previous.write_text("mine")
+    check_refused(f"{given} --views none", "is not a folder of visleak")
+    previous.unlink()
+    previous.mkdir()
+    (previous / "notes.txt").write_text("mine")
+    check_refused(f"{given} --views none", "that visleak did not write")
+    (previous / "notes.txt").unlink()
+    assert run("stats", audited, "-o", previous).code == 0
+    before = tree(tmp_path)
+    check_refused(f"{given} --views none", "holds a result of visleak")
+    assert tree(tmp_path) == before
 
 
 def test_files_of_others_in_the_default_place_are_refused(
@@ -191,16 +240,27 @@ def test_files_of_others_in_the_default_place_are_refused(
     assert tree(tmp_path) == before
 
 
-def test_a_file_in_the_default_place_is_kept_aside(
-    dataset: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("output", ["", "mine.json"])
+def test_an_earlier_file_is_kept_aside(
+    dataset: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, output: str
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    given = ("calibrate", dataset / "train", "--conditions", "jpeg-30", "--no-verify", "--fpr")
+    given = ("calibrate", dataset / "train", "--conditions", "jpeg-30", "--no-verify")
+    given = (*given, *(("-o", output) if output else ()), "--fpr")
+    file = Path(output or "thresholds.json")
+    kept = file.with_name(f"{file.stem}.previous.json")
     assert run(*given, "1e-1").code == 0
-    first = Path("thresholds.json").read_bytes()
-    assert "thresholds.previous.json" in run(*given, "2e-1").err
-    assert Path("thresholds.previous.json").read_bytes() == first
-    assert Path("thresholds.json").read_bytes() != first
+    first = file.read_bytes()
+    assert kept.name in run(*given, "2e-1").err
+    assert kept.read_bytes() == first
+    assert file.read_bytes() != first
+
+
+def test_a_file_of_another_command_is_not_replaced(dataset: Path, tmp_path: Path) -> None:
+    counts = tmp_path / "counts.json"
+    counts.write_text('{"kind": "visleak stats", "visleak": "1"}')
+    check_refused(f"calibrate {dataset}/train --fpr 1e-1 -o {counts}", "exists;")
+    assert sorted(tree(tmp_path)) == ["counts.json"]
 
 
 @refusals("""
@@ -243,6 +303,12 @@ def test_logs_and_caches_spare_the_files_of_others(
         f"find {dataset}/test/thing/q0.png --against {folder}",
     ):
         check_refused(f"{given} --log-file {new}", "lies among the images of")
+    images = sorted(map(str, (dataset / "train").rglob("*.png")))
+    (tmp_path / "list.txt").write_text("\n".join(images))
+    pq.write_table(pa.table({"path": images}), tmp_path / "list.parquet")
+    for source in (tmp_path / "list.txt", tmp_path / "list.parquet", f"{dataset}/train/*/*.png"):
+        given = f"encode {source} -o {folder}-new --log-file {new}"
+        check_refused(given, "lies among the images of")
     study = tmp_path / "sets.toml"
     sets = (("test", "benchmark"), ("train", "training"))
     study.write_text(

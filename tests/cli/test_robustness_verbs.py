@@ -35,9 +35,9 @@ def test_robustness_writes_a_folder_and_says_what_came_out(pictures: Path, tmp_p
     assert content["queries"] == 3
     assert content["set"] == "mine"
     assert content["encoders"][0]["conditions"]["gauss"]["at"]["0.5"]["pairs"] == 12
-    check_refused(f"robustness {pictures} -o {out}", "holds a result already")
-    ran = run("robustness", f"mine={pictures}", *given, "--force", "--json")
+    ran = run("robustness", f"mine={pictures}", *given, "--json")
     assert ran.out == (out / "robustness.json").read_text()
+    assert ran.err.startswith(f"the earlier result is kept in {out}.previous")
 
 
 def test_calibrate_then_audit(pictures: Path, tmp_path: Path) -> None:
@@ -55,6 +55,7 @@ def test_calibrate_then_audit(pictures: Path, tmp_path: Path) -> None:
     found = json.loads((tmp_path / "audit" / "audit.json").read_text())["thresholds"]
     assert (found["hard"], found["soft"]) == (entry["hard"], entry["soft"])
     assert found["provenance"] == entry["provenance"]
+    file.write_text("{}")
     code, said = refused("calibrate", pictures, *given)
     assert (code, said.startswith(f"{file} exists;")) == (2, True)
 

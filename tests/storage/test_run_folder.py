@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from visleak.errors import UsageError, VisleakError
-from visleak.storage import RunFolder, claimed
+from visleak.storage import RunFolder, claimed, keep_file
 
 KIND = "visleak toy count"
 
@@ -139,3 +139,13 @@ def _refused(folder: Path, name: str) -> None:
         if name:
             (folder / name).write_text("kept")
         raise UsageError("no")
+
+
+def test_a_file_is_kept_aside_where_it_is_of_the_kind(tmp_path: Path) -> None:
+    path, about = tmp_path / "p.parquet", json.dumps({"kind": "visleak predictions"})
+    pq.write_table(pa.table({"id": ["a"]}).replace_schema_metadata({"visleak": about}), path)
+    assert keep_file(path, "visleak thresholds") is None
+    assert keep_file(path, "visleak predictions") == tmp_path / "p.previous.parquet"
+    pq.write_table(pa.table({"id": ["a"]}), path)
+    assert keep_file(path, "visleak predictions") is None
+    assert keep_file(tmp_path / "none.json", "visleak thresholds") is None

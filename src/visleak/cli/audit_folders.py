@@ -346,7 +346,7 @@ class Stats(Printed, Replaced):
     )
 
 
-def stats(audit: AuditFolder, options: Stats) -> Reply:
+def stats(audit: AuditFolder, options: Stats, call: Call) -> Reply:
     """Count the duplicates by type and class, with and without the verdicts of people."""
     from visleak.auditing import Audit
     from visleak.report import reader_for_page
@@ -356,7 +356,7 @@ def stats(audit: AuditFolder, options: Stats) -> Reply:
     opened, out = Audit(audit.folder), options.out
     if out is not None:
         refuse_sets(opened.summary, out)
-        free_folder(out, COUNTS, force=options.force)
+        free_folder(out, COUNTS, force=call.replaces(out, COUNTS, force=options.force))
     counts = count(audit.folder, grade=options.grade, judged=options.reviewed_only)
     written: tuple[Path, ...] = ()
     if out is not None:

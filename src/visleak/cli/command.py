@@ -72,16 +72,28 @@ class Call:
         """Print a warning on stderr at once."""
         edges.complain(text)
 
-    def replaces(self, out: Path, result: str = "", *, force: bool) -> bool:
-        """Whether an earlier result may be replaced; one in the default place is kept aside."""
+    def replaces(self, out: Path, result: str, *, force: bool) -> bool:
+        """Whether the earlier result of a folder may be replaced: it is kept aside, or forced."""
         from visleak.storage import keep_previous
 
-        if force or "out" in self.given:
-            return force
-        aside = keep_previous(out, result)
-        if aside is not None:
-            self.note(f"the earlier result is kept in {aside}")
-        return aside is not None
+        return force or self._kept(keep_previous(out, result), out)
+
+    def replaces_file(self, out: Path, kind: str, *, force: bool) -> bool:
+        """Whether the earlier file of a kind may be replaced: it is kept aside, or forced."""
+        from visleak.storage import keep_file
+
+        return force or self._kept(keep_file(out, kind), out)
+
+    def _kept(self, aside: Path | None, out: Path) -> bool:
+        """Say where an earlier result is kept, if there is one."""
+        from visleak.storage import LEDGER
+
+        if aside is None:
+            return False
+        judged = any(out.rglob(LEDGER))
+        more = f"; verdicts of people stay in {out}" if judged else ""
+        self.note(f"the earlier result is kept in {aside}{more}")
+        return True
 
     def only_with(self, mode: str, allowed: Iterable[str]) -> None:
         """Refuse all options but some, in a mode where the others mean nothing."""

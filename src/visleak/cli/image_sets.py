@@ -208,6 +208,7 @@ def calibrate(images: ImageSet, options: Calibrate, execution: Execution, call: 
     audit --thresholds.
     """
     from visleak.formats.opening import open_set
+    from visleak.pipeline.comparison import KIND
     from visleak.robustness import calibrate as measure
     from visleak.robustness.thresholding import document
     from visleak.storage import free_file, refuse_inputs, write_json
@@ -218,7 +219,7 @@ def calibrate(images: ImageSet, options: Calibrate, execution: Execution, call: 
         raise UsageError(
             f"--fpr must be one rate or two, such as 1e-6 or 1e-6,1e-4; got {options.fpr!r}"
         ) from None
-    free_file(options.out, force=call.replaces(options.out, force=options.force))
+    free_file(options.out, force=call.replaces_file(options.out, KIND, force=options.force))
     opened = open_set(images.source)
     refuse_inputs(options.out, [(opened.name, opened.source)], Path())
     result = measure(
@@ -265,7 +266,7 @@ def train_encoder(
             threads=options.threads,
             progress=call.progress,
             notify=call.note,
-            force=call.replaces(options.out, force=options.force),
+            force=options.force,
         )
     except KeyboardInterrupt:
         if checkpoint_path(options.out).exists():

@@ -173,7 +173,7 @@ def retrieve(
     from visleak.impact.evaluators.retrieve import content, document, retrieve_stored
     from visleak.impact.evaluators.retrieve import retrieve as run
 
-    target = replace(target, force=call.replaces(target.out, force=target.force))
+    target = _target(target, call)
     given = keywords(settings)
     if settings.images is None and settings.texts is None:
         if settings.source is None:
@@ -210,10 +210,17 @@ def _classified(
     """Classify a set and save the predictions."""
     from visleak.impact.evaluators.classification import content, document
 
-    target = replace(target, force=call.replaces(target.out, force=target.force))
+    target = _target(target, call)
     images = _opened(data.source, data.id, data.label, target, call)
     result = run(images, progress=call.progress, **given, **keywords(target))
     return _reply(document(result), content(result), target)
+
+
+def _target(target: Target, call: Call) -> Target:
+    """Return where predictions are written; earlier ones are kept aside."""
+    from visleak.impact.evaluators.predictions import KIND
+
+    return replace(target, force=call.replaces_file(target.out, KIND, force=target.force))
 
 
 def _opened(

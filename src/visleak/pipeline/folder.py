@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 
 from visleak import grouping
 from visleak.documents import digest_of
-from visleak.errors import UsageError, VisleakError
+from visleak.errors import HeldError, VisleakError
 from visleak.grading import load_grader
 from visleak.images import DECODING
 from visleak.options import AUTO
@@ -376,7 +376,7 @@ def holds(folder: Path, key: str | None, sets: Iterable[AnySet], *, force: bool)
             for each in sets
             if isinstance(each, ImageSet)
         )
-    raise UsageError(
+    raise HeldError(
         f"{folder} holds another audit (other sets, files or settings); choose another folder"
         " with -o DIR, or replace it with --force"
     )

@@ -57,6 +57,7 @@ from visleak.storage.run_folder import (
     free_file,
     free_folder,
     free_table,
+    keep_file,
     keep_previous,
     refuse_among,
     refuse_foreign,
@@ -73,7 +74,7 @@ __all__ += ["SCRATCH_PREFIX", "SECTIONS", "UNREADABLE", "VERDICTS", "AuditSummar
 __all__ += ["ComparisonSummary", "Database", "File", "KeyValueStore", "MirroredDatabase"]
 __all__ += ["RunFolder", "SetSummary", "TotalSummary", "claimed", "csv_cell", "csv_of", "csv_text"]
 __all__ += ["csv_value", "file_digest", "free_file", "free_folder", "free_table"]
-__all__ += ["keep_previous", "naming", "opened_for_arrow", "read_csv", "read_problems"]
+__all__ += ["keep_file", "keep_previous", "naming", "opened_for_arrow", "read_csv", "read_problems"]
 __all__ += ["read_summary", "read_table"]
 __all__ += ["refuse_among", "refuse_foreign", "refuse_inputs"]
 __all__ += ["refuse_sets", "remove_leftovers", "remove_unfinished", "replacing", "replacing_text"]

@@ -12,7 +12,7 @@ import sqlite3
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any, Final, Self
 
@@ -26,6 +26,8 @@ EVERY: Final = 20
 #: Name of the column with the digest of a row, and of the SQL function that computes it.
 DIGEST: Final = "digest"
 ROW_DIGEST: Final = "row_digest"
+#: Columns that say nothing about the content of a row of decisions.
+_NO_CONTENT: Final = ("number", "batch", "withdrawn")
 #: Bytes of a digest.
 DIGEST_BYTES: Final = 8
 
@@ -78,6 +80,28 @@ def check_rows(db: sqlite3.Connection) -> None:
             ((count,),) = db.execute(f"SELECT count(*) FROM {table} WHERE {wrong}")
             if count:
                 raise sqlite3.DatabaseError(f"{count} of the rows of {table} changed on the disk")
+
+
+def rows_lacking(path: Path, other: Path) -> int:
+    """Count the decisions of people in another database that this one never had.
+
+    The time of a withdrawal does not count, and numbers of rows depend on the database.
+    """
+    found = []
+    for each in (path, other):
+        rows: set[tuple[object, ...]] = set()
+        if each.is_file():
+            try:
+                with closing(connect_read_only(each)) as db:
+                    for table, (columns, _) in _tables(db).items():
+                        own = [name for name in columns.split(", ") if name not in _NO_CONTENT]
+                        rows.update(db.execute(f"SELECT {', '.join(own)} FROM {table}"))
+            except (sqlite3.Error, UnicodeError) as error:
+                raise VisleakError(
+                    f"{each} cannot be read ({error}); restore it, or move it away"
+                ) from error
+        found.append(rows)
+    return len(found[1] - found[0])
 
 
 def _tables(db: sqlite3.Connection) -> dict[str, tuple[str, bool]]:

@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 import visleak
 from visleak.delimited import write_csv_rows
 from visleak.documents import as_plain, read_document, read_record
-from visleak.errors import UsageError, VisleakError
+from visleak.errors import UsageError, VisleakError, said
 from visleak.formats.listing import split_glob
 from visleak.formats.sources import place_of
 from visleak.records import AnySet
@@ -34,6 +34,7 @@ from visleak.storage.audit_folder import (
     VERDICTS,
     AuditSummary,
 )
+from visleak.storage.database import rows_lacking
 from visleak.storage.files import (
     csv_cell,
     csv_value,
@@ -171,33 +172,61 @@ def free_folder(folder: str | os.PathLike[str], result: str, *, force: bool = Fa
     return path
 
 
-def keep_previous(path: Path, result: str = "") -> Path | None:
-    """Keep a result of visleak beside itself, as ``NAME.previous``; return where, if there is one.
+def keep_previous(path: Path, result: str) -> Path | None:
+    """Keep the folder of a result beside itself, as ``NAME.previous``; return where, if it is one.
 
     Files are linked where the system can: all writers replace whole files, so that a link keeps
-    what was there. Databases are changed in place and are copied.
+    what was there. Databases are changed in place and are copied. The result that was kept before
+    goes, unless it has judgments of people that this one lacks.
     """
-    aside = path.with_name(f"{path.stem}.previous{path.suffix}")
-    if not result:
-        if not _is_result(path):
-            return None
-        if aside.exists() and not _is_result(aside):
-            raise UsageError(f"{aside} is not a file of visleak; move it, or choose -o FILE")
-        aside.unlink(missing_ok=True)
-        _link(path, aside)
-        return aside
     if not (path / result).is_file():
         return None
-    refuse_foreign(path)
-    refuse_foreign(aside)
+    path = Path(os.path.abspath(path)) if path.name in ("", "..") else path
+    aside = path.with_name(f"{path.name}.previous")
+    refuse_foreign(path, result)
+    _refuse_aside(aside, path, result)
     beside = aside.with_name(f".{aside.name}.part")
     shutil.rmtree(beside, ignore_errors=True)
     ignored = shutil.ignore_patterns(f"{SCRATCH_PREFIX}*", "*.part")
-    shutil.copytree(path, beside, copy_function=_link, ignore=ignored)
-    if aside.exists():
-        shutil.rmtree(aside)
-    beside.rename(aside)
+    try:
+        shutil.copytree(path, beside, copy_function=_link, ignore=ignored)
+        if aside.exists():
+            shutil.rmtree(aside)
+        beside.rename(aside)
+    except (OSError, shutil.Error) as error:
+        shutil.rmtree(beside, ignore_errors=True)
+        raise VisleakError(
+            f"the earlier result of {path} cannot be kept in {aside} ({said(error)}); make room, or"
+            " --force replaces it without"
+        ) from error
     return aside
+
+
+def keep_file(path: Path, kind: str) -> Path | None:
+    """Keep a file of a kind of visleak's beside itself, as ``NAME.previous.json``; return where."""
+    aside = path.with_name(f"{path.stem}.previous{path.suffix}")
+    if not _is_result(path, kind):
+        return None
+    if os.path.lexists(aside) and not _is_result(aside, kind):
+        raise UsageError(f"{aside} is not a file of visleak; move it, or choose -o FILE")
+    aside.unlink(missing_ok=True)
+    _link(path, aside)
+    return aside
+
+
+def _refuse_aside(aside: Path, path: Path, result: str) -> None:
+    """Refuse to replace what visleak did not keep in a place, or what people judged only there."""
+    if os.path.lexists(aside) and (aside.is_symlink() or not aside.is_dir()):
+        raise UsageError(f"{aside} is not a folder of visleak; move it, or choose -o DIR")
+    refuse_foreign(aside, result)
+    for database in (LEDGER, DECISIONS):
+        for kept in sorted(aside.rglob(database)):
+            count = rows_lacking(path / kept.relative_to(aside), kept)
+            if count:
+                raise UsageError(
+                    f"{kept} holds judgments of people that {path} lacks ({count:,}) and would be"
+                    " replaced; rename the folder, or choose another one with -o DIR"
+                )
 
 
 def _link(source: str | Path, target: str | Path) -> None:
@@ -209,13 +238,13 @@ def _link(source: str | Path, target: str | Path) -> None:
     shutil.copy2(source, target)
 
 
-def _is_result(path: Path) -> bool:
-    """Whether visleak wrote a file, by its content or by the document beside it."""
-    with suppress(OSError, pa.ArrowInvalid):
-        if path.suffix == ".parquet":
-            return b"visleak" in (pq.read_schema(path).metadata or {})
-    about = path if path.suffix == ".json" else path.with_name(f"{path.name}.json")
-    return path.is_file() and bool(_kinds(about))
+def _is_result(path: Path, kind: str) -> bool:
+    """Whether visleak wrote a file of a kind, by its content or its metadata."""
+    if path.suffix == ".parquet" and path.is_file():
+        with suppress(OSError, ValueError):
+            about = json.loads((pq.read_schema(path).metadata or {}).get(b"visleak", b"{}"))
+            return isinstance(about, dict) and about.get("kind") == kind
+    return path.suffix == ".json" and kind in _kinds(path)
 
 
 def remove_unfinished(folder: Path) -> None:

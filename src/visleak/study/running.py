@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 
 from visleak import pipeline
 from visleak.auditing import Audit, audit
-from visleak.errors import UsageError, VisleakError
+from visleak.errors import HeldError, UsageError, VisleakError
 from visleak.formats import open_images
 from visleak.formats.sources import split_prefix
 from visleak.pipeline.context import Engine, Processes
@@ -268,7 +268,7 @@ class Work:
         held = [each.name for each in sets if each.side == "query"]
         gone = [name for name in held if name not in job.queries]
         if gone:
-            raise UsageError(
+            raise HeldError(
                 f"{place} holds an audit of {gone[0]!r} too, which is not compared with"
                 f" {job.reference!r} any more; choose another folder with -o DIR, or do all"
                 " again with --force"
