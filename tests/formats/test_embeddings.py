@@ -228,7 +228,7 @@ def test_what_is_refused(tmp_path):
     clip_retrieval(tmp_path, [3, 3], id=lambda row: row)
     said = message(VisleakError, f"emb:{tmp_path}")
     assert said.endswith(f"made these vectors; name it: emb:{tmp_path}?encoder=clip")
-    assert "option must be one of encoder, column, expect; got 'encodr'" in message(
+    assert "known are encoder, column, expect; did you mean 'encoder'" in message(
         UsageError, f"emb:{tmp_path}?encodr=clip"
     )
     assert "has no such column; it has id" in message(UsageError, source, id="name")

@@ -63,12 +63,7 @@ Files = Sequence[NpyPartition | ParquetPartition]
 def open_embeddings(request: Request) -> EmbeddingSet:
     """List the files of a set of embeddings; no vector is read."""
     request.refuse_split()
-    for option in request.options:
-        if option not in _OPTIONS:
-            raise UsageError(
-                f"source {request.text!r}: option must be one of {', '.join(_OPTIONS)}; got"
-                f" {option!r}"
-            )
+    request.refuse_options(*_OPTIONS)
     if request.frame is not None:
         raise UsageError(
             f"frame {request.frame!r}: {request.text} is a set of embeddings, which has no frames;"

@@ -12,7 +12,7 @@ from typing import Any, Final, NoReturn, Self
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from visleak.errors import UsageError, VisleakError
+from visleak.errors import UsageError, VisleakError, did_you_mean
 from visleak.formats.frames import Frames, read_frames
 from visleak.formats.remote import redacted
 from visleak.formats.sources import Located, locate
@@ -121,6 +121,7 @@ class Request:
                 allowed = f"; known are {', '.join(known)}" if known else "; it has none"
                 raise UsageError(
                     f"source {self.text!r}: ?{option}= is not an option of it{allowed}"
+                    f"{did_you_mean(option, known)}"
                 )
 
     def refuse_split(self) -> None:
