@@ -7,12 +7,15 @@ import signal
 import subprocess
 import sys
 import time
+from concurrent.futures import process
+from multiprocessing.process import BaseProcess
 from pathlib import Path
 
 import pytest
 import working
 
 from visleak.errors import MissingExtra, UsageError, VisleakError, VisleakWarning
+from visleak.pipeline import context
 from visleak.pipeline.context import RunContext
 from visleak.storage import SCRATCH_PREFIX, remove_leftovers
 
@@ -130,6 +133,35 @@ def test_a_task_that_kills_the_last_worker_too_is_one_line(tmp_path):
         assert "--workers 1" in said
         assert "\n" not in said
         assert list(place.each(working.double, range(3))) == [0, 2, 4]
+
+
+def test_a_worker_that_dies_while_others_start(tmp_path, monkeypatch, capfd):
+    """The pool's thread may then end with a traceback, and leave processes that end with one."""
+    begin, begun = BaseProcess.start, []
+
+    def start(process):
+        begin(process)
+        begun.append(process)
+        if len(begun) == 1:
+            os.kill(process.pid, signal.SIGKILL)
+        time.sleep(0.2)
+
+    monkeypatch.setattr(BaseProcess, "start", start)
+    with RunContext.at(tmp_path, 3, None) as place, pytest.warns(VisleakWarning, match="killed"):
+        assert list(place.each(working.double, [1, 2])) == [2, 4]
+    assert not any(each.is_alive() for each in begun)
+    assert capfd.readouterr().err == ""
+
+
+def test_a_task_that_a_breaking_pool_forgets_is_done_again(tmp_path, monkeypatch):
+    """As by a pool that breaks between its check that it is whole and the task's entry."""
+    monkeypatch.setattr(context, "PATIENCE", 0.1)
+    monkeypatch.setattr(process._ExecutorManagerThread, "terminate_broken", lambda *_: None)
+    task = working.Deadly(3, tmp_path / "lives")
+    task.lives.mkdir()
+    (task.lives / "1").touch()
+    with RunContext.at(tmp_path, 2, None) as place, pytest.warns(VisleakWarning, match="killed"):
+        assert list(place.each(working.die_sometimes, [task])) == [6]
 
 
 def test_what_cannot_be_sent_is_one_line(tmp_path):

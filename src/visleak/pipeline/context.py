@@ -17,7 +17,7 @@ import types
 import warnings
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures import Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
@@ -145,6 +145,8 @@ class GrowingColumn(Generic[Number]):
 # -- worker processes of this machine -------------------------------------------------------------
 #: Tasks submitted ahead of the one whose result is awaited, per worker.
 AHEAD: Final = 3
+#: Seconds after which a result that is awaited is doubted, if a process has ended.
+PATIENCE: Final = 5.0
 #: Values shared within this process, where it is the only worker: these are not pickled.
 _LOCAL: Final[dict[Path, object]] = {}
 
@@ -187,7 +189,8 @@ class _Submitted(Generic[T, R]):
 
     @property
     def lost(self) -> bool:
-        return isinstance(self.future.exception(), BrokenProcessPool)
+        """Whether its pool, which has ended, did not do it."""
+        return not self.future.done() or isinstance(self.future.exception(), BrokenProcessPool)
 
 
 class Processes:
@@ -260,7 +263,7 @@ class Processes:
         while True:
             first = waiting[0]
             try:
-                result = first.future.result()
+                result = self._result_of(first.future, first.pool)
                 waiting.popleft()
                 return result
             except BrokenProcessPool as error:
@@ -271,12 +274,22 @@ class Processes:
                     again = self._submitted(function, each.task, step)
                     each.pool, each.future = again.pool, again.future
 
+    def _result_of(self, future: Future[R], pool: ProcessPoolExecutor | None) -> R:
+        """Return a result; before Python 3.12.1 a pool that breaks may forget a new task."""
+        while not wait((future,), PATIENCE).done:
+            ended = pool is not self._pool or not all(each.is_alive() for each in self._processes)
+            if ended and not wait((future,), PATIENCE).done:
+                raise BrokenProcessPool("the pool has ended without this task")
+        return future.result()
+
     def _shrink(
         self, pool: ProcessPoolExecutor | None, step: str, error: BrokenProcessPool
     ) -> None:
         """Close a pool of which a process died; the next one has half as many."""
         if pool is None or pool is not self._pool:
             return  # tasks of another step were the first to notice
+        for process in self._processes:
+            process.terminate()
         pool.shutdown(cancel_futures=True)
         self._pool = None
         where = f" while {step}" if step else ""
@@ -309,6 +322,9 @@ class Processes:
             context = multiprocessing.get_context("spawn")
             others = set(multiprocessing.active_children())
             self._pool = ProcessPoolExecutor(self._working, context, initializer=init_worker)
+            # all processes start before the pool watches them: the death of one while others start
+            # breaks its thread (before Python 3.12.1), and the others are not ended
+            self._pool._safe_to_dynamically_spawn_children = False  # type: ignore[attr-defined]
             gate = self.scratch / f"workers-{next(self._numbers)}.gate"
             with without_main():
                 # a process is started with each task that finds none idle: block the tasks until
@@ -318,7 +334,7 @@ class Processes:
                 gate.touch()
                 self._processes = list(set(multiprocessing.active_children()) - others)
                 for future in held:
-                    future.result()
+                    self._result_of(future, self._pool)
         return self._pool
 
 
