@@ -12,6 +12,7 @@ from audit_making import make_audit, pair
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import visleak
 from visleak import remedy
 from visleak.errors import UsageError, VisleakError
 from visleak.formats import open_images
@@ -260,6 +261,18 @@ def test_a_set_that_changed_since_the_audit_is_refused(tmp_path):
     assert refusal().startswith(
         f"set 'test' cannot be opened again as audited: source '{test}' does not exist"
     )
+
+
+def test_an_image_that_can_be_read_since_the_audit_is_refused(tmp_path):
+    """It may be a copy: nothing compared it."""
+    test, train = making.flat_folder(tmp_path / "test"), making.flat_folder(tmp_path / "train")
+    mended = Path(test) / "later.png"
+    mended.write_text("<html>")
+    visleak.audit(test, train, out=tmp_path / "a", workers=1, cache=None)
+    mended.write_bytes((Path(train) / "2.png").read_bytes())
+    with pytest.raises(VisleakError, match=r"image 'later.png' can be read since the audit; run"):
+        purge(tmp_path / "a", remove_from="test", out=tmp_path / "out", format="copy")
+    assert not (tmp_path / "out").exists()
 
 
 @pytest.mark.parametrize(

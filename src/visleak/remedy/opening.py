@@ -197,11 +197,13 @@ def _refuse_other_images(result: Audit, material: Mapping[str, EncodedSet]) -> N
         digests = own["digest"].to_pylist()
         now = [None if at is None else bytes(prints.digests[at]).hex() for at in place]
         changed = sum(a != b for a, b in zip(digests, now, strict=True))
-        if changed:
-            raise VisleakError(
-                f"{counted(changed, 'image')} of set {name!r} ({about.source}) changed since the"
-                " audit; audit again"
-            )
+        new = len(prints.ids) - sum(at is not None for at in place)
+        for count, what in ((changed, "changed since the audit"), (new, "not in the audit")):
+            if count:
+                raise VisleakError(
+                    f"{counted(count, 'image')} of set {name!r} ({about.source}) {what}; audit"
+                    " again"
+                )
 
 
 def _pool_of(

@@ -16,11 +16,12 @@ import pyarrow.compute as pc
 from visleak.auditing import Audit
 from visleak.errors import UsageError, VisleakError, not_one_of
 from visleak.groups import components
+from visleak.images import decode
 from visleak.options import AUTO
 from visleak.pipeline import rates
 from visleak.progress import Progress, silent
 from visleak.quantities import counted
-from visleak.records import DEGREES, GRADES, ImageSet
+from visleak.records import DEGREES, GRADES, ImageSet, Unreadable
 from visleak.remedy.contents import Part, Piece, refuse_changed
 from visleak.remedy.graph import leaking, refuse_unconfirmed
 from visleak.remedy.manifest import Removed
@@ -512,11 +513,18 @@ def _opened(audit: Audit, name: str) -> ImageSet:
 
 
 def _refuse_other_images(images: ImageSet, known: pa.Table, unread: set[str]) -> None:
+    """Refuse a set with other images than the audit saw, or with one that it could not read."""
     seen, now = known["id"].to_pylist(), images.ids.to_pylist()
     audited, present = set(seen), set(now)
     new = ((id_, "is new") for id_ in now if id_ not in audited and id_ not in unread)
     gone = ((id_, "is missing") for id_ in seen if id_ not in present)
-    for id_, what in (*new, *gone):
+    places = [place for place, id_ in enumerate(now) if id_ in unread]
+    mended = (
+        (now[place], "can be read")
+        for place, stored in zip(places, images.opener.read(places), strict=True)
+        if not isinstance(stored, Unreadable) and not isinstance(decode(stored), Unreadable)
+    )
+    for id_, what in (*new, *gone, *mended):
         raise VisleakError(
             f"set {images.name!r}: image {id_!r} {what} since the audit; run `visleak audit` again"
         )
