@@ -13,8 +13,9 @@ from predictions_making import IDS, as_csv, as_parquet, benchmark
 
 from visleak.errors import UsageError, VisleakError
 from visleak.impact.benchmark import Benchmark, Leak, Scores
-from visleak.impact.difficulty import probe, read_difficulty
+from visleak.impact.difficulty import difficulty_of, probe, read_difficulty
 from visleak.impact.effects import Sampling, effects_of
+from visleak.progress import silent
 from visleak.records import Bool
 from visleak.stats.draws import CALIPER, MOST, matched_controls
 
@@ -176,6 +177,13 @@ def test_difficulty_from_a_file(tmp_path):
     found = read_difficulty(str(partly), benchmark())
     assert math.isnan(found.values[19])
     assert "15 of 20" in found.source
+
+
+def test_one_difficulty_for_all_images_is_refused(tmp_path):
+    """It matches nothing, and the comparison would say that it did."""
+    file = as_csv(tmp_path / "a.csv", {"id": IDS, "loss": [0.5] * 20})
+    with pytest.raises(VisleakError, match="all images have the same difficulty by column 'loss'"):
+        difficulty_of(tmp_path, benchmark(), str(file), 0, silent)
 
 
 def test_files_without_a_difficulty_are_refused(tmp_path):

@@ -153,3 +153,17 @@ def test_metrics_of_any_kind_have_no_gap_and_no_share(folder, tmp_path):
         "m: no gap to the fair test set, because no metric of both files is 0 or 1 per image"
         " (test set: iou; fair: iou)"
     ) in result.notes
+
+
+@pytest.mark.parametrize("own", [False, True])
+def test_the_own_loss_of_a_model_is_no_difficulty(folder, answers, tmp_path, own):
+    """It would remove what the model memorized, too."""
+    rng = np.random.default_rng(5)
+    right = np.loadtxt(answers["x"], delimiter=",", skiprows=1, usecols=1)
+    hard = 1 - right if own else rng.random(len(right)) + 0.5 * (1 - right)
+    given = tmp_path / "hard.csv"
+    rows = [f"q{n},{value}" for n, value in enumerate(hard + 0.1 * rng.random(len(right)))]
+    given.write_text("\n".join(["id,difficulty", *rows]))
+    settings = ImpactSettings(difficulty=str(given), draws=2)
+    found = impact(folder, {"x": answers["x"]}, settings)
+    assert ("as its own loss does" in "".join(found.doubts)) == own

@@ -133,6 +133,15 @@ def test_shuffled_rows(tmp_path):
     assert "shuffled" in doubts(tmp_path, coded, labels)
 
 
+def test_rows_of_which_a_part_is_shuffled(tmp_path):
+    """Such as the file of one of two processes, each of which predicted one half."""
+    labels = truth()
+    predicted = guessed(labels)
+    half = [predicted[k] for k in COUNT // 2 + np.random.default_rng(3).permutation(COUNT // 2)]
+    said = doubts(tmp_path, {"prediction": [*predicted[: COUNT // 2], *half]}, labels)
+    assert "rows 600 to 899 and 900 to 1,199 look shuffled" in said
+
+
 @pytest.mark.parametrize(
     "turned", [CLASSES[1:] + CLASSES[:1], ("bird", "deer", "cat", *CLASSES[3:])]
 )

@@ -10,7 +10,7 @@ often do.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -24,7 +24,7 @@ from visleak.auditing import Audit
 from visleak.encoders import load_encoder
 from visleak.errors import UsageError, VisleakError
 from visleak.groups import components
-from visleak.impact.benchmark import Benchmark
+from visleak.impact.benchmark import Benchmark, Scores
 from visleak.impact.evaluators.predictions import context
 from visleak.impact.predictions.files import (
     PredictionFile,
@@ -44,6 +44,11 @@ from visleak.storage import IMAGES, PAIRS, read_table
 PROBE: Final = "probe"  # names the built-in probe, instead of a file
 COLUMN: Final = "difficulty"  # the column of a file where none is named
 LEAST: Final = 0.5  # share of the images whose difficulty must be known
+
+#: AUC from which a difficulty is taken for the own loss of a model, and images of each kind, right
+#: and wrong, that it needs.
+OWN: Final = 0.98
+FEWEST: Final = 10
 
 #: Parts of the test set; each is predicted by a ridge classifier fitted on the others.
 FOLDS: Final = 5
@@ -72,11 +77,38 @@ class Difficulty:
 def difficulty_of(
     folder: Path, benchmark: Benchmark, source: str, seed: int, progress: Progress
 ) -> Difficulty:
-    """Return the difficulty from a source."""
+    """Return the difficulty from a source; refuse one that is the same for all images."""
     if source == PROBE:
-        found = probed(folder, benchmark, seed, progress)
-        return Difficulty(found.difficulty, found.about)
-    return read_difficulty(source, benchmark)
+        own = probed(folder, benchmark, seed, progress)
+        found = Difficulty(own.difficulty, own.about)
+    else:
+        found = read_difficulty(source, benchmark)
+    if len(np.unique(found.values[~np.isnan(found.values)])) < 2:
+        raise VisleakError(
+            f"all images have the same difficulty by {found.source}, so that none can be matched"
+            " by it: give another one, or leave --difficulty out"
+        )
+    return found
+
+
+def doubts_about(difficulty: Float64, models: Sequence[Scores]) -> Iterator[str]:
+    """Yield models whose own loss the difficulty seems to be, which hides what they memorized."""
+    for scores in models:
+        right = scores.values.get("accuracy", np.empty(0))
+        known = ~np.isnan(right) & ~np.isnan(difficulty) if len(right) else right > 0
+        wrong = right[known] == 0
+        count = int(wrong.sum())
+        if min(count, len(wrong) - count) < FEWEST:
+            continue
+        ranks = rankdata(difficulty[known])[wrong]
+        pairs = count * (len(wrong) - count)
+        ahead = (float(ranks.sum()) - count * (count + 1) / 2) / pairs
+        if ahead > OWN:
+            yield (
+                f"{scores.model}: the difficulty separates its wrong predictions from its right"
+                f" ones (AUC {ahead:.3f}), as its own loss does: then the comparison with images of"
+                " the same difficulty removes what it memorized, too; use that of another model"
+            )
 
 
 def read_difficulty(text: str, benchmark: Benchmark) -> Difficulty:

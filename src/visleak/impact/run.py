@@ -16,7 +16,7 @@ import numpy as np
 
 from visleak.errors import UsageError
 from visleak.impact.benchmark import Benchmark, Scores, benchmark_of, sampled, with_subsets
-from visleak.impact.difficulty import difficulty_of
+from visleak.impact.difficulty import difficulty_of, doubts_about
 from visleak.impact.effects import RESAMPLES, Sampling, effects_of, flips_of
 from visleak.impact.predictions.plausibility import between, doubtful_gaps
 from visleak.impact.predictions.scores import read_scores
@@ -221,6 +221,8 @@ def _doubts(
             yield from (f"{scores.model}{where}: {doubt}" for doubt in scores.doubts)
     stems = {scores.model: Path(scores.file).stem for scores in models}
     yield from between(models, stems, benchmark.ids)
+    if benchmark.difficulty is not None:
+        yield from doubts_about(benchmark.difficulty, models)
     yield from doubtful_gaps(gaps)
 
 

@@ -142,12 +142,34 @@ def _about_guesses(evidence: Evidence, shifts: Sequence[tuple[str, Int64]]) -> I
     if better:
         yield f"ids look off by one: {fit}, but {better}"
         return
-    excess, expected = _agreement(guesses[known], labels[known])
-    if excess < CHANCE and int(known.sum()) >= ENOUGH:
+    yield from _shuffled(guesses, labels, known)
+
+
+def _shuffled(guesses: Int64, labels: Int64, known: Bool) -> Iterator[str]:
+    """Yield that predictions agree with labels by chance only: all of them, or those of parts."""
+    rows = np.arange(len(labels))
+    if not (at_chance := _at_chance(guesses, labels, [rows[known]])):
+        parts = [part[known[part]] for part in np.array_split(rows, PARTS)]
+        fit = [_agreement(guesses[part], labels[part])[0] for part in parts if len(part) > 1]
+        # in parts of a weak model chance may be all there is
+        if any(2 * BETTER < excess < np.inf for excess in fit):
+            at_chance = _at_chance(guesses, labels, parts)
+    if at_chance:
+        near, expected = at_chance[0]
+        places = " and ".join(f"{part[0]:,} to {part[-1]:,}" for part, _ in at_chance)
         yield (
-            f"rows look shuffled, or of other images: {fit}, no more than rows in random order"
-            f" give ({100 * expected:.1f} %)"
+            f"rows {'' if len(near) == known.sum() else f'{places} '}look shuffled, or of other"
+            f" images: {_percent(guesses[near] == labels[near])} of its predictions are the label,"
+            f" no more than rows in random order give ({100 * expected:.1f} %)"
         )
+
+
+def _at_chance(guesses: Int64, labels: Int64, parts: Iterable[Int64]) -> list[tuple[Int64, float]]:
+    """Return the parts that agree by chance only, and how often shuffled rows would."""
+    tested = [
+        (part, *_agreement(guesses[part], labels[part])) for part in parts if len(part) >= ENOUGH
+    ]
+    return [(part, expected) for part, excess, expected in tested if excess < CHANCE]
 
 
 def _about_labels(own: Labels, shifts: Sequence[tuple[str, Int64]]) -> Iterator[str]:
