@@ -218,6 +218,14 @@ def test_scores_that_no_leak_moves_are_undecided() -> None:
     assert (found.verdict, found.reason_code) == ("undecided", "constant-scores")
 
 
+@pytest.mark.parametrize("means", [(0.45, 0.4, 0.35), (0.5, 0.505, 0.45)])
+def test_scores_that_worsen_where_test_images_leak_are_undecided(means: tuple[float, ...]) -> None:
+    """As of steps in the wrong order: a leak keeps scores as they are."""
+    found = judge(chains(means, means))
+    assert (found.verdict, found.reason_code) == ("undecided", "worsening-scores")
+    assert judge(chains((0.5, 0.49, 0.485), (0.5, 0.49, 0.485))).verdict == "leaking"
+
+
 def test_chains_that_lack_a_deciding_step_are_left_out_and_counted() -> None:
     whole = chains((0.5, 0.57, 0.6, 0.61), (0.5, 0.57, 0.6, 0.61), repetitions=5)
     torn = whole.values.copy()
@@ -265,7 +273,7 @@ def test_a_metric_that_is_nothing_at_first_says_nothing_and_says_why() -> None:
 
 def test_less_is_better() -> None:
     scores = chains((0.5, 0.44, 0.4), (0.5, 0.44, 0.4))
-    assert judge(scores).verdict == "leaking"
+    assert judge(scores).on_means == "leaking"
     lower = Scores(
         scores.metrics, scores.steps, scores.repetitions, scores.values, frozenset({"mAP50", "f1"})
     )

@@ -54,6 +54,7 @@ from visleak.stats.bootstrap import Estimate
 #: Codes of a metric.
 NO_RESULT: Final = "no-complete-repetition"
 CONSTANT: Final = "constant-scores"
+FALLING: Final = "worsening-scores"
 ZERO: Final = "zero-score"
 NOT_LEARNED: Final = "model-did-not-learn"
 UNKNOWN_CHANCE: Final = "chance-not-known"
@@ -257,6 +258,9 @@ def _judged(
         verdict=LEAKING if leaking >= judge.certainty else verdict,
         clean=clean,
     )
+    fall = max(chance_above(b, a, judge.threshold, lower, weights) for a, b in sides)
+    if made.verdict == LEAKING and fall >= judge.certainty:
+        return _held_back(made, _falling(metric, judge.threshold, lower=lower))
     share = is_share(scores.of(metric))
     if reason := _would_not_rise(judge, made, values[:, columns[0]], deciding, share):
         return _held_back(made, reason)
@@ -425,6 +429,17 @@ def _identical(metric: str, values: Float64) -> Reason | None:
         f"all {len(values)} repetitions have the same {metric_name(metric)} at each step, to the"
         " last digit, so that one repetition is all there is: let each use its own seed, and give"
         " all digits",
+    )
+
+
+def _falling(metric: str, threshold: float, *, lower: bool) -> Reason:
+    """Return that scores worsen, which no leak explains: with one they stay as they are."""
+    moves = "rises" if lower else "falls"
+    return Reason(
+        FALLING,
+        f"{metric_name(metric)} {moves} by more than {percent(threshold)} where test images leak on"
+        " purpose, and neither a split with leaks nor one without does that: check the order of the"
+        " steps, the metric, and what each training run was given",
     )
 
 

@@ -89,8 +89,8 @@ def _none_said(triggers: Prompts, folder: object, table: object) -> str:
     wanted = (
         f"a file must be named like a source, such as {last_part(example)!r} for {example[:80]!r}"
         if example
-        else "the list names no sources, so that a table must name prompts: --reference-map CSV"
-        " with the columns prompt and file"
+        else "the list has no column sources, urls or url, so that a table must name prompts:"
+        " --reference-map CSV with the columns prompt and file"
     )
     return f"none of the {len(triggers):,} trigger prompts has an image in {places}: {wanted}"
 
