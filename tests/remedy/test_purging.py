@@ -266,10 +266,10 @@ def test_a_set_that_changed_since_the_audit_is_refused(tmp_path):
 def test_an_image_that_can_be_read_since_the_audit_is_refused(tmp_path):
     """It may be a copy: nothing compared it."""
     test, train = making.flat_folder(tmp_path / "test"), making.flat_folder(tmp_path / "train")
-    mended = Path(test) / "later.png"
-    mended.write_text("<html>")
+    repaired = Path(test) / "later.png"
+    repaired.write_text("<html>")
     visleak.audit(test, train, out=tmp_path / "a", workers=1, cache=None)
-    mended.write_bytes((Path(train) / "2.png").read_bytes())
+    repaired.write_bytes((Path(train) / "2.png").read_bytes())
     with pytest.raises(VisleakError, match=r"image 'later.png' can be read since the audit; run"):
         purge(tmp_path / "a", remove_from="test", out=tmp_path / "out", format="copy")
     assert not (tmp_path / "out").exists()

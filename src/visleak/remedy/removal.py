@@ -519,12 +519,12 @@ def _refuse_other_images(images: ImageSet, known: pa.Table, unread: set[str]) ->
     new = ((id_, "is new") for id_ in now if id_ not in audited and id_ not in unread)
     gone = ((id_, "is missing") for id_ in seen if id_ not in present)
     places = [place for place, id_ in enumerate(now) if id_ in unread]
-    mended = (
+    repaired = (
         (now[place], "can be read")
         for place, stored in zip(places, images.opener.read(places), strict=True)
         if not isinstance(stored, Unreadable) and not isinstance(decode(stored), Unreadable)
     )
-    for id_, what in (*new, *gone, *mended):
+    for id_, what in (*new, *gone, *repaired):
         raise VisleakError(
             f"set {images.name!r}: image {id_!r} {what} since the audit; run `visleak audit` again"
         )

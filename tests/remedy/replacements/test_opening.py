@@ -103,16 +103,16 @@ def test_images_that_changed_since(opened, tmp_path):
 
 @pytest.mark.parametrize("side", ["test", "train"])
 def test_images_that_the_audit_did_not_see(opened, tmp_path, side):
-    """Added later, or mended: a copy among them would be in the fair test set."""
+    """Added later, or repaired: a copy among them would be in the fair test set."""
     root = plant(tmp_path / "own", fresh=2)
-    mended, content = root / side / "cat" / "later.png", png(scene(1))
-    mended.write_text("<html>")
+    repaired, content = root / side / "cat" / "later.png", png(scene(1))
+    repaired.write_text("<html>")
     visleak.audit(root / "test", root / "train", out=root / "audit", workers=1, cache=None)
     opened(root / "pool", at=root / "audit")
-    mended.write_bytes(content)
+    repaired.write_bytes(content)
     with pytest.raises(VisleakError, match=rf"1 image of set '{side}' .* not in the audit; audit"):
         opened(root / "pool", at=root / "audit")
-    mended.rename(mended.with_name("renamed.png"))
+    repaired.rename(repaired.with_name("renamed.png"))
     with pytest.raises(VisleakError, match=rf"1 image of set '{side}' .* not in the audit; audit"):
         opened(root / "pool", at=root / "audit")
 
