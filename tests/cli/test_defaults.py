@@ -46,7 +46,7 @@ no-verify = false
     monkeypatch.setenv("VISLEAK_AUDIT_VIEWS", "mirror")
     monkeypatch.setenv("VISLEAK_FAIL_ON", "near=90% unreadable=20%")
     ran = run("audit", dataset)
-    # the place is that of a default, so the audit before is kept
+    # the audit before is kept
     assert (ran.code, "kept in leaks.previous" in ran.err) == (0, True)
     assert Audit(Path("leaks")).summary.settings.views == "mirror"
     assert run("audit", dataset, "--views", "none", "-q", "-o", "other").code == 0
@@ -74,6 +74,14 @@ def test_mistakes_in_a_file_are_named(
 ) -> None:
     (project / "visleak.toml").write_text(arguments.replace("%", "\n"))
     check_refused(f"audit {dataset}", words, code=1 if "TOML" in words else 2)
+
+
+def test_a_wrong_default_of_the_environment_is_called_one(
+    dataset: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("VISLEAK_WORKERS", "many")
+    check_refused(f"audit {dataset}", "by a default of the project's file or of a variable")
+    check_refused(f"audit {dataset} --workers few", "for '--workers': Input should be a valid")
 
 
 def test_help_of_a_command() -> None:

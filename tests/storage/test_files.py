@@ -233,6 +233,17 @@ def test_no_finished_audit(tmp_path: Path) -> None:
     )
 
 
+def test_a_place_near_an_audit_is_answered_with_it(tmp_path: Path) -> None:
+    folder = tmp_path / "data" / "audit"
+    folder.mkdir(parents=True)
+    for name in (AUDIT, "report.html"):
+        (folder / name).write_text("{}")
+        with pytest.raises(UsageError, match=f"give its folder, {folder}$"):
+            read_summary(folder / name)
+    with pytest.raises(UsageError, match=f"did you mean {folder}"):
+        read_summary(folder.parent)
+
+
 def test_a_newer_schema_is_refused(tmp_path: Path) -> None:
     write_json(tmp_path / AUDIT, {"schema": SCHEMA + 1})
     with pytest.raises(VisleakError) as caught:

@@ -554,4 +554,8 @@ def _refused(error: Any, verb: str) -> str:
     message = message[:1].lower() + message[1:]
     context = getattr(error, "ctx", None)
     path = context.command_path if context is not None else f"visleak {verb}".strip()
+    name = getattr(getattr(error, "param", None), "name", None)
+    source = context.get_parameter_source(name) if context is not None and name else None
+    if source is not None and source.name == "DEFAULT_MAP":
+        message += ", by a default of the project's file or of a variable VISLEAK_..."
     return message if "did you mean" in message.lower() else f"{message}; see {path} --help"

@@ -620,9 +620,11 @@ def read_summary(folder: Path) -> AuditSummary:
     """Read ``audit.json`` of an audit folder."""
     path = folder / AUDIT
     if not path.is_file():
-        raise UsageError(
-            f"{folder} holds no finished audit (no {AUDIT}); run `visleak audit` first"
-        )
+        if folder.is_file() and (folder.parent / AUDIT).is_file():
+            raise UsageError(f"{folder} is a file of an audit; give its folder, {folder.parent}")
+        inside = next((each.parent for each in sorted(folder.glob(f"*/{AUDIT}"))), None)
+        hint = f"did you mean {inside}?" if inside else "run `visleak audit` first"
+        raise UsageError(f"{folder} holds no finished audit (no {AUDIT}); {hint}")
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
     except (ValueError, RecursionError) as error:
