@@ -89,7 +89,7 @@ class AuditOptions(Options):
         "Print the plan and the estimated cost (images, bytes, time, disk), and exit.",
         panel=OUTPUT,
     )
-    force: bool = option(False, "Replace an existing result.", panel=OUTPUT)
+    force: bool = option(False, "Run again, and keep no earlier result.", panel=OUTPUT)
 
     @property
     def for_gates(self) -> bool:
