@@ -165,8 +165,8 @@ class CopySimilarity(Protocol):
     name: str  #: as the command line calls it
     number: str  #: what its numbers are, in words
     digest: str  #: changes whenever any of its numbers could
-    #: distance (1 - similarity) up to which two images are neighbours, by default; ``None`` if
-    #: unknown one
+    #: distance (1 - similarity) up to which two images are neighbours, by default; ``None`` if it
+    #: is not known
     eps: float | None
     least: float  #: its lowest value; the highest is 1
 
