@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 from calling import HOSTILE, check_refused, refusals, refused, run
 
+import visleak
 from toy_audit import Image, Pair, split_audit
 from visleak.impact import read_impact
 from visleak.storage import IMAGES
@@ -241,30 +242,51 @@ def test_leaked_images_against_others_that_are_as_difficult(
     folder: Path, files: Mapping[str, Path], ids: Sequence[str], tmp_path: Path
 ) -> None:
     hard = answers(tmp_path / "hard.csv", ids, difficulty=[1, 2, 3, 1, 2, 3])
-    for number, difficulty in enumerate((f"{hard}#difficulty", "probe")):
-        out = tmp_path / f"out{number}"
-        given = ("--predictions", files["one"], "--difficulty", difficulty)
-        ran = run("impact", folder, *given, "-o", out)
-        assert (ran.code, ran.err) == (0, "")
-        assert "3 images of the same class and difficulty" in ran.out.splitlines()[1]
-        content = json.loads((out / "impact.json").read_text())
-        comparison = next(
-            each for each in content["effects"][0]["comparisons"] if each["leak"] == "near or exact"
-        )
-        twinned = comparison["twinned"]
-        assert (twinned["leaked"], twinned["twins"], twinned["alone"]) == (3, 1, 0)
-        assert twinned["difference"]["value"] == pytest.approx(2 / 3)
-        table = csv.DictReader((out / "comparisons.csv").read_text().splitlines())
-        assert {row["twins"] for row in table if row["leak"] == "near or exact"} == {"3"}
-        assert "difficulty-matched" in (out / "impact.md").read_text()
-        assert "class and difficulty" in (folder / "report.html").read_text()
-        assert read_impact(out).settings["difficulty"]
+    out = tmp_path / "out"
+    given = ("--predictions", files["one"], "--difficulty", f"{hard}#difficulty")
+    ran = run("impact", folder, *given, "-o", out)
+    assert (ran.code, ran.err) == (0, "")
+    assert "3 images of the same class and difficulty" in ran.out.splitlines()[1]
+    content = json.loads((out / "impact.json").read_text())
+    comparison = next(
+        each for each in content["effects"][0]["comparisons"] if each["leak"] == "near or exact"
+    )
+    twinned = comparison["twinned"]
+    assert (twinned["leaked"], twinned["twins"], twinned["alone"]) == (3, 1, 0)
+    assert twinned["difference"]["value"] == pytest.approx(2 / 3)
+    table = csv.DictReader((out / "comparisons.csv").read_text().splitlines())
+    assert {row["twins"] for row in table if row["leak"] == "near or exact"} == {"3"}
+    assert "difficulty-matched" in (out / "impact.md").read_text()
+    assert "class and difficulty" in (folder / "report.html").read_text()
+    assert read_impact(out).settings["difficulty"]
     gone = tmp_path / "gone.csv"
     given = ("impact", folder, "--predictions", files["one"], "-o", tmp_path / "none")
     code, said = refused(*given, "--difficulty", gone)
     assert (code, "no such prediction file" in said) == (2, True)
     code, said = refused(*given, "--difficulty", f"{hard}#loss")
     assert (code, "no column 'loss'" in said) == (1, True)
+
+
+def test_the_probe_needs_two_classes(
+    folder: Path, dataset: Path, files: Mapping[str, Path], tmp_path: Path
+) -> None:
+    """Of one class all images are equally difficult."""
+    out = tmp_path / "out"
+    code, said = refused(
+        "impact", folder, "--predictions", files["one"], "--difficulty", "probe", "-o", out
+    )
+    assert (code, "all images have the same difficulty" in said) == (1, True)
+    for number, path in enumerate(sorted((dataset / "test" / "thing").glob("q*.png"))):
+        place = tmp_path / "test" / "ab"[number % 2] / path.name
+        place.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(path, place)
+    visleak.audit(tmp_path / "test", dataset / "train", out=tmp_path / "a", workers=1, cache=None)
+    names = [f"{'ab'[number % 2]}/q{number}.png" for number in range(6)]
+    one = answers(tmp_path / "one.csv", names, correct=[1, 0, 1, 0, 1, 1])
+    ran = run("impact", tmp_path / "a", "--predictions", one, "--difficulty", "probe", "-o", out)
+    assert (ran.code, ran.err) == (0, "")
+    assert "difficulty is that of a probe on built-in fingerprints" in ran.out
+    assert "a probe" in str(read_impact(out).settings["difficulty"])
 
 
 def test_the_probe_refuses_pictures_that_changed(
