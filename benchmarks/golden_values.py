@@ -42,6 +42,7 @@ MASKED: Final = (
     ("lookup/request.json", "split", "made of absolute paths"),
     ("*/manifest.json", "files_digest", "digest of a file with digests of absolute paths"),
     ("*/files.csv", "digest", "one is of a list with absolute paths; each image's own is compared"),
+    ("*audit.json", "digest", "digest of absolute paths, times and versions, too"),
     ("study/*/audit.json", "files.images.parquet", "digest of a file with absolute paths"),
     ("study/*/audit.json", "files.unreadable.csv", "digest of a file with absolute paths"),
 )

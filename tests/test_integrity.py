@@ -22,6 +22,7 @@ from visleak.formats import open_images
 from visleak.integrity import check_audit
 from visleak.settings import Settings
 from visleak.storage import file_digest, write_tables
+from visleak.storage.audit_folder import summary_digest
 from visleak.verdicts import Ledger, Verdict
 
 FILES = ("audit.json", "pairs.parquet", "images.parquet", "unreadable.csv")
@@ -76,10 +77,33 @@ def test_a_missing_file_is_found(folder: Path, name: str) -> None:
     assert name in {finding.where for finding in check_audit(folder).findings}
 
 
+def test_any_changed_character_of_the_summary_is_found(folder: Path) -> None:
+    """All but what differs between runs: times, the command and where it was called."""
+    path = folder / "audit.json"
+    text, found = path.read_text("utf-8"), 0
+    before = json.loads(text)
+    for place in np.random.default_rng(4).integers(0, len(text), 40).tolist():
+        path.write_text(text[:place] + chr(ord(text[place]) ^ 1) + text[place + 1 :], "utf-8")
+        try:
+            after = json.loads(path.read_text("utf-8"))
+            for content in (before, after):
+                for name in ("timings", "opened_in", "command"):
+                    content.pop(name, None)
+            if after == before:
+                continue
+            assert any(each.where == "audit.json" for each in check_audit(folder).findings), place
+        except (ValueError, VisleakError):
+            pass  # refused
+        found += 1
+    assert found > 20
+
+
 def edit(folder: Path, change: Callable[[dict[str, object]], None]) -> None:
-    """Change ``audit.json`` without its digests of the other files."""
+    """Change ``audit.json`` and its own digest, but not its digests of the other files."""
     content = json.loads((folder / "audit.json").read_text())
     change(content)
+    if "digest" in content:
+        content["digest"] = summary_digest(content)
     (folder / "audit.json").write_text(json.dumps(content))
 
 
@@ -259,10 +283,10 @@ def test_a_summary_of_another_form_is_refused(folder: Path) -> None:
 
 def test_tables_of_another_audit_without_digests(folder: Path) -> None:
     """An older audit has no digests; what its tables say is compared all the same."""
-    edit(folder, lambda content: content.pop("files"))
+    edit(folder, lambda content: [content.pop(name) for name in ("files", "digest")])
     found = check_audit(folder)
     assert found.findings == ()
-    assert len(found.notes) == 1
+    assert len(found.notes) == 2
     table = pq.read_table(folder / "pairs.parquet")
     pq.write_table(table.slice(1), folder / "pairs.parquet")
     images = pq.read_table(folder / "images.parquet")

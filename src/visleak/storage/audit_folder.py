@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import hashlib
 import json
 import math
 from collections.abc import Iterable, Mapping
@@ -566,6 +567,10 @@ class Omission:
         return cls(next(topic for topic in Topic if text.startswith(topic)), text)
 
 
+#: Entries of ``audit.json`` that differ between runs, and the digest of the others.
+_OF_A_RUN: Final = {"digest", "timings", "opened_in", "command"}
+
+
 @dataclass(frozen=True, slots=True)
 class AuditSummary:
     """The content of ``audit.json``. Fields that an older version did not write have defaults."""
@@ -599,6 +604,8 @@ class AuditSummary:
     scenes: SceneSummary | None = field(default=None, metadata=OPTIONAL)
     # and objects are annotated
     boxes: tuple[BoxSummary, ...] | None = field(default=None, metadata=OPTIONAL)
+    # digest of the content of the file, see `summary_digest`
+    digest: str | None = field(default=None, metadata=OPTIONAL)
     # where verdicts are counted; never in the file
     review: ReviewSummary | None = field(default=None, metadata=OPTIONAL)
 
@@ -613,7 +620,15 @@ class AuditSummary:
 
     def save(self, folder: Path) -> None:
         """Write ``audit.json`` of an audit folder in one step."""
-        write_json(folder / AUDIT, self.as_dict())
+        content = self.as_dict()
+        write_json(folder / AUDIT, content | {"digest": summary_digest(content)})
+
+
+def summary_digest(content: Mapping[str, object]) -> str:
+    """Return the digest of the content of ``audit.json``, of all that is the same in every run."""
+    kept = {name: value for name, value in content.items() if name not in _OF_A_RUN}
+    text = json.dumps(kept, sort_keys=True)
+    return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
 
 
 def read_summary(folder: Path) -> AuditSummary:
