@@ -22,7 +22,7 @@ import pyarrow.compute as pc
 
 from visleak.encoders import load_encoder
 from visleak.groups import places_within, rank_within
-from visleak.pipeline.context import RunContext
+from visleak.pipeline.context import RunContext, trim_heap
 from visleak.pipeline.encoded_set import EncodedSet, ImagesLost, Side
 from visleak.pipeline.fingerprints import fingerprint
 from visleak.records import (
@@ -125,11 +125,13 @@ def find_pairs(
         # blank images are few and similar: an index of them saves nothing
         finder = ExactSearch() if flat else engine
         hits = finder.find(sides, rule, workers=workers)
+        trim_heap()
         if not same:
             hits = _with_equal_bytes(hits, left, right, rule.threshold)
         if not flat:
             hits = _within_cap(hits, left, right, rule.cap)
         part, count = _expand(hits, left, right, len(query.fingerprints), rule.cap)
+        del hits
         parts.append(part)
         total += count
         if same:
@@ -137,6 +139,7 @@ def find_pairs(
             parts.append(part)
             total += count
     found = functools.reduce(Scored.plus, [p for p in parts if len(p.query)] or parts[:1])
+    del parts, part
     if same:
         found = _unordered(found, query.order)
     found = _capped(found, query, reference, np.where(query.fingerprints.flat, 1, wanted.cap))
@@ -248,16 +251,24 @@ class _Distinct:
 
 
 def _unordered(found: Scored, order: Int64) -> Scored:
-    """Return each pair of one set once, the lower id as the query."""
-    backwards = order[found.query] > order[found.reference]
-    query = np.where(backwards, found.reference, found.query)
-    reference = np.where(backwards, found.query, found.reference)
-    view = np.where(backwards, INVERSE_VIEW[found.view], found.view).astype(np.int8)
+    """Return each pair of one set once, the lower id as the query.
+
+    Works in place where it can: of large sets each column takes a tenth of the memory there is.
+    """
+    query, reference, view = found.query.copy(), found.reference.copy(), found.view.copy()
+    backwards = np.flatnonzero(order[query] > order[reference])
+    query[backwards], reference[backwards] = reference[backwards], query[backwards]
+    view[backwards] = INVERSE_VIEW[view[backwards]]
     # of a pair found from both sides the one found from the lower id is kept
-    code = (query * len(order) + reference) * 2 + backwards
+    code = query * (2 * len(order))
+    code += 2 * reference
+    code[backwards] += 1
     rank = np.argsort(code)
-    first = np.diff(code[rank] // 2, prepend=-1) != 0
-    return Scored(query, reference, found.similarity, view).only(rank[first])
+    code = code[rank]
+    code //= 2
+    rank = rank[np.diff(code, prepend=-1) != 0]
+    del code, backwards
+    return Scored(query, reference, found.similarity, view).only(rank)
 
 
 def _capped(found: Scored, query: Side, reference: Side, cap: Int64) -> Scored:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import itertools
 import multiprocessing
 import os
@@ -21,7 +22,7 @@ from concurrent.futures import Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import cache, lru_cache
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import IO, Any, Final, Generic, Protocol, Self, TypeVar, cast
@@ -487,12 +488,29 @@ class RunContext:
 
     @contextlib.contextmanager
     def timed(self, step: str) -> Iterator[None]:
-        """Add the wall time of a step to the record."""
+        """Add the wall time of a step to the record, and return what it freed to the system."""
         start = time.perf_counter()
         try:
             yield
         finally:
+            trim_heap()
             self.seconds[step] = self.seconds.get(step, 0.0) + time.perf_counter() - start
+
+
+def trim_heap() -> None:
+    """Return freed memory to the system: glibc keeps as much as the largest arrays once took."""
+    if (trim := _malloc_trim()) is not None:
+        trim(0)
+
+
+@cache
+def _malloc_trim() -> Callable[[int], int] | None:
+    """Return the function of glibc, ``None`` where the C library has none."""
+    try:
+        trim: Callable[[int], int] = ctypes.CDLL(None).malloc_trim
+    except (OSError, AttributeError, TypeError):
+        return None
+    return trim
 
 
 def known_entries(

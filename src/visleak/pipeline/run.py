@@ -129,7 +129,7 @@ def stages(
     found += [(f"reading {name}", f"streaming {name}") for name in names]
     found += [(f"comparing {a} with {b}",) for a, b in couples(queries, references, settings)]
     if settings.local and settings.candidates != "nearest":
-        found.append(("local features of ",))
+        found.append(("local features of ", "windows of "))
     if settings.verify:
         details = ("screening pairs", "checking pairs", "comparing fine detail")
         found.append(("decoding images of ", *details))
@@ -222,7 +222,9 @@ def _with_local_candidates(
     return [
         replace(
             each,
-            pairs=with_windows(each.pairs, (each.query, each.reference), encoder, context.workers),
+            pairs=with_windows(
+                each.pairs, (each.query, each.reference), encoder, context.workers, context.progress
+            ),
         )
         for each in with_votes(comparisons, encoder, context, depth)
     ]

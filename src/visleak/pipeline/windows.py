@@ -5,7 +5,7 @@ A crop resembles a part of the original more than the whole of it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cache
@@ -19,12 +19,8 @@ from visleak.encoders.builtin import BINS, CELLS, COLOURS, ORIENTATION_WIDTH, Bu
 from visleak.groups import places, places_within
 from visleak.pipeline.candidates import similarities, with_added
 from visleak.pipeline.encoded_set import Side
-from visleak.records import (
-    Encoder,
-    Float32,
-    Int64,
-    Pairs,
-)
+from visleak.progress import Progress, silent
+from visleak.records import Encoder, Float32, Int64, Pairs
 from visleak.search.exact import Scored
 from visleak.vectors import forget
 from visleak.verification.check import SMALL
@@ -55,7 +51,11 @@ def applies(query: Side, reference: Side, encoder: Encoder) -> bool:
 
 
 def with_windows(
-    pairs: Pairs, sides: tuple[Side, Side], encoder: Encoder, workers: int = 1
+    pairs: Pairs,
+    sides: tuple[Side, Side],
+    encoder: Encoder,
+    workers: int = 1,
+    progress: Progress = silent,
 ) -> Pairs:
     """Return pairs with those added in which one image is similar to a window of the other."""
     if not applies(*sides, encoder):
@@ -63,7 +63,10 @@ def with_windows(
     query, reference = sides
     left = _Views.of(query)
     right = left if query is reference else _Views.of(reference)
-    found = _best(left, right, reference.order, workers)
+    step = f"windows of {query.name} and {reference.name}"
+    found = _best(
+        left, right, reference.order, workers, lambda done: progress(step, done, len(left.rows))
+    )
     other = right.rows[found[1]]
     if query is not reference:
         one, other = left.with_copies(found[0], other)
@@ -159,7 +162,9 @@ def _resampled(cells: int, start: float, share: float) -> npt.NDArray[np.float64
     return np.asarray(np.maximum(overlap, 0) / (share / cells))
 
 
-def _best(left: _Views, right: _Views, order: Int64, workers: int) -> tuple[Int64, Int64]:
+def _best(
+    left: _Views, right: _Views, order: Int64, workers: int, progress: Callable[[int], None]
+) -> tuple[Int64, Int64]:
     """Return the best pairs of each query, as positions among the small images."""
     same = left is right
     place = order[right.rows]
@@ -184,7 +189,10 @@ def _best(left: _Views, right: _Views, order: Int64, workers: int) -> tuple[Int6
         return start + rows[chosen], columns[chosen]
 
     with threadpool_limits(1, user_api="blas"), ThreadPoolExecutor(max(1, workers)) as pool:
-        parts = list(pool.map(search, range(0, len(left.rows), step)))
+        parts = []
+        for number, found in enumerate(pool.map(search, range(0, len(left.rows), step))):
+            parts.append(found)
+            progress(min(len(left.rows), (number + 1) * step))
     one, other = (np.concatenate([part[side] for part in parts]) for side in (0, 1))
     return one, other
 

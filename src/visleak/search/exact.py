@@ -9,7 +9,7 @@ product of the stored vectors, rounded to float32, so no block or engine ever ch
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -121,22 +121,25 @@ def chosen(scored: Scored, sides: Sides, wanted: Wanted) -> Bool:
     return keep
 
 
-def joined(parts: Sequence[tuple[int, Scored, Int64]], order: Int64) -> Hits:
+def joined(parts: Iterable[tuple[int, Scored, Int64]], order: Int64) -> Hits:
     """Put the findings of ascending blocks of queries together, sorted as :class:`Hits` promises.
 
-    Each block is sorted by itself: columns of all would be in memory several times.
+    Each block is sorted by itself, as it comes: columns of all would be in memory several times.
     """
-    blocks = [
-        scored.only(np.lexsort((order[scored.reference], -scored.similarity, scored.query)))
-        for _, scored, _ in parts
-    ]
-    starts = [start for start, _, _ in parts]
+    blocks: list[Scored] = []
+    totals: list[Int64] = []
+    for start, scored, total in parts:
+        sort = np.lexsort((order[scored.reference], -scored.similarity, scored.query))
+        block = scored.only(sort)
+        block.query[:] += start
+        blocks.append(block)
+        totals.append(total)
     return Hits(
-        query=np.concatenate([own.query + a for a, own in zip(starts, blocks, strict=True)]),
+        query=np.concatenate([own.query for own in blocks]),
         reference=np.concatenate([own.reference for own in blocks]),
         similarity=np.concatenate([own.similarity for own in blocks]),
         view=np.concatenate([own.view for own in blocks]),
-        total=np.concatenate([total for _, _, total in parts]),
+        total=np.concatenate(totals),
     )
 
 
@@ -168,12 +171,16 @@ class ExactSearch:
 
     def find(self, sides: Sides, wanted: Wanted, *, workers: int = 1) -> Hits:
         """Return the wanted pairs; see :class:`visleak.search.hits.Search`."""
-        count = len(sides.reference)
-        block, held = self._query_block, self._held
-        passes = range(0, len(sides.query), held)
-        if not passes or not count:
+        passes = range(0, len(sides.query), self._held)
+        if not passes or not len(sides.reference):
             return no_hits(len(sides.query))
-        found: list[tuple[int, Scored, Int64]] = []
+        return joined(self._found(sides, wanted, passes, workers), sides.order)
+
+    def _found(
+        self, sides: Sides, wanted: Wanted, passes: range, workers: int
+    ) -> Iterator[tuple[int, Scored, Int64]]:
+        """Yield the first query of each block, what was found of it, and the totals."""
+        count, block, held = len(sides.reference), self._query_block, self._held
         # one BLAS thread each: the worker threads share the cores among themselves
         with threadpool_limits(1, user_api="blas"), ThreadPoolExecutor(workers) as pool:
             kernel = _kernel(sides, wanted)
@@ -184,8 +191,8 @@ class ExactSearch:
                     list(pool.map(lambda b: b.compare(part), blocks))  # noqa: B023
                     self._progress((number * count + part.start + len(part.rows)) // len(passes))
                 results = pool.map(_QueryBlock.finish, blocks)
-                found += [(b.start, *own) for b, own in zip(blocks, results, strict=True)]
-        return joined(found, sides.order)
+                for own, (scored, total) in zip(blocks, results, strict=True):
+                    yield own.start, scored, total
 
     def _references(
         self, sides: Sides, kernel: Kernel, pool: ThreadPoolExecutor
