@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from visleak.images import DECODING
-from visleak.pipeline.context import RunContext
+from visleak.pipeline.context import RunContext, trim_heap
 from visleak.pipeline.encoded_set import EncodedSet, numbered_contents
 from visleak.pipeline.fingerprints import TINIEST
 from visleak.pipeline.selection import CONNECTED, Clusters
@@ -73,7 +73,7 @@ class EvidenceTable:
             return np.empty(shape, np.float32)
         return np.memmap(context.file(".evidence"), np.float32, mode="w+", shape=shape)
 
-    def rows(self, index: Int64) -> Float32:
+    def rows(self, index: Int64 | Int32) -> Float32:
         """Return all columns of some pairs, NaN where nothing is known."""
         table = np.full((len(index), RELATION.stop), np.nan, np.float32)
         table[:, SCREEN] = self._screens[index]
@@ -82,7 +82,7 @@ class EvidenceTable:
         self.forget()
         return table
 
-    def checked(self, index: Int64) -> Bool:
+    def checked(self, index: Int64 | Int32) -> Bool:
         """Return which of some pairs were checked."""
         return np.asarray(self._place[index] >= 0)
 
@@ -101,6 +101,7 @@ class EvidenceTable:
     def put_screens(self, index: Int64, screens: Float32) -> None:
         """Store the columns of the screen of some pairs."""
         self._screens[index] = screens
+        forget(self._screens)
 
     def put_checks(self, index: Int64, checks: Float32) -> None:
         """Store the columns of a full check of some pairs."""
@@ -122,7 +123,7 @@ class DistinctPairs:
     pairs: Pairs  # one pair per pair of contents, the first of it in the order of pairs
     sides: tuple[EncodedSet, EncodedSet]  # the sets of query and reference
     numbers: tuple[Int64, Int64]  # int64: number of the content of each fingerprint of either side
-    of: Int64  # int64 (n,): the distinct pair of each pair of the comparison
+    of: Int32  # int32 (n,): the distinct pair of each pair of the comparison
     table: EvidenceTable  # of the distinct pairs
     equal: Bool  # pairs of equal bytes, which need no check
     # pairs of clusters that were verified, and those that are near or exact
@@ -142,6 +143,7 @@ class DistinctPairs:
         sides = sets[pairs.query_set], sets[pairs.reference_set]
         own, others = numbered_contents(*sides)
         distinct, of = _distinct(pairs, own, others)
+        trim_heap()
         table = _known(distinct, sides, context)
         equal = own[distinct.query] == others[distinct.reference]
         tried, near, connected = np.zeros((3, len(distinct)), np.bool_)
@@ -156,7 +158,7 @@ class DistinctPairs:
         return cls(distinct, sides, (own, others), of, table, equal, tried, near, connected)
 
 
-def _distinct(pairs: Pairs, own: Int64, others: Int64) -> tuple[Pairs, Int64]:
+def _distinct(pairs: Pairs, own: Int64, others: Int64) -> tuple[Pairs, Int32]:
     """Return one pair per pair of contents and way, the first of it, and that of each pair."""
     code = own[pairs.query]
     code *= own.max(initial=0) + others.max(initial=0) + 1
@@ -168,12 +170,12 @@ def _distinct(pairs: Pairs, own: Int64, others: Int64) -> tuple[Pairs, Int64]:
     del code
     if new.all():
         # the usual case, in which nothing has to be copied
-        return pairs, np.arange(len(pairs))
+        return pairs, np.arange(len(pairs), dtype=np.int32)
     first = order[new]
     # in the order of pairs, which decides ties
     rank = np.empty(len(first), np.int64)
     rank[np.argsort(first)] = np.arange(len(first))
-    of = np.empty(len(pairs), np.int64)
+    of = np.empty(len(pairs), np.int32)
     of[order] = rank[np.cumsum(new) - 1]
     distinct = pairs.only(np.sort(first))
     if pairs.votes is not None:

@@ -18,6 +18,7 @@ from threadpoolctl import threadpool_limits
 from visleak.encoders.builtin import BINS, CELLS, COLOURS, ORIENTATION_WIDTH, BuiltinEncoder
 from visleak.groups import places, places_within
 from visleak.pipeline.candidates import similarities, with_added
+from visleak.pipeline.context import trim_heap
 from visleak.pipeline.encoded_set import Side
 from visleak.progress import Progress, silent
 from visleak.records import Encoder, Float32, Int64, Pairs
@@ -63,10 +64,8 @@ def with_windows(
     query, reference = sides
     left = _Views.of(query)
     right = left if query is reference else _Views.of(reference)
-    step = f"windows of {query.name} and {reference.name}"
-    found = _best(
-        left, right, reference.order, workers, lambda done: progress(step, done, len(left.rows))
-    )
+    step, count = f"windows of {query.name} and {reference.name}", len(left.rows)
+    found = _best(left, right, reference.order, workers, lambda done: progress(step, done, count))
     other = right.rows[found[1]]
     if query is not reference:
         one, other = left.with_copies(found[0], other)
@@ -74,12 +73,15 @@ def with_windows(
         one = left.rows[found[0]]
         backwards = query.order[one] > query.order[other]
         one, other = np.where(backwards, other, one), np.where(backwards, one, other)
+    del left, right, found
     # equal contents are candidates already
     differ = (query.fingerprints.digests[one] != reference.fingerprints.digests[other]).any(axis=1)
     one, other = one[differ], other[differ]
     width = len(reference.fingerprints)
     added = np.setdiff1d(one * width + other, pairs.query * width + pairs.reference)
     one, other = added // width, added % width
+    del added
+    trim_heap()
     similarity, view = similarities(
         (query.fingerprints, reference.fingerprints), one, other, encoder, (0,)
     )
