@@ -253,6 +253,10 @@ class Scene:
                 found[name] = data
         return found
 
+    def results(self) -> dict[str, bytes]:
+        """Return the contents without those of earlier results, which are kept aside."""
+        return {name: data for name, data in self.contents().items() if ".previous" not in name}
+
 
 def most(name: str) -> int:
     """Return how many positions of a command fail, about; VISLEAK_FAULTS=all takes every one."""

@@ -99,9 +99,7 @@ def sweep(scene: Scene) -> None:
             if again.code == 2 and "--force" in again.err:
                 again = scene.run("--force")
             assert again.code == 0, again.err
-            # the incomplete result is kept beside it
-            now = {name: data for name, data in scene.contents().items() if ".previous" not in name}
-            assert now == whole
+            assert scene.results() == whole
 
 
 def check(scene: Scene, ran: Ran, whole: dict[str, bytes], act: str) -> None:

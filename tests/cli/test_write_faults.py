@@ -57,7 +57,7 @@ def check(scene: Scene, whole: dict[str, bytes], fatal: int, code: int) -> None:
         assert all(name in after for name in whole if name.startswith("out")), act
         again = scene.run("--force")
     assert again.code == 0, f"{again}; after {act}"
-    assert scene.contents() == whole, act
+    assert scene.results() == whole, act
 
 
 @pytest.mark.parametrize(
