@@ -627,7 +627,7 @@ class AuditSummary:
 def summary_digest(content: Mapping[str, object]) -> str:
     """Return the digest of the content of ``audit.json``, of all that is the same in every run."""
     kept = {name: value for name, value in content.items() if name not in _OF_A_RUN}
-    # names that are no text are text in the file, which changes their order
+    # in the file all names are text, and sorted as text
     text = json.dumps(json.loads(json.dumps(kept)), sort_keys=True)
     return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
 
