@@ -74,7 +74,7 @@ class Watch(threading.Thread):
         self.all_kb = self.own_kb = self.largest_kb = self.processes = 0
 
     def run(self) -> None:
-        """Sample, a tenth of the time at most: a process that is looked at cannot get memory."""
+        """Sample, a tenth of the time at most: a process waits while its memory is read."""
         pause = EVERY
         while not self._over.wait(pause):
             begun = time.perf_counter()

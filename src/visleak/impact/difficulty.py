@@ -39,6 +39,7 @@ from visleak.pipeline.fingerprints import fingerprint
 from visleak.progress import Progress
 from visleak.quantities import counted
 from visleak.records import EmbeddingSet, Fingerprints, Float32, Float64, Int64
+from visleak.stats.separation import auc
 from visleak.storage import IMAGES, PAIRS, read_table
 
 PROBE: Final = "probe"  # names the built-in probe, instead of a file
@@ -97,12 +98,9 @@ def doubts_about(difficulty: Float64, models: Sequence[Scores]) -> Iterator[str]
         right = scores.values.get("accuracy", np.empty(0))
         known = ~np.isnan(right) & ~np.isnan(difficulty) if len(right) else right > 0
         wrong = right[known] == 0
-        count = int(wrong.sum())
-        if min(count, len(wrong) - count) < FEWEST:
+        if min(wrong.sum(), (~wrong).sum()) < FEWEST:
             continue
-        ranks = rankdata(difficulty[known])[wrong]
-        pairs = count * (len(wrong) - count)
-        ahead = (float(ranks.sum()) - count * (count + 1) / 2) / pairs
+        ahead = auc(difficulty[known], wrong)
         if ahead > OWN:
             yield (
                 f"{scores.model}: the difficulty separates its wrong predictions from its right"
