@@ -65,8 +65,9 @@ def test_npz_with_labels(tmp_path):
     arrays = {"train_images": COLOUR, "train_labels": LABELS[:, None], "val_images": GREY[:2]}
     np.savez_compressed(tmp_path / "m.npz", **arrays)
     source = f"array:{tmp_path / 'm.npz'}#key=train_images"
-    same(source, COLOUR, labels=["3", "1", "4"], ids=["m.npz#train_images/0"])
+    images = same(source, COLOUR, labels=["3", "1", "4"], ids=["m.npz#train_images/0"])
     same(tmp_path / "m.npz", [*COLOUR, *GREY[:2]])
+    assert images.groups is None  # both sides of a set are often in one file
     with pytest.raises(UsageError, match="there are train_images, train_labels, val_images"):
         open_image_set(f"array:{tmp_path / 'm.npz'}#key=test")
 
@@ -110,7 +111,7 @@ def test_arrays_that_are_refused(tmp_path):
     (tmp_path / "cut.npz").write_bytes(b"PK\3\4")
     np.save(tmp_path / "good.npy", GREY)
     images = open_image_set(f"array:{tmp_path}")
-    assert set(images.groups.to_pylist()) <= {"good.npy", "huge.npy"}
+    assert {each.split("#")[0] for each in images.ids.to_pylist()} <= {"good.npy", "huge.npy"}
     reasons = {each.id: each.reason for each in images.problems}
     assert reasons["objects.npy"] == "unsupported"
     assert reasons["vectors.npy"] == "unsupported"
@@ -159,6 +160,13 @@ def test_nifti(tmp_path, name):
     )
 
 
+@pytest.mark.parametrize("name", ["v.nii", "v.nii.gz"])
+def test_nifti_2(tmp_path, name):
+    values = RNG.integers(0, 900, (16, 20, 24)).astype(np.int16)
+    nibabel.save(nibabel.Nifti2Image(values, np.eye(4)), tmp_path / name)
+    same(tmp_path / name, [values[:, :, z].T for z in range(24)])
+
+
 def test_damaged_nifti(tmp_path):
     values = RNG.integers(0, 900, (16, 20, 24)).astype(np.int16)
     nibabel.save(nibabel.Nifti1Image(values, np.eye(4)), tmp_path / "v.nii.gz")
@@ -166,8 +174,11 @@ def test_damaged_nifti(tmp_path):
     (tmp_path / "v.nii.gz").write_bytes(content[: len(content) // 2])
     (tmp_path / "words.nii").write_bytes(b"words" * 200)
     (tmp_path / "short.nii").write_bytes(b"\x5c\x01")
+    header = bytearray(nibabel.Nifti1Image(values, np.eye(4)).to_bytes())
+    header[70:72] = b"\x78\x78"
+    (tmp_path / "type.nii").write_bytes(header)
     images = open_image_set(f"nifti:{tmp_path}")
-    assert {each.id for each in images.problems} == {"words.nii", "short.nii"}
+    assert {each.id for each in images.problems} == {"words.nii", "short.nii", "type.nii"}
     found = list(images.opener.read(range(24)))
     assert np.array_equal(found[0], rgb_of_array(values[:, :, 0].T))
     assert isinstance(found[-1], Unreadable)
@@ -190,6 +201,39 @@ def test_ome_and_white_is_zero(tmp_path):
     tifffile.imwrite(tmp_path / "w.tif", GREY, photometric="miniswhite")
     images = open_image_set(f"tiff:{tmp_path / 'w.tif'}")
     assert np.array_equal(next(images.opener.read([2]))[:, :, 0], 255 - GREY[2])
+
+
+def test_pages_behind_the_end_of_a_file_are_stated(tmp_path):
+    tifffile.imwrite(tmp_path / "whole.tif", COLOUR, photometric="rgb")
+    with tifffile.TiffFile(tmp_path / "whole.tif") as file:
+        third = file.pages[2].offset
+    (tmp_path / "cut.tif").write_bytes((tmp_path / "whole.tif").read_bytes()[:third])
+    images = open_image_set(f"tiff:{tmp_path}")
+    assert images.groups.to_pylist().count("whole.tif") == len(COLOUR)
+    assert [(each.id, each.reason) for each in images.problems] == [("cut.tif", "truncated")]
+
+
+def test_files_of_one_ome_set_are_listed_by_themselves(tmp_path):
+    """Each file of a set names the planes of all; none may be in two files, or two sides."""
+    numbers = {"a": "urn:uuid:1", "b": "urn:uuid:2"}
+    planes = "".join(
+        f'<TiffData FirstZ="{z}" IFD="0" PlaneCount="1">'
+        f'<UUID FileName="{name}.ome.tif">{number}</UUID></TiffData>'
+        for z, (name, number) in enumerate(numbers.items())
+    )
+    for name, number, plane in zip(numbers, numbers.values(), GREY[:2], strict=True):
+        about = (
+            f'<OME xmlns="http://www.openmicroscopy.org/Schemas/OME/2016-06" UUID="{number}">'
+            '<Image ID="Image:0"><Pixels ID="Pixels:0" DimensionOrder="XYZCT" Type="uint8"'
+            f' SizeX="{plane.shape[1]}" SizeY="{plane.shape[0]}" SizeZ="2" SizeC="1" SizeT="1">'
+            f'<Channel ID="Channel:0:0"/>{planes}</Pixels></Image></OME>'
+        )
+        place = tmp_path / f"{name}.ome.tif"
+        tifffile.imwrite(place, plane, description=about, metadata=None)
+    images = open_image_set(f"tiff:{tmp_path}")
+    assert images.ids.to_pylist() == ["a.ome.tif#page=0", "b.ome.tif#page=0"]
+    for found, plane in zip(images.opener.read([0, 1]), GREY, strict=False):
+        assert np.array_equal(found[:, :, 0], plane)
 
 
 @pytest.mark.parametrize(

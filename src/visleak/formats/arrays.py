@@ -61,7 +61,8 @@ def open_arrays(request: Request) -> ImageSet:
     key = request.options.get("key", "")
     files = files_of(request, is_arrays, "an array (.npy, .npz, .h5, .hdf5, IDX)")
     listed = partial(contents, key=key, text=request.text)
-    return stack_set(request, files, listed, partial(ArrayStack, key=key))
+    # a file of arrays holds a set and no recording, often both sides of one
+    return stack_set(request, files, listed, partial(ArrayStack, key=key), by_file=False)
 
 
 def contents(path: str, key: str, text: str) -> Contents:

@@ -255,7 +255,7 @@ def stack_set(
     timed: bool = False,
     by_file: bool = True,
 ) -> ImageSet:
-    """Return the set of the images of some files; a file is a group unless it states another.
+    """Return the set of the images of some files, grouped by file or as the files state.
 
     A file that cannot be listed becomes a row of ``unreadable.csv``.
     """
@@ -269,6 +269,11 @@ def stack_set(
     owners = np.repeat(np.arange(len(listed)), [len(each.names) for each in listed])
     if not len(owners):
         request.refuse_empty(problems[0].detail if problems else describe_skipped(skipped))
+    groups = [
+        files.text(name) if by_file else each.group
+        for name, each in zip(files.names, listed, strict=True)
+        for _ in each.names
+    ]
     return request.image_set(
         *_named(files, listed),
         StackOpener(
@@ -278,14 +283,7 @@ def stack_set(
             opens,
         ),
         labels=_labels(files, listed, owners.astype(np.int64)),
-        groups=pa.array(
-            (
-                files.text(name) if by_file else each.group
-                for name, each in zip(files.names, listed, strict=True)
-                for _ in each.names
-            ),
-            pa.string(),
-        ),
+        groups=pa.array(groups, pa.string()) if any(groups) else None,
         frames=_frames(listed, timed),
         others=_others(listed),
         problems=problems,

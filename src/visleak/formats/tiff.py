@@ -5,6 +5,7 @@ A large page, as of a slide or a map, is a set of tiles: only what a tile needs 
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -75,7 +76,8 @@ def _opened(path: str) -> TiffFile:
     except ImportError as error:
         raise MissingExtra("tiff", "reading pages of TIFF") from error
 
-    return tifffile.TiffFile(path)
+    # the other files of a set of OME-TIFF, which a file names, are listed by themselves
+    return tifffile.TiffFile(path, _multifile=False)
 
 
 def contents(path: str, tile: int, level: int) -> Contents:
@@ -83,11 +85,25 @@ def contents(path: str, tile: int, level: int) -> Contents:
     with _opened(path) as file:
         pages = _pages(file, level)
         planes = list(_planes(pages, tile))
+        problem = _lost(file)
     return Contents(
         [plane.name for plane in planes],
         range(len(planes)),
         frames=[plane.page for plane in planes],
+        problem=problem,
     )
+
+
+def _lost(file: TiffFile) -> Unreadable | None:
+    """Return why pages of a file are not there: the last one says that another one follows."""
+    place = file.pages.next_page_offset
+    if place is None:
+        return None
+    file.filehandle.seek(place)
+    following = file.filehandle.read(file.tiff.offsetsize)
+    if struct.unpack(file.tiff.offsetformat, following)[0] < file.filehandle.size:
+        return None
+    return Unreadable("truncated", f"the file ends before page {len(file.pages)}")
 
 
 def _pages(file: TiffFile, level: int) -> list[TiffPage | TiffFrame]:

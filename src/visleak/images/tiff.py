@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import logging
 import re
 from typing import TYPE_CHECKING, Final
 
@@ -33,6 +34,8 @@ _ITEM: Final = re.compile(r'<Item name="(?:COLORINTERP|DESCRIPTION)"([^>]*)>([^<
 _SAMPLE: Final = re.compile(r'sample="(\d+)"')
 #: Bytes of a page that are unpacked at once.
 MAX_PAGE: Final = 1 << 30
+# What tifffile logs of a file would be printed where a program has set up no logging.
+logging.getLogger("tifffile").addHandler(logging.NullHandler())
 
 
 def shown(page: TiffPage, values: npt.NDArray[np.generic]) -> Bytes8:
