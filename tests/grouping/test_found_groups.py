@@ -117,6 +117,9 @@ def test_purge_removes_groups_on_both_sides(found):
     chosen = PurgeSettings(degree="hard", group="auto", yes=True, remove_from="train")
     (train,) = purge(found, chosen).sets
     assert sum(each.why == "group" for each in train.removed) == 32
+    # what is recommended for the other side counts the groups, too
+    for settings in (chosen, PurgeSettings(degree="hard", group="auto", yes=True)):
+        assert f"drop {len(train.removed)} of" in purge(found, settings).advice.why
 
 
 @pytest.mark.parametrize("side", ["test", "train"])

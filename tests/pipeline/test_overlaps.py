@@ -146,6 +146,9 @@ def test_purge_removes_what_is_seen_or_what_shows_it(found: Audit) -> None:
         (plan,) = purge(found, settings).sets
         assert {name_of(each.id) for each in plan.removed} == gone
         assert all(each.why == "overlap" for each in plan.removed)
+    for side in ("test", "train"):
+        settings = PurgeSettings(remove_from=side, grade="exact", overlap=0.3)
+        assert "drop 2 of" in purge(found, settings).advice.why
 
 
 def test_images_that_overlap_stay_together(found: Audit) -> None:

@@ -186,7 +186,7 @@ def _plan(folder: Path, settings: PurgeSettings) -> Purge:
             f"this audit used a sample of {summary.settings.sample} images per set; purge needs an"
             " audit of all images: run `visleak audit` without --sample"
         )
-    others = {**_of_groups(folder, summary, settings), **_of_overlaps(folder, summary, settings)}
+    others = _others(folder, summary, settings, settings.remove_from)
     pairs = judged_pairs(folder, _COLUMNS)
     own = "query_set" if settings.remove_from == "test" else "reference_set"
     mine = pc.is_in(pairs[own], pa.array([each.name for each in sets]))
@@ -205,19 +205,29 @@ def _plan(folder: Path, settings: PurgeSettings) -> Purge:
         plan, kept = _plan_set(each, images, leaks, inside, settings, level, others)
         plans.append(plan)
         blank += kept
-    lost = leaks.group_by(["reference_set", "reference"]).aggregate([]).num_rows
+    lost = leaks.group_by(["reference_set", "reference"]).aggregate([])
+    gone = {tuple(row.values()) for row in lost.to_pylist()}
+    gone |= _others(folder, summary, settings, "train").keys()
     return Purge(
         settings,
         tuple(plans),
         doubtful,
         blank,
-        _advise(summary, lost),
+        _advise(summary, len(gone)),
         tuple(_caveats(summary, settings, ungraded)),
     )
 
 
+def _others(
+    folder: Path, summary: AuditSummary, settings: PurgeSettings, side: str
+) -> dict[tuple[str, str], tuple[str, str]]:
+    """Return the images of a side that leak by their groups or overlaps, and (why, partner)."""
+    groups = _of_groups(folder, summary, settings, side)
+    return {**groups, **_of_overlaps(folder, summary, settings, side)}
+
+
 def _of_groups(
-    folder: Path, summary: AuditSummary, settings: PurgeSettings
+    folder: Path, summary: AuditSummary, settings: PurgeSettings, side: str
 ) -> Mapping[tuple[str, str], tuple[str, str]]:
     """Return the images of one side whose group is on both; nothing unless that was chosen."""
     if settings.group is None:
@@ -225,7 +235,7 @@ def _of_groups(
     refuse_unconfirmed(folder, summary, yes=settings.yes)
     tests = {total.query_set for total in summary.totals}
     trains = {each.name for each in _training_sets(summary)}
-    return leaking(folder, tests, trains, settings.remove_from, gaps_of(summary, settings))
+    return leaking(folder, tests, trains, side, gaps_of(summary, settings))
 
 
 def gaps_of(summary: AuditSummary, settings: PurgeSettings) -> dict[str, int]:
@@ -245,7 +255,7 @@ def gaps_of(summary: AuditSummary, settings: PurgeSettings) -> dict[str, int]:
 
 
 def _of_overlaps(
-    folder: Path, summary: AuditSummary, settings: PurgeSettings
+    folder: Path, summary: AuditSummary, settings: PurgeSettings, side: str
 ) -> dict[tuple[str, str], tuple[str, str]]:
     """Return the images that are seen, or that show, too much; nothing unless that was chosen."""
     if settings.overlap is None:
@@ -258,9 +268,7 @@ def _of_overlaps(
     columns = ["query_set", "query", "reference_set", "reference", "overlap", "coverage"]
     pairs = read_table(folder, PAIRS, columns, pc.field("overlap").is_valid())
     pairs = pairs.filter(pc.not_equal(pairs["coverage"], "within"))
-    own, other = (
-        ("query", "reference") if settings.remove_from == "test" else ("reference", "query")
-    )
+    own, other = ("query", "reference") if side == "test" else ("reference", "query")
     images = read_table(folder, IMAGES, ["set", "id", "seen"], pc.field("seen") > 0)
     seen = {(row["set"], row["id"]): row["seen"] for row in images.to_pylist()}
     found: dict[tuple[str, str], tuple[str, str]] = {}
