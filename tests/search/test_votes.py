@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import cv2
 import numpy as np
 import pytest
@@ -131,6 +133,16 @@ def test_order_of_candidates(references):
     votes = LocalIndex(rows_of(repeated)).search({0: rows_of(references[:1])}, best=4)
     assert votes.reference.tolist() == [0, 1, 2, 3]
     assert len(set(votes.score)) == 1
+
+
+def test_as_many_candidates_as_are_asked_for(references):
+    whole = references[0]
+    parts = [
+        replace(whole, descriptors=whole.descriptors[:count], keypoints=whole.keypoints[:count])
+        for count in range(len(whole), len(whole) - 100, -1)
+    ]
+    votes = LocalIndex(rows_of(parts)).search({0: rows_of([whole])}, best=100)
+    assert votes.reference.tolist() == list(range(100))
 
 
 def test_other_queries_change_nothing(references, queries):

@@ -94,17 +94,40 @@ def test_two_prints_of_one_form_do_not_overlap() -> None:
     assert share_of(found) == pytest.approx(0.625, abs=0.01)
 
 
+def faint(seed: int, deviation: float, blur: float) -> Bytes8:
+    """Return a grey surface that varies by a few levels."""
+    rng = np.random.default_rng(seed)
+    noise = np.asarray(cv2.GaussianBlur(rng.normal(0, 1, (200, 260)), (0, 0), blur))
+    grey = np.clip(128 + deviation * noise / noise.std(), 0, 255).astype(np.uint8)
+    return np.repeat(grey[..., None], 3, axis=2)
+
+
+def compressed(pixels: Bytes8, quality: int) -> Bytes8:
+    _, data = cv2.imencode(".jpg", pixels, [cv2.IMWRITE_JPEG_QUALITY, quality])
+    return np.asarray(cv2.imdecode(data, cv2.IMREAD_COLOR), np.uint8)
+
+
 @pytest.mark.parametrize("seed", [1, 3])
 def test_a_strip_of_faint_compressed_texture_is_found(seed: int) -> None:
-    rng = np.random.default_rng(seed)
-    noise = np.asarray(cv2.GaussianBlur(rng.normal(0, 1, (200, 260)), (0, 0), 1.0))
-    grey = np.clip(128 + 2.5 * noise / noise.std(), 0, 255).astype(np.uint8)
-    whole = np.repeat(grey[..., None], 3, axis=2)
-    _, data = cv2.imencode(".jpg", whole[:, 100:220], [cv2.IMWRITE_JPEG_QUALITY, 75])
-    query = np.asarray(cv2.imdecode(data, cv2.IMREAD_COLOR), np.uint8)
-    found = overlap_of(query, np.ascontiguousarray(whole[:, :124]))
+    whole = faint(seed, 2.5, 1.0)
+    found = overlap_of(compressed(whole[:, 100:220], 75), np.ascontiguousarray(whole[:, :124]))
     assert found is not None
     assert share_of(found) == pytest.approx(0.2, abs=0.01)
+
+
+@pytest.mark.parametrize("seed", [1, 3])
+@pytest.mark.parametrize(
+    ("quality", "deviation", "blur"), [(95, 1, 1), (90, 1.5, 2.5), (75, 1.5, 1.5)]
+)
+def test_texture_below_the_usual_noise_is_found_where_little_differs(
+    seed: int, quality: int, deviation: float, blur: float
+) -> None:
+    whole, other = faint(seed, deviation, blur), faint(seed + 10, deviation, blur)
+    reference = compressed(whole[:, :148], quality)
+    found = overlap_of(compressed(whole[:, 100:220], quality), reference)
+    assert found is not None
+    assert share_of(found) == pytest.approx(0.4, abs=0.01)
+    assert overlap_of(compressed(other[:, 100:220], quality), reference) is None
 
 
 def test_regions_of_several_references_are_united() -> None:

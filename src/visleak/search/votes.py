@@ -197,7 +197,8 @@ def _distance(first: Codes, second: Codes) -> Int64:
 #: above 3 (benchmarks/local_features.py); more references bring more.
 LEAST_SCORE: Final = 4.0
 DIGEST: Final = "votes-2"  # text that changes whenever any score could change
-_CHECKED: Final = 64  # images per query (and ties) whose matches are checked for a common place
+# images per query (and ties) whose matches are checked for a common place, at least
+_CHECKED: Final = 64
 _COMMON: Final = 20  # a patch found in more images than this weighs less
 _UNIT: Final = 64  # integer weight of a patch that is not common
 Float64 = npt.NDArray[np.float64]
@@ -285,7 +286,10 @@ class LocalIndex:
         def one(query: int) -> Votes:
             return _merged(
                 query,
-                {view: self._scores(queries, query) for view, queries in sorted(views.items())},
+                {
+                    view: self._scores(queries, query, max(best, _CHECKED))
+                    for view, queries in sorted(views.items())
+                },
                 best=best,
                 least=least,
             )
@@ -295,8 +299,8 @@ class LocalIndex:
             found = list(pool.map(one, range(lengths.pop())))
         return Votes.joined([_NOTHING, *found])
 
-    def _scores(self, queries: FeatureRows, query: int) -> tuple[Int64, Int64]:
-        """Return references, ascending, and integer scores of one query in one view."""
+    def _scores(self, queries: FeatureRows, query: int, most: int) -> tuple[Int64, Int64]:
+        """Return about ``most`` references, ascending, and scores of one query in one view."""
         rows = slice(queries.starts[query], queries.starts[query + 1])
         patches, matched, images = self._matches(queries.descriptors[rows])
         weights = _rarity(patches)
@@ -304,7 +308,7 @@ class LocalIndex:
         theirs = self._keypoints[matched].astype(np.float64)
         turn = np.deg2rad(theirs[:, 3] - mine[:, 3])
         zoom = np.log2(theirs[:, 2] / mine[:, 2])
-        chosen = _consistent(images, turn, zoom, weights)
+        chosen = _consistent(images, turn, zoom, weights, most)
         here, there = (points[:, 0] + 1j * points[:, 1] for points in (mine, theirs))
         move = np.exp2(zoom) * np.exp(1j * turn)
         lows, highs = (np.searchsorted(images, chosen, side) for side in ("left", "right"))
@@ -352,7 +356,7 @@ def _rarity(patches: Int64) -> Int64:
     return np.asarray(weights, np.int64)
 
 
-def _consistent(images: Int64, turn: Float64, zoom: Float64, weights: Int64) -> Int64:
+def _consistent(images: Int64, turn: Float64, zoom: Float64, weights: Int64, most: int) -> Int64:
     """Return the images, ascending, with the most weight in one window of turn and scale.
 
     Windows are 45 degrees by one octave, and overlap by half, so that no group is cut in two.
@@ -370,9 +374,9 @@ def _consistent(images: Int64, turn: Float64, zoom: Float64, weights: Int64) -> 
     owners, totals = owners[top], totals[top]
     enough = totals > 2 * _UNIT
     owners, totals = owners[enough], totals[enough]
-    if len(owners) > _CHECKED:
+    if len(owners) > most:
         # Ties with the last one stay, or the order of the references would matter.
-        owners = owners[totals >= np.partition(totals, -_CHECKED)[-_CHECKED]]
+        owners = owners[totals >= np.partition(totals, -most)[-most]]
     return owners
 
 

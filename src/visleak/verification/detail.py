@@ -8,7 +8,7 @@ direction of each window: a straight edge, which agrees with any other edge, has
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -56,7 +56,12 @@ class Detail:
 
 def shared_detail(query: Float32, reference: Float32, mask: Bool) -> Detail:
     """Return the detail that two grey images (h, w) in one frame share where the mask holds."""
-    levels = [_level(windows, noise) for windows, noise in _pyramid(query, reference, mask)]
+    return detail_of(windows_of(query, reference, mask))
+
+
+def detail_of(windows: Sequence[Float64], noise: Sequence[float] = NOISE) -> Detail:
+    """Return the detail that is shared in the windows of each level, which have some noise."""
+    levels = [_level(level, own) for level, own in zip(windows, noise, strict=False)]
     if not levels:
         return Detail()
     judged = [levels[number] for number in JUDGED if number < len(levels)] or levels
@@ -71,17 +76,11 @@ def shared_detail(query: Float32, reference: Float32, mask: Bool) -> Detail:
 
 def windows_of(query: Float32, reference: Float32, mask: Bool) -> list[Float64]:
     """Return the products of gradients in the windows of each level, finest first: ``_tensors``."""
-    return [windows for windows, _ in _pyramid(query, reference, mask)]
-
-
-def _pyramid(query: Float32, reference: Float32, mask: Bool) -> Iterator[tuple[Float64, float]]:
-    """Yield the windows of every level that has any, and the level's noise."""
+    found: list[Float64] = []
     inside = mask.astype(np.float32)
     # no edge where the mask ends
     ours, theirs = np.where(mask, query, reference), reference
-    for noise in NOISE:
-        if min(ours.shape) < 2 * WINDOW:
-            return
+    while len(found) < len(NOISE) and min(ours.shape) >= 2 * WINDOW:
         smaller = [np.asarray(cv2.pyrDown(plane), np.float32) for plane in (ours, theirs, inside)]
         size = (ours.shape[1], ours.shape[0])
         weight = cv2.erode((inside > 0.99).astype(np.uint8), _THREE).astype(np.float32)
@@ -89,14 +88,15 @@ def _pyramid(query: Float32, reference: Float32, mask: Bool) -> Iterator[tuple[F
             np.asarray((plane - cv2.pyrUp(coarse, dstsize=size)) * weight, np.float32)
             for plane, coarse in ((ours, smaller[0]), (theirs, smaller[1]))
         ]
-        if noise == NOISE[0]:
+        if not found:
             # single pixels are noise
             details = [np.asarray(cv2.blur(plane, (2, 2)), np.float32) for plane in details]
         tensors = _tensors(details[0], details[1], weight)
         if tensors.shape[2] < 4:
-            return
-        yield tensors, noise
+            break
+        found.append(tensors)
         ours, theirs, inside = smaller
+    return found
 
 
 def _tensors(ours: Float32, theirs: Float32, weight: Float32) -> Float64:

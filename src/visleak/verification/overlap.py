@@ -20,7 +20,7 @@ import scipy.fft
 
 from visleak.records import Bool, Bytes8, Float32, Float64
 from visleak.verification.align import Matrix, inverse, unit_to_pixels
-from visleak.verification.detail import WINDOW, Detail, shared_detail, windows_of
+from visleak.verification.detail import NOISE, WINDOW, Detail, detail_of, windows_of
 from visleak.verification.features import SMALLEST, by_features
 from visleak.verification.frame import Photo, Placement, both_moved, bounded
 from visleak.verification.regions import share_of
@@ -37,6 +37,8 @@ AMOUNT: Final = 2.0
 MATCHED: Final = 0.4
 OPPOSED: Final = 0.2
 WINDOWS: Final = 4.0
+#: Least share of the usual noise, of images that differ by less.
+QUIET: Final = 0.25
 #: Of the energy of a window, resampling may change this share, and compression so much (levels
 #: squared per pixel squared). A window matters with this share of the energy of the strongest ones,
 #: and so large a share of these may have changed more.
@@ -60,7 +62,7 @@ STRIP: Final = 0.05
 #: A share below this is not told from images that touch.
 LEAST: Final = 0.02
 #: Version of the measurement: part of the key of cached overlaps.
-VERSION: Final = 2
+VERSION: Final = 3
 
 
 def overlap_of(query: Bytes8, reference: Bytes8, starts: Sequence[Matrix] = ()) -> Matrix | None:
@@ -108,14 +110,17 @@ def agrees(query: Bytes8, reference: Bytes8, matrix: Matrix, *, changed: float =
     if mask is None:
         return False
     ours, _ = registered(ours, theirs, mask)
-    detail = shared_detail(ours, theirs, mask)
+    windows = windows_of(ours, theirs, mask)
+    # texture that is fainter than the usual noise counts where the images differ by less
+    noise = noise_of(windows)
+    detail = detail_of(windows, noise)
     return (
         detail.amount >= AMOUNT
         and detail.matched >= MATCHED
         and detail.opposed <= OPPOSED
         and detail.windows >= WINDOWS
-        and changed_share(ours, theirs, mask) <= changed
-        and _elsewhere(ours, theirs, mask).amount <= ELSEWHERE * detail.amount
+        and changed_share(windows) <= changed
+        and _elsewhere(ours, theirs, mask, noise).amount <= ELSEWHERE * detail.amount
     )
 
 
@@ -133,17 +138,31 @@ def _whole(pixels: Bytes8) -> Photo:
     return Photo(pixels, np.full(pixels.shape[:2], 255, np.uint8))
 
 
-def changed_share(query: Float32, reference: Float32, mask: Bool) -> float:
+def noise_of(windows: Sequence[Float64]) -> list[float]:
+    """Return the noise of each level by which two images differ in most windows, at most ``NOISE``.
+
+    Of parts of one image this is what compression and resampling left. Other images differ by all
+    of their texture.
+    """
+    noise = []
+    for level, most in zip(windows, NOISE, strict=False):
+        ours, theirs, both = level[:, 0] + level[:, 2]
+        # two directions of two images
+        own = float(np.median(ours + theirs - 2 * both)) / 4
+        noise.append(min(max(own, QUIET * most), most))
+    return noise
+
+
+def changed_share(levels: Sequence[Float64]) -> float:
     """Return the share of the windows with contrast in either image that were changed, 0..1.
 
     More than compression and resampling do: another word in a form, not another quality. These
     change the finest details most, so that coarser ones are compared; but two prints of one form
     differ in the finest only.
     """
-    levels = windows_of(query, reference, mask)[:2]
     energy = _energy(levels[0])
     is_print = np.mean(energy < FAINT * np.percentile(energy, 90)) >= GROUND
-    windows = levels[0 if is_print else -1]
+    windows = levels[: 1 if is_print else 2][-1]
     energy = _energy(windows)
     matters = energy > MATTERS * np.percentile(energy, 90)
     ours, theirs, both = windows[:, 0] + windows[:, 2]
@@ -216,7 +235,7 @@ def _correlations(
     return _Correlations(score, np.maximum(area, 0.0))
 
 
-def _elsewhere(query: Float32, reference: Float32, mask: Bool) -> Detail:
+def _elsewhere(query: Float32, reference: Float32, mask: Bool, noise: Sequence[float]) -> Detail:
     """Return the detail that is shared at the displacement that agrees best beside none at all.
 
     Of periodic and of plain images it is about as much.
@@ -230,9 +249,8 @@ def _elsewhere(query: Float32, reference: Float32, mask: Bool) -> Detail:
     steps = np.array(found.steps(int(found.score.argmax())))
     down, across = np.rint(steps * np.array(mask.shape) / inside.shape).astype(int).tolist()
     shifted = _shifted(query, down, across)
-    return shared_detail(
-        shifted, reference, mask & (_shifted(mask.astype(np.float32), down, across) > 0)
-    )
+    both = mask & (_shifted(mask.astype(np.float32), down, across) > 0)
+    return detail_of(windows_of(shifted, reference, both), noise)
 
 
 def _shifted(plane: Float32, down: int, across: int) -> Float32:
