@@ -382,3 +382,21 @@ def test_review_is_shown_and_fits(chromium: Any, reviewed: str, width: int) -> N
     assert [each["id"] for each in found if each["impact"] in ("serious", "critical")] == []
     assert trouble == []
     page.close()
+
+
+def test_charts_and_tiles_keep_their_size_on_a_phone(page: Any) -> None:
+    """A chart scrolls instead of shrinking until its type cannot be read; tiles do not touch."""
+    page.set_viewport_size({"width": 390, "height": 844})
+    charts = page.eval_on_selector_all(
+        ".charts img", "images => images.map(image => image.width / image.naturalWidth)"
+    )
+    assert charts
+    assert min(charts) > 0.8
+    gaps = page.eval_on_selector_all(
+        ".thumbs > .same",
+        """tiles => tiles.map(tile => tile.querySelector('.marked').getBoundingClientRect().left
+          - tile.previousElementSibling.querySelector('img').getBoundingClientRect().right)""",
+    )
+    assert gaps
+    assert min(gaps) > 2
+    assert page.evaluate("document.documentElement.scrollWidth") == 390
