@@ -185,6 +185,9 @@ def test_an_empty_folder_and_a_missing_one(tmp_path, put):
     (tmp_path / "e").mkdir()
     with pytest.raises(VisleakError, match=r"/e holds no images \(no file below it is an image"):
         open_images(tmp_path / "e")
+    (tmp_path / "e" / "img_emb_0.npy").write_bytes(b"")
+    with pytest.raises(VisleakError, match=r"1 \.npy; embeddings are emb:FOLDER\?encoder=NAME"):
+        open_images(tmp_path / "e")
     with pytest.raises(UsageError, match=r"source '.*/nope' does not exist; a source is a folder"):
         open_images(tmp_path / "nope")
 

@@ -90,9 +90,10 @@ def open_folder(request: Request) -> ImageSet:
         for folder, error in walk.problems
     ]
     if not names:
-        request.refuse_empty(
-            problems[0].detail if problems else listing.why_empty("no file below it")
-        )
+        why = problems[0].detail if problems else listing.why_empty("no file below it")
+        if listing.skipped[".npy"]:
+            why += "; embeddings are emb:FOLDER?encoder=NAME, images in an array are array:FILE"
+        request.refuse_empty(why)
     labels = labels_of(map(name_text, names))
     return file_set(
         request, request.path, names, labels=labels, problems=problems, skipped=listing.skipped

@@ -295,8 +295,9 @@ def _refuse_unknown_names(stored: Sequence[EmbeddingSet]) -> None:
         try:
             known_request(images.encoder_name)
         except UsageError as error:
+            end = "" if str(error).endswith("?") else "."
             raise UsageError(
-                f"set {images.name!r} ({images.source}): {error}; for vectors of another model"
+                f"set {images.name!r} ({images.source}): {error}{end} For vectors of another model"
                 f" write ?encoder={FOREIGN}:NAME"
             ) from error
 
