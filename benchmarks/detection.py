@@ -129,7 +129,8 @@ def _draw_unjudged(
         )
         for row in rows
     ]
-    detection_figures.pair_sheet(shown, DOCS / "unjudged.jpg", 5, crisp=True)
+    title = "Unjudged pairs of CIFAR-10, most probable first: test image left, training image right"
+    detection_figures.pair_sheet(title, shown, DOCS / "unjudged.jpg", 5, crisp=True)
 
 
 def on_photos(data: Path, place: RunContext) -> tuple[dict[str, Any], list[Bar]]:
@@ -165,7 +166,8 @@ def _draw_wrong(
         text = f"{ranked.names[ranked.condition[query]]}\n{GRADES[grade]}"
         shown.append((pair[0], pair[1], text))
     if shown:
-        detection_figures.pair_sheet(shown, DOCS / "wrong.jpg", 4)
+        title = "Different photographs that are graded near or exact"
+        detection_figures.pair_sheet(title, shown, DOCS / "wrong.jpg", 4)
     else:
         (DOCS / "wrong.jpg").unlink(missing_ok=True)
 

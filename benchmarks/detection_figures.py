@@ -19,14 +19,21 @@ Pixels = npt.NDArray[np.uint8]
 SIDE = 96
 GAP = 10
 LABEL = 30
+TITLE = 32
 
 
 def pair_sheet(
-    pairs: Sequence[tuple[Pixels, Pixels, str]], path: Path, columns: int, *, crisp: bool = False
+    title: str,
+    pairs: Sequence[tuple[Pixels, Pixels, str]],
+    path: Path,
+    columns: int,
+    *,
+    crisp: bool = False,
 ) -> None:
     """Draw pairs side by side, query left and reference right, with two lines under each.
 
     Args:
+        title: what the pairs are; the first line.
         pairs: query, reference, and two lines of text with a line break between.
         path: where to; JPEG.
         columns: pairs in a row.
@@ -34,11 +41,12 @@ def pair_sheet(
     """
     rows = max(1, -(-len(pairs) // columns))
     width, height = 2 * SIDE + 2 + GAP, SIDE + LABEL + GAP
-    sheet = Image.new("RGB", (columns * width + GAP, rows * height + GAP), "white")
+    sheet = Image.new("RGB", (columns * width + GAP, TITLE + rows * height + GAP), "white")
     draw, font = ImageDraw.Draw(sheet), ImageFont.load_default(11)
+    draw.text((GAP, GAP), title, fill="#1d2127", font=ImageFont.load_default(17))
     for number, (query, reference, text) in enumerate(pairs):
         x = GAP + number % columns * width
-        y = GAP + number // columns * height
+        y = TITLE + GAP + number // columns * height
         for place, picture in enumerate((query, reference)):
             sheet.paste(_fitted(picture, crisp), (x + place * (SIDE + 2), y))
         draw.multiline_text((x, y + SIDE + 2), text, fill="#1d2127", font=font, spacing=2)
@@ -86,6 +94,7 @@ def reliability(
                 x, y, yerr=[low, high], fmt="o-", color=colour, markersize=5, linewidth=1.4,
                 elinewidth=0.9, capsize=2, label=f"{name}, {len(true):,} pairs",
             )  # fmt: skip
+        axes.set_title("How often pairs of a probability are near or exact", fontsize=11)
         axes.set_xlabel("probability the grader gives")
         axes.set_ylabel("share that people call near or exact")
         axes.set_xlim(-0.02, 1.02)

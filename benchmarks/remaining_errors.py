@@ -56,8 +56,11 @@ def main() -> None:
         cell.set_axis_off()
     for cell, (name, query, reference) in zip(cells, drawn, strict=False):
         cell.imshow(beside([bounded(query, SIDE), bounded(reference, SIDE)]))
-        cell.set_title(name, fontsize=10)
-    figure.suptitle("Left: changed and processed; right: the original", fontsize=12)
+        cell.set_title(name, fontsize=13)
+    figure.suptitle(
+        "Changed documents that are graded near: left the changed one, right the original",
+        fontsize=16,
+    )
     figure.savefig(TARGET, dpi=80)
 
 

@@ -21,7 +21,8 @@ LEAKS = (
     ("other colours", 4362, 45515),
     ("scaled and encoded again", 6880, 35230),
 )
-SIDE, GAP, BETWEEN, LABEL, COLOURS = 112, 4, 26, 44, 256
+TITLE = "Test images of CIFAR-10 and the training images that they repeat"
+SIDE, GAP, BETWEEN, TOP, LABEL, COLOURS = 112, 4, 26, 30, 44, 256
 
 
 def image_of(table: pa.Table, row: int) -> Image.Image:
@@ -36,16 +37,17 @@ def main() -> None:
     data = Path(os.environ["VISLEAK_DATA"]) / "cifar10"
     test, train = (pq.read_table(data / f"{name}.parquet") for name in ("test", "train"))
     width = 2 * SIDE + GAP
-    figure = Image.new("RGB", (4 * width + 3 * BETWEEN, SIDE + LABEL), "white")
+    figure = Image.new("RGB", (4 * width + 3 * BETWEEN, TOP + SIDE + LABEL), "white")
     draw = ImageDraw.Draw(figure)
     font, small = ImageFont.load_default(15), ImageFont.load_default(12)
+    draw.text((0, 2), TITLE, "black", ImageFont.load_default(18))
     for number, (change, query, reference) in enumerate(LEAKS):
         left = number * (width + BETWEEN)
         for offset, table, row, side in ((0, test, query, "test"), (1, train, reference, "train")):
             place = left + offset * (SIDE + GAP)
-            figure.paste(image_of(table, row), (place, 0))
-            draw.text((place, SIDE + 3), f"{side} {row}", "#666666", small)
-        draw.text((left, SIDE + 20), change, "black", font)
+            figure.paste(image_of(table, row), (place, TOP))
+            draw.text((place, TOP + SIDE + 3), f"{side} {row}", "#666666", small)
+        draw.text((left, TOP + SIDE + 20), change, "black", font)
     figure.quantize(COLOURS, dither=Image.Dither.NONE).save(FIGURE, optimize=True)
     print(f"{FIGURE}: {figure.width} x {figure.height}, {FIGURE.stat().st_size:,} bytes")
 
