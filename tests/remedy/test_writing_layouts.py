@@ -301,6 +301,24 @@ def test_yolo_is_one_data_set_of_its_splits(tmp_path):
     assert sorted(stored(both.sources["val"])) == ["a1.png", "a2.png"]
 
 
+def test_parts_with_images_of_several_splits_keep_the_split_of_their_own_set(tmp_path):
+    """Training reads ``val``: the repaired images of that split must stand under its name."""
+    source = making.yolo(tmp_path)
+    train = f"{source.removesuffix('#val')}#train"
+    making.put(tmp_path / "yolo" / "images" / "train" / "more.png", making.picture(98))
+    moved, stays = (piece(train, [row], name="train") for row in (0, 1))
+    parts = [Part("test", (piece(source, [1, 2], name="test"), moved)), Part("train", (stays,))]
+    done = write(parts, tmp_path / "out", "copy", about={})
+    content = yaml.safe_load((tmp_path / "out" / "data.yaml").read_text())
+    assert {key: content.get(key) for key in ("train", "val", "test")} == {
+        "train": "images/train",
+        "val": "images/val",
+        "test": None,
+    }
+    assert done.sources["test"].endswith("data.yaml#val")
+    assert len(stored(done.sources["test"])) == 3
+
+
 def test_yolo_labels_beside_their_images_are_put_where_training_looks(tmp_path):
     """A data set without a folder ``images`` has each label file beside its image."""
     for i in range(3):

@@ -276,11 +276,15 @@ def file_names(files: Sequence[str]) -> list[str]:
 def split_of(part: OutputPart) -> str:
     """Return the split a part has in a table with a ``split`` column; empty where none was asked.
 
-    Where its pieces are of several splits, the one that is called like the part.
+    Where its pieces are of several splits, that of the set that the part is named after, or the one
+    that is called like the part.
     """
     splits = [locate(piece.images.source).split for piece in part.pieces]
     if len(set(splits)) == 1:
         return splits[0]
+    of_set = [piece.images.name == part.name for piece in part.pieces]
+    if any(of_set):
+        return splits[of_set.index(True)]
     own = canonical_split(part.name)
     return next((split for split in splits if canonical_split(split) == own), part.name)
 
