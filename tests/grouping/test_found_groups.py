@@ -23,6 +23,7 @@ from visleak.remedy import purge, repair
 from visleak.remedy.documents import purge_document
 from visleak.remedy.graph import UnconfirmedGroups
 from visleak.remedy.settings import PurgeSettings, RepairSettings
+from visleak.report import write_report
 
 FRAMES = 24
 FAST = {"verify": False, "candidates": "nearest", "workers": 1, "cache": None}
@@ -91,6 +92,13 @@ def test_gates_and_rates_do_not_use_what_was_found(found):
     content = json.loads((found.folder / "audit.json").read_text())
     assert all("group" not in total["rates"] for total in content["totals"])
     assert found.images()["group"].null_count == 4 * FRAMES
+
+
+def test_a_repair_is_not_advised_without_grades(found):
+    """It would be refused: pairs were not verified."""
+    page = write_report(found.folder).read_text()
+    assert "audit with --group" in page
+    assert "split --repair" not in page
 
 
 def test_group_auto_uses_what_was_found(torn, tmp_path):
@@ -218,6 +226,7 @@ def test_groups_that_were_not_found_are_refused(tmp_path):
 @pytest.mark.slow
 def test_repair_unites_the_recordings_that_were_found(short, tmp_path):
     audit = visleak.audit(short, out=tmp_path / "audit", workers=1, cache=None)
+    assert "split --repair" in write_report(audit.folder).read_text()
     with pytest.raises(UnconfirmedGroups):
         repair(audit.folder, RepairSettings(group="auto"), out=tmp_path / "split")
     chosen = RepairSettings(group="auto", yes=True)

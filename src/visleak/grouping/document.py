@@ -45,12 +45,13 @@ _READING: Final = (
 )
 
 
-def document(found: GroupingSummary, folder: str = "") -> Document:
+def document(found: GroupingSummary, folder: str = "", *, repairs: bool = True) -> Document:
     """Return what groups were found, why they are believed, and what they mean.
 
     Args:
         found: the summary of an audit.
         folder: the audit folder, for commands.
+        repairs: the split that was audited can be repaired.
     """
     statements = [line for each in found.believed for line in sentences(each)]
     return Document(
@@ -61,7 +62,7 @@ def document(found: GroupingSummary, folder: str = "") -> Document:
         figures=tuple(decay_figures(found)),
         facts=tuple(
             Fact("" if number else "next", command)
-            for number, command in enumerate(commands(found, folder))
+            for number, command in enumerate(commands(found, folder, repairs=repairs))
         ),
         reading=_READING if statements else (),
     )
@@ -208,12 +209,12 @@ def options(each: Hypothesis) -> str:
     return shlex.join(given)
 
 
-def commands(found: GroupingSummary, folder: str) -> Iterator[str]:
+def commands(found: GroupingSummary, folder: str, *, repairs: bool) -> Iterator[str]:
     """Yield commands that use the groups."""
     if not found.believed or not folder:
         return
     place = shlex.quote(folder)
-    if any(one.queries for each in found.believed for one in each.shared):
+    if repairs and any(one.queries for each in found.believed for one in each.shared):
         yield f"visleak split --repair {place} --group auto --yes"
     yield from (f"audit with {text}" for each in found.believed if (text := options(each)))
 

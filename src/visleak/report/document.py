@@ -211,7 +211,6 @@ def unfinished_line(result: Audit) -> str:
 def next_steps(folder: Path, content: AuditSummary) -> Iterator[str]:
     """Yield commands for an audit with leaks or repeats: review first, then what removes them."""
     found = [total for total in content.totals if _level(total)]
-    by_name = {each.name: each for each in content.sets}
     # sets given in memory, and embeddings, have no images to show or to write
     if not found or not all(each.source and each.has_pixels for each in content.sets):
         return
@@ -225,10 +224,15 @@ def next_steps(folder: Path, content: AuditSummary) -> Iterator[str]:
     degree = "" if level == "near" else f" --degree {level}"
     yield f"visleak purge {place} --remove-from test{chosen}{degree}"
     references = {each.reference_set for each in content.comparisons if each.coverage != "within"}
-    if level == "near" and len(content.totals) == 1 and len(references) == 1:
-        same = {by_name[name].dataset for name in (leaking[0], *references)}
-        if len(same) == 1:
-            yield f"visleak split --repair {place}"
+    if len(content.totals) == 1 and len(references) == 1 and can_be_repaired(content):
+        yield f"visleak split --repair {place}"
+
+
+def can_be_repaired(content: AuditSummary) -> bool:
+    """Whether `visleak split --repair` applies: graded images of one dataset."""
+    graded = any(total.rates.get("near_or_exact") is not None for total in content.totals)
+    pixels = all(each.source and each.has_pixels for each in content.sets)
+    return graded and pixels and len({each.dataset for each in content.sets}) == 1
 
 
 def _level(total: TotalSummary) -> str:

@@ -26,13 +26,14 @@ from visleak.quantities import counted
 from visleak.rates import chance, percent
 from visleak.records import GRADES, Float64
 from visleak.report import findings, model, scenes
+from visleak.report.document import can_be_repaired
 from visleak.report.findings import CAP, Findings
 from visleak.report.model import PageSummary
 from visleak.reporting import Document, charts, section
 from visleak.reporting.charts import Bar
 from visleak.reporting.gallery import ImageLoader, data_uri
 from visleak.storage import REPORT, SECTIONS, write_json, write_text
-from visleak.storage.audit_folder import GroupingSummary, RecordingSummary
+from visleak.storage.audit_folder import AuditSummary, RecordingSummary
 from visleak.templates import environment, policy, visible
 from visleak.verdicts import read_verdicts
 
@@ -116,7 +117,9 @@ def build(
             most=model.MOST_DISPUTES,
             problems=model.read_unreadable(folder),
             sections=load(
-                folder, summary.audit.grouping, scenes.document(folder, summary.audit, shown)
+                folder,
+                _groups(folder, summary.audit),
+                scenes.document(folder, summary.audit, shown),
             ),
             figures=_figures(summary, found),
             filters=_filters(found),
@@ -497,7 +500,7 @@ class Section:
 
 
 def load(
-    folder: Path, grouping: GroupingSummary | None = None, overlap: Document | None = None
+    folder: Path, groups: Document | None = None, overlap: Document | None = None
 ) -> tuple[Section, ...]:
     """Read the sections of an audit folder; a damaged one becomes a section that says so.
 
@@ -514,10 +517,16 @@ def load(
     found = tuple(_section(path, anchor) for path, anchor in zip(files, anchors, strict=True))
     if overlap is not None:
         found = (_made(section(overlap), "section-overlap", "Overlap"), *found)
-    if grouping is None or not grouping.believed:
-        return found
-    content = section(document(grouping, str(folder)))
-    return (_made(content, "section-found-groups", "Groups"), *found)
+    if groups is not None:
+        found = (_made(section(groups), "section-found-groups", "Groups"), *found)
+    return found
+
+
+def _groups(folder: Path, content: AuditSummary) -> Document | None:
+    """Return what groups were found unasked, where any was."""
+    if content.grouping is None or not content.grouping.believed:
+        return None
+    return document(content.grouping, str(folder), repairs=can_be_repaired(content))
 
 
 def _place(path: Path) -> tuple[int, str]:
