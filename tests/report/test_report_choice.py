@@ -1,4 +1,5 @@
 from collections import Counter
+from random import Random
 
 import numpy as np
 import pyarrow as pa
@@ -6,8 +7,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from toy_audit import pair_row, write_rows
+from visleak.report import findings
 from visleak.report.findings import COLUMNS, FLOOR, choose, ledger
 from visleak.storage import PAIRS_SCHEMA
+from visleak.verdicts import judged_pairs
 
 STORED = [name for name in COLUMNS if name != "machine_grade"]
 SCHEMA = pa.schema([*(PAIRS_SCHEMA.field(name) for name in STORED), ("machine_grade", pa.string())])
@@ -156,3 +160,31 @@ def test_choice_keeps_its_promises(seed: int, count: int, cap: int) -> None:
 def test_cap_holds_when_kinds_outnumber_it(cap: int) -> None:
     rows = [{"query": f"q{i}", "reference_set": f"ref{i}"} for i in range(30)]
     assert len(chosen(table(*rows), cap)) == cap
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.randoms(use_true_random=False), st.integers(1, 60), st.booleans())
+def test_pairs_of_different_images_that_are_not_read_are_not_missed(
+    tmp_path_factory: pytest.TempPathFactory, random: Random, count: int, within: bool
+) -> None:
+    folder = tmp_path_factory.mktemp("audit")
+    grades = (*["different"] * 5, None, "similar", "near")
+    made = {}
+    for number in range(count):
+        pair = f"test/q{random.randrange(6)}", f"{random.choice('ab')}/r{number}"
+        if within and random.random() < 0.3:
+            pair = pair[0], f"test/s{number}"
+        chance, degree = random.random(), random.choice(("hard", "soft", None))
+        made[pair] = pair_row(*pair, random.choice(grades), similarity=chance, degree=degree)
+    rows = [
+        made[pair] for pair in sorted(made, key=lambda pair: (pair[0], -made[pair]["similarity"]))
+    ]
+    write_rows(folder, pairs=rows)
+    whole = judged_pairs(folder, [*COLUMNS, "judged"])
+    every = ledger(whole)
+    shown = findings.read(folder, ["test"], None, 300)
+    assert shown.pairs == len(rows)
+    assert [card.row["reference"] for card in shown.cards] == [
+        whole["reference"][int(row)].as_py() for row in choose(every).rows
+    ]
+    assert shown.listing.total == int((every.leak | every.shown).sum())

@@ -98,12 +98,18 @@ def _by_query(own: Sequence[Comparison], schema: pa.Schema) -> Iterator[pa.Table
 def _in_order(comparison: Comparison) -> bool:
     """Whether the pairs are by query, falling similarity and reference already: most are."""
     pairs, sides = comparison.pairs, (comparison.query, comparison.reference)
-    query, reference = (
-        side.order[rows] for side, rows in zip(sides, (pairs.query, pairs.reference), strict=True)
-    )
-    onward, change = np.diff(query), np.diff(pairs.similarity)
-    rises = (change < 0) | ((change == 0) & (np.diff(reference) > 0))
-    return bool(((onward > 0) | ((onward == 0) & rises)).all())
+    for part in parts_of(len(pairs), GROUP):
+        # columns of all pairs would fill memory
+        here = slice(part.start, part.stop + 1)
+        query, reference = (
+            side.order[rows[here]]
+            for side, rows in zip(sides, (pairs.query, pairs.reference), strict=True)
+        )
+        onward, change = np.diff(query), np.diff(pairs.similarity[here])
+        rises = (change < 0) | ((change == 0) & (np.diff(reference) > 0))
+        if not ((onward > 0) | ((onward == 0) & rises)).all():
+            return False
+    return True
 
 
 def _rows(comparison: Comparison, rows: Int64, schema: pa.Schema) -> pa.Table:
@@ -205,9 +211,11 @@ def nearest(own: Sequence[Comparison], count: int) -> Nearest:
         if comparison.coverage == "within":
             ends.append((pairs.reference, pairs.query))
         for query, reference in ends:
-            # by falling similarity; the stable sort keeps the order of ids among equals
-            order = np.lexsort((-pairs.similarity, query))
-            first = order[np.flatnonzero(np.diff(query[order], prepend=-1))]
+            best = np.full(count, -np.inf, np.float32)
+            np.maximum.at(best, query, pairs.similarity)
+            # of equals the first one, in the order of ids
+            rows = np.flatnonzero(pairs.similarity == best[query])
+            first = rows[np.unique(query[rows], return_index=True)[1]]
             closer = ~(similarity[query[first]] >= pairs.similarity[first])
             first = first[closer]
             similarity[query[first]] = pairs.similarity[first]

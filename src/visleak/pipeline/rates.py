@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 from visleak.groups import components
 from visleak.pipeline.comparison import Comparison
 from visleak.pipeline.encoded_set import numbered_contents
+from visleak.pipeline.evidence import parts_of
 from visleak.pipeline.selection import LARGE
 from visleak.quantities import listed
 from visleak.rates import Rate, percent
@@ -38,13 +39,13 @@ class ContentPairs:
     copies: Int64  # int64 (2, n): images of either content in its set
 
     @classmethod
-    def of_comparison(cls, comparison: Comparison) -> ContentPairs:
-        """Return the contents of the pairs of a comparison."""
+    def of_comparison(cls, comparison: Comparison, rows: Int64) -> ContentPairs:
+        """Return the contents of some pairs of a comparison."""
         query, reference, pairs = comparison.query, comparison.reference, comparison.pairs
         own, others = numbered_contents(query, reference)
         size = int(max(own.max(initial=-1), others.max(initial=-1))) + 1
         copies = [np.bincount(side, minlength=size) for side in (own, others)]
-        left, right = own[pairs.query], others[pairs.reference]
+        left, right = own[pairs.query[rows]], others[pairs.reference[rows]]
         return cls._of(left, right, copies[0][left], copies[1][right], query is reference)
 
     @classmethod
@@ -139,6 +140,8 @@ EXCLUSIVE: Final = {
     "near": ("grade", GRADES.index("near")),
     "similar": ("grade", GRADES.index("similar")),
 }
+#: Pairs that are counted at a time; only bounds memory.
+PART: Final = 65_536
 #: Number of sizes of groups that are reported.
 LARGEST: Final = 5
 #: Code of an image without any degree or grade; weaker than every other.
@@ -161,10 +164,11 @@ def strongest(comparison: Comparison) -> Strongest:
     for scale, code in codes.items():
         best = np.full(len(fingerprints), NOTHING, np.int64)
         if code is not None:
-            known = code >= 0
-            np.minimum.at(best, pairs.query[known], code[known])
-            if comparison.coverage == "within":
-                np.minimum.at(best, pairs.reference[known], code[known])
+            known = np.flatnonzero(code >= 0)
+            for rows in (known[part] for part in parts_of(len(known), PART)):
+                np.minimum.at(best, pairs.query[rows], code[rows])
+                if comparison.coverage == "within":
+                    np.minimum.at(best, pairs.reference[rows], code[rows])
         best[fingerprints.flat] = NOTHING
         result[scale] = best
     return result
@@ -204,10 +208,12 @@ def within(comparison: Comparison) -> dict[str, dict[str, int]]:
     """
     if comparison.grades is None:
         return {}
-    blank = comparison.query.fingerprints.flat[comparison.pairs.query]
-    grade = np.where(blank, -1, comparison.grades.grade)
-    code = np.where(grade < 0, NOTHING, grade)
-    many = ContentPairs.of_comparison(comparison).stand_for(code)
+    # most pairs are of different images, which are not counted
+    grades = comparison.grades.grade
+    rows = np.flatnonzero((grades >= 0) & (grades <= GRADES.index("similar")))
+    rows = rows[~comparison.query.fingerprints.flat[comparison.pairs.query[rows]]]
+    code = grades[rows]
+    many = ContentPairs.of_comparison(comparison, rows).stand_for(code)
     best = strongest(comparison)["grade"]
     counts = {name: int(many[code == number].sum()) for number, name in enumerate(GRADES[:3])}
     images = {name: int((best == code).sum()) for code, name in enumerate(GRADES[:3])}
@@ -223,9 +229,11 @@ def groups_of(comparison: Comparison) -> DuplicateGroups | None:
     """Return the duplicate groups of a comparison without blank images; none without grades."""
     if comparison.near is None:
         return None
-    near = comparison.near & ~comparison.query.fingerprints.flat[comparison.pairs.query]
-    contents = ContentPairs.of_comparison(comparison)
-    return duplicate_groups(contents.groups(near, within=comparison.coverage == "within"))
+    near = np.flatnonzero(comparison.near)
+    near = near[~comparison.query.fingerprints.flat[comparison.pairs.query[near]]]
+    contents = ContentPairs.of_comparison(comparison, near)
+    every = np.ones(len(near), np.bool_)
+    return duplicate_groups(contents.groups(every, within=comparison.coverage == "within"))
 
 
 def group_sentence(found: Iterable[DuplicateGroups | None]) -> str:

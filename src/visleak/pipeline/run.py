@@ -158,10 +158,12 @@ def _compared(
     if settings.local and settings.candidates != "nearest":
         with context.timed("local"):
             seen = _with_local_candidates(seen, comparer)
+            # else the pairs without them would be kept as well
+            found |= {each.names: each for each in seen}
     if grader is not None:
         with context.timed("verify"):
             seen = _with_evidence(seen, comparer, grader)
-    found |= {each.names: each for each in seen}
+            found |= {each.names: each for each in seen}
     del seen
     with context.timed("grade"):
         graded = [found.pop(names).graded(grader) for names in list(found)]

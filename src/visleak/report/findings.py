@@ -15,10 +15,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 from markupsafe import Markup
 
-from visleak.errors import VisleakError
 from visleak.groups import components, is_word, scale_codes
 from visleak.rates import Rate
 from visleak.records import DEGREES, GRADES, Bool, Bytes8, Int64, PairRow, between, ends_of
@@ -36,7 +34,8 @@ from visleak.reporting.gallery import (
     relation,
     thumb,
 )
-from visleak.storage import IMAGES, PAIRS, opened_for_arrow, read_summary, read_table
+from visleak.storage import IMAGES, PAIRS, read_summary, read_table
+from visleak.storage.audit_folder import PAIRS_SCHEMA, table_batches
 from visleak.verdicts import Verdict, consensus_of, digests_of, judged_pairs, pair_key
 
 #: Most cards the gallery shows.
@@ -346,12 +345,12 @@ def read(
 
     ``beside`` is the folder of the page, from which it links to files; ``None`` for no links.
     """
-    columns = judged_pairs(folder, [*COLUMNS, "judged"], said)
+    columns, place, total_pairs = _columns(folder, said)
     pairs = ledger(columns)
     chosen = choose(pairs, cap)
     conflicting = _conflicting(pairs)
-    rows = np.concatenate([chosen.rows, conflicting])
-    details = _judged_rows(folder, rows, said) if said else _rows(folder / PAIRS, rows)
+    rows = place[np.concatenate([chosen.rows, conflicting])]
+    details = _judged_rows(folder, rows, said) if said else _rows(folder, rows)
     own = details[: len(chosen.rows)]
     members = _members(columns, pairs, chosen, own)
     pixels = _pixels(own, members, loader)
@@ -361,7 +360,7 @@ def read(
     images = read_table(folder, IMAGES, ["set", "id", "label", "flat", "nearest_similarity"])
     classes, total = _classes(columns, pairs, images, query_sets)
     return Findings(
-        pairs=len(pairs),
+        pairs=total_pairs,
         verified=pairs.verified,
         cards=cards,
         strongest=_redrawn(_strongest(cards), pixels, LARGE),
@@ -382,19 +381,55 @@ def read(
     )
 
 
-def _rows(path: Path, wanted: npt.NDArray[np.int64]) -> list[PairRow]:
+def _columns(folder: Path, said: Sequence[Verdict]) -> tuple[pa.Table, Int64, int]:
+    """Return :data:`COLUMNS` of the pairs that a page may show, their rows, and the number of all.
+
+    Most pairs of a large audit are of different images: without verdicts, only the strongest of
+    each image are read into memory.
+    """
+    if said:
+        columns = judged_pairs(folder, [*COLUMNS, "judged"], said)
+        return columns, np.arange(columns.num_rows), columns.num_rows
+    kept, place, total = [], [], 0
+    for batch in table_batches(folder, PAIRS, COLUMNS[:-1]):
+        rows = _strongest_rows(pa.table(batch))
+        kept.append(batch.take(pa.array(rows)))
+        place.append(total + rows)
+        total += len(batch)
+    schema = pa.schema([PAIRS_SCHEMA.field(name) for name in COLUMNS[:-1]])
+    columns = pa.Table.from_batches(kept, schema)
+    columns = columns.append_column("machine_grade", columns["grade"])
+    columns = columns.append_column("judged", pa.nulls(columns.num_rows, pa.string()))
+    return columns, np.concatenate([np.empty(0, np.int64), *place]), total
+
+
+def _strongest_rows(pairs: pa.Table) -> Int64:
+    """Return the rows that a page may show: without the weaker ones of different images.
+
+    Of these the best one of an image and a set is kept, and the best one without a grade.
+    """
+    grade, degree = (
+        scale_codes(pairs["grade"], GRADES, len(GRADES)),
+        scale_codes(pairs["degree"], DEGREES, len(DEGREES)),
+    )
+    listed = (grade <= GRADES.index("similar")) | (degree < len(DEGREES))
+    probability = pairs["probability"].fill_null(-1.0).to_numpy()
+    ends = [codes(pairs[name]) for name in ("query_set", "query", "reference_set")]
+    own = combine(*ends, grade < len(GRADES))
+    order = np.lexsort((-pairs["similarity"].to_numpy(), -probability, own))
+    first = order[np.flatnonzero(np.diff(own[order], prepend=-1))]
+    return np.union1d(np.flatnonzero(listed), first)
+
+
+def _rows(folder: Path, wanted: Int64) -> list[PairRow]:
     """Read some rows whole, in the order wanted, a batch of the file in memory at a time."""
     found: dict[int, PairRow] = {}
     start = 0
-    try:
-        with opened_for_arrow(path) as opened, pq.ParquetFile(opened) as file:
-            for batch in file.iter_batches():
-                here = np.unique(wanted[(wanted >= start) & (wanted < start + len(batch))])
-                details = batch.take(pa.array(here - start)).to_pylist()
-                found.update(zip(here.tolist(), details, strict=True))
-                start += len(batch)
-    except (OSError, pa.ArrowException) as error:
-        raise VisleakError(f"{path} cannot be read ({error}); run the audit again") from error
+    for batch in table_batches(folder, PAIRS):
+        here = np.unique(wanted[(wanted >= start) & (wanted < start + len(batch))])
+        details = batch.take(pa.array(here - start)).to_pylist()
+        found.update(zip(here.tolist(), details, strict=True))
+        start += len(batch)
     return [found[row] for row in wanted.tolist()]
 
 

@@ -6,12 +6,13 @@ import csv
 import hashlib
 import json
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, Final, TypeAlias
+from typing import IO, Any, Final, TypeAlias
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -237,6 +238,24 @@ def read_table(
     Pages have checksums, and names and statistics do not: the file must be the one that the audit
     wrote, unless it is not to be ``checked``.
     """
+    with _reading(folder, name, checked=checked) as file:
+        return pq.read_table(file, columns=columns, filters=where, page_checksum_verification=True)
+
+
+def table_batches(
+    folder: Path, name: str, columns: list[str] | None = None
+) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of a table of an audit folder, some tens of thousands at a time."""
+    with (
+        _reading(folder, name) as file,
+        pq.ParquetFile(file, page_checksum_verification=True) as opened,
+    ):
+        yield from opened.iter_batches(columns=columns)
+
+
+@contextmanager
+def _reading(folder: Path, name: str, *, checked: bool = True) -> Iterator[Path | IO[bytes]]:
+    """Open a table that the audit wrote; what fails while it is read names the file."""
     path = folder / name
     try:
         if checked and not _is_own(folder, name):
@@ -244,9 +263,7 @@ def read_table(
                 f"{path} is not the file that the audit wrote; run the audit again with --force"
             )
         with opened_for_arrow(path) as file:
-            return pq.read_table(
-                file, columns=columns, filters=where, page_checksum_verification=True
-            )
+            yield file
     except (OSError, pa.ArrowException) as error:
         raise VisleakError(f"{path} cannot be read ({error}); run the audit again") from error
 
