@@ -16,6 +16,7 @@ from visleak.verification import (
     agreement,
     align,
     alteration,
+    bars,
     covers,
     detail,
     differences,
@@ -45,7 +46,7 @@ SMALL: Final = 128
 #: Long side to which images are bounded before the check.
 BOUND: Final = fine_comparison.BOUND
 #: Version of the measures: part of the digest that keys cached evidence.
-VERSION: Final = 24
+VERSION: Final = 25
 
 
 def digest() -> bytes:
@@ -54,7 +55,7 @@ def digest() -> bytes:
     modules = (
         *(align, alteration, fine_comparison, agreement, covers, detail, exact, features, frame),
         *(large, photometry, overlay, placements, differences, registration, screen, texture, tiny),
-        *(tints, laid_over),
+        *(tints, laid_over, bars),
     )
     recipe = [
         [VERSION, TINY, SMALL, BOUND, networks.networks_digest()],

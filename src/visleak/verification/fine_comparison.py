@@ -17,8 +17,9 @@ import numpy as np
 
 from visleak.records import Bool, Bytes8, Float32
 from visleak.verification import agreement, laid_over, large
-from visleak.verification.align import Matrix
+from visleak.verification.align import Matrix, inverse
 from visleak.verification.alteration import ALTERED_ALL_OVER, Alteration, Box, altered
+from visleak.verification.bars import APART, without_bar
 from visleak.verification.covers import Covers, covers_of
 from visleak.verification.detail import Detail, shared_detail
 from visleak.verification.differences import Differences, differences, settled
@@ -33,7 +34,7 @@ from visleak.verification.frame import (
     frame,
 )
 from visleak.verification.laid_over import LaidOver
-from visleak.verification.measures import Measures
+from visleak.verification.measures import NOTHING, Measures
 from visleak.verification.photometry import detail_fit
 from visleak.verification.registration import Displacement, registered
 from visleak.verification.tints import SIDE as TINTS_SIDE
@@ -183,20 +184,56 @@ def add_fine_comparison(
     still = np.allclose(matrix, np.eye(3), atol=STILL)
     if still and differ_by_noise(query.pixels, reference.pixels):
         return _with(measures, _but_for_noise(photos), query, reference), matrix
+    aligned = _best_aligned(photos, matrix)
+    if aligned.matrix is not matrix:
+        small = [Photo.of(bounded(each.pixels, BOUND)) for each in photos]
+        measures = _again(measures, (small[0], small[1]), aligned.matrix)
+    found = _compared(aligned)
+    if found.detail.amount >= SHARED and measures.patch >= APART:
+        beside = _without_bars(photos, aligned.matrix)
+        if beside is not None:
+            aligned = _best_aligned(*beside)
+            small = [each.bounded(BOUND) for each in beside[0]]
+            measures = _again(measures, (small[0], small[1]), aligned.matrix)
+            found = _compared(aligned)
+    return _with(measures, found, query, reference), aligned.matrix
+
+
+def _best_aligned(photos: tuple[Photo, Photo], matrix: Matrix) -> Alignment:
+    """Align two images under a relation, or under another one that more detail agrees with."""
     aligned = align(photos, matrix, GLANCE_SIDE)
     for other in _other_relations(photos, matrix, aligned):
         tried = align(photos, other, GLANCE_SIDE)
         if tried.detail.amount > aligned.detail.amount + BETTER:
             aligned = tried
-    if aligned.matrix is not matrix:
-        small = [bounded(each.pixels, BOUND) for each in photos]
-        again = large.compared(small[0], small[1], aligned.matrix)
-        ratios = measures.query_ratio, measures.reference_ratio
-        measures = replace(again, query_ratio=ratios[0], reference_ratio=ratios[1])
     if aligned.detail.amount >= SHARED and aligned.side >= GLANCE_SIDE:
         framed = _Framed.of(aligned.sides, aligned.matrix, DETAIL_SIDE)
         aligned = Alignment.of(aligned.sides, aligned.matrix, framed, aligned.covers)
-    return _with(measures, _compared(aligned), query, reference), aligned.matrix
+    return aligned
+
+
+def _again(measures: Measures, photos: tuple[Photo, Photo], matrix: Matrix) -> Measures:
+    """Return the measures of the check of two images at ``BOUND`` pixels under another relation."""
+    overlap = frame(*photos, matrix)
+    again = NOTHING if overlap is None else large.measured(overlap)
+    ratios = measures.query_ratio, measures.reference_ratio
+    return replace(again, query_ratio=ratios[0], reference_ratio=ratios[1])
+
+
+def _without_bars(
+    photos: tuple[Photo, Photo], matrix: Matrix
+) -> tuple[tuple[Photo, Photo], Matrix] | None:
+    """Return both images without the bars along an edge of one, and the relation that shows them.
+
+    A bar draws the relation to itself: no transformation at all is tried as well.
+    """
+    query, reference = photos
+    for relation in (matrix, np.eye(3)):
+        ours = without_bar(query, reference, inverse(relation))
+        theirs = without_bar(reference, query, relation)
+        if ours is not None or theirs is not None:
+            return (ours or query, theirs or reference), relation
+    return None
 
 
 def _but_for_noise(photos: tuple[Photo, Photo]) -> Comparison:

@@ -54,6 +54,10 @@ class Photo:
         """Return an image with its flat margins found."""
         return cls(pixels, content_of(pixels))
 
+    def bounded(self, side: int) -> Photo:
+        """Return the image with its long side at most ``side`` pixels, and the same content."""
+        return Photo(bounded(self.pixels, side), bounded(self.content, side))
+
     @cached_property
     def grey(self) -> Float32:
         """Its luminance, (h, w)."""
