@@ -30,7 +30,7 @@ from visleak.verification.measures import CHECKS, NOTHING
 #: Pairs looked up in the cache, or stored there, at a time, and rows of evidence that are held in
 #: memory; only bound memory.
 KNOWN_CHUNK: Final = 16_384
-MEMORY_ROWS: Final = 65_536
+MEMORY_ROWS: Final = 16_384
 #: Queries whose screens are looked up at a time.
 SCREEN_CHUNK: Final = 1024
 #: Columns of the table; the nine values of the relation follow.

@@ -7,6 +7,7 @@ import os
 import shutil
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Final
 
@@ -35,6 +36,7 @@ from visleak.records import (
     Encoder,
     Float32,
     ImageSet,
+    Int32,
     Int64,
 )
 from visleak.settings import Settings
@@ -75,9 +77,10 @@ def pair_tables(comparisons: Sequence[Comparison], *, overlap: bool = False) -> 
 
 def _by_query(own: Sequence[Comparison], schema: pa.Schema) -> Iterator[pa.Table]:
     """Yield the rows of one query set, its comparisons merged."""
-    if len(own) == 1 and _in_order(own[0]):
-        every = np.arange(len(own[0].pairs))
-        yield from (_rows(own[0], every[part], schema) for part in parts_of(len(every), GROUP))
+    one = _order_of(own[0]) if len(own) == 1 else None
+    if one is not None:
+        parts = (one[part].astype(np.int64) for part in parts_of(len(one), GROUP))
+        yield from (_rows(own[0], rows, schema) for rows in parts)
         return
     which: Int64 = np.repeat(np.arange(len(own)), [len(c.pairs) for c in own])
     row = np.concatenate([np.arange(len(c.pairs)) for c in own])
@@ -95,21 +98,23 @@ def _by_query(own: Sequence[Comparison], schema: pa.Schema) -> Iterator[pa.Table
         yield pa.concat_tables(pieces).take(pa.array(back))
 
 
-def _in_order(comparison: Comparison) -> bool:
-    """Whether the pairs are by query, falling similarity and reference already: most are."""
-    pairs, sides = comparison.pairs, (comparison.query, comparison.reference)
-    for part in parts_of(len(pairs), GROUP):
-        # columns of all pairs would fill memory
-        here = slice(part.start, part.stop + 1)
-        query, reference = (
-            side.order[rows[here]]
-            for side, rows in zip(sides, (pairs.query, pairs.reference), strict=True)
-        )
-        onward, change = np.diff(query), np.diff(pairs.similarity[here])
-        rises = (change < 0) | ((change == 0) & (np.diff(reference) > 0))
-        if not ((onward > 0) | ((onward == 0) & rises)).all():
-            return False
-    return True
+def _order_of(comparison: Comparison) -> Int32 | None:
+    """Return the pairs by query, falling similarity and reference, ``None`` if not by query yet.
+
+    Most are by query, and columns of all pairs would fill memory.
+    """
+    pairs, count = comparison.pairs, len(comparison.pairs)
+    query = comparison.query.order[pairs.query].astype(np.int32)
+    if (query[1:] < query[:-1]).any():
+        return None
+    order = np.empty(count, np.int32)
+    # between two queries
+    cuts = np.unique(np.searchsorted(query, query[GROUP::GROUP]))
+    for start, end in pairwise([0, *cuts.tolist(), count]):
+        reference = comparison.reference.order[pairs.reference[start:end]]
+        keys = reference, -pairs.similarity[start:end], query[start:end]
+        order[start:end] = start + np.lexsort(keys)
+    return order
 
 
 def _rows(comparison: Comparison, rows: Int64, schema: pa.Schema) -> pa.Table:
