@@ -36,6 +36,8 @@ def test_help_names_every_verb() -> None:
     for verb in ("audit", "report", "show", "export"):
         assert verb in ran.out
     assert "audit" in run().out
+    for group in ((), ("memorization",), ("evaluate",)):
+        assert "bool" not in run(*group, "--help").out
 
 
 def test_help_comes_at_once() -> None:

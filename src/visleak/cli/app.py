@@ -16,7 +16,7 @@ from typing import Annotated, Final, Protocol, runtime_checkable
 import typer
 
 from visleak.cli import audit_folders, audits, edges, image_sets, remedies
-from visleak.cli.command import add
+from visleak.cli.command import CommandGroup, add
 from visleak.cli.dlede_verb import dlede
 from visleak.cli.impact_verb import evaluate, impact
 from visleak.cli.memorization import (
@@ -34,6 +34,7 @@ from visleak.cli.memorization import (
 from visleak.errors import UsageError, VisleakError, did_you_mean
 
 app = typer.Typer(
+    cls=CommandGroup,
     name="visleak",
     help="Find, explain and measure visual data leakage between test and training images.",
     add_completion=True,

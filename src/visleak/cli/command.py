@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args, get_origin, get_type_hints
 
 import typer
-from typer.core import TyperCommand
+from typer.core import TyperCommand, TyperGroup
 
 from visleak.cli import edges
 from visleak.errors import UsageError, VisleakError
@@ -126,13 +126,22 @@ def whole(document: Document) -> Iterator[RenderableType]:
     return terminal(document, rows=sys.maxsize, tables=sys.maxsize)
 
 
-class _Command(TyperCommand):
-    def get_help_option(self, ctx: Any) -> Any:
-        """Return the option ``--help``, without a metavariable."""
-        found = super().get_help_option(ctx)
-        if found is not None:
-            found.metavar = ""
+class _PlainFlags:
+    def get_params(self, ctx: Any) -> Any:
+        """Return all parameters; flags have no metavariable."""
+        found = super().get_params(ctx)  # type: ignore[misc]
+        for parameter in found:
+            if getattr(parameter, "is_flag", False):
+                parameter.metavar = ""
         return found
+
+
+class _Command(_PlainFlags, TyperCommand):
+    pass
+
+
+class CommandGroup(_PlainFlags, TyperGroup):
+    """Commands under one name."""
 
 
 def add(app: typer.Typer, name: str, function: Callable[..., Reply], example: str = "") -> None:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 import typer
 
 from visleak.cli import edges
-from visleak.cli.command import Call, Reply, add, begin_with
+from visleak.cli.command import Call, CommandGroup, Reply, add, begin_with
 from visleak.errors import UsageError
 from visleak.impact.evaluators import (
     CLIP,
@@ -248,6 +248,7 @@ def _reply(document: Document, content: Mapping[str, object], target: Target) ->
 
 
 evaluate = typer.Typer(
+    cls=CommandGroup,
     help="Run a model on a test set; the file of its predictions is for visleak impact.",
     rich_markup_mode="rich",
 )

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 import typer
 
 from visleak.cli import edges
-from visleak.cli.command import Call, Reply
+from visleak.cli.command import Call, CommandGroup, Reply
 from visleak.errors import UsageError
 from visleak.memorization import Guidance, Sampling
 from visleak.memorization.inputs import (
@@ -69,7 +69,9 @@ NOTICE: Final = (
 GATE: Final = "memorized"
 
 memorization = typer.Typer(
-    help="Memorized training images of text-to-image models.", rich_markup_mode="rich"
+    cls=CommandGroup,
+    help="Memorized training images of text-to-image models.",
+    rich_markup_mode="rich",
 )
 
 
