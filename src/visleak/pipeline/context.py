@@ -29,6 +29,7 @@ from typing import IO, Any, Final, Generic, Protocol, Self, TypeVar, cast
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 
 from visleak.errors import VisleakError, VisleakWarning
 from visleak.progress import Progress, silent
@@ -498,7 +499,11 @@ class RunContext:
 
 
 def trim_heap() -> None:
-    """Return freed memory to the system: glibc keeps as much as the largest arrays once took."""
+    """Return freed memory to the system: glibc keeps as much as the largest arrays once took.
+
+    So does Arrow.
+    """
+    pa.default_memory_pool().release_unused()
     if (trim := _malloc_trim()) is not None:
         trim(0)
 

@@ -24,6 +24,7 @@ from visleak.images import DECODING
 from visleak.options import AUTO
 from visleak.pipeline import overlaps, recordings, segments, selection
 from visleak.pipeline.comparison import Comparison, comparable, relation
+from visleak.pipeline.context import trim_heap
 from visleak.pipeline.encoded_set import Side, are_back
 from visleak.pipeline.evidence import parts_of
 from visleak.pipeline.run import Outcome
@@ -405,7 +406,8 @@ def write(folder: Path, outcome: Outcome, summary: AuditSummary) -> None:
         shutil.rmtree(folder / SECTIONS, ignore_errors=True)
         measured = summary.settings.overlap is not None
         schemas = [schema_of(name, overlap=measured) for name in (PAIRS, IMAGES)]
-        write_tables(folder / PAIRS, schemas[0], pair_tables(outcome.comparisons, overlap=measured))
+        pairs = _trimmed(pair_tables(outcome.comparisons, overlap=measured))
+        write_tables(folder / PAIRS, schemas[0], pairs)
         tables = image_tables(outcome.sides.values(), outcome.comparisons, overlap=measured)
         write_tables(folder / IMAGES, schemas[1], tables)
         sides = outcome.sides.values()
@@ -426,6 +428,13 @@ def write(folder: Path, outcome: Outcome, summary: AuditSummary) -> None:
         replace(summary, files=files).save(folder)
     except OSError as error:
         raise VisleakError(f"{folder} cannot be written ({error.strerror or error})") from error
+
+
+def _trimmed(tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
+    """Yield tables; the memory of each is returned before the next one is made."""
+    for table in tables:
+        yield table
+        trim_heap()
 
 
 def _group_rows(outcome: Outcome) -> Iterator[tuple[str, ...]]:

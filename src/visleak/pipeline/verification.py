@@ -20,7 +20,7 @@ import numpy as np
 from visleak.grading import Grader, grade
 from visleak.images import decode
 from visleak.pipeline.comparison import same_bytes
-from visleak.pipeline.context import Handle, RunContext
+from visleak.pipeline.context import Handle, RunContext, trim_heap
 from visleak.pipeline.encoded_set import EncodedSet, ImagesLost
 from visleak.pipeline.evidence import (
     CHECK,
@@ -192,12 +192,13 @@ def _candidates(survivors: Subset) -> Candidates:
     chosen = own.connected & ~own.equal
     chosen[survivors.index] = True
     rows = Subset(own, np.flatnonzero(chosen))
-    query, reference = rows.contents
+    trim_heap()
+    query, reference = (numbers.astype(np.int32) for numbers in own.numbers)
     votes = own.pairs.votes
     return Candidates(
         pair=rows.index,
-        query=query.astype(np.int32),
-        reference=reference.astype(np.int32),
+        query=query[own.pairs.query[rows.index]],
+        reference=reference[own.pairs.reference[rows.index]],
         score=_scores(rows)[0],
         votes=np.zeros(len(rows), np.float32) if votes is None else votes[rows.index],
         within=own.pairs.query_set == own.pairs.reference_set,
@@ -333,9 +334,11 @@ def _scores(rows: Subset) -> tuple[Float32, Bool]:
 
 def _survivors(rows: Subset) -> Subset:
     """Return the pairs that pass the screen."""
-    reached = _scores(rows)[1] | rows.flat
-    if rows.own.pairs.votes is not None:
-        reached |= rows.own.pairs.votes[rows.index] > 0
+    reached, votes = _scores(rows)[1], rows.own.pairs.votes
+    for part, some in rows.parts():
+        reached[part] |= some.flat
+        if votes is not None:
+            reached[part] |= votes[some.index] > 0
     return rows.only(reached)
 
 
