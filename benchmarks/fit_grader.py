@@ -1,25 +1,22 @@
 """Fit the grader that ships: src/visleak/grading/grader.json.
 
-usage: VISLEAK_DATA=FOLDER python benchmarks/fit_grader.py [tiny|levels]
+usage: VISLEAK_DATA=FOLDER python benchmarks/fit_grader.py [tiny]
 
 Two models, for tiny and for large images; see :mod:`samples` for the pairs. The tiny one is made of
 boosted trees, fitted on judged pairs of CIFAR-10, on photographs made tiny, and on the fitting half
 of the sets of :mod:`tiny_sets`. With ``tiny`` it is fitted alone, and the large one is kept.
 
-The large one is the product of three conditions. ``shared``: the images share fine detail, a
-logistic scale fitted on the sets of natural images, where wrong pairs share none. ``levels``: what
-little they share agrees in brightness too, a logistic scale fitted on true pairs of all sets and on
-wrong ones of mosaics, of which the edges alone agree; ``benchmarks/fit_grader.py levels`` fits it
-alone. ``unchanged``: nothing in them was replaced and they are one shot, boosted trees fitted on
-all sets, rendered documents and hard negatives. It is fitted on the fitting half of each set; the
-sets of ``LEFT_OUT_SETS`` have no part in it.
+The large one is the product of two conditions. ``shared``: the images share fine detail, a logistic
+scale fitted on the sets of natural images, where wrong pairs share none. ``unchanged``: nothing in
+them was replaced and they are one shot, boosted trees fitted on all sets, rendered documents and
+hard negatives. It is fitted on the fitting half of each set; the sets of ``LEFT_OUT_SETS`` have no
+part in it.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import datetime
-import math
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -46,15 +43,7 @@ from samples import (
 )
 from scipy.optimize import minimize
 from sklearn.ensemble import HistGradientBoostingClassifier
-from tiny_sets import (
-    DRAWN,
-    FITTED_SIDES,
-    Drawn,
-    Reduced,
-    coarse_mosaics,
-    large_drawn,
-    tiny_set,
-)
+from tiny_sets import DRAWN, FITTED_SIDES, Drawn, Reduced, large_drawn, tiny_set
 
 from visleak.grading.model import Grader, Node, Product, Scale, Scales, Trees, as_text, load_grader
 from visleak.pipeline import RunContext
@@ -71,7 +60,6 @@ TINY_NEAR = (
 )
 TINY_SIMILAR = ("corrected", "agreement", "directions", "grey")
 SHARED = ("amount", "drift")
-LEVELS = ("amount", "grey", "within")
 UNCHANGED = (
     *("amount", "matched", "opposed", "replaced", "added", "hidden", "exchanged", "rewritten"),
     *("usual", "outlier", "alone_more", "alone_less", "alone_places", "swapped"),
@@ -120,12 +108,6 @@ OTHERS = ("receipts", "camvid")
 
 #: Long side, pixels, at which images of some sets are fitted on as well.
 MIDDLE = {"photos": 64, "coco": 96, "clothing": 72, "xray": 96, "skin": 64, "steel": 112}
-
-#: Sets whose true pairs levels are fitted on, and coarse mosaics that are planted.
-OF_LEVELS = ("photos", "coco", "skin", "xray", "icons, drawn", "flags, drawn", "mosaics, drawn")
-COARSE_IMAGES = 10
-#: Prior odds of true pairs: photographs under strong changes are few, and so are such mosaics.
-LEVELS_ODDS = 2.0
 
 #: Rendered documents, planted as the images of a set are: what covers a photograph covers them too.
 PAGES = "pages, drawn"
@@ -337,26 +319,9 @@ def _nodes(nodes: npt.NDArray[np.void], ensembles: int) -> list[Node]:
     ]  # fmt: skip
 
 
-def fit_levels(data: Path) -> None:
-    """Fit the condition of levels and write it beside the others that are there."""
-    grader = load_grader(TARGET.read_text("utf-8"))
-    sets = planted_sets(data)
-    # their wrong pairs have no part in it
-    domains = {name: planted_sample(sets[name][0], 0) for name in OF_LEVELS}
-    levels = levels_scale(domains, coarse_sample())
-    near = grader.large.near
-    assert isinstance(near, Product)
-    scales = {"shared": near.scales["shared"], "levels": levels}
-    near = Product({**scales, "unchanged": near.scales["unchanged"]})
-    large = dataclasses.replace(grader.large, near=near)
-    TARGET.write_text(as_text(dataclasses.replace(grader, large=large)), "utf-8")
-    for name, own in domains.items():
-        _print_fit(name, own, near)
-
-
-def planted_sets(data: Path) -> dict[str, tuple[DomainSet, int]]:
-    """Return the sets that large images are fitted on, and the wrong pairs of each copy."""
-    planted: dict[str, tuple[DomainSet, int]] = {
+def large_samples(data: Path) -> tuple[dict[str, Sample], Sample, Sample]:
+    """Return pairs of each set, of rendered documents, and hard negatives."""
+    planted = {
         name: (DomainSet.of(data, name), WRONG_RECEIPTS if name == "receipts" else 1)
         for name in (*NATURAL, *OTHERS)
     }
@@ -368,22 +333,14 @@ def planted_sets(data: Path) -> dict[str, tuple[DomainSet, int]]:
         for name in DRAWN
     }
     planted[PAGES] = (pages(), 1)
-    return planted
-
-
-def planted_sample(images: DomainSet, wrong: int) -> Sample:
-    """Return pairs of the fitting half of a set."""
-    return in_place(
-        lambda place: domain_sample(
-            images, FITTING, PLANTED_OF.get(images.name, PLANTED_IMAGES), place,
+    domains = {
+        name: in_place(lambda place, images=images, wrong=wrong: domain_sample(
+            images, FITTING,
+            PLANTED_OF.get(images.name, PLANTED_IMAGES), place,
             skip=0 if images.told_by_colour else OF_NETWORK, wrong=wrong,
-        )
-    )  # fmt: skip
-
-
-def large_samples(data: Path) -> tuple[dict[str, Sample], Sample, Sample]:
-    """Return pairs of each set, of rendered documents, and hard negatives."""
-    domains = {name: planted_sample(*own) for name, own in planted_sets(data).items()}
+        ))
+        for name, (images, wrong) in planted.items()
+    }  # fmt: skip
     drawn = in_place(lambda place: document_sample(documents.FITTING, DOCUMENT_NUMBERS, place))
     return domains, drawn, in_place(lambda place: hard_sample(photographs(data, "fitting"), place))
 
@@ -397,30 +354,13 @@ def pages() -> Drawn:
     ])  # fmt: skip
 
 
-def levels_scale(domains: Mapping[str, Sample], coarse: Sample) -> Scale:
-    """Return P(levels agree): of true pairs of ``OF_LEVELS`` against wrong ones of mosaics."""
-    true = [by_kind(domains[name], SET_WEIGHT, 0.0) for name in OF_LEVELS]
-    scale = fit(LEVELS, [*true, by_kind(coarse, SET_WEIGHT, len(OF_LEVELS) * SET_WEIGHT)])
-    return dataclasses.replace(scale, intercept=scale.intercept + math.log(LEVELS_ODDS))
-
-
-def coarse_sample() -> Sample:
-    """Return pairs of grey mosaics of few blocks."""
-    return in_place(
-        lambda place: domain_sample(
-            coarse_mosaics(), FITTING, COARSE_IMAGES, place, wrong=WRONG_MOSAICS
-        )
-    )
-
-
-def large_scales(domains: dict[str, Sample], drawn: Sample, hard: Sample, coarse: Sample) -> Scales:
+def large_scales(domains: dict[str, Sample], drawn: Sample, hard: Sample) -> Scales:
     """Return the model of large images.
 
     Args:
         domains: pairs of each set that may be fitted on.
         drawn: pairs of rendered documents.
         hard: hard negatives made of photographs.
-        coarse: pairs of grey mosaics of few blocks.
     """
     known = {name: aligned(sample) for name, sample in domains.items()}
     natural = [
@@ -438,8 +378,7 @@ def large_scales(domains: dict[str, Sample], drawn: Sample, hard: Sample, coarse
     unchanged = dataclasses.replace(
         trees, intercept=SHARPNESS * trees.intercept, value=SHARPNESS * trees.value
     )
-    levels = levels_scale(domains, coarse)
-    return Scales(Product({"shared": shared, "levels": levels, "unchanged": unchanged}), shared)
+    return Scales(Product({"shared": shared, "unchanged": unchanged}), shared)
 
 
 def _of(name: str) -> str:
@@ -525,11 +464,11 @@ def fit_tiny(data: Path) -> None:
 def main(part: str) -> None:
     """Fit and write the grader, or the part of it that is named."""
     data = data_folder("cifar10", "photos", "coco128", "domains")
-    if part:
-        {"tiny": fit_tiny, "levels": fit_levels}[part](data)
+    if part == "tiny":
+        fit_tiny(data)
         return
     domains, drawn, hard = large_samples(data)
-    large = large_scales(domains, drawn, hard, coarse_sample())
+    large = large_scales(domains, drawn, hard)
     seen = sum(len(sample) for sample in domains.values())
     tiny, rejected, provenance = tiny_scales(data)
     grader = Grader(

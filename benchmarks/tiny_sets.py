@@ -27,7 +27,7 @@ LEFT_OUT_SIDES = {"leaf": 48, "skin": 28}
 
 #: Drawn sets, and images of a set of flags, and of mosaics.
 DRAWN = ("icons", "flags", "mosaics")
-FLAGS, MOSAICS, COARSE_MOSAICS = 300, 240, 240
+FLAGS, MOSAICS = 300, 240
 
 #: Blocks along the short side of a mosaic, and long sides of tiny and of larger ones, pixels: few,
 #: because what two of one grid share is wanted.
@@ -208,19 +208,6 @@ def mosaics() -> list[tuple[str, Pixels]]:
         shades = int(rng.choice((3, 3, 1, 0))) if blocks > 5 else 3
         result.append((f"{number:03}", mosaic(shape, shades, rng)))
     return result
-
-
-def coarse_mosaics() -> Drawn:
-    """Return grey mosaics of few blocks: many agree in all edges, and in some levels by chance."""
-    made = []
-    for number in range(COARSE_MOSAICS):
-        rng = generator("coarse mosaic", str(number))
-        blocks = int(rng.integers(3, 7))
-        side = int(rng.choice(MOSAIC_SIDES))
-        image = mosaic((blocks, blocks), 1, rng)
-        large = cv2.resize(image, (side, side), interpolation=cv2.INTER_NEAREST)
-        made.append((f"{number:03}", np.asarray(large, np.uint8)))
-    return Drawn.of_images("coarse mosaics", made)
 
 
 def tiny_mosaics() -> list[tuple[str, Pixels]]:

@@ -373,18 +373,14 @@ def test_blank_pictures_neither_flood_nor_slow_the_result(pictures, tmp_path):
 # -- mosaics -------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("shape", "side", "count"), [((8, 8, 3), 128, 8), ((4, 4, 1), 64, 24)], ids=["colour", "grey"]
-)
-def test_mosaics_of_random_blocks_are_not_near(tmp_path, shape, side, count):
+def test_mosaics_of_random_blocks_are_not_near(tmp_path):
     """They share a grid of edges and nothing else; copies of them are found."""
     for folder, seed in (("test", 1), ("train", 2)):
         (tmp_path / folder).mkdir()
         rng = np.random.default_rng(seed)
-        for number in range(count):
-            levels = rng.integers(0, 256, shape, np.uint8)
-            blocks = Image.fromarray(np.broadcast_to(levels, (*shape[:2], 3)).copy())
-            mosaic = blocks.resize((side, side), Image.Resampling.NEAREST)
+        for number in range(8):
+            blocks = Image.fromarray(rng.integers(0, 256, (8, 8, 3), np.uint8))
+            mosaic = blocks.resize((128, 128), Image.Resampling.NEAREST)
             (tmp_path / folder / f"{number}.png").write_bytes(saved(mosaic, "PNG"))
     (tmp_path / "test" / "copy.jpg").write_bytes(saved(mosaic, "JPEG", quality=60))
     audit = audited(tmp_path / "test", tmp_path / "train")

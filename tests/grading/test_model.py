@@ -102,7 +102,7 @@ def test_the_shipped_grader_is_small_and_says_where_it_comes_from():
     known = set(columns_of([{}]))
     looked = {name for trees in shipped.tiny.near.scales.values() for name in trees.features}
     assert looked | set(shipped.tiny.similar.weights) <= known
-    assert set(shipped.large.near.scales) == {"shared", "levels", "unchanged"}
+    assert set(shipped.large.near.scales) == {"shared", "unchanged"}
     assert all(np.isfinite(chance) for (chance,) in shipped.conditions(columns_of([{}])).values())
 
 

@@ -256,8 +256,6 @@ def _another(check: Mapping[str, float], weakest: str) -> str:
     places = round(check["altered_places"] or check["places"])
     if weakest == "unchanged" and places:
         return f"same template; content differs in {places} place{'s' if places != 1 else ''}"
-    if weakest == "levels":
-        return f"same edges at other levels (correlation {check['grey']:.2f})"
     if check["opposed"] >= OPPOSED:
         return f"{100 * check['opposed']:.0f} % of the shared detail contradicts"
     if weakest == "unchanged" and check["colour"] < SAME_COLOURS:
