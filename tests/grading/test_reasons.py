@@ -28,9 +28,3 @@ def test_a_similar_pair_is_explained_by_what_speaks_against_it(measured, words):
 def test_colours_are_named_only_where_they_can_have_decided():
     said = reason(GRADES.index(Grade.SIMILAR), "", CHECK | {"colour": 0.3}, "shared")
     assert "colours" not in said
-
-
-def test_levels_are_named_where_edges_alone_agree():
-    said = reason(GRADES.index(Grade.SIMILAR), "", CHECK | {"grey": 0.74}, "levels")
-    assert "levels" in said
-    assert "0.74" in said
