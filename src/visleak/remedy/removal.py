@@ -207,7 +207,8 @@ def _plan(folder: Path, settings: PurgeSettings) -> Purge:
         blank += kept
     lost = leaks.group_by(["reference_set", "reference"]).aggregate([])
     gone = {tuple(row.values()) for row in lost.to_pylist()}
-    gone |= _others(folder, summary, settings, "train").keys()
+    in_train = settings.remove_from == "train"
+    gone |= (others if in_train else _others(folder, summary, settings, "train")).keys()
     return Purge(
         settings,
         tuple(plans),

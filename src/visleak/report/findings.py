@@ -36,7 +36,14 @@ from visleak.reporting.gallery import (
 )
 from visleak.storage import IMAGES, PAIRS, read_summary, read_table
 from visleak.storage.audit_folder import PAIRS_SCHEMA, table_batches
-from visleak.verdicts import Verdict, consensus_of, digests_of, judged_pairs, pair_key
+from visleak.verdicts import (
+    Verdict,
+    as_unjudged,
+    consensus_of,
+    digests_of,
+    judged_pairs,
+    pair_key,
+)
 
 #: Most cards the gallery shows.
 CAP: Final = 300
@@ -397,9 +404,7 @@ def _columns(folder: Path, said: Sequence[Verdict]) -> tuple[pa.Table, Int64, in
         place.append(total + rows)
         total += len(batch)
     schema = pa.schema([PAIRS_SCHEMA.field(name) for name in COLUMNS[:-1]])
-    columns = pa.Table.from_batches(kept, schema)
-    columns = columns.append_column("machine_grade", columns["grade"])
-    columns = columns.append_column("judged", pa.nulls(columns.num_rows, pa.string()))
+    columns = as_unjudged(pa.Table.from_batches(kept, schema))
     return columns, np.concatenate([np.empty(0, np.int64), *place]), total
 
 

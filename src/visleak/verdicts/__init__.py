@@ -15,7 +15,13 @@ from visleak.verdicts.ledger import (
     pair_key,
     read_verdicts,
 )
-from visleak.verdicts.overlay import digests_of, disputed, judged_pairs, judged_summary
+from visleak.verdicts.overlay import (
+    as_unjudged,
+    digests_of,
+    disputed,
+    judged_pairs,
+    judged_summary,
+)
 
 __all__ = [
     "Agreement",
@@ -23,6 +29,7 @@ __all__ = [
     "Ledger",
     "Verdict",
     "agreement",
+    "as_unjudged",
     "consensus_of",
     "digests_of",
     "disputed",

@@ -128,13 +128,14 @@ def digests_of(folder: Path, table: pa.Table) -> tuple[pa.Array, pa.Array]:
 def _unjudged(folder: Path, wanted: Sequence[str]) -> pa.Table:
     stored = [name for name in wanted if name not in ADDED.names]
     asked = [*stored, "grade"] if "machine_grade" in wanted and "grade" not in stored else stored
-    table = read_table(folder, PAIRS, asked)
-    if "machine_grade" in wanted:
+    return as_unjudged(read_table(folder, PAIRS, asked)).select(wanted)
+
+
+def as_unjudged(table: pa.Table) -> pa.Table:
+    """Return pairs as they are stored with the columns that are added where people judge."""
+    if "grade" in table.column_names:
         table = table.append_column(ADDED.field("machine_grade"), table["grade"])
-    if "judged" in wanted:
-        nothing = pa.nulls(table.num_rows, pa.string())
-        table = table.append_column(ADDED.field("judged"), nothing)
-    return table.select(wanted)
+    return table.append_column(ADDED.field("judged"), pa.nulls(table.num_rows, pa.string()))
 
 
 def _judged_images(folder: Path, consensus: Mapping[Key, Consensus]) -> pa.Table:
