@@ -307,7 +307,8 @@ def test_page_never_scrolls_sideways(page: Any, width: int, scheme: str) -> None
     page.set_viewport_size({"width": width, "height": 900})
     assert page.evaluate("document.documentElement.scrollWidth") == width
     wide = page.evaluate(
-        "[...document.querySelectorAll('main *')].filter(e => !e.closest('.scroll, .panels, svg'))"
+        "[...document.querySelectorAll('main *')]"
+        ".filter(e => !e.closest('.scroll, .panels, figure[tabindex], svg'))"
         f".filter(e => e.getBoundingClientRect().right > {width} + 1)"
         ".map(e => e.outerHTML.slice(0, 90))"
     )
