@@ -4,7 +4,7 @@ Pairs of tiles are cut out of photographs, X-rays, receipts, steel plates and ge
 at known offsets; one of each pair is compressed, resized or brightened, or stays as it is. All
 tiles of the half of each source on which nothing was tuned are searched together. Two tiles of two
 images do not overlap: none of these pairs may be called an overlap. Patterns that repeat must not
-be claimed at a wrong place.
+be claimed at a wrong place, strong or faint, compressed or not.
 
 Recall is that of overlaps with texture: in the part that is shared, at least 10 squares of 16
 pixels, and a tenth of all, have details that vary by 2.5 levels or more. That of all is reported
@@ -23,14 +23,16 @@ import multiprocessing
 import resource
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
 from typing import Any
 
 import cv2
 import numpy as np
-from overlap_tiles import REPORTED, SHARES, SOURCES, Pixels, TilePair, images_of, pairs_of
+import numpy.typing as npt
+from overlap_tiles import REPORTED, SHARES, SOURCES, Pixels, TilePair, changed, images_of, pairs_of
 from record import Bar, data_folder, write
 
 from visleak.pipeline.local_features import DEEP, INDEXED, Patches, candidates, layered, voted
@@ -49,6 +51,8 @@ SQUARE, SQUARES, PART, DEVIATION = 16, 10, 0.1, 2.5
 #: Features of a reference, as of a tile of 256 pixels; references that are compared, of which the
 #: first part is measured by itself; queries; and references of which costs are given.
 FEATURES, COMPARED, FIRST, QUERIES, MANY = 500, 20_000, 12_000, 40, 1_000_000
+#: Amplitudes of the patterns that repeat, levels: plain, faint, and below their noise of 4 levels.
+CONTRASTS = (60.0, 6.0, 1.5)
 #: Candidates between two lines of progress.
 STEP = 1_000
 
@@ -151,25 +155,29 @@ def patterns() -> tuple[int, int, int]:
     """Return how many displaced patterns there are, and how many are claimed, and wrongly."""
     count = claimed = wrong = 0
     rng = np.random.default_rng(5)
-    down, across = np.mgrid[:300, :300].astype(np.float64)
-    for period in (9, 14, 22, 31):
-        for turn in (0.0, 0.4, np.pi / 4):
-            u = across * np.cos(turn) + down * np.sin(turn)
-            v = down * np.cos(turn) - across * np.sin(turn)
-            waves = np.sin(2 * np.pi * u / period), np.sin(2 * np.pi * v / period)
-            for plane in (waves[0], waves[0] * waves[1], np.sign(waves[0] * waves[1])):
-                field = 128 + 60 * plane
-                tiles = []
-                for x in (0, 100):
-                    # the sensor's noise is another one in each shot
-                    noisy = field[:200, x : x + 200] + rng.normal(0, 4, (200, 200))
-                    tile = np.clip(noisy, 0, 255).astype(np.uint8)
-                    tiles.append(np.repeat(tile[..., None], 3, axis=2))
-                matrix = overlap_of(tiles[0], tiles[1])
-                count += 1
-                claimed += matrix is not None
-                wrong += matrix is not None and abs(share_of(matrix) - 0.5) > 0.02
+    for contrast, change, plane in product(CONTRASTS, ("none", "jpeg"), _planes()):
+        field = 128 + contrast * plane
+        tiles = []
+        for x in (0, 100):
+            # the sensor's noise is another one in each shot
+            noisy = field[:200, x : x + 200] + rng.normal(0, 4, (200, 200))
+            tile = np.repeat(np.clip(noisy, 0, 255).astype(np.uint8)[..., None], 3, axis=2)
+            tiles.append(changed(tile, change, rng))
+        matrix = overlap_of(tiles[0], tiles[1])
+        count += 1
+        claimed += matrix is not None
+        wrong += matrix is not None and abs(share_of(matrix) - 0.5) > 0.02
     return count, claimed, wrong
+
+
+def _planes() -> Iterator[npt.NDArray[np.float64]]:
+    """Yield stripes, waves and boards of several periods, turned, -1..1."""
+    down, across = np.mgrid[:300, :300].astype(np.float64)
+    for period, turn in product((9, 14, 22, 31), (0.0, 0.4, np.pi / 4)):
+        u = across * np.cos(turn) + down * np.sin(turn)
+        v = down * np.cos(turn) - across * np.sin(turn)
+        waves = np.sin(2 * np.pi * u / period), np.sin(2 * np.pi * v / period)
+        yield from (waves[0], waves[0] * waves[1], np.sign(waves[0] * waves[1]))
 
 
 def of_source(results: list[Result]) -> dict[str, Any]:

@@ -107,6 +107,23 @@ def compressed(pixels: Bytes8, quality: int) -> Bytes8:
     return np.asarray(cv2.imdecode(data, cv2.IMREAD_COLOR), np.uint8)
 
 
+@pytest.mark.parametrize("turn", [0, 0.4, np.pi / 4])
+@pytest.mark.parametrize("period", [22, 31])
+def test_faint_periodic_images_are_not_claimed(period: int, turn: float) -> None:
+    """Of displacements that agree about as well, noise makes one the best."""
+    down, across = np.mgrid[:200, :300]
+    u = across * np.cos(turn) + down * np.sin(turn)
+    v = down * np.cos(turn) - across * np.sin(turn)
+    board = np.sign(np.sin(2 * np.pi * u / period) * np.sin(2 * np.pi * v / period))
+    for seed in range(3):
+        rng = np.random.default_rng(seed)
+        tiles = []
+        for x in (0, 100):
+            shot = 128 + 3 * board[:, x : x + 200] + rng.normal(0, 1.5, (200, 200))
+            tiles.append(compressed(np.repeat(shot.astype(np.uint8)[..., None], 3, axis=2), 75))
+        assert overlap_of(tiles[0], tiles[1]) is None
+
+
 @pytest.mark.parametrize("seed", [1, 3])
 def test_a_strip_of_faint_compressed_texture_is_found(seed: int) -> None:
     whole = faint(seed, 2.5, 1.0)

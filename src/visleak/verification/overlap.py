@@ -52,7 +52,7 @@ GROUND: Final = 0.15
 FAINT: Final = 0.02
 #: Another displacement must agree at least this much less, as a share of the agreement found; it is
 #: one of more than so many pixels, at which this share of the energy still overlaps.
-ELSEWHERE: Final = 0.5
+ELSEWHERE: Final = 0.4
 APART: Final = 6
 LEFT: Final = 0.25
 #: Long side at which displacements are tried, pixels; and the least share of the energy of either
@@ -62,7 +62,7 @@ STRIP: Final = 0.05
 #: A share below this is not told from images that touch.
 LEAST: Final = 0.02
 #: Version of the measurement: part of the key of cached overlaps.
-VERSION: Final = 3
+VERSION: Final = 4
 
 
 def overlap_of(query: Bytes8, reference: Bytes8, starts: Sequence[Matrix] = ()) -> Matrix | None:
