@@ -231,6 +231,9 @@ class Subset:
 
     def only(self, keep: Bool | slice) -> Subset:
         """Return some of the pairs."""
+        if isinstance(keep, np.ndarray) and keep.all():
+            # the usual case of millions, whose positions are not copied
+            return self
         return Subset(self.own, self.index[keep])
 
     def parts(self) -> Iterator[tuple[slice, Subset]]:

@@ -204,8 +204,10 @@ class Candidates:
         for end in self.ends:
             counts += np.bincount(end, minlength=len(counts))
         edges = np.concatenate([[0], np.cumsum(counts)])
-        ranked = [self._ranked(first, last) for first, last in parts_of_images(edges)]
-        return edges, np.concatenate([np.empty(0, np.int32), *ranked])
+        ranked = np.empty(edges[-1], np.int32)
+        for first, last in parts_of_images(edges):
+            ranked[edges[first] : edges[last]] = self._ranked(first, last)
+        return edges, ranked
 
     def _ranked(self, first: int, last: int) -> Int32:
         """Return the positions of the candidates of the images in a range of numbers."""

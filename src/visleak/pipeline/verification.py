@@ -188,10 +188,11 @@ def _in_rounds(survivors: Sequence[Subset], context: RunContext, grader: Grader)
 
 def _candidates(survivors: Subset) -> Candidates:
     """Return the candidates of one comparison, with those that clusters connect."""
-    own = survivors.own
-    chosen = own.connected & ~own.equal
-    chosen[survivors.index] = True
-    rows = Subset(own, np.flatnonzero(chosen))
+    own, rows = survivors.own, survivors
+    connected = own.connected & ~own.equal
+    if connected.any():
+        connected[survivors.index] = True
+        rows = Subset(own, np.flatnonzero(connected))
     trim_heap()
     query, reference = (numbers.astype(np.int32) for numbers in own.numbers)
     votes = own.pairs.votes
