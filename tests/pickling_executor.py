@@ -50,6 +50,9 @@ class PicklingExecutor:
             there, given = pickle.loads(sent)
             yield pickle.loads(pickle.dumps(there(given)))
 
+    def release(self) -> None:
+        pass
+
     def close(self) -> None:
         pass
 

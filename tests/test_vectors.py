@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from visleak.vectors import NORM_TOLERANCE, unit_rows
+from visleak.vectors import NORM_TOLERANCE, forget, gathered, unit_rows
 
 
 @pytest.mark.parametrize("kind", [np.float16, np.float32, np.float64])
@@ -42,3 +44,23 @@ def test_a_row_does_not_depend_on_its_neighbours(count: int, start: int) -> None
     whole = unit_rows(stored).matrix
     part = unit_rows(stored[start : start + count]).matrix
     np.testing.assert_array_equal(part, whole[start : start + count])
+
+
+@pytest.mark.skipif(not Path("/proc/self/clear_refs").exists(), reason="no clear_refs")
+def test_gathered_rows_leave_the_file_on_disk(tmp_path: Path) -> None:
+    """The memory of a file of 80 MB is not taken, not even for a moment, to read a few rows."""
+    stored = np.memmap(tmp_path / "rows", np.float32, "w+", shape=(40_000, 512))
+    stored[:] = np.arange(40_000, dtype=np.float32)[:, None]
+    rows = np.random.default_rng(0).permutation(40_000)[:2_000]
+    forget(stored)
+    Path("/proc/self/clear_refs").write_text("5")  # the peak begins at what is resident now
+    before = peak_mb()
+    found = gathered(stored, rows)
+    assert np.array_equal(found[:, 7], rows)
+    assert peak_mb() - before < 40
+
+
+def peak_mb() -> float:
+    """Return the peak of this process's memory."""
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return sum(int(line.split()[1]) for line in lines if line.startswith("VmHWM:")) / 1000

@@ -71,6 +71,17 @@ def test_what_is_shared_is_loaded_once_a_process(pair):
     assert value == {"large": list(range(1000))}
 
 
+def test_released_workers_end_and_others_follow(tmp_path):
+    """A run that needs none for a while gives their memory back; what was shared is still there."""
+    with RunContext.at(tmp_path, 2, None) as place:
+        path = place.share([1, 2])
+        before = set(place.each(working.process_of, range(8)))
+        place.executor.release()
+        assert [pid for pid in before if Path(f"/proc/{pid}").exists()] == []
+        assert list(place.each(working.load, [path])) == [[1, 2]]
+        assert before.isdisjoint(place.each(working.process_of, range(8)))
+
+
 @pytest.mark.parametrize("workers", [1, 2])
 @pytest.mark.parametrize(
     ("function", "kind", "said"),

@@ -24,6 +24,7 @@ from visleak.grouping.names import Scheme, joined_places, read_tags
 from visleak.groups import nearest_frames, numbered
 from visleak.records import VIEWS, Bool, Bytes8, Encoder, Float32, Int64
 from visleak.storage.audit_folder import GroupEvidence, Hypothesis, SharedGroups, SideGroups
+from visleak.vectors import gathered
 
 #: Largest p-value, corrected for the two ways to compare, with which a scheme is believed.
 SIGNIFICANT: Final = 1e-3
@@ -124,7 +125,7 @@ class Sets:
         found = np.empty((len(rows), self.sets[0].matrix.shape[1]), np.float32)
         for index, each in enumerate(self.sets):
             own = self.owner[rows] == index
-            found[own] = each.matrix[rows[own] - self.starts[index]]
+            found[own] = gathered(each.matrix, rows[own] - self.starts[index])
         return found
 
 

@@ -101,6 +101,9 @@ class Executor(Protocol):
         ``network``: it runs a network, on a GPU where workers have any.
         """
 
+    def release(self) -> None:
+        """Return the memory of idle workers, as far as it is this machine's."""
+
     def close(self) -> None:
         """End the workers and remove what was shared."""
 
@@ -309,13 +312,18 @@ class Processes:
             stacklevel=2,
         )
 
-    def close(self) -> None:
-        """End the processes and remove what was shared."""
+    def release(self) -> None:
+        """End the processes; the next task starts new ones."""
         if self._pool is not None:
             # tasks that still run have no use and would delay the end
             for process in self._processes if self._abandoned else ():
                 process.terminate()
             self._pool.shutdown(cancel_futures=True)
+            self._pool, self._abandoned = None, False
+
+    def close(self) -> None:
+        """End the processes and remove what was shared."""
+        self.release()
         for path in [path for path in _LOCAL if path.parent == self.scratch]:
             del _LOCAL[path]
 

@@ -22,6 +22,7 @@ from visleak.records import DEGREES, GRADES, Bool, Encoder, Fingerprints, Float3
 from visleak.search.exact import ExactSearch
 from visleak.search.hits import Hits, Sides, Wanted
 from visleak.storage.audit_folder import ChanceSummary, ComparisonSummary, DuplicateGroups
+from visleak.vectors import gathered
 
 
 @dataclass(frozen=True, slots=True)
@@ -317,14 +318,14 @@ def chance_of(
         if threshold is not None
     }
     counts, groups = dict.fromkeys(degrees, 0), _groups(comparison)
-    references = reference.matrix[right]
+    queries, references = gathered(query.matrix, left), gathered(reference.matrix, right)
     for start in range(0, len(left), CHUNK):
-        part = left[start : start + CHUNK]
-        hits = _reaching((query.matrix[part], references), thresholds.soft, encoder, views, workers)
+        own = slice(start, start + CHUNK)
+        hits = _reaching((queries[own], references), thresholds.soft, encoder, views, workers)
         # in one set both samples begin with the same contents
         others = (start + hits.query != hits.reference) | (not same)
         if groups is not None:
-            others &= groups[0][part][hits.query] != groups[1][right][hits.reference]
+            others &= groups[0][left[own]][hits.query] != groups[1][right][hits.reference]
         for degree, threshold in degrees.items():
             reached = others & (hits.similarity >= np.float32(threshold))
             counts[degree] += _beyond(hits, reached) if groups is None else int(reached.sum())

@@ -148,6 +148,9 @@ class RayExecutor:
             ) from None
         return outcome.result()
 
+    def release(self) -> None:
+        """Keep the workers, whose memory is the cluster's."""
+
     def close(self) -> None:
         """Leave the cluster, or end it if it was started here."""
         self._lookup = None

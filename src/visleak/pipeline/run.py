@@ -165,6 +165,9 @@ def _compared(
             seen = _with_evidence(seen, comparer, grader)
             found |= {each.names: each for each in seen}
     del seen
+    if settings.overlap is None:
+        # nothing is left for them
+        context.executor.release()
     with context.timed("grade"):
         graded = [found.pop(names).graded(grader) for names in list(found)]
     if settings.overlap is not None:
