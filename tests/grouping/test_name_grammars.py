@@ -165,7 +165,15 @@ def test_no_group_is_believed_of_unrelated_images(kind, seed, count):
 
 @pytest.mark.parametrize("labelled", [True, False])
 @pytest.mark.parametrize(
-    "name", ["class{c}/{n:04}.jpg", "kind_{c}/kind_{c}_{n}.jpg", "spot{w}_{n}.png"]
+    "name",
+    [
+        *("class{c}/{n:04}.jpg", "kind_{c}/kind_{c}_{n}.jpg", "spot{w}_{n}.png"),
+        *("{c}_{n:04}.png", "class{c}_{n}.jpg", "n0{c}440764_{n}.JPEG"),
+        # renamed, or saved from the web
+        *("{w} ({n}).jpg", "class {c} ({n}).jpg", "{w}/images ({n}).jpg", "{w}/{w} ({n}).jpg"),
+        *("{w}_crop{n}.png", "{w}_gray_{n}.png", "{w} - Copy ({n}).jpg"),
+        *("{w}/r{n}_c{n}.png", "{w}/{w}_tile_{n}_{c}.png"),
+    ],
 )
 def test_classes_are_no_groups(name, labelled):
     """Images of a class are more similar than others; the names of classes state no group."""
@@ -192,6 +200,16 @@ def test_a_part_of_an_index_sorted_by_class_is_not_taken_for_shots():
     ids = [f"{n:04}.jpg" for n in range(700, 700 + len(truth))]
     _, believed = inferred(made_set(ids, around(truth, 7)))
     assert believed == []
+
+
+@pytest.mark.parametrize("size", [2, 3, 5])
+def test_numbers_of_two_parts_in_a_list_sorted_by_class_name_no_subjects(size):
+    truth = np.repeat(np.arange(8), 45)
+    ids = [f"{n // size:05}_{n % size}.jpg" for n in range(len(truth))]
+    _, believed = inferred(made_set(ids, around(truth, 7)))
+    assert believed == []
+    found, known = inferred(made_set(ids, around(np.arange(len(ids)) // size, 7)))
+    assert [each.hypothesis.kind for each in known] == ["subjects"], found
 
 
 @pytest.mark.parametrize("alike", [True, False])

@@ -48,6 +48,8 @@ SHOTS_MS: Final = 60_000
 RESTARTED: Final = 0.1
 #: A subject whose name holds no number is a class.
 NUMBERED: Final = 0.8
+#: Subjects that stand together by name and are compared with each other.
+BESIDE: Final = 3
 
 
 @dataclass(frozen=True)
@@ -163,6 +165,7 @@ def infer(sets: Sets) -> list[Found]:
     return _without_repeats(found)
 
 
+_SORTED: Final = "neighbours are no more similar than others near by, as in a sorted list"
 #: Rows, groups, frames (or None) and whether these are times, of a scheme.
 Known = tuple[Int64, list[str], Int64 | None, bool]
 
@@ -376,7 +379,7 @@ def _judge_sequence(
         believed = _stated(found) and local
         kind, why = "shots", _told(found) if believed else _untold(found)
         if _stated(found) and not local:
-            why = "neighbours are no more similar than others near by, as in a sorted list"
+            why = _SORTED
     else:
         kind, why, believed, way = "recordings", _untold(found), False, "content"
     made = replace(hypothesis, kind=kind, why=why, believed=believed, evidence=found)
@@ -390,13 +393,18 @@ def _judge_sequence(
 def _judge_groups(
     scheme: Scheme, hypothesis: Hypothesis, members: Members, ways: dict[str, Compare]
 ) -> Hypothesis:
-    found, _ = _best({name: evidence.of_groups(members, each) for name, each in ways.items()})
+    found, way = _best({name: evidence.of_groups(members, each) for name, each in ways.items()})
     if scheme.kind == "copies":
         enough = found.auc >= COPIES_AUC and found.nearest >= COPIES_NEAREST
         believed = _significant(found) and enough
     else:
         believed = _stated(found) if scheme.stated else _alone(found)
     why = _told(found) if believed else _untold(found)
+    if believed and scheme.kind in ("subjects", "tiles") and _one_class(members):
+        # classes are unknown, and a list may be sorted by them
+        local = evidence.of_groups(replace(members, stratum=members.group // BESIDE), ways[way])
+        believed = local.auc >= STATED_AUC and local.p <= LOCAL_P
+        why = why if believed else _SORTED
     return replace(hypothesis, why=why, believed=believed, evidence=found)
 
 
@@ -453,11 +461,15 @@ def _step(members: Members) -> int:
 
 def _counter_evidence(scheme: Scheme, found: Found, sets: Sets) -> str:
     """Return what speaks against a scheme before images are compared, or nothing."""
-    if scheme.kind == "subjects" and not scheme.stated:
-        lasts = [name.rpartition("/")[2] for name in found.groups]
-        if sum(bool(re.search(r"\d", name)) for name in lasts) < NUMBERED * len(lasts):
-            return "the names of the groups are words, as of classes"
     members, owner = found.members, sets.owner[found.rows]
+    lasts = [name.rpartition("/")[2] for name in found.groups]
+    words = sum(bool(re.search(r"\d", name)) for name in lasts) < NUMBERED * len(lasts)
+    unstated = scheme.kind == "subjects" and not scheme.stated
+    if words and (unstated or (scheme.kind == "tiles" and _are_classes(found, sets))):
+        return "the names of the groups are words, as of classes"
+    sizes = Counter(found.groups[group] for group in members.group.tolist())
+    if unstated and _one_class(members) and names.like_classes(sizes):
+        return "few groups of many images may as well be classes"
     if scheme.group and scheme.kind == "sequence":
         restarted = _restarted(members, owner)
         if restarted > RESTARTED:
@@ -466,6 +478,18 @@ def _counter_evidence(scheme: Scheme, found: Found, sets: Sets) -> str:
                 " number of another image of another set"
             )
     return ""
+
+
+def _are_classes(found: Found, sets: Sets) -> bool:
+    """Whether each group is a class, or a folder where classes are unknown."""
+    both = np.stack([sets.stratum[found.rows], found.members.group], axis=1)
+    count = len(np.unique(both, axis=0))
+    return count == len(np.unique(both[:, 0])) == len(found.groups) > 1
+
+
+def _one_class(members: Members) -> bool:
+    """Whether all images count as of one class, as where classes are unknown."""
+    return len(np.unique(members.stratum)) < 2
 
 
 def _restarted(members: Members, owner: Int64) -> float:

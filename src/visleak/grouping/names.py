@@ -68,6 +68,7 @@ _SUFFIX: Final = re.compile(
     r"|(?: - copy)? ?\(\d+\)$",
     re.IGNORECASE,
 )
+_NUMBER_ALONE: Final = re.compile(r" ?\(\d+\)")
 #: Words before the number of whom or what an image is of: those that hold others come first.
 _SUBJECTS: Final = (
     *("patient", "pat", "pt", "subject", "subj", "sub", "participant", "person", "donor"),
@@ -174,7 +175,7 @@ def _copies(stems: Sequence[str], ending: str) -> tuple[Scheme | None, str]:
     named = True
     for stem in stems:
         found = _SUFFIX.search(stem)
-        if found and re.search(r"\w", stem[: found.start()]):
+        if found and _of_one_image(stem[: found.start()], found.group(), known):
             suffixes[general(found.group())] += 1
             bases[stem[: found.start()]].add(stem)
     if not suffixes:
@@ -193,6 +194,20 @@ def _copies(stems: Sequence[str], ending: str) -> tuple[Scheme | None, str]:
     group = f"^(.+?)(?:{suffix})?{ending}"
     shown = common[0].replace(r"\d+", "<n>").replace("[0-9a-f]+", "<n>").replace("\\", "")
     return Scheme("copies", f"<image>{shown}", group, stated=named), suffix
+
+
+def _of_one_image(base: str, suffix: str, known: set[str]) -> bool:
+    """Whether what stands before a suffix can be the name of one image.
+
+    Files of a class are renamed to ``cat (1)``, ``cat (2)``, and saved as ``images (1)`` from the
+    web: a number alone stands for a copy only of an image that is there and has a name of its own.
+    A word with a number counts the images of a class where its name has none: ``leaf_crop12``.
+    """
+    own = re.search(r"\d", base.rpartition("/")[2])
+    if _NUMBER_ALONE.fullmatch(suffix):
+        return own is not None and base in known
+    counts = r"\d+" in general(suffix)
+    return bool(re.search(r"\w", base)) and (own is not None or base in known or not counts)
 
 
 def _extended(stems: Sequence[str], known: set[str]) -> Iterator[tuple[str, str]]:
@@ -226,6 +241,12 @@ def repeats(sizes: Counter[str]) -> bool:
     return len(sizes) > 1 and sum(count > 1 for count in sizes.values()) >= LEAST_GROUPS
 
 
+def like_classes(sizes: Mapping[str, int]) -> bool:
+    """Whether groups are so few, or have so many images, that they may as well be classes."""
+    middle = sorted(sizes.values())[len(sizes) // 2]
+    return len(sizes) < MANY_SUBJECTS or middle > FEW_IMAGES
+
+
 def of_column(name: str, sizes: Counter[str]) -> Scheme | None:
     """Return the scheme of a column by its name and the number of images of each value.
 
@@ -243,8 +264,7 @@ def of_column(name: str, sizes: Counter[str]) -> Scheme | None:
     if not repeats(sizes) or words & {*_CLASSES} or max(sizes.values()) > sizes.total() // 2:
         return None
     stated = bool(words & {*_SUBJECTS, *_OWNERS})
-    middle = sorted(sizes.values())[len(sizes) // 2]
-    if not stated and (len(sizes) < MANY_SUBJECTS or middle > FEW_IMAGES):
+    if not stated and like_classes(sizes):
         return None
     return Scheme("subjects", f"column {name}", "", stated=stated, source="column")
 
@@ -369,9 +389,7 @@ def _either(patterns: Sequence[str]) -> str:
 def _of_ids(sizes: Counter[str]) -> bool:
     """Whether groups are called after ids: many with a number of three digits, of few images."""
     numbered = sum(bool(re.search(r"\d{3}", name.rpartition("/")[2])) for name in sizes)
-    middle = sorted(sizes.values())[len(sizes) // 2]
-    many = len(sizes) >= MANY_SUBJECTS and numbered >= NUMEROUS * len(sizes)
-    return many and middle <= FEW_IMAGES
+    return numbered >= NUMEROUS * len(sizes) and not like_classes(sizes)
 
 
 def _of_camera(found: Sequence[_Counted]) -> bool:
