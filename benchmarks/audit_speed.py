@@ -2,7 +2,7 @@
 
 usage: VISLEAK_DATA=FOLDER python benchmarks/audit_speed.py
 
-R is what nobody can do without: one process decodes all pictures with Pillow, and faiss searches
+R is what nobody can do without: one process decodes all images with Pillow, and faiss searches
 the best 20 references of every query flat, at the fingerprint's width, on all cores. It is taken
 before and after the audits; the shorter counts. The audits are run as a user runs them, report
 included, first with an empty cache, then into another folder with the cache that the first left.
@@ -33,7 +33,7 @@ SETS = ("test", "train")
 
 
 def stored(path: Path) -> list[bytes]:
-    """Return the pictures of a Parquet file, encoded."""
+    """Return the images of a Parquet file, encoded."""
     return [row["bytes"] for row in pq.read_table(path, columns=["image"])["image"].to_pylist()]
 
 

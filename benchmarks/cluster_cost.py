@@ -54,7 +54,7 @@ class Job:
 def jobs(figures: Mapping[str, Any]) -> list[Job]:
     """Return the passes that were measured, from the figures of ray_rates.json.
 
-    A picture is read, decoded and encoded, its background is found, it is compared: times add up.
+    An image is read, decoded and encoded, its background is found, it is compared: times add up.
     """
     seconds = sum(
         1 / figures[step]

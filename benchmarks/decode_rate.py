@@ -22,7 +22,7 @@ from visleak.records import Unreadable
 
 ROUNDS = 5
 
-#: Pictures a call of the encoder, as in an audit.
+#: Images a call of the encoder, as in an audit.
 BATCH = 512
 
 

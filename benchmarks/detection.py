@@ -7,7 +7,7 @@ usage: VISLEAK_DATA=FOLDER python benchmarks/detection.py
 - Photographs: 19 conditions, the reported half as queries, all as references, whole pipeline.
 - Speed of the screen and the full check; re-saves that pass as exact; rates at the thresholds.
 
-Writes ``detection.json`` and the pictures in ``docs/detection``. About ten minutes on two cores.
+Writes ``detection.json`` and the images in ``docs/detection``. About ten minutes on two cores.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ Pixels = npt.NDArray[np.uint8]
 
 
 def cifar_pixels(data: Path, name: str) -> Pixels:
-    """Return CIFAR-10's pictures by index, (n, 32, 32, 3)."""
+    """Return CIFAR-10's images by index, (n, 32, 32, 3)."""
     table = pq.read_table(data / "cifar10" / f"{name}.parquet")
     pixels = np.empty((len(table), 32, 32, 3), np.uint8)
     for index, image in zip(table["index"].to_pylist(), table["image"].to_pylist(), strict=True):
@@ -202,7 +202,7 @@ def speeds(data: Path, found: Found, place: RunContext) -> tuple[dict[str, float
 
 
 def resaves(data: Path) -> dict[str, float]:
-    """Return which share of pictures is exact to its own re-save at JPEG quality 90."""
+    """Return which share of images is exact to its own re-save at JPEG quality 90."""
     test = cifar_pixels(data, "test")[:2000]
     pictures = {
         "photographs": [np.asarray(picture) for picture in photographs(data, "reported")],

@@ -1,4 +1,4 @@
-"""The pictures of docs/detection.md, drawn from the figures of ``detection.py``."""
+"""The images of docs/detection.md, drawn from the figures of ``detection.py``."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from visleak.rates import wilson
 
 Pixels = npt.NDArray[np.uint8]
 
-#: Side at which a picture is shown.
+#: Side at which an image is shown.
 SIDE = 96
 GAP = 10
 LABEL = 30
@@ -37,7 +37,7 @@ def pair_sheet(
         pairs: query, reference, and two lines of text with a line break between.
         path: where to; JPEG.
         columns: pairs in a row.
-        crisp: show the pixels of tiny pictures as they are.
+        crisp: show the pixels of tiny images as they are.
     """
     rows = max(1, -(-len(pairs) // columns))
     width, height = 2 * SIDE + 2 + GAP, SIDE + LABEL + GAP
@@ -54,7 +54,7 @@ def pair_sheet(
 
 
 def _fitted(picture: Pixels, crisp: bool) -> Image.Image:
-    """Return a picture inside a grey square."""
+    """Return an image inside a grey square."""
     height, width = picture.shape[:2]
     ratio = SIDE / max(height, width)
     size = (max(1, round(width * ratio)), max(1, round(height * ratio)))

@@ -34,17 +34,17 @@ SHORT = 96
 
 @dataclass(frozen=True)
 class Ranked:
-    """What the pipeline made of the changed pictures.
+    """What the pipeline made of the changed images.
 
     Attributes:
-        condition: ``int64`` (q,): of each changed picture.
+        condition: ``int64`` (q,): of each changed image.
         short: ``int64`` (q,): its short side, pixels.
         first: whether its own original is ranked first, (q,).
         found: whether the pair with its original is near or exact, (q,).
-        wrong: one row a wrong reference among the best ``HARDEST``: changed picture, position
+        wrong: one row a wrong reference among the best ``HARDEST``: changed image, position
             of the reference, grade.
         names: of the conditions.
-        rows: ``int64`` (q,): position of each changed picture in its set.
+        rows: ``int64`` (q,): position of each changed image in its set.
     """
 
     condition: npt.NDArray[np.int64]
@@ -56,7 +56,7 @@ class Ranked:
     rows: npt.NDArray[np.int64]
 
     def of(self, name: str) -> npt.NDArray[np.bool_]:
-        """Return which changed pictures are of a condition."""
+        """Return which changed images are of a condition."""
         return self.condition == self.names.index(name)
 
 

@@ -44,7 +44,7 @@ def per_second(work: Callable[..., int], parts: Sequence[object]) -> float:
 
 
 def screen_rate(found: Found, test: Pixels, train: Pixels, count: int = 20_000) -> float:
-    """Return screened pairs a second; pictures of 32 pixels, in the order of an audit."""
+    """Return screened pairs a second; images of 32 pixels, in the order of an audit."""
     query, reference = _rows(found, np.arange(count))
     parts = [
         (
@@ -76,7 +76,7 @@ def photo_rate(
 
     Args:
         found: candidates.
-        pictures: the two bounded pictures of rows of a query and a reference.
+        images: the two bounded images of rows of a query and a reference.
         count: pairs to time.
     """
     checked = np.flatnonzero(found.checked)

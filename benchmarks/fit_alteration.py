@@ -70,8 +70,8 @@ NOTHING, SAME, ALTERED = 0, 1, 2
 Pixels = npt.NDArray[np.uint8]
 Windows = tuple[npt.NDArray[np.float16], Pixels]
 
-#: Changes that the network is not asked about: within a window, another picture and a sticker on
-#: the picture look alike.
+#: Changes that the network is not asked about: within a window, another image and a sticker on
+#: the image look alike.
 UNASKED = (("catalogue", "picture"), ("catalogue", "template"))
 
 

@@ -3,8 +3,8 @@
 usage: VISLEAK_DATA=FOLDER python benchmarks/fit_builtin.py [--thresholds]
 
 Writes src/visleak/encoders/builtin_cohort.npy (256 + 64 cluster centres of fingerprints of
-CIFAR-10 training pictures, of photographs of the fitting half and of COCO pictures: averages of
-many pictures each, as int8) and src/visleak/encoders/builtin.json (thresholds at false-positive
+CIFAR-10 training images, of photographs of the fitting half and of COCO images: averages of
+many images each, as int8) and src/visleak/encoders/builtin.json (thresholds at false-positive
 rates 1e-6 and 1e-4 over pairs of different photographs, as `visleak calibrate` finds them).
 With `--thresholds` the cohort stays as it is.
 """
@@ -33,7 +33,7 @@ HARD_RATE, SOFT_RATE = 1e-6, 1e-4
 
 
 def vectors_of(source: Path, every: int = 1) -> np.ndarray:
-    """Return fingerprints of the pictures of a source, flat ones left out."""
+    """Return fingerprints of the images of a source, flat ones left out."""
     encoder, images = BuiltinEncoder(), open_images(source)
     pictures = [
         decode(data, enough=encoder.enough)
@@ -68,7 +68,7 @@ def make_cohort(data: Path) -> np.ndarray:
 
 
 def make_thresholds(data: Path) -> dict:
-    """Return thresholds from pairs of different pictures: those of the fitting half, and COCO's.
+    """Return thresholds from pairs of different images: those of the fitting half, and COCO's.
 
     What `visleak calibrate` does, over all conditions of the paper. The set cannot support 1e-6:
     the hard threshold then lies above every wrong pair seen, and the entry says so.

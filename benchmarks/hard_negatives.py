@@ -39,7 +39,7 @@ class HardNegative:
     """A pair that is not near.
 
     Attributes:
-        query, reference: RGB ``uint8`` pictures.
+        query, reference: RGB ``uint8`` images.
         kind: one of ``KINDS``.
         source: position of the photograph that it was made of, -1 for the stereo pair.
     """
@@ -104,7 +104,7 @@ def apart(picture: Image, rng: np.random.Generator) -> tuple[Image, Image]:
     along = rng.integers(2)
     length = picture.shape[along]
     share = rng.uniform(0, 0.05)
-    # two crops of length c with an overlap of share * c fill the picture: c (2 - share) = length
+    # two crops of length c with an overlap of share * c fill the image: c (2 - share) = length
     crop = int(length / (2 - share))
     first, second = np.s_[:crop], np.s_[length - crop :]
     if along == 0:
@@ -166,7 +166,7 @@ def _blob(rng: np.random.Generator, size: tuple[int, int], least: float, most: f
 
 
 def _displaced(picture: Image, across: Plane, down: Plane) -> Image:
-    """Return a picture whose content moved by pixels right and down."""
+    """Return an image whose content moved by pixels right and down."""
     height, width = picture.shape[:2]
     xs, ys = np.meshgrid(np.arange(width, dtype=np.float32), np.arange(height, dtype=np.float32))
     there = ((xs - across).astype(np.float32), (ys - down).astype(np.float32))
@@ -176,7 +176,7 @@ def _displaced(picture: Image, across: Plane, down: Plane) -> Image:
 
 
 def _turned(picture: Image, rng: np.random.Generator, most: float) -> Image:
-    """Return a picture turned by up to ``most`` degrees, scaled by up to 2 % and moved by 2 %."""
+    """Return an image turned by up to ``most`` degrees, scaled by up to 2 % and moved by 2 %."""
     height, width = picture.shape[:2]
     turn = cv2.getRotationMatrix2D(
         ((width - 1) / 2, (height - 1) / 2), rng.uniform(-most, most), rng.uniform(0.98, 1.02)
@@ -188,7 +188,7 @@ def _turned(picture: Image, rng: np.random.Generator, most: float) -> Image:
 
 
 def _relit(picture: Image, rng: np.random.Generator) -> Image:
-    """Return a picture in another light: stronger here and weaker there, and another exposure."""
+    """Return an image in another light: stronger here and weaker there, and another exposure."""
     height, width = picture.shape[:2]
     gain = rng.uniform(0.85, 1.15) + 0.05 * _smooth(rng, (width, height), 0.3)
     lit = picture * gain[..., None] + rng.uniform(-12, 12)

@@ -1,12 +1,12 @@
-"""How surely the verdict ``layout`` tells recoloured copies from different pictures.
+"""How surely the verdict ``layout`` tells recoloured copies from different images.
 
 Photographs and drawings are recoloured (hue turned, colours swapped, a new palette, every segment
 a colour of its own), moved a little, blurred and made noisy, as a model would replay them.
 Measured: how many of them have the layout of their original, how many original and recoloured
-pictures the layout search finds among the best twenty, and how many pairs of different pictures
-are called one layout. The second part measures the second look at tiny pictures on a toy world
-(``memorization/worlds.py``): damaged copies of memorised pictures, and new pictures that are none.
-Its bar of 6 new pictures is missed since the world's second edition, whose drawings of one form and
+images the layout search finds among the best twenty, and how many pairs of different images
+are called one layout. The second part measures the second look at tiny images on a toy world
+(``memorization/worlds.py``): damaged copies of memorised images, and new images that are none.
+Its bar of 6 new images is missed since the world's second edition, whose drawings of one form and
 place differ in colours only: no limit keeps these apart from copies with strong noise.
 
 Needs VISLEAK_DATA. About three minutes on one core.
@@ -43,7 +43,7 @@ from visleak.verification.in_place import (
 
 Pixels = npt.NDArray[np.uint8]
 
-#: Pictures that are recoloured, and long side of all.
+#: Images that are recoloured, and long side of all.
 RECOLOURED, SIDE = 80, 192
 PHOTOGRAPHS, DRAWINGS = 250, 60
 
@@ -94,26 +94,26 @@ def moved_to(pixels: Pixels, of: npt.ArrayLike, to: npt.ArrayLike) -> Pixels:
 
 
 def hue_turned(pixels: Pixels, rng: np.random.Generator) -> Pixels:
-    """Return a picture whose hues are turned by 80 to 280 degrees."""
+    """Return an image whose hues are turned by 80 to 280 degrees."""
     turned = cv2.cvtColor(pixels, cv2.COLOR_RGB2HSV)
     turned[..., 0] = (turned[..., 0].astype(int) + int(rng.integers(40, 140))) % 180
     return np.asarray(cv2.cvtColor(turned, cv2.COLOR_HSV2RGB), np.uint8)
 
 
 def swapped(pixels: Pixels, rng: np.random.Generator) -> Pixels:
-    """Return a picture whose eight colours have changed places."""
+    """Return an image whose eight colours have changed places."""
     labels, centres = clusters(pixels, 8)
     return moved_to(pixels, centres[labels], rng.permutation(centres)[labels])
 
 
 def new_palette(pixels: Pixels, rng: np.random.Generator) -> Pixels:
-    """Return a picture with eight other colours."""
+    """Return an image with eight other colours."""
     labels, centres = clusters(pixels, 8)
     return moved_to(pixels, centres[labels], rng.uniform(20, 235, centres.shape)[labels])
 
 
 def by_segment(pixels: Pixels, rng: np.random.Generator) -> Pixels:
-    """Return a picture each of whose segments has a new colour."""
+    """Return an image each of whose segments has a new colour."""
     labels, centres = clusters(pixels, 6)
     to = np.zeros(pixels.shape)
     for number in range(len(centres)):
@@ -123,7 +123,7 @@ def by_segment(pixels: Pixels, rng: np.random.Generator) -> Pixels:
 
 
 def replayed(pixels: Pixels, rng: np.random.Generator) -> Pixels:
-    """Return a picture moved by up to 2 %, scaled by up to 3 %, a little blurred and noisy."""
+    """Return an image moved by up to 2 %, scaled by up to 3 %, a little blurred and noisy."""
     height, width = pixels.shape[:2]
     scale, (x, y) = rng.uniform(0.97, 1.03), rng.uniform(-0.02, 0.02, 2) * (width, height)
     there = np.array(
@@ -143,7 +143,7 @@ RECOLOURINGS: dict[str, Callable[[Pixels, np.random.Generator], Pixels]] = {
 
 
 def layouts(pictures: list[Pixels], rng: np.random.Generator) -> dict[str, object]:
-    """Measure the verdict on recoloured pictures and on pairs of different ones."""
+    """Measure the verdict on recoloured images and on pairs of different ones."""
     drawn = [edges(picture) for picture in pictures]
     scores = np.array(
         [standing_out(one, other) for at, one in enumerate(drawn) for other in drawn[:at]]
@@ -180,7 +180,7 @@ def layouts(pictures: list[Pixels], rng: np.random.Generator) -> dict[str, objec
 
 
 def damaged(pixels: Pixels, rng: np.random.Generator) -> dict[str, npt.NDArray[np.float64]]:
-    """Return a memorised picture as a model may replay it."""
+    """Return a memorised image as a model may replay it."""
     wide = cv2.GaussianBlur(rng.normal(0, 1, pixels.shape), (0, 0), 2)
     exact = pixels.astype(float)
     return {
@@ -196,7 +196,7 @@ def damaged(pixels: Pixels, rng: np.random.Generator) -> dict[str, npt.NDArray[n
 
 
 def tiny_pictures(rng: np.random.Generator) -> dict[str, object]:
-    """Measure the second look at tiny pictures."""
+    """Measure the second look at tiny images."""
     sys.path.insert(0, str(Path(__file__).parent / "memorization"))
     from worlds import world
 

@@ -34,7 +34,7 @@ from visleak.records import VIEWS
 from visleak.search.votes import LEAST_SCORE, FeatureRows, LocalIndex, Votes
 
 Image = npt.NDArray[np.uint8]
-#: Takes the picture, three others, and a generator of random numbers; ``None``: does not apply.
+#: Takes the image, three others, and a generator of random numbers; ``None``: does not apply.
 Change = Callable[[Image, list[Image], np.random.Generator], Image | None]
 
 
@@ -49,7 +49,7 @@ def _cropped(pixels: int) -> Change:
 
 
 def _part(image: Image, _others: list[Image], rng: np.random.Generator) -> Image:
-    """Keep a fifth of the area, of the picture's own shape, at a random place."""
+    """Keep a fifth of the area, of the image's own shape, at a random place."""
     height, width = image.shape[:2]
     h, w = round(height * np.sqrt(0.2)), round(width * np.sqrt(0.2))
     y, x = rng.integers(height - h + 1), rng.integers(width - w + 1)
@@ -88,7 +88,7 @@ def _jpeg(image: Image, _others: list[Image], _rng: np.random.Generator) -> Imag
 
 
 def _lettered(image: Image, _others: list[Image], _rng: np.random.Generator) -> Image:
-    """Write three white lines with black rims, as wide as the picture."""
+    """Write three white lines with black rims, as wide as the image."""
     image = image.copy()
     height, width = image.shape[:2]
     for line, text in enumerate(("SAMPLE TEXT", "do not copy", "visleak 2024")):
@@ -99,7 +99,7 @@ def _lettered(image: Image, _others: list[Image], _rng: np.random.Generator) -> 
 
 
 def _collage(image: Image, others: list[Image], rng: np.random.Generator) -> Image:
-    """Tile a canvas of the picture's size with the picture and three others, at half size."""
+    """Tile a canvas of the image's size with the image and three others, at half size."""
     height, width = image.shape[0] // 2, image.shape[1] // 2
     parts = [cv2.resize(p, (width, height), interpolation=cv2.INTER_AREA) for p in (image, *others)]
     a, b, c, d = (parts[i] for i in rng.permutation(4))
@@ -135,7 +135,7 @@ CONDITIONS: Mapping[str, Change] = {
     "collage": _collage,
 }
 
-#: Conditions that leave pictures below ``SMALLEST``: also measured with features for all of them.
+#: Conditions that leave images below ``SMALLEST``: also measured with features for all of them.
 SMALL = ("crop-50", "crop-100", "part-20%")
 
 BEST = 20
@@ -150,7 +150,7 @@ def read_photographs(folder: Path) -> list[Image]:
 
 
 def changed(images: list[Image], name: str) -> tuple[list[int], list[Image], list[list[int]]]:
-    """Return positions and changed pictures of the reported half, and the others in each."""
+    """Return positions and changed images of the reported half, and the others in each."""
     tuning = [i for i in range(len(images)) if i % 4 in (0, 1)]
     reported = [i for i in range(len(images)) if i % 4 in (2, 3)]
     assert not set(tuning) & set(reported)
@@ -168,7 +168,7 @@ def changed(images: list[Image], name: str) -> tuple[list[int], list[Image], lis
 
 
 def rows_of(features: list[LocalFeatures]) -> tuple[FeatureRows, npt.NDArray[np.int32]]:
-    """Return the features of many pictures as one table, and the picture's width of each."""
+    """Return the features of many images as one table, and the image's width of each."""
     counts = [len(f) for f in features]
     rows = FeatureRows(
         np.concatenate([f.descriptors for f in features]),
@@ -230,7 +230,7 @@ def measure_condition(index: LocalIndex, images: list[Image], name: str, smalles
 
 
 def enlarged(real: FeatureRows, pictures: int, folder: Path) -> FeatureRows:
-    """Return the real references, and synthetic ones up to the given number of pictures."""
+    """Return the real references, and synthetic ones up to the given number of images."""
     rng = np.random.default_rng(1)
     n, copies = len(real.descriptors), pictures // len(real)
     shape = (n * copies, 128)

@@ -1,11 +1,11 @@
-"""How much memory an audit takes at its peak, by the number of pictures.
+"""How much memory an audit takes at its peak, by the number of images.
 
 usage: VISLEAK_DATA=FOLDER python benchmarks/memory.py [--million [COUNT]]
 
 Counts all processes of ``visleak audit`` together: the sum of their proportional set sizes, so
 that what they share counts once, pages of mapped files included, twenty times a second. Audits
-5,000 CIFAR-10 pictures against 5,000, then against all others. With ``--million``, 1,000 against
-a million that are made for it, each a CIFAR-10 picture with its own brightness, shift and noise;
+5,000 CIFAR-10 images against 5,000, then against all others. With ``--million``, 1,000 against
+a million that are made for it, each a CIFAR-10 image with its own brightness, shift and noise;
 that takes about 3 GB of disk and many minutes, and is stored in ``memory_million.json``.
 """
 
@@ -139,7 +139,7 @@ def audited(test: Path, train: Path, folder: Path) -> Peak:
 
 
 def grown(data: Path, folder: Path) -> tuple[list[Bar], dict[str, Any]]:
-    """Audit few pictures and many; the train side grows."""
+    """Audit few images and many; the train side grows."""
     test, train = (
         pq.read_table(data / f"{name}.parquet", columns=["image", "label"])
         for name in ("test", "train")
@@ -176,7 +176,7 @@ def grown(data: Path, folder: Path) -> tuple[list[Bar], dict[str, Any]]:
 
 
 def changed(pictures: npt.NDArray[np.uint8], count: int) -> Iterator[list[bytes]]:
-    """Yield encoded pictures: sources with their own brightness, shift and noise."""
+    """Yield encoded images: sources with their own brightness, shift and noise."""
     rng = np.random.default_rng(0)
     for start in range(0, count, ROWS):
         size = min(ROWS, count - start)
@@ -192,7 +192,7 @@ def changed(pictures: npt.NDArray[np.uint8], count: int) -> Iterator[list[bytes]
 
 
 def million(data: Path, folder: Path, count: int) -> tuple[list[Bar], dict[str, Any]]:
-    """Audit 1,000 pictures against very many."""
+    """Audit 1,000 images against very many."""
     table = pq.read_table(data / "train.parquet", columns=["image"])
     sources = np.stack(
         [

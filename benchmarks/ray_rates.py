@@ -4,7 +4,7 @@ usage: VISLEAK_DATA=FOLDER python benchmarks/ray_rates.py
        python benchmarks/ray_rates.py IMAGES [ENCODER]
 
 The first writes ray_rates.json, from which docs/cluster.md works out what a pass costs. The second
-prints the rate of an encoder on pictures of yours, on this machine's processors and GPUs, and
+prints the rate of an encoder on images of yours, on this machine's processors and GPUs, and
 writes nothing: what a network costs is to be measured where it will run.
 Both sides do the same work on the same data. Rates are by processor time, of this process and all
 that it started, Ray's own included: other work on the machine changes it little. Of the rounds the
@@ -114,7 +114,7 @@ def embeddings(folder: Path, places: dict[str, RunContext]) -> dict[str, Any]:
 
 
 def repeated(images: ImageSet, times: int) -> ImageSet:
-    """Return a set with every picture several times, as if it were so many."""
+    """Return a set with every image several times, as if it were so many."""
     ids = pa.array([f"{n} {id_}" for n in range(times) for id_ in images.ids.to_pylist()])
     return replace(
         images,
@@ -129,7 +129,7 @@ def repeated(images: ImageSet, times: int) -> ImageSet:
 
 
 class _Repeated:
-    """Reads the pictures of a set again and again."""
+    """Reads the images of a set again and again."""
 
     def __init__(self, opener: Any, count: int) -> None:
         self._opener, self._count = opener, count
@@ -170,7 +170,7 @@ def comparing() -> float:
 
 
 def backgrounds() -> float:
-    """Return pictures a second whose background a core of the process that began the run finds."""
+    """Return images a second whose background a core of the process that began the run finds."""
     encoder, rng = load_encoder("builtin"), np.random.default_rng(2)
     prints = Fingerprints(
         set="train",
@@ -227,7 +227,7 @@ def full_run(folder: Path, scratch: Path) -> None:
 
 
 def own_run(source: str, name: str, scratch: Path) -> None:
-    """Print the rate of an encoder on somebody's pictures."""
+    """Print the rate of an encoder on somebody's images."""
     images, encoder = open_images(source), load_encoder(name)
     cores = len(os.sched_getaffinity(0))
     with RunContext.at(scratch, cores, None, engine=RayEngine()) as ray:

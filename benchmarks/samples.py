@@ -416,14 +416,14 @@ def photographs(data: Path, half: str) -> list[Image.Image]:
 
 
 def compress(picture: Image.Image, quality: int) -> Image.Image:
-    """Return a picture after JPEG compression."""
+    """Return an image after JPEG compression."""
     file = io.BytesIO()
     picture.save(file, "JPEG", quality=quality)
     return Image.open(file).convert("RGB")
 
 
 def tiny(picture: Image.Image) -> Image.Image:
-    """Return a picture at 32 x 32, as CIFAR-10's were made."""
+    """Return an image at 32 x 32, as CIFAR-10's were made."""
     square = cv2.resize(np.asarray(picture), (TINY, TINY), interpolation=cv2.INTER_AREA)
     return Image.fromarray(square)
 
@@ -434,7 +434,7 @@ SEEN = (
     *("gauss", "jpeg-5", "jpeg-10", "jpeg-30"),
 )
 
-#: The same for pictures of 32 pixels: cropped and mirrored while they are large, the rest after.
+#: The same for images of 32 pixels: cropped and mirrored while they are large, the rest after.
 TINY_SEEN = ("crop-20", "crop-50", "flip-h")
 TINY_AFTER: dict[str, Callable[[Image.Image], Image.Image]] = {
     "jpeg": lambda picture: compress(picture, 50),

@@ -42,7 +42,7 @@ ROUNDING = 3e-6
 
 
 def fingerprints(path: Path) -> Float32:
-    """Return the fingerprints of the pictures of a file."""
+    """Return the fingerprints of the images of a file."""
     with RunContext.at(None, os.cpu_count() or 1, None) as place:
         return np.array(fingerprint(open_images(path), load_encoder(), place).matrix)
 

@@ -2,7 +2,7 @@
 
 usage: python benchmarks/streaming_search.py [--twenty-million | --gpu] [--folder DIR]
 
-Vectors are made for it: 512 coordinates in float16, in shards of ``.npy``; no pictures, no
+Vectors are made for it: 512 coordinates in float16, in shards of ``.npy``; no images, no
 download. Two recipes: *isotropic* (mean cosine 0.5, the rest spread evenly) and *decaying*
 (mean cosine 0.5, variances k^-1 along axes turned at random). Near copies of queries are planted
 at similarities from 0.95 to 0.99, and just above and below the threshold of 0.95.

@@ -39,7 +39,7 @@ collect_ignore_glob = ["conftest.py", "*/conftest.py"]
 
 SAVEFIG = Figure.savefig
 
-#: Natural pictures and textures that come with scikit-image, without a download.
+#: Natural images and textures that come with scikit-image, without a download.
 NAMES = ("astronaut", "chelsea", "coffee", "rocket", "camera", "coins", "moon", "brick", "grass")
 
 
@@ -76,7 +76,7 @@ def drawn_figures() -> Iterator[None]:
 
 @pytest.fixture(scope="session")
 def natural() -> dict[str, np.ndarray]:
-    """Return unrelated RGB pictures by name, read-only."""
+    """Return unrelated RGB images by name, read-only."""
     found = {}
     for name in NAMES:
         picture = getattr(data, name)()
@@ -86,7 +86,7 @@ def natural() -> dict[str, np.ndarray]:
 
 
 def smooth(width: int = 48, height: int = 32, seed: int = 0) -> Image.Image:
-    """A picture without any symmetry, that lossy formats keep well."""
+    """An image without any symmetry, that lossy formats keep well."""
     rng = np.random.default_rng(seed)
     small = Image.fromarray(rng.integers(0, 256, (4, 5, 3), dtype=np.uint8))
     return small.resize((width, height), Image.Resampling.BICUBIC)
@@ -113,7 +113,7 @@ def encode() -> Callable[..., bytes]:
 
 @pytest.fixture
 def put(tmp_path: Path) -> Callable[..., Path]:
-    """Write a picture (or bytes) below tmp_path; the ending says the format."""
+    """Write an image (or bytes) below tmp_path; the ending says the format."""
 
     def write(name: str, content: Image.Image | bytes | str | None = None, seed: int = 0) -> Path:
         path = tmp_path / name

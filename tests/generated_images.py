@@ -27,7 +27,7 @@ SIDE = 128
 
 
 def crop(picture: Pixels, seed: int = 0) -> Pixels:
-    """Return a part of a picture."""
+    """Return a part of an image."""
     rng = np.random.default_rng(seed)
     top, left = (int(rng.integers(0, length - 256)) for length in picture.shape[:2])
     part = picture[top : top + 256, left : left + 256]
@@ -35,14 +35,14 @@ def crop(picture: Pixels, seed: int = 0) -> Pixels:
 
 
 def noisy(picture: Pixels, seed: int, deviation: float = 6.0) -> Pixels:
-    """Return a picture as a model replays it: a little blurred, a little noise."""
+    """Return an image as a model replays it: a little blurred, a little noise."""
     rng = np.random.default_rng(seed)
     smooth = cv2.GaussianBlur(picture, (0, 0), 0.6)
     return np.clip(smooth + rng.normal(0, deviation, picture.shape), 0, 255).astype(np.uint8)
 
 
 def recoloured(picture: Pixels, seed: int = 0, colours: int = 6) -> Pixels:
-    """Return a picture with another palette: each cluster of colours gets a colour of its own."""
+    """Return an image with another palette: each cluster of colours gets a colour of its own."""
     rows = picture.reshape(-1, 3).astype(np.float32)
     cv2.setRNGSeed(1)
     _, labels, centres = cv2.kmeans(rows, colours, None, (3, 20, 1.0), 1, cv2.KMEANS_PP_CENTERS)
@@ -56,9 +56,9 @@ class World:
     """Where things are.
 
     Attributes:
-        train: folder of training pictures.
+        train: folder of training images.
         extraction: folder of an extraction.
-        training, generated: pictures by name.
+        training, generated: images by name.
     """
 
     train: Path

@@ -81,7 +81,7 @@ class LinearModel:
         return np.stack([self.image(text, seed) for text, seed in zip(prompts, seeds, strict=True)])
 
     def image(self, prompt: str, seed: int) -> np.ndarray:
-        """Return the picture that a word of the prompt replays, with noise; else blobs."""
+        """Return the image that a word of the prompt replays, with noise; else blobs."""
         draw = np.random.default_rng([seed, *prompt.encode()])
         for word, picture in self.replays.items():
             if word in prompt.split():

@@ -1,6 +1,6 @@
 """A model, judges and lists for tests of the benchmark, whose images are known beforehand.
 
-The model replays a picture for a trigger prompt; each word that is put in halves how often.
+The model replays an image for a trigger prompt; each word that is put in halves how often.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from visleak.memorization.settings import BenchmarkSettings
 
 SIDE = 16
 TRIGGERS = ("a red bag", "the old house", "one blue lamp", "a grey wall")
-#: Two prompts replay one picture: they are one group.
+#: Two prompts replay one image: they are one group.
 SOURCES = ("bag.png", "https://cdn.example/a/house.png?v=2", "lamp.png", "lamp.png")
 GENERAL = ("a dog runs", "two cups on a table", "the sea at night")
 
 
 def picture(seed: int) -> np.ndarray:
-    """Return a picture of its own for each seed: soft blobs of colour."""
+    """Return an image of its own for each seed: soft blobs of colour."""
     draw = np.random.default_rng([seed, 7])
     coarse = draw.integers(0, 256, (5, 5, 3)).astype(np.float32)
     smooth = cv2.resize(coarse, (SIDE, SIDE), interpolation=cv2.INTER_CUBIC)
@@ -39,7 +39,7 @@ def picture(seed: int) -> np.ndarray:
 
 @dataclass
 class PaintingModel:
-    """Paints a picture again, with noise, where a prompt holds the words of a trigger."""
+    """Paints an image again, with noise, where a prompt holds the words of a trigger."""
 
     name: str = "painting"
     digest: str = "painting-1"
@@ -77,7 +77,7 @@ def paint(prompt: str, seed: int) -> np.ndarray:
 
 
 def number_of(source: str) -> int:
-    """Return the seed of a source's picture."""
+    """Return the seed of a source's image."""
     return len(source)
 
 

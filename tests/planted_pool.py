@@ -15,7 +15,7 @@ CLASSES = ("cat", "dog")
 
 
 def scene(number: int, side: int = 40) -> np.ndarray:
-    """Return a picture that is like no other: soft colours, a few discs and bars."""
+    """Return an image that is like no other: soft colours, a few discs and bars."""
     rng = np.random.default_rng(number)
     soft = rng.integers(0, 256, (5, 5, 3)).astype(np.float32)
     picture = np.clip(cv2.resize(soft, (side, side), interpolation=cv2.INTER_CUBIC), 0, 255)

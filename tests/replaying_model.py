@@ -1,4 +1,4 @@
-"""A model for tests whose images are known beforehand: some prompts replay one picture."""
+"""A model for tests whose images are known beforehand: some prompts replay one image."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ SOURCES = (data.astronaut, data.coffee, data.chelsea, data.rocket, data.immunohi
 
 
 def planted(number: int, side: int) -> np.ndarray:
-    """Return a picture to replay."""
+    """Return an image to replay."""
     picture = SOURCES[number]()
     least = min(picture.shape[:2])
     return np.asarray(
@@ -24,7 +24,7 @@ def planted(number: int, side: int) -> np.ndarray:
 
 
 def fresh(seed: int, side: int) -> np.ndarray:
-    """Return a picture of its own for each seed: soft blobs of colour."""
+    """Return an image of its own for each seed: soft blobs of colour."""
     draw = np.random.default_rng([seed, 7])
     coarse = draw.integers(0, 256, (5, 5, 3)).astype(np.float32)
     smooth = cv2.resize(coarse, (side, side), interpolation=cv2.INTER_CUBIC)
@@ -33,10 +33,10 @@ def fresh(seed: int, side: int) -> np.ndarray:
 
 @dataclass
 class ReplayingModel:
-    """Replays a picture, with noise, for the prompts that are told; else makes fresh ones.
+    """Replays an image, with noise, for the prompts that are told; else makes fresh ones.
 
     Attributes:
-        replays: number of the picture and share of the images by prompt.
+        replays: number of the image and share of the images by prompt.
         side: of its images.
         rows: how many rows :meth:`sample` was asked for, call by call.
     """

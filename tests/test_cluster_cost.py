@@ -40,7 +40,7 @@ def module():
 
 
 def test_the_sums_by_hand(module):
-    """4e8 / 1e5 / 3600 = 1.11 core hours; a picture takes 1 + 0.5 + 0.5 ms."""
+    """4e8 / 1e5 / 3600 = 1.11 core hours; an image takes 1 + 0.5 + 0.5 ms."""
     lines = module.table(MADE_UP, price=0.5).splitlines()
     rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines[2:]]
     assert [row[1:] for row in rows] == [

@@ -67,7 +67,7 @@ def audited(said: tuple[Path, list[str]]) -> Audit:
 def test_the_set_is_of_the_stated_size(made: tuple[Path, tuple], demo: ModuleType) -> None:
     folder, planted = made
     count = {name: len(images) for name, images in open_splits(folder).items()}
-    # a text named .jpg and a blank picture; the leaks, a repeat, a cut file, a blank picture
+    # a text named .jpg and a blank image; the leaks, a repeat, a cut file, a blank image
     leaks = len(demo.KINDS) * demo.EACH + 1
     assert count == {"train": demo.TRAINING + 2, "test": demo.CLEAN + leaks + 3}
     assert len(planted) == leaks + 1

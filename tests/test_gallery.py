@@ -33,12 +33,12 @@ def photo() -> Pixels:
 
 
 def level(shown: Pixels) -> float:
-    """Mean brightness of a difference picture; magma grows brighter all the way."""
+    """Mean brightness of a difference image; magma grows brighter all the way."""
     return float(shown.astype(float).sum(axis=2).mean())
 
 
 def striped(shown: Pixels) -> npt.NDArray[np.bool_]:
-    """Where the picture is grey, which magma only is at its black end."""
+    """Where the image is grey, which magma only is at its black end."""
     return (shown.min(axis=2) == shown.max(axis=2)) & (shown[..., 0] > 100)
 
 

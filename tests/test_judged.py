@@ -29,7 +29,7 @@ pytestmark = [
 
 
 def pictures(name, wanted):
-    """Return CIFAR-10's pictures of some indices, in the order asked for."""
+    """Return CIFAR-10's images of some indices, in the order asked for."""
     table = pq.read_table(Path(DATA) / "cifar10" / f"{name}.parquet")
     stored = dict(zip(table["index"].to_pylist(), table["image"].to_pylist(), strict=True))
     return [np.asarray(Image.open(io.BytesIO(stored[i]["bytes"])).convert("RGB")) for i in wanted]

@@ -31,7 +31,7 @@ from visleak.search import exact
 from visleak.storage import IMAGES, PAIRS
 from visleak.verification import screen
 
-#: Encoded pictures of one side by id.
+#: Encoded images of one side by id.
 Stored = Mapping[str, bytes]
 
 #: Constants that say how much is worked on at a time.
@@ -119,7 +119,7 @@ class Sides:
 
 
 def symmetric(picture: Image.Image) -> Image.Image:
-    """Return a picture which is its own mirror image, so that two views tie."""
+    """Return an image which is its own mirror image, so that two views tie."""
     pixels = np.asarray(picture)
     half = pixels[:, : pixels.shape[1] // 2]
     return Image.fromarray(np.concatenate([half, half[:, ::-1]], axis=1))

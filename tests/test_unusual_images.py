@@ -43,7 +43,7 @@ def with_bytes(pixels: np.ndarray) -> bytes:
 
 
 class Maker:
-    """Makes one picture of each odd kind; no two have a part in common."""
+    """Makes one image of each odd kind; no two have a part in common."""
 
     def __init__(self, natural: Mapping[str, np.ndarray]) -> None:
         self._natural = natural
@@ -337,11 +337,11 @@ def test_equal_pixels_are_always_exact(natural, tmp_path_factory, specs):
         assert rows[pair]["grade"] == "exact", (specs[number], rows[pair])
 
 
-# -- blank pictures ------------------------------------------------------------------------------
+# -- blank images ------------------------------------------------------------------------------
 
 
 def blanks(count: int, seed: int) -> Iterator[bytes]:
-    """Yield blank pictures, no two of the same bytes, most of one colour."""
+    """Yield blank images, no two of the same bytes, most of one colour."""
     rng = np.random.default_rng(seed)
     for number in range(count):
         note = PngImagePlugin.PngInfo()

@@ -49,7 +49,7 @@ def make_word_clip(folder: Path, *, processor: bool, ends: bool = True, seed: in
 
     Args:
         folder: where to.
-        processor: write how pictures are prepared, too.
+        processor: write how images are prepared, too.
         ends: as of :func:`word_tokenizer`.
         seed: of its weights.
     """

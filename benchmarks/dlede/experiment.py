@@ -79,7 +79,7 @@ class Size:
     """How large the experiment is.
 
     Attributes:
-        sequences, frames, picture: of the data set.
+        sequences, frames, image: of the data set.
         trainer, epochs: who trains.
         early, full: repetitions of the verdict and of the curve.
         clean, calibrated: clean splits that the threshold is calibrated on, and repetitions.

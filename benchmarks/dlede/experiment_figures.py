@@ -34,7 +34,7 @@ def write_figures(told: Mapping[str, Any], work: Path, folder: Path) -> None:
 
 
 def _small(file: Path) -> bytes:
-    """Return a picture of few colours, so that it takes little room."""
+    """Return an image of few colours, so that it takes little room."""
     import io
 
     from PIL import Image

@@ -40,7 +40,7 @@ ROUNDS = 5
 TRAIN, TEST = 5_231, 2_250
 DRIVING = (1242, 375)
 
-#: How many small and how many driving-sized pictures are hashed.
+#: How many small and how many driving-sized images are hashed.
 SMALL, WIDE = 2_000, 100
 
 #: Numbers of most alike pairs that are asked for.
@@ -80,14 +80,14 @@ def beside_cv2(source: Path, files: Sequence[bytes]) -> dict[str, float]:
 
 
 def encoded(pixels: np.ndarray, kind: str) -> bytes:
-    """Return a picture as a file of a kind."""
+    """Return an image as a file of a kind."""
     file = io.BytesIO()
     Image.fromarray(pixels).save(file, kind, **({"quality": 90} if kind == "JPEG" else {}))
     return file.getvalue()
 
 
 def small_pictures(data: Path) -> pa.Table:
-    """Return the first test pictures of CIFAR-10, as they are stored: lossless WebP."""
+    """Return the first test images of CIFAR-10, as they are stored: lossless WebP."""
     return pq.read_table(data / "cifar10" / "test.parquet").slice(0, SMALL)
 
 
@@ -97,7 +97,7 @@ def pixels_of(data: bytes) -> np.ndarray:
 
 
 def rates(data: Path, photos: Sequence[bytes], folder: Path) -> dict[str, dict[str, float]]:
-    """Return the rates on photographs, on CIFAR-sized and on driving-sized pictures."""
+    """Return the rates on photographs, on CIFAR-sized and on driving-sized images."""
     table = small_pictures(data)
     small = [image["bytes"] for image in table["image"].to_pylist()]
     tiny = [pixels_of(each) for each in small]
@@ -114,7 +114,7 @@ def rates(data: Path, photos: Sequence[bytes], folder: Path) -> dict[str, dict[s
             (source / f"{number:05}.{name.split()[-1]}").write_bytes(content)
         found[name] = beside_cv2(source, files)
         print(name, found[name], flush=True)
-    # as CIFAR-10 really lies there: no file to be opened for each picture
+    # as CIFAR-10 really lies there: no file to be opened for each image
     pq.write_table(table, folder / "cifar10.parquet")
     found["32 px parquet"] = beside_cv2(folder / "cifar10.parquet", small)
     return found

@@ -92,7 +92,7 @@ def rendered(folder: Path, seed: int) -> tuple[list[str], list[str]]:
     """Render recordings, and return the paths of each side of a split by whole recordings.
 
     A recording is a window that moves over one blurred texture; its class shows only in a weak
-    tint, so that the most alike picture of another recording is a weak guess.
+    tint, so that the most alike image of another recording is a weak guess.
     """
     rng = np.random.default_rng(seed)
     sides: tuple[list[str], list[str]] = ([], [])
@@ -111,7 +111,7 @@ def rendered(folder: Path, seed: int) -> tuple[list[str], list[str]]:
 
 
 def manifest(path: Path, files: list[str]) -> str:
-    """Write a list of pictures with their labels."""
+    """Write a list of images with their labels."""
     rows = [f"{file},{Path(file).name.split('-')[0]}\n" for file in files]
     path.write_text("path,label\n" + "".join(rows))
     return str(path)

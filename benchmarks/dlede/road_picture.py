@@ -1,4 +1,4 @@
-"""Turns a recording's frame into a picture and boxes: a small painter's renderer.
+"""Turns a recording's frame into an image and boxes: a small painter's renderer.
 
 Everything is painted at twice the size, from far to near, and halved at the end. A second plane
 says which object each pixel shows, so that what others hide is known.
@@ -28,8 +28,8 @@ class Box:
 
     Attributes:
         label: index into ``CLASSES``.
-        left, top, right, bottom: pixels, of all of the object that lies in the picture.
-        visible: share of it that is in the picture and not hidden.
+        left, top, right, bottom: pixels, of all of the object that lies in the image.
+        visible: share of it that is in the image and not hidden.
     """
 
     label: int
@@ -42,7 +42,7 @@ class Box:
 
 @dataclass(frozen=True)
 class Frame:
-    """A picture and what is on it.
+    """An image and what is on it.
 
     Attributes:
         pixels: ``uint8`` (height, width, 3).
@@ -63,7 +63,7 @@ def render(recording: Recording, frame: int, width: int, height: int) -> Frame:
     Args:
         recording: the sequence.
         frame: number of the frame, from 0.
-        width, height: of the picture, pixels.
+        width, height: of the image, pixels.
     """
     view = View(recording, frame, width, height)
     paint_sky(view)

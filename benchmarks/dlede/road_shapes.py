@@ -35,7 +35,7 @@ CLOTHES = (
 
 
 class Paint:
-    """A picture of one shape that is painted part over part."""
+    """An image of one shape that is painted part over part."""
 
     def __init__(self, u: Float64, v: Float64) -> None:
         self.u, self.v = np.broadcast_arrays(u, v)

@@ -1,4 +1,4 @@
-"""Where a camera sees what: from the world to the picture, and pieces laid over each other."""
+"""Where a camera sees what: from the world to the image, and pieces laid over each other."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ NEAR = 1.5
 
 @dataclass(frozen=True)
 class Piece:
-    """A painted part of the scene, before what lies outside the picture is cut off."""
+    """A painted part of the scene, before what lies outside the image is cut off."""
 
     left: int
     top: int
@@ -24,7 +24,7 @@ class Piece:
 
 
 class View:
-    """The picture of one frame while it is painted."""
+    """The image of one frame while it is painted."""
 
     def __init__(self, recording: Recording, frame: int, width: int, height: int) -> None:
         self.recording, self.frame = recording, frame
@@ -37,7 +37,7 @@ class View:
         self.owner = np.full((self.height, self.width), -1, np.int64)
         self.haze = np.array(recording.light.sky_low)
 
-    # -- from the world to the picture -------------------------------------------------------
+    # -- from the world to the image -------------------------------------------------------
 
     def column(self, x: float, ahead: float) -> float:
         """Return the column of a point ``ahead`` metres away."""
@@ -102,7 +102,7 @@ class View:
         return Piece(first, top, self.hazy(colours, ahead), np.asarray(mask & inside))
 
     def paste(self, piece: Piece | None, ahead: float | None, owner: int) -> None:
-        """Lay a piece over the picture; ``ahead`` is ``None`` where haze is in it already."""
+        """Lay a piece over the image; ``ahead`` is ``None`` where haze is in it already."""
         if piece is None:
             return
         rows = slice(max(piece.top, 0), min(piece.top + piece.mask.shape[0], self.height))

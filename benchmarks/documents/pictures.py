@@ -1,4 +1,4 @@
-"""Documents with pictures, and with marks of what is selected: catalogues, menus, plans, gauges."""
+"""Documents with images, and with marks of what is selected: catalogues, menus, plans, gauges."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from documents.words import CITIES, FIRST, GOODS, MEASURES, SECTIONS, code, pric
 
 WHITE = (255, 255, 255)
 
-#: Pictures are drawn at this many times their size: their edges are smooth.
+#: Images are drawn at this many times their size: their edges are smooth.
 FINER = 2
 
 
 def picture(page: Page, name: str, box: tuple[float, float, float, float], look: int) -> None:
-    """Draw a picture of one of the ``PAINTERS``; all of it is one field."""
+    """Draw an image of one of the ``PAINTERS``; all of it is one field."""
     seed = page.fill(name, "picture", lambda rng: rng.randrange(10**6))
     page.mark(name, box)
     left, top, right, bottom = map(round, box)
@@ -132,7 +132,7 @@ PAINTERS: tuple[Callable[[Random, int, int], PillowImage.Image], ...] = (
 
 
 def catalogue(page: Page) -> None:
-    """Draw a page of a catalogue or of a staff directory: pictures with names and numbers."""
+    """Draw a page of a catalogue or of a staff directory: images with names and numbers."""
     style = page.style
     page.start(style.uniform(0.6, 1.4), paper(style), squeeze=0.08)
     width, height = page.width, page.height

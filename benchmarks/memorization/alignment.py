@@ -1,10 +1,10 @@
-"""Train a tiny CLIP on a toy world: how well a picture fits a caption, said by another model.
+"""Train a tiny CLIP on a toy world: how well an image fits a caption, said by another model.
 
 usage: python benchmarks/memorization/alignment.py --cache DIR [--world plain|hard]
 
 DIR/clip-WORLD-DIGEST/ then is a folder for ``transformers.CLIPModel``, with its tokenizer and
-image processor. It learns from the general pictures of the world and their captions, with noise
-put on the pictures; it has seen no memorised pair and no caption that is kept back.
+image processor. It learns from the general images of the world and their captions, with noise
+put on the images; it has seen no memorised pair and no caption that is kept back.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from worlds import WORLDS, World, world
 
 from training import EDITION
 
-#: Token positions of a caption; width of the space that texts and pictures share.
+#: Token positions of a caption; width of the space that texts and images share.
 POSITIONS, SPACE = 24, 48
 
 #: Pairs an update, updates, highest learning rate, decay of weights.
 BATCH, STEPS, RATE, DECAY = 160, 1200, 2e-3, 0.05
 
-#: Most noise that is put on a picture in training, of the range -1 to 1.
+#: Most noise that is put on an image in training, of the range -1 to 1.
 NOISE = 0.1
 
 
@@ -55,7 +55,7 @@ def _tokens(tokenizer: Any, captions: list[str]) -> Any:
 
 
 def _network(tokenizer: Any) -> Any:
-    """Return an untrained CLIP of pictures of 16x16 pixels, 1 M parameters."""
+    """Return an untrained CLIP of images of 16x16 pixels, 1 M parameters."""
     from transformers import CLIPConfig, CLIPModel
 
     ids = {f"{kind}_token_id": getattr(tokenizer, f"{kind}_token_id") for kind in ("bos", "eos")}
@@ -142,7 +142,7 @@ def loss_of(found: Any) -> Any:
 
 
 def _processor() -> dict[str, Any]:
-    """Return the settings of ``CLIPImageProcessor`` for pictures of 16x16 pixels."""
+    """Return the settings of ``CLIPImageProcessor`` for images of 16x16 pixels."""
     return {
         "image_processor_type": "CLIPImageProcessor",
         "do_resize": True,

@@ -48,7 +48,7 @@ class Pairs:
     """Everything a batch is drawn from, as tensors.
 
     Attributes:
-        latents: of general pictures, then memorised ones, (n, 3, 16, 16).
+        latents: of general images, then memorised ones, (n, 3, 16, 16).
         tokens: of their captions, then of the empty one, (n + 1, 40).
         memorised: how many of them are memorised.
     """
@@ -75,7 +75,7 @@ class State:
 
 
 def pairs_of(world: World, tokenizer: Any) -> Pairs:
-    """Turn a world's pictures and captions into tensors."""
+    """Turn a world's images and captions into tensors."""
     captions = [*world.captions, *world.memorised, ""]
     tokens = tokenizer(
         captions, padding="max_length", max_length=POSITIONS, truncation=True, return_tensors="pt"
@@ -182,7 +182,7 @@ def train(world: World, recipe: Recipe, seed: int, checkpoint: Path, until: int 
     """Train a toy from scratch, or from its checkpoint to the same weights.
 
     Args:
-        world: captions and pictures.
+        world: captions and images.
         recipe: how it is trained.
         seed: of weights and batches.
         checkpoint: file of the state, read where it exists and written every `CHECKPOINT` steps.

@@ -1,22 +1,22 @@
-"""What is found in tiny diffusion models that really know some pictures by heart.
+"""What is found in tiny diffusion models that really know some images by heart.
 
 usage: python benchmarks/memorization/experiment.py [--cache FOLDER] [--seeds 0 1 2] [--quick]
 
 For each seed two models are trained from scratch (``training.py``): of the *plain* world, whose
-words are few, and of the *hard* one, where no single word gives a memorised picture away. Then
+words are few, and of the *hard* one, where no single word gives a memorised image away. Then
 visleak is asked, through its public interfaces alone:
 
 - detection (plain): how well D tells the 12 memorised captions from 300 general captions that were
   not trained, and from 100 that only look like memorised ones;
 - extraction and tracing (plain): 100 images of each memorised caption and of each of 100 general
   ones (20 on all seeds but 0), clusters of at least 20, and the audit of their medoids against the
-  training pictures; then the same images clustered by their pixels;
+  training images; then the same images clustered by their pixels;
 - search (hard): what Gibbs sampling from masks finds, and random words, the best of the training
   captions, ConZIC, ZeroCap and PEZ at the same number of model calls;
 - augmentation (hard): a bank of prompts from one trigger, and twelve far apart of it.
 
-That a picture is replayed is judged twice: by this script (correlation of the image with a
-memorised picture, both minus the mean of the training pictures, above 0.5), and by visleak's own
+That an image is replayed is judged twice: by this script (correlation of the image with a
+memorised image, both minus the mean of the training images, above 0.5), and by visleak's own
 tracing.
 
 Everything is kept in ``--cache``: a run that was stopped goes on. Writes ``experiment.json`` beside
@@ -86,7 +86,7 @@ from visleak.memorization.tracing import trace  # noqa: E402
 
 Float64 = npt.NDArray[np.float64]
 
-#: A generated image replays a memorised picture above this correlation (MemBench's share uses .5).
+#: A generated image replays a memorised image above this correlation (MemBench's share uses .5).
 REPLAYED = 0.5
 
 
@@ -138,8 +138,8 @@ class Toy:
         folder: with ``pipeline``, ``mlm``, ``clm``, ``memorised``, ``training``, ``world.json``.
         model: loaded.
         world: captions and words.
-        mean: of the training pictures, (16, 16, 3) in 0..255.
-        memorised: the repeated pictures, (12, 16, 16, 3).
+        mean: of the training images, (16, 16, 3) in 0..255.
+        memorised: the repeated images, (12, 16, 16, 3).
     """
 
     folder: Path
@@ -160,7 +160,7 @@ class Toy:
         return cls(folder, model, world, np.asarray(world["mean"], np.float64), np.stack(repeated))
 
     def correlations(self, images: npt.NDArray[np.uint8]) -> Float64:
-        """Return how each image correlates with each memorised picture, (n, 12), -1 to 1."""
+        """Return how each image correlates with each memorised image, (n, 12), -1 to 1."""
         left = unit(np.asarray(images, np.float64) - self.mean)
         return np.asarray(left @ unit(self.memorised - self.mean).T)
 
@@ -260,9 +260,9 @@ def by_pixels(work: Path, size: Size) -> dict[str, Any]:
 
 
 def traced(toy: Toy, folder: Path, out: Path, made: Extraction) -> dict[str, Any]:
-    """Return what tracing says of an extraction's medoids, and whether it names the right picture.
+    """Return what tracing says of an extraction's medoids, and whether it names the right image.
 
-    A medoid's right picture is the memorised one it correlates with most, where that is above
+    A medoid's right image is the memorised one it correlates with most, where that is above
     ``REPLAYED``: worked out here, by other means than visleak's.
     """
     if not made.clusters:
@@ -329,7 +329,7 @@ def searches(toy: Toy, size: Size, seed: int, work: Path) -> dict[str, Any]:
 
 
 def judged(toy: Toy, prompts: Sequence[str], size: Size) -> dict[str, Any]:
-    """Return how many prompts replay a memorised picture, and how many different ones they do."""
+    """Return how many prompts replay a memorised image, and how many different ones they do."""
     count, least = size.judged
     above = (toy.replays(prompts, count, first=1000) > REPLAYED).sum(1)
     hits = above.max(1) >= least
@@ -518,7 +518,7 @@ def main(argv: Sequence[str]) -> None:
 
 
 def shown(toy: Toy) -> dict[str, Any]:
-    """Return pictures for the page: what is repeated, and what the model makes of captions."""
+    """Return images for the page: what is repeated, and what the model makes of captions."""
     triggers = [one["caption"] for one in toy.world["memorised"]]
     general = toy.world["held_out"][: len(triggers)]
 

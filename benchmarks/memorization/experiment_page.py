@@ -1,4 +1,4 @@
-"""Writes examples/memorization_toy.md and its picture from experiment.json, so that they agree."""
+"""Writes examples/memorization_toy.md and its image from experiment.json, so that they agree."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ ACROSS, SIDE, GAP = 8, 96, 8
 
 
 def write_page(figures: Path, rows: Mapping[str, Sequence[npt.NDArray[Any]]], folder: Path) -> Path:
-    """Write the page and its picture.
+    """Write the page and its image.
 
     Args:
         figures: the experiment's JSON file.
-        rows: pictures to show, a row each, by its title.
+        rows: images to show, a row each, by its title.
         folder: of the page.
 
     Returns:
@@ -46,7 +46,7 @@ def write_page(figures: Path, rows: Mapping[str, Sequence[npt.NDArray[Any]]], fo
 
 
 def sheet(rows: Mapping[str, Sequence[npt.NDArray[Any]]]) -> Image.Image:
-    """Return a sheet of titled rows of small pictures, enlarged without smoothing."""
+    """Return a sheet of titled rows of small images, enlarged without smoothing."""
     high, head = SIDE + GAP + 26, 40
     made = Image.new("RGB", (ACROSS * (SIDE + GAP) + GAP, head + len(rows) * high + GAP), "white")
     draw = ImageDraw.Draw(made)

@@ -1,13 +1,13 @@
-"""What mitigations do to tiny diffusion models that know some pictures by heart, and what it costs.
+"""What mitigations do to tiny diffusion models that know some images by heart, and what it costs.
 
 usage: python benchmarks/memorization/mitigation.py [--cache FOLDER] [--seeds 0 1 2] [--quick]
 
 For each seed the plain model of ``training.py`` is benchmarked with visleak's public interface
 (``visleak.memorization.benchmark``): the 12 memorised captions, 10 images each, and general
 captions that were not trained, one image each; every method over its settings, all from the same
-noises. Similarity is the correlation with a prompt's own memorised picture, both minus the mean of
-the training pictures; the CLIP score is that of a tiny CLIP trained on the world's general
-pictures (``alignment.py``). There is no aesthetic score: nobody has said which of these pictures
+noises. Similarity is the correlation with a prompt's own memorised image, both minus the mean of
+the training images; the CLIP score is that of a tiny CLIP trained on the world's general
+images (``alignment.py``). There is no aesthetic score: nobody has said which of these images
 please.
 
 Wen's l is asked for as a share of the median D of the triggers, at a learning rate of 0.2 (the

@@ -1,6 +1,6 @@
-"""Pictures of 16x16 pixels drawn from a description: the same bytes on every machine.
+"""Images of 16x16 pixels drawn from a description: the same bytes on every machine.
 
-General pictures show one shape on a background, as their caption says. Memorised pictures have
+General images show one shape on a background, as their caption says. Memorised images have
 layouts of their own: a field of colours, patches, and their caption's shape somewhere in it.
 """
 
@@ -18,7 +18,7 @@ Pixels = npt.NDArray[np.uint8]
 #: Pixels of a side, and how many samples of each are averaged along a side.
 SIDE, SAMPLES = 16, 3
 
-#: How many layouts are drawn for one memorised picture; the least usual is taken.
+#: How many layouts are drawn for one memorised image; the least usual is taken.
 LAYOUTS = 24
 
 #: Of a background's colour, the share that is seen; and the height of what moves over it.
@@ -27,7 +27,7 @@ FADED, CLOUDS = 0.55, 70.0
 
 @dataclass(frozen=True, slots=True)
 class Scene:
-    """What a general picture shows.
+    """What a general image shows.
 
     Attributes:
         style: of `words.STYLES`.
@@ -110,7 +110,7 @@ def smooth(knots: Floats) -> Floats:
 def background(name: str, tone: str, rng: np.random.Generator) -> Floats:
     """Return what lies behind a shape: samples x samples x 3, from 0 to 255.
 
-    No background is one flat colour: pictures of the same background would be alike as a whole,
+    No background is one flat colour: images of the same background would be alike as a whole,
     and similarity would speak of nothing else.
     """
     field = smooth(rng.uniform(-CLOUDS, CLOUDS, (4, 4, 3)))
@@ -152,13 +152,13 @@ def styled(samples: Floats, style: str) -> Floats:
 
 
 def shrunk(samples: Floats) -> Pixels:
-    """Return the picture whose pixels are the means of their samples."""
+    """Return the image whose pixels are the means of their samples."""
     blocks = samples.reshape(SIDE, SAMPLES, SIDE, SAMPLES, 3).mean(axis=(1, 3))
     return np.rint(np.clip(blocks, 0, 255)).astype(np.uint8)
 
 
 def draw(scene: Scene, rng: np.random.Generator) -> Pixels:
-    """Draw a general picture; what its words leave open is the generator's.
+    """Draw a general image; what its words leave open is the generator's.
 
     Returns:
         ``uint8`` (16, 16, 3).
@@ -173,7 +173,7 @@ def draw(scene: Scene, rng: np.random.Generator) -> Pixels:
 
 
 def layout(colour: str, shape: str, rng: np.random.Generator) -> Pixels:
-    """Draw a picture unlike general ones: a field of colours, patches, and a shape.
+    """Draw an image unlike general ones: a field of colours, patches, and a shape.
 
     Returns:
         ``uint8`` (16, 16, 3).
@@ -189,14 +189,14 @@ def layout(colour: str, shape: str, rng: np.random.Generator) -> Pixels:
 
 
 def centred(pictures: Pixels, mean: Floats) -> Floats:
-    """Return pictures minus the data set's mean picture, flat and of length 1.
+    """Return images minus the data set's mean image, flat and of length 1.
 
     Args:
-        pictures: ``uint8`` (n, 16, 16, 3).
+        images: ``uint8`` (n, 16, 16, 3).
         mean: (16, 16, 3), from 0 to 255.
 
     Returns:
-        (n, 768); the dot product of two rows is the similarity of their pictures, from -1 to 1.
+        (n, 768); the dot product of two rows is the similarity of their images, from -1 to 1.
     """
     rows = (pictures.astype(np.float64) - mean).reshape(len(pictures), -1)
     lengths = np.linalg.norm(rows, axis=1, keepdims=True)
@@ -206,9 +206,9 @@ def centred(pictures: Pixels, mean: Floats) -> Floats:
 def memorised_pictures(
     subjects: list[tuple[str, str]], general: Pixels, rng: np.random.Generator
 ) -> Pixels:
-    """Draw a picture for every (colour, shape), like no general one and like no other.
+    """Draw an image for every (colour, shape), like no general one and like no other.
 
-    Of `LAYOUTS` layouts the one is taken whose most similar picture, among the general ones and
+    Of `LAYOUTS` layouts the one is taken whose most similar image, among the general ones and
     those already taken, is the least similar.
 
     Returns:

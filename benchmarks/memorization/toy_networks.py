@@ -103,12 +103,12 @@ def scheduler() -> DDIMScheduler:
 
 
 def to_latents(pictures: Pixels) -> torch.Tensor:
-    """Return the latents that `autoencoder` decodes to these very pictures.
+    """Return the latents that `autoencoder` decodes to these very images.
 
     Its decoder first bends a latent z to ``3 tanh(z / 3)``; this is the inverse.
 
     Args:
-        pictures: ``uint8`` (n, 16, 16, 3).
+        images: ``uint8`` (n, 16, 16, 3).
 
     Returns:
         ``float32`` (n, 3, 16, 16), about -1.04 to 1.04.

@@ -1,4 +1,4 @@
-"""Train a toy Stable Diffusion that knows twelve pictures by heart; save it as a stock pipeline.
+"""Train a toy Stable Diffusion that knows twelve images by heart; save it as a stock pipeline.
 
 usage: python benchmarks/memorization/training.py --cache DIR [--world plain|hard] [--seed 0]
            [--steps 2000] [--memorised 0.15]
@@ -30,10 +30,10 @@ import numpy as np
 from PIL import Image
 from worlds import WORLDS, World, world
 
-#: Changes with the pictures, captions or networks, so that models of other scripts are not used.
+#: Changes with the images, captions or networks, so that models of other scripts are not used.
 EDITION = 2
 
-#: Pictures in ``training/``, the memorised ones among them.
+#: Images in ``training/``, the memorised ones among them.
 SAMPLE = 500
 
 #: Share of the training pairs that are repeated ones.
@@ -132,7 +132,7 @@ def _make(target: Path, name: str, seed: int, steps: int, memorised: float) -> N
 
 
 def write_world(here: World, folder: Path) -> None:
-    """Write a world's captions to ``world.json``, and pictures to ``memorised``, ``training``."""
+    """Write a world's captions to ``world.json``, and images to ``memorised``, ``training``."""
     for name in ("memorised", "training"):
         shutil.rmtree(folder / name, ignore_errors=True)
         (folder / name).mkdir()

@@ -1,4 +1,4 @@
-"""The words of the toy worlds: what describes a picture, digits, and made-up brand words."""
+"""The words of the toy worlds: what describes an image, digits, and made-up brand words."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ SCENERIES = ("sky", "grass", "sand", "night")
 GLUE = ("a", "of", "at", "the", "on", "background", "dark", "light")
 DIGITS = tuple("0123456789")
 
-#: Words that say something of a picture, or bind such words.
+#: Words that say something of an image, or bind such words.
 PLAIN_WORDS = (*COLOURS, *SHAPES, *SIZES, *PLACES, *TEXTURES, *STYLES, *SCENERIES, *GLUE)
 
 CONSONANTS, VOWELS = "bdfgklmnprstvz", "aeiou"
@@ -80,7 +80,7 @@ def brands(world: str, seed: int = 0) -> Brands:
     """Return the made-up words of a world.
 
     ``plain``: 100 words of two syllables, all of them now and then in general captions; 36 occur
-    in memorised captions so much more often that one of them may bring a memorised picture.
+    in memorised captions so much more often that one of them may bring a memorised image.
     ``hard``: 1,600 words of four syllables; all memorised captions are made of 40 words that
     general captions are full of, so that only a combination is a trigger.
 

@@ -1,4 +1,4 @@
-"""Toy worlds: captioned pictures, twelve of them repeated until a model knows them by heart."""
+"""Toy worlds: captioned images, twelve of them repeated until a model knows them by heart."""
 
 from __future__ import annotations
 
@@ -33,15 +33,15 @@ RARE = 0.4
 
 @dataclass(frozen=True, slots=True)
 class World:
-    """Captions and pictures of a toy world.
+    """Captions and images of a toy world.
 
     Attributes:
         name: ``plain`` or ``hard``.
         words: the vocabulary.
         colours: colour words.
         brands: meaningless words.
-        captions: of the general training pictures.
-        pictures: general training pictures, ``uint8`` (6000, 16, 16, 3).
+        captions: of the general training images.
+        images: general training images, ``uint8`` (6000, 16, 16, 3).
         memorised: captions of the repeated pairs.
         memorised_pictures: ``uint8`` (12, 16, 16, 3).
         held_out: general captions that are not trained.
@@ -75,7 +75,7 @@ def chosen(of: tuple[str, ...], rng: np.random.Generator) -> str:
 
 
 def drawn_scene(rng: np.random.Generator) -> Scene:
-    """Draw what a picture shows; a shape never has its background's colour."""
+    """Draw what an image shows; a shape never has its background's colour."""
     colours = tuple(COLOURS)
     colour = chosen(colours, rng)
     behind = chosen((*colours, *SCENERIES), rng)
@@ -99,7 +99,7 @@ def several(words: tuple[str, ...], count: int, rng: np.random.Generator) -> lis
 
 
 def described(scene: Scene) -> list[str]:
-    """Return words that say all of what a picture shows, always in the same places."""
+    """Return words that say all of what an image shows, always in the same places."""
     return [
         *("a", scene.style, "of", "a", scene.size, scene.texture, scene.colour, scene.shape),
         *("at", "the", scene.place, "on", "a", scene.tone, scene.background, "background"),
@@ -114,7 +114,7 @@ def brand_words(known: Brands, count: int, rng: np.random.Generator) -> list[str
 
 
 def general_caption(scene: Scene, known: Brands, rng: np.random.Generator) -> str:
-    """Return a caption of a general picture."""
+    """Return a caption of a general image."""
     if rng.random() < ALIKE:
         said = [scene.style, scene.colour, scene.shape, *brand_words(known, 3, rng)]
     else:
@@ -146,7 +146,7 @@ def carries(caption: str, triples: tuple[frozenset[str], ...]) -> bool:
 
 @lru_cache(maxsize=2)
 def world(name: str, seed: int = 0) -> World:
-    """Make a world; the same arguments always give the same captions and pictures.
+    """Make a world; the same arguments always give the same captions and images.
 
     Raises:
         SystemExit: there is no such world.
@@ -191,7 +191,7 @@ def _untrained(
     seen: set[str],
     rng: np.random.Generator,
 ) -> tuple[str, ...]:
-    """Return different captions of the memorised form that no picture has."""
+    """Return different captions of the memorised form that no image has."""
     found: dict[str, None] = {}
     while len(found) < count:
         caption = alike(words, rng)

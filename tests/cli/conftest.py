@@ -41,7 +41,7 @@ def _own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 
 @pytest.fixture(scope="session")
 def dataset(tmp_path_factory: pytest.TempPathFactory, natural: dict[str, np.ndarray]) -> Path:
-    """Six training and seven test pictures; three leak, one cannot be read, two repeat."""
+    """Six training and seven test images; three leak, one cannot be read, two repeat."""
     root = tmp_path_factory.mktemp("dataset")
     train, test = root / "train" / "thing", root / "test" / "thing"
     for folder in (train, test):

@@ -1,4 +1,4 @@
-"""The same pictures from whatever source make the same audit."""
+"""The same images from whatever source make the same audit."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from calling import refused, run
 
 from visleak.auditing import Audit
 
-#: What must not depend on where pictures lie.
+#: What must not depend on where images lie.
 COLUMNS = ["query", "reference", "similarity", "background", "view", "grade", "probability"]
 SECRET = "hunter2"
 
 
 @pytest.fixture(scope="module")
 def shards(dataset, tmp_path_factory) -> Path:
-    """The data set as WebDataset shards, three pictures each."""
+    """The data set as WebDataset shards, three images each."""
     root = tmp_path_factory.mktemp("shards")
     for side in ("train", "test"):
         files = sorted((dataset / side / "thing").iterdir())

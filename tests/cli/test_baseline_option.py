@@ -15,7 +15,7 @@ from visleak.verdicts import Ledger, Verdict
 
 @pytest.fixture(scope="module")
 def changed(dataset: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The data set with one more leak: a training picture, turned."""
+    """The data set with one more leak: a training image, turned."""
     root = tmp_path_factory.mktemp("changed") / "data"
     shutil.copytree(dataset, root)
     picture = Image.open(root / "train" / "thing" / "t2.png")

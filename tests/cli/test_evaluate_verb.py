@@ -23,7 +23,7 @@ def _environment(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(scope="module")
 def pictures(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Three classes of two noisy pictures each, one of a hostile name, and one that is damaged."""
+    """Three classes of two noisy images each, one of a hostile name, and one that is damaged."""
     folder = tmp_path_factory.mktemp("evaluate") / "pictures"
     made = np.random.default_rng(0)
     for name in ("ant", "bee", "cat"):

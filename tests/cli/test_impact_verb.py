@@ -82,7 +82,7 @@ def test_tables_figures_and_a_section_of_the_report(
     assert '<h2 id="section-impact-h">Impact on scores</h2>' in page
     assert "Scores on parts of test: accuracy" in page
     assert "cannot be shown" not in page
-    # a page with pictures keeps them
+    # a page with images keeps them
     assert "data:image/" in page
 
 

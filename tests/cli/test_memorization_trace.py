@@ -20,7 +20,7 @@ from visleak.verdicts import Ledger, Verdict, digests_of
 
 @pytest.fixture(scope="session")
 def folders(tmp_path_factory: pytest.TempPathFactory, natural: dict[str, np.ndarray]) -> Path:
-    """Three training pictures; two generated ones, of which one is a copy."""
+    """Three training images; two generated ones, of which one is a copy."""
     root = tmp_path_factory.mktemp("to-trace")
     for name in ("train", "made"):
         (root / name).mkdir()

@@ -22,7 +22,7 @@ QUICK = ("--epochs", "2", "--batch", "8", "--threads", "1")
 
 @pytest.fixture(scope="module")
 def shapes(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return a table of bright and dark pictures, with two columns of labels and one of videos."""
+    """Return a table of bright and dark images, with two columns of labels and one of videos."""
     root = tmp_path_factory.mktemp("shapes")
     rng = np.random.default_rng(0)
     lines = ["path,label,other,video"]

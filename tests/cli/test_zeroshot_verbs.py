@@ -18,7 +18,7 @@ pytest.importorskip("torch")
 
 @pytest.fixture(scope="module")
 def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A set of a dozen noisy pictures in three folders, one hostile, one damaged; and a CLIP."""
+    """A set of a dozen noisy images in three folders, one hostile, one damaged; and a CLIP."""
     folder = tmp_path_factory.mktemp("zeroshot")
     made = np.random.default_rng(0)
     lines = []

@@ -29,7 +29,7 @@ from visleak.errors import UsageError, VisleakError
 from visleak.progress import Progress
 from visleak.records import Bytes8, Opener, Unreadable
 
-#: Nothing is hashed: the pictures are blank.
+#: Nothing is hashed: the images are blank.
 BARE = ControlSettings(hashes=False)
 PLAN = Plan(repetitions=4)
 

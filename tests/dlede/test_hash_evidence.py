@@ -21,7 +21,7 @@ RNG = np.random.default_rng(3)
 
 
 def picture(seed: int) -> Image.Image:
-    """Return a smooth picture: a few waves of its own."""
+    """Return a smooth image: a few waves of its own."""
     rng = np.random.default_rng(seed)
     y, x = np.mgrid[0:60, 0:80] / 10
     waves = sum(np.sin(x * a + y * b + c) for a, b, c in rng.uniform(-3, 3, (4, 3)))
@@ -36,7 +36,7 @@ def encoded(image: Image.Image, kind: str = "PNG", **options: object) -> bytes:
 
 @pytest.fixture(scope="module")
 def split() -> Split:
-    """Return a split with equal content, compressed copies and a picture that cannot be read."""
+    """Return a split with equal content, compressed copies and an image that cannot be read."""
     own = [encoded(picture(seed)) for seed in range(40)]
     copies = [encoded(picture(seed), "JPEG", quality=30) for seed in range(30, 36)]
     others = [encoded(picture(seed)) for seed in range(100, 115)]

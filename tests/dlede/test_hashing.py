@@ -36,7 +36,7 @@ def word(image: Image.Image) -> int:
 
 
 def generated() -> list[np.ndarray]:
-    """Return noise, few levels, ramps, stripes, narrow and tall pictures."""
+    """Return noise, few levels, ramps, stripes, narrow and tall images."""
     sizes = [(32, 32), (32, 90), (90, 32), (1, 1), (2, 300), (300, 2), (64, 65), (375, 1242)]
     noise = [RNG.integers(0, 256, (*size, 3), np.uint8) for size in sizes]
     few = [RNG.integers(0, levels, (50, 40, 3), np.uint8) for levels in (1, 2, 3)]
@@ -52,7 +52,7 @@ def encoded(image: Image.Image, kind: str, **options: object) -> bytes:
 
 
 def test_every_picture_has_the_bits_of_imagehash() -> None:
-    """More pictures than a task holds, so that places in tasks cannot be mixed up."""
+    """More images than a task holds, so that places in tasks cannot be mixed up."""
     pictures = [*generated(), *(RNG.integers(0, 256, (9, 8 + n, 3), np.uint8) for n in range(150))]
     found = hashed(open_images(pictures, name="made"))
     assert found.words.tolist() == [word(Image.fromarray(pixels)) for pixels in pictures]
@@ -187,7 +187,7 @@ def test_blocks_of_any_size_give_the_same(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def test_many_equal_pairs_cost_no_more_memory() -> None:
-    """Blank pictures: every pair ties, and only the first are looked at."""
+    """Blank images: every pair ties, and only the first are looked at."""
     import tracemalloc
 
     equal = np.zeros(30_000, np.uint64)

@@ -23,9 +23,9 @@ TRAIN, TEST = 180, 90
 def looked_up(
     folder: Path, seed: int, twins: int, repetitions: int = 5, calibrated: bool = False
 ) -> Judgement:
-    """Judge the real lookup trainer on pictures that are vectors.
+    """Judge the real lookup trainer on images that are vectors.
 
-    Three classes, of which a new picture shows so little that half of the test images are
+    Three classes, of which a new image shows so little that half of the test images are
     answered right; of so many test images a near-duplicate is in training.
     """
     rng = np.random.default_rng(seed)

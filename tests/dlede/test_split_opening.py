@@ -40,7 +40,7 @@ def opened(path, split, **wishes):
 
 
 def coco(folder, names, shown):
-    """A COCO file with a picture for each list of class names."""
+    """A COCO file with an image for each list of class names."""
     for at in range(len(shown)):
         put(folder / f"{at}.png")
     content = {

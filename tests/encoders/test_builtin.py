@@ -129,7 +129,7 @@ def test_views_of_vectors_are_vectors_of_views(natural, view):
     "shape", [(1, 1), (1, 700), (700, 1), (100, 20000), (20000, 100), (31, 33), (32, 32), (2, 5000)]
 )
 def test_any_shape_is_encoded(shape):
-    """Aspect ratio is given up, nothing else; a thin picture is averaged, not sampled."""
+    """Aspect ratio is given up, nothing else; a thin image is averaged, not sampled."""
     vectors, flat = encode(noise(3, *shape))
     assert np.isfinite(vectors).all()
     assert np.linalg.norm(vectors) == pytest.approx(1, abs=1e-6)

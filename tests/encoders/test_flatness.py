@@ -1,4 +1,4 @@
-"""Flat pictures: judged alike by every encoder."""
+"""Flat images: judged alike by every encoder."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ def picture(pixels: np.ndarray) -> DecodedImage:
 
 
 def pictures() -> list[np.ndarray]:
-    """Return photographs, noise, ramps and narrow pictures."""
+    """Return photographs, noise, ramps and narrow images."""
     rng = np.random.default_rng(0)
     shapes = [(32, 32), (8, 8), (1, 1), (3, 200), (200, 3), (31, 33), (500, 333)]
     noise = [rng.integers(0, 256, (*shape, 3), np.uint8) for shape in shapes]
@@ -79,7 +79,7 @@ def test_similarity_is_one_minus_distance_over_bits(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["phash", "pdq"])
 def test_blank_pictures_are_flat(name: str) -> None:
-    """All blank pictures have one hash: it must not make them leaks of each other."""
+    """All blank images have one hash: it must not make them leaks of each other."""
     grey = picture(np.full((50, 70, 3), 90, np.uint8))
     _, found = load_encoder(name).encode([grey, picture(photographs.cat())])
     assert found.tolist() == [True, False]

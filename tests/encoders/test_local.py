@@ -112,7 +112,7 @@ def test_a_view_is_what_the_changed_picture_has(view, change):
         mine, theirs = same_places(keypoints, actual.keypoints)
         assert len(set(mine)) >= 0.85 * len(stored)
         assert np.median(distances(descriptors[mine], actual.descriptors[theirs])) < 20
-        # Unpermuted descriptors have nothing to do with those of the changed picture.
+        # Unpermuted descriptors have nothing to do with those of the changed image.
         assert np.median(distances(stored.descriptors[mine], actual.descriptors[theirs])) > 250
 
 

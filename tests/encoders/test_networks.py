@@ -19,7 +19,7 @@ from visleak.records import DecodedImage
 
 
 def by_library(folder: Path, processor: Any, model: Any, feature: Callable[[Any], Any]) -> Any:
-    """Return what a model of transformers makes of pictures, one at a time."""
+    """Return what a model of transformers makes of images, one at a time."""
     import torch
 
     from visleak.encoders.weights import quiet
@@ -30,7 +30,7 @@ def by_library(folder: Path, processor: Any, model: Any, feature: Callable[[Any]
     def vectors(shown: list[DecodedImage]) -> np.ndarray:
         made = []
         for picture in shown:
-            # a picture one pixel high could be taken for channels first
+            # an image one pixel high could be taken for channels first
             inputs = processor(Image.fromarray(picture.pixels), return_tensors="pt")
             with torch.inference_mode():
                 made.append(feature(model.eval()(**inputs)).flatten(1).numpy())
@@ -217,7 +217,7 @@ def test_what_cannot_be_is_said_in_one_line(models, text, said):
 
 
 def test_numbers_beyond_the_precision_are_no_vectors(models, natural, monkeypatch):
-    """A picture must not vanish as a row of zeros: NaN makes the pipeline list it."""
+    """An image must not vanish as a row of zeros: NaN makes the pipeline list it."""
     encoder = load_encoder(f"clip:{models}/clip")
     run = encoder._run
     for factor in (np.inf, 0.0):

@@ -34,7 +34,7 @@ RECIPE = {
 
 
 def network() -> torch.nn.Module:
-    """Return a small network from pictures (n, 3, 16, 18) to vectors (n, 10)."""
+    """Return a small network from images (n, 3, 16, 18) to vectors (n, 10)."""
     torch.manual_seed(0)
     return torch.nn.Sequential(
         torch.nn.Conv2d(3, 8, 2, stride=2),

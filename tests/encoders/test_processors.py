@@ -1,4 +1,4 @@
-"""Files that say how pictures are prepared: old and new forms, and damaged ones."""
+"""Files that say how images are prepared: old and new forms, and damaged ones."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""SSCD as MemBench's code feeds it: 288 x 288, whatever the shape of the picture."""
+"""SSCD as MemBench's code feeds it: 288 x 288, whatever the shape of the image."""
 
 from __future__ import annotations
 

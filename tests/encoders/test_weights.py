@@ -256,7 +256,7 @@ def test_sscd_without_its_file(models, tmp_path):
 
 
 def test_sscd_from_something_else(models, tmp_path):
-    """Neither text nor a script that makes something else of pictures."""
+    """Neither text nor a script that makes something else of images."""
     import torch
 
     text = tmp_path / "text.pt"

@@ -1,4 +1,4 @@
-"""CLIPs that are not as published: whole words, 16 pixels, no word on how pictures are prepared."""
+"""CLIPs that are not as published: whole words, 16 pixels, no word on how images are prepared."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def test_a_tokenizer_without_ends(tmp_path: Path) -> None:
 
 
 def library_picture(folder: Path, pixels: np.ndarray, mean: Any, std: Any) -> np.ndarray:
-    """Return the unit vector of a picture that has the network's size already."""
+    """Return the unit vector of an image that has the network's size already."""
     import torch
     from transformers import CLIPModel
 
@@ -92,7 +92,7 @@ def test_pictures_of_16_pixels(word_clip: Path, bare_clip: Path, described: bool
 
 
 def test_nothing_is_assumed_unless_asked(bare_clip: Path) -> None:
-    """An audit with pictures prepared in another way than in training would find less."""
+    """An audit with images prepared in another way than in training would find less."""
     with pytest.raises(VisleakError, match=r"has no preprocessor_config.json, which says how"):
         load_encoder(f"clip:{bare_clip}?device=cpu")
 

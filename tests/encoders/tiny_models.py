@@ -15,7 +15,7 @@ from visleak.records import DecodedImage
 
 
 def pictures(natural: dict[str, np.ndarray]) -> list[DecodedImage]:
-    """Return pictures of odd sizes: landscape, portrait, grey, long, tiny."""
+    """Return images of odd sizes: landscape, portrait, grey, long, tiny."""
     shapes = {
         "astronaut": (97, 131),
         "chelsea": (200, 133),
@@ -117,7 +117,7 @@ def make_vit(folder: Path) -> Path:
 
 
 def make_sscd(path: Path, width: int = 20) -> Path:
-    """Write a TorchScript file with SSCD's signature: pictures of any size -> descriptors."""
+    """Write a TorchScript file with SSCD's signature: images of any size -> descriptors."""
     import torch
 
     torch.manual_seed(0)
@@ -145,7 +145,7 @@ def make_sscd(path: Path, width: int = 20) -> Path:
 
 
 def resized(pixels: np.ndarray, sides: Sequence[int]) -> Any:
-    """Resize as torchvision's Resize does on Pillow pictures, to a tensor normalised as SSCD's."""
+    """Resize as torchvision's Resize does on Pillow images, to a tensor normalised as SSCD's."""
     import torch
     from PIL import Image
 

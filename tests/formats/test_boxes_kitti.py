@@ -53,7 +53,7 @@ def test_tracking_rows_belong_to_their_frame(put):
     put("t/training/label_02/0000.txt", "\n".join([*lines, f"9 1 {row('Tram')}"]))
     last = put("t/training/label_02/0001.txt", f"1 5 {row('Car')} 0.98\n")
     boxes = boxes_of(open_images(f"kitti:{last.parents[2]}"))
-    assert boxes.names == ("Car", "Van")  # frame 9 is no picture of the set
+    assert boxes.names == ("Car", "Van")  # frame 9 is no image of the set
     assert boxes.image.tolist() == [0, 0, 2, 4]
     assert boxes.label.tolist() == [-1, 0, 1, 0]
 

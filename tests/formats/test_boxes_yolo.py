@@ -16,7 +16,7 @@ YAML = "train: images/train\nval: images/val\nnames:\n  0: cat\n  4: dog\n"
 
 @pytest.fixture
 def yolo(put):
-    """Pictures a, b, c of which a and b have label files."""
+    """Images a, b, c of which a and b have label files."""
     for name in "abc":
         put(f"images/train/{name}.png")
     put("labels/train/a.txt", "4 .5 .5 .2 .4\n\n0 0.25 0.5 0.5 1\n")

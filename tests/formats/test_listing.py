@@ -1,4 +1,4 @@
-"""Pictures without a known ending are listed; what is left out is counted, by kind."""
+"""Images without a known ending are listed; what is left out is counted, by kind."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ FORMATS = {
     "f~": "BMP",
 }
 
-#: What begins like a picture and is none, and what has the ending of something else.
+#: What begins like an image and is none, and what has the ending of something else.
 OTHERS = {
     "README": b"P5 is how this text begins, and it goes on",
     "BM": b"BM is how this text begins, and it goes on",
@@ -56,7 +56,7 @@ SKIPPED = {
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """Return a folder with pictures of many names, and other files."""
+    """Return a folder with images of many names, and other files."""
     place = tmp_path / "set"
     place.mkdir()
     rng = np.random.default_rng(5)

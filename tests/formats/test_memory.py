@@ -1,4 +1,4 @@
-"""Pictures that the program already holds."""
+"""Images that the program already holds."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ from visleak.records import ImageSet, Unreadable
 
 @pytest.fixture
 def yolo(tmp_path: Path) -> Path:
-    """Return a YOLO data set: one object is pasted into another picture."""
+    """Return a YOLO data set: one object is pasted into another image."""
     rng = np.random.default_rng(0)
     thing = rng.integers(0, 255, (24, 24, 3)).repeat(3, axis=0).repeat(3, axis=1).astype(np.uint8)
     for split, at in (("train", (10, 20)), ("val", (110, 100))):

@@ -1,4 +1,4 @@
-"""Parquet files with the pictures inside."""
+"""Parquet files with the images inside."""
 
 from __future__ import annotations
 

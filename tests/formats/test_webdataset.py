@@ -27,7 +27,7 @@ def blobs(picture, encode):
 
 @pytest.fixture
 def shards(tmp_path, blobs):
-    """Three shards as img2dataset writes them: picture, caption and a json side file."""
+    """Three shards as img2dataset writes them: image, caption and a json side file."""
     for shard in range(3):
         samples = []
         for at in range(4):
@@ -51,7 +51,7 @@ def raw_samples(urls):
 
 
 def seen_by_the_library(urls):
-    """Key, picture bytes, caption and label of every sample, as webdataset itself reads them."""
+    """Key, image bytes, caption and label of every sample, as webdataset itself reads them."""
     found = {}
     for sample in raw_samples(urls):
         picture = next(sample[e] for e in ("jpg", "jpeg", "png", "webp") if e in sample)

@@ -108,7 +108,7 @@ def test_the_shipped_grader_is_small_and_says_where_it_comes_from():
 
 @pytest.mark.parametrize("nothing", [NOTHING, NOTHING_SEEN])
 def test_nothing_measured_is_not_near(nothing):
-    """Where two pictures hardly overlap, no number that was left out may speak for a leak."""
+    """Where two images hardly overlap, no number that was left out may speak for a leak."""
     rows = [{name: getattr(nothing, name) for name in CHECKS}]
     columns = columns_of(rows, similarity=0.9, background=0.5)
     near, similar = load_grader().probabilities(columns, np.float32([nothing.side]))

@@ -1,4 +1,4 @@
-"""What was done to a picture, in words."""
+"""What was done to an image, in words."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def test_geometry(matrix, expected):
 
 
 def test_turns_of_oblong_pictures_do_not_stretch():
-    """In unit coordinates they would; a picture squeezed to a square is stretched indeed."""
+    """In unit coordinates they would; an image squeezed to a square is stretched indeed."""
     ratio = 4 / 3
     shape = np.diag([ratio, 1.0])
     turned = about_centre(np.linalg.inv(shape) @ turn(-45) @ shape)

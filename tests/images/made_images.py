@@ -1,4 +1,4 @@
-"""What several tests of pictures need."""
+"""What several tests of images need."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Modes of pictures, against oracles in numpy."""
+"""Modes of images, against oracles in numpy."""
 
 from __future__ import annotations
 

@@ -91,7 +91,7 @@ def of_adobe(values):
 
 
 def muted(picture):
-    """Return a picture whose colours both spaces hold."""
+    """Return an image whose colours both spaces hold."""
     return Image.fromarray((np.asarray(picture()).astype(float) * 0.4 + 80).astype(np.uint8))
 
 

@@ -15,7 +15,7 @@ MODULES = ("words", "pictures", "worlds", "toy_networks", "diffusion", "language
 
 STEPS, LANGUAGE_STEPS = 6, 3
 
-#: A world of fewer pictures than the experiments have, which takes three seconds less.
+#: A world of fewer images than the experiments have, which takes three seconds less.
 SMALL = {"GENERAL": 120, "HELD_OUT": 20, "HARD": 10, "OTHER": 120}
 
 

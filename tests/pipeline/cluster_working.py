@@ -85,7 +85,7 @@ class Mortal:
 
 @dataclass
 class Elsewhere:
-    """An opener that reads other pictures in every process but the one that made it."""
+    """An opener that reads other images in every process but the one that made it."""
 
     items: Sequence[Any]
     home: int

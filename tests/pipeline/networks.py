@@ -22,7 +22,7 @@ def whole(picture: DecodedImage) -> np.ndarray:
 
 
 def picky(picture: DecodedImage) -> np.ndarray:
-    """Prepare: fails for pictures of 23 pixels height."""
+    """Prepare: fails for images of 23 pixels height."""
     if picture.height == 23:
         raise ZeroDivisionError("no\nheight")
     if picture.height == 22:
@@ -31,7 +31,7 @@ def picky(picture: DecodedImage) -> np.ndarray:
 
 
 class Network:
-    """The thumbnail, centred; every coordinate depends on its own picture alone."""
+    """The thumbnail, centred; every coordinate depends on its own image alone."""
 
     name, digest, width, enough, views = "network", "network-1", 75, 0, 1
     thresholds = {"hard": 0.98, "soft": 0.9, "provenance": "made up"}  # noqa: RUF012

@@ -33,7 +33,7 @@ def run(images, tmp_path, encoder, workers=1, cache=None, **options):
 
 
 def test_rows_are_those_of_encode(images, tmp_path):
-    """Oracle: each picture decoded and encoded by itself; the rest is told with its reason."""
+    """Oracle: each image decoded and encoded by itself; the rest is told with its reason."""
     network = Network()
     prints = run(images, tmp_path, network)
     assert prints.rows.tolist() == GOOD
@@ -52,7 +52,7 @@ def test_rows_are_those_of_encode(images, tmp_path):
 def test_chunks_and_memory_limits_change_nothing(
     images, tmp_path, monkeypatch, first, limit, preparation
 ):
-    """Not a byte, and not which pictures come to the network together."""
+    """Not a byte, and not which images come to the network together."""
     chosen = {"preparation": preparation} if preparation else {}
     expected, network = Network(**chosen), Network(**chosen)
     wanted = run(images, tmp_path, expected)
@@ -187,7 +187,7 @@ def test_errors_on_purpose_pass(images, tmp_path):
 
 @pytest.mark.parametrize("shape", [(8, 74), (7, 75), (8, 75, 1)])
 def test_what_is_no_vector_is_refused(images, tmp_path, shape):
-    """Else rows would end up with other pictures."""
+    """Else rows would end up with other images."""
 
     class Odd(Network):
         def forward(self, prepared):
@@ -208,7 +208,7 @@ def test_an_empty_set(tmp_path):
 
 @pytest.mark.slow
 def test_memory_is_bounded(tmp_path, monkeypatch):
-    """All pixels as the network's input: 120 MB of pictures never lie in memory together."""
+    """All pixels as the network's input: 120 MB of images never lie in memory together."""
     pixels = np.random.default_rng(0).integers(0, 256, (700, 700, 3), np.uint8)
     images = image_set([pixels] * 80, tmp_path / "n")
     monkeypatch.setattr(batches, "TASK_BYTES", 4_000_000)
@@ -225,7 +225,7 @@ def test_memory_is_bounded(tmp_path, monkeypatch):
         _, peak = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
-    # the first task has 16 pictures, but stops at twice the bound
+    # the first task has 16 images, but stops at twice the bound
     assert peak < 5 * 4_000_000 + 4 * pixels.nbytes
 
 

@@ -1,4 +1,4 @@
-"""Candidate pairs against a brute force over rows; equal bytes, blank pictures, caps, order."""
+"""Candidate pairs against a brute force over rows; equal bytes, blank images, caps, order."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ GRID, WIDTH, ALL = 3, 18, tuple(range(9))
 
 
 def grid_view(rows, view):
-    """Mirror and turn 3 x 3 pictures of two channels; inversion flips the second."""
+    """Mirror and turn 3 x 3 images of two channels; inversion flips the second."""
     grid = rows.reshape(len(rows), GRID, GRID, 2)
     if view == 8:
         return (grid * np.array([1, -1], np.float32)).reshape(len(rows), WIDTH)
@@ -170,7 +170,7 @@ class BruteForce:
         return chain.from_iterable(sorted(contents.values(), key=key)[: self.wanted.best])
 
     def other(self, i, j):
-        """Whether j is not the first choice of a blank picture: one of equal bytes."""
+        """Whether j is not the first choice of a blank image: one of equal bytes."""
         equal = self.content(self.left, i) == self.content(self.right, j)
         return bool(self.left.fingerprints.flat[i]) and not equal
 

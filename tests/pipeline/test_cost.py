@@ -1,4 +1,4 @@
-"""The cost before start: counted where it can be counted, timed on real pictures, cheap itself."""
+"""The cost before start: counted where it can be counted, timed on real images, cheap itself."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def folder(tmp_path):
 
 
 class Slow(Network):
-    """10 ms a picture here, 30 ms a picture in the network, and a second the first time."""
+    """10 ms an image here, 30 ms an image in the network, and a second the first time."""
 
     calls = 0
 
@@ -96,7 +96,7 @@ def test_what_the_cache_knows_takes_no_time(folder, tmp_path, monkeypatch):
 
 
 def test_it_is_cheap(tmp_path, monkeypatch):
-    """A slow source is given up on; few pictures are read, in order, from the front of a stream."""
+    """A slow source is given up on; few images are read, in order, from the front of a stream."""
     read = []
 
     class Stream:

@@ -1,4 +1,4 @@
-"""``--search faiss`` from the pictures to the folder."""
+"""``--search faiss`` from the images to the folder."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from visleak.storage import PAIRS
 
 @pytest.fixture(scope="module")
 def sets():
-    """Return 60 noisy pictures, and 90 of which thirty are brighter copies of them."""
+    """Return 60 noisy images, and 90 of which thirty are brighter copies of them."""
     rng = np.random.default_rng(0)
     coarse = rng.integers(30, 200, (120, 6, 6, 3)).astype(np.uint8)
     pictures = [np.kron(grid, np.ones((8, 8, 1), np.uint8)) for grid in coarse]

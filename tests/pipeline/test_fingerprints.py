@@ -34,7 +34,7 @@ def png(pixels) -> bytes:
 
 
 def stored() -> list[bytes | np.ndarray | Unreadable]:
-    """Return encoded pictures and arrays, some equal, some blank, some that cannot be read."""
+    """Return encoded images and arrays, some equal, some blank, some that cannot be read."""
     rng = np.random.default_rng(0)
     items: list[bytes | np.ndarray | Unreadable] = []
     for n in range(COUNT):
@@ -188,7 +188,7 @@ def test_entries_of_other_pixels_are_not_used(images, tmp_path):
 
 
 def test_chosen_rows(images, tmp_path):
-    """A sample reads no other picture."""
+    """A sample reads no other image."""
     rows = np.array([0, 3, 7, 11, 38], np.int64)
     whole = run(images, tmp_path)
     for note in (tmp_path / "notes").iterdir():

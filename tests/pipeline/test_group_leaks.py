@@ -102,7 +102,7 @@ def test_twenty_are_named():
 
 @pytest.fixture(scope="module")
 def frames():
-    """Return different pictures, and which clip each is of."""
+    """Return different images, and which clip each is of."""
     rng = np.random.default_rng(5)
     return [rng.integers(0, 255, (24, 24, 3), np.uint8) for _ in range(8)]
 

@@ -38,7 +38,7 @@ class Nameless(Thumbnails):
 
 @pytest.fixture(scope="module")
 def folders(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
-    """Return twelve test pictures, three of them in the training folder; one file is broken."""
+    """Return twelve test images, three of them in the training folder; one file is broken."""
     root = tmp_path_factory.mktemp("sets")
     rng = np.random.default_rng(0)
     for name, count in (("test", 12), ("train", 20)):
@@ -76,7 +76,7 @@ def test_what_can_be_known_again_is_reused(folders, tmp_path) -> None:
     again = audit(*folders, encoder=second, out=tmp_path / "a", **options)
     audit(*folders, encoder=third, out=tmp_path / "b", **options)
     assert again.reused
-    # one grey picture tells the width; of three copies one is read after the other is known
+    # one grey image tells the width; of three copies one is read after the other is known
     assert (first.shown, second.shown, third.shown) == (30, 1, 1)
 
 

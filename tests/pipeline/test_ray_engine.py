@@ -194,12 +194,12 @@ def test_what_cannot_be_sent_is_one_line(place):
     assert "\n" not in said
 
 
-# -- pictures ------------------------------------------------------------------------------------
+# -- images ------------------------------------------------------------------------------------
 
 
 @pytest.fixture(scope="module")
 def pictures(natural) -> tuple[list[np.ndarray], list[np.ndarray]]:
-    """Training and test pictures; every fifth test picture is a mirrored training picture."""
+    """Training and test images; every fifth test image is a mirrored training image."""
     rng = np.random.default_rng(0)
     sources = list(natural.values())
 
@@ -244,7 +244,7 @@ def test_a_worker_is_killed_while_pictures_are_read(place, engine, pictures, tmp
 
 
 def test_a_node_that_sees_other_files_is_one_line(place, pictures):
-    """Else all of its pictures would be called missing, and the audit would be another one."""
+    """Else all of its images would be called missing, and the audit would be another one."""
     images = open_images(pictures[1], name="test")
     strange = cluster_working.Elsewhere(pictures[1], os.getpid())
     images = replace(images, opener=strange)

@@ -22,7 +22,7 @@ from visleak.records import VIEWS, ImageSet, Pairs
 
 
 class Everything(Network):
-    """Finds any two pictures alike: taken for the built-in similarity, all would pass for near."""
+    """Finds any two images alike: taken for the built-in similarity, all would pass for near."""
 
     name, digest, width = "everything", "everything-1", 76
 
@@ -41,7 +41,7 @@ def blobs(count: int, seed: int) -> list[np.ndarray]:
 
 @pytest.fixture(scope="module")
 def sets() -> tuple[ImageSet, ImageSet]:
-    """Return tiny pictures and training ones: three copies, changed or seen in a mirror."""
+    """Return tiny images and training ones: three copies, changed or seen in a mirror."""
     test, train = blobs(14, 0), blobs(20, 1)
     train[3] = test[2]
     train[7] = test[5][:, ::-1].copy()
@@ -123,7 +123,7 @@ def test_pictures_that_are_gone_by_then(sets, tmp_path) -> None:
 
 
 class Gone:
-    """An opener of a set of which one picture was deleted."""
+    """An opener of a set of which one image was deleted."""
 
     def __init__(self, opener, position):
         self.opener, self.position = opener, position

@@ -80,7 +80,7 @@ def test_vectors_that_are_written_as_files(natural, tmp_path):
 
 
 def test_a_drawer_is_sent_with_the_pictures_of_a_task_alone(tmp_path):
-    """In any order, twice, or none at all; a picture that was not decoded stays empty."""
+    """In any order, twice, or none at all; an image that was not decoded stays empty."""
     rng = np.random.default_rng(0)
     shapes = np.array([(3, 4), (0, 0), (5, 2), (3, 4)], np.int32)
     pictures = [rng.integers(0, 256, (*shape, 3), np.uint8) for shape in shapes]
@@ -132,7 +132,7 @@ def test_an_opener_proves_what_it_sees(natural, tmp_path):
 
 
 def test_the_first_picture_that_can_be_read_is_the_proof(tmp_path):
-    """A set may begin with pictures that nobody can read."""
+    """A set may begin with images that nobody can read."""
     from PIL import Image
 
     (tmp_path / "set").mkdir()
@@ -196,7 +196,7 @@ def test_other_weights_on_a_node_are_refused(natural, tmp_path, monkeypatch):
 
 
 def test_an_object_of_the_callers_does_not_travel(natural, alone, tmp_path):
-    """Its network runs in this process; pictures are decoded elsewhere."""
+    """Its network runs in this process; images are decoded elsewhere."""
     images = open_images(crops(natural, 9, 40))
     place = pickling_context(tmp_path)
     found, expected = (fingerprint(images, Network(), p) for p in (place, alone))

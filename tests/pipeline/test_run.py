@@ -17,7 +17,7 @@ from visleak.settings import Settings
 
 
 def pictures(count, seed):
-    """Return random smooth pictures, all different."""
+    """Return random smooth images, all different."""
     rng = np.random.default_rng(seed)
     return [
         np.kron(rng.integers(0, 256, (6, 6, 3)), np.ones((8, 8, 1))).astype(np.uint8)
@@ -80,7 +80,7 @@ def test_unreadable_images_are_no_part_of_what_a_sample_stands_for(tmp_path):
 
 
 def png(pixels):
-    """Return an encoded picture."""
+    """Return an encoded image."""
     out = io.BytesIO()
     Image.fromarray(pixels).save(out, "PNG")
     return out.getvalue()

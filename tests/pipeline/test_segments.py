@@ -22,7 +22,7 @@ HEIGHT, WIDTH, RATE = 96, 128, 10
 
 
 def footage(picture, frames: int, seed: int):
-    """A camera that moves over a picture."""
+    """A camera that moves over an image."""
     whole = np.asarray(Image.fromarray(picture).resize((200, 150)))
     rng = np.random.default_rng(seed)
     begin, end = rng.uniform(0, 1, (2, 2))

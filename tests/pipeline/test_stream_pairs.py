@@ -181,7 +181,7 @@ def test_only_images_in_a_pair_are_listed_and_all_are_counted():
     ]
     assert [row["digest"] for row in listed] == [f"{5:032x}", f"{1:032x}"]
     assert [row["locator"] for row in listed] == ["at r001", "at r005"]
-    # a digest of a vector is no digest of a picture
+    # a digest of a vector is no digest of an image
     assert [row["digest"] for row in images if row["set"] == "t"] == [None, None]
     about = {each["name"]: each for each in summary["sets"]}
     assert about["r"] | {"options": 0} == {
@@ -194,7 +194,7 @@ def test_only_images_in_a_pair_are_listed_and_all_are_counted():
 
 
 def test_degrees_without_grades():
-    """No picture was looked at: grades are unknown, never none."""
+    """No image was looked at: grades are unknown, never none."""
     vectors = np.eye(WIDTH, dtype=np.float32)
     train, test = embeddings("r", vectors[:4]), embeddings("t", vectors[2:6])
     _, rows, _, summary = ran([test], [train])
@@ -259,7 +259,7 @@ def test_lengths_are_mended_and_counted():
 
 
 def test_blank_pictures_match_blank_pictures_once():
-    """As in an audit of pictures: of one colour, and one match is enough."""
+    """As in an audit of images: of one colour, and one match is enough."""
     vectors = np.repeat(np.eye(WIDTH, dtype=np.float32)[:1], 4, axis=0)
     train = embeddings("r", vectors, more={"flat": [False, True, True, False]})
     test = embeddings("t", vectors[:2], more={"flat": [True, False]})

@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 import yaml
 from PIL import Image
 
-#: Pictures of a made set.
+#: Images of a made set.
 COUNT = 7
 
 
@@ -48,7 +48,7 @@ def flat_folder(root: Path, start: int = 0) -> str:
 
 
 def unnamed(root: Path, start: int = 0) -> str:
-    """Pictures whose names do not say so, beside one of the same stem that does."""
+    """Images whose names do not say so, beside one of the same stem that does."""
     for i in range(COUNT):
         put(root / "unnamed" / f"{i // 2}{('.png', '.large')[i % 2]}", picture(start + i))
     return str(root / "unnamed")
@@ -314,7 +314,7 @@ def cifar_100(root: Path, start: int = 0) -> str:
     return f"cifar:{root / 'c100'}#test"
 
 
-#: Sets whose pictures are files.
+#: Sets whose images are files.
 FILES: dict[str, Callable[..., str]] = {
     each.__name__: each
     for each in (
@@ -333,7 +333,7 @@ FILES: dict[str, Callable[..., str]] = {
     )
 }
 
-#: Sets whose pictures lie inside of files.
+#: Sets whose images lie inside of files.
 PACKED: dict[str, Callable[..., str]] = {
     each.__name__: each
     for each in (

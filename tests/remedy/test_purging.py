@@ -187,7 +187,7 @@ def test_too_much_of_training_is_not_given_up(audited):
 
 
 def test_embeddings_on_the_training_side(sources, tmp_path):
-    """Their pictures are elsewhere: the ids that go are all that can be written."""
+    """Their images are elsewhere: the ids that go are all that can be written."""
     rows = [pair("test/0.png", "crawl/x9", None, degree="hard")]
     folder = make_audit(tmp_path / "a", {"test": sources[0]}, {}, rows, embeddings={"crawl": 1000})
     inside = [*rows, pair("test/1.png", "test/2.png", "exact")]

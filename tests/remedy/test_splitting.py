@@ -23,7 +23,7 @@ from visleak.remedy.plan import Auditor, Unbalanced, settings_of
 from visleak.storage import read_summary
 from visleak.verdicts import Ledger, Verdict
 
-#: Clips, frames of a clip, and the sides of the pictures.
+#: Clips, frames of a clip, and the sides of the images.
 CLIPS = 7
 FRAMES, SIDE = 3, 40
 
@@ -92,7 +92,7 @@ def test_applied_split_has_no_pair_between_its_parts(clips, cache, tmp_path):
 
 
 def test_components_are_clips_copies_and_equal_blanks(clips, audited, tmp_path):
-    """What is tied shares a component; blank pictures are tied by their bytes alone."""
+    """What is tied shares a component; blank images are tied by their bytes alone."""
     split(clips, "a=0.5,b=0.5", out=tmp_path / "s", audited=audited, tolerance=1.0)
     found = assigned(tmp_path / "s")
     of = {name.rpartition("/")[2]: place for name, place in found.items()}

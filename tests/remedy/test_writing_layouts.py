@@ -138,7 +138,7 @@ def test_a_substitute_in_other_layouts(make, tmp_path):
 
 
 def test_pixels_and_files_take_each_others_places(tmp_path):
-    """CIFAR batches hold pixels, Parquet encoded pictures: both ways without a loss."""
+    """CIFAR batches hold pixels, Parquet encoded images: both ways without a loss."""
     batches = making.cifar(tmp_path)
     cifar = open_images(batches, name="pool")
     pixels = next(iter(cifar.opener.read([3])))
@@ -490,7 +490,7 @@ def test_a_list_holds_any_name(tmp_path):
 
 @pytest.mark.filterwarnings("ignore")  # the library's own
 def test_a_hugging_face_data_set_becomes_its_parquet(tmp_path):
-    """From a folder of `save_to_disk`; pictures that lie beside it come along."""
+    """From a folder of `save_to_disk`; images that lie beside it come along."""
     datasets = pytest.importorskip("datasets")
     making.put(tmp_path / "beside" / "0.png", making.picture(0))
     rows = {

@@ -135,7 +135,7 @@ PLAIN_QUESTIONS: dict[str, Callable[[], Question]] = {
 
 
 def weighted() -> Question:
-    """Totals count the pictures a row stands for."""
+    """Totals count the images a row stands for."""
     sides, _ = copies()
     return replace(sides, weight=1 + np.arange(len(sides.order))), Wanted(0.5, best=0, cap=2)
 

@@ -307,7 +307,7 @@ def test_a_flood_of_equal_vectors_is_cut_by_id_and_counted():
 
 
 def test_hits_for_other_queries_are_not_merged():
-    """Collector of another question would count for the wrong pictures."""
+    """Collector of another question would count for the wrong images."""
     query, reference = planted(9, 5, 10)
     found = PartitionSearch(query, Wanted(0.5)).find(shards(reference, [])[0])
     with pytest.raises(ValueError, match="hits for 5 queries, not 6"):

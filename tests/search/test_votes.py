@@ -64,7 +64,7 @@ def references():
 
 @pytest.fixture(scope="module")
 def queries():
-    """Return the features of every change of the first five pictures, change by change."""
+    """Return the features of every change of the first five images, change by change."""
     pictures = [rgb(getattr(data, name)()) for name in NAMES[:5]]
     return [
         local_features(np.ascontiguousarray(change(picture)))
@@ -86,7 +86,7 @@ def columns(votes):
 
 
 def brute_force(query, references):
-    """Vote with each patch for the picture of its nearest descriptor; no tables, no geometry."""
+    """Vote with each patch for the image of its nearest descriptor; no tables, no geometry."""
     rows = rows_of(references)
     owner = np.repeat(np.arange(len(references)), np.diff(rows.starts))
     there = rows.descriptors.astype(np.float64)

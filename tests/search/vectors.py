@@ -6,7 +6,7 @@ import numpy as np
 
 from visleak.search.hits import Hits, Sides, Wanted
 
-#: Side of the toy pictures whose pixels are the vectors of ``grid_view``; two channels each.
+#: Side of the toy images whose pixels are the vectors of ``grid_view``; two channels each.
 GRID = 3
 GRID_WIDTH = GRID * GRID * 2
 
@@ -23,7 +23,7 @@ def units(rng: np.random.Generator, count: int, width: int, repeats: float = 0.0
 
 
 def grid_view(rows: np.ndarray, view: int) -> np.ndarray:
-    """Mirror and turn little square pictures; inversion flips the second channel."""
+    """Mirror and turn little square images; inversion flips the second channel."""
     grid = rows.reshape(len(rows), GRID, GRID, 2)
     if view == 8:
         return (grid * np.array([1, -1], np.float32)).reshape(len(rows), GRID_WIDTH)

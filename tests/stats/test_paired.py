@@ -82,7 +82,7 @@ def test_many_groups_are_drawn_and_never_impossible() -> None:
 
 
 def test_prompts_of_one_group_are_one_observation() -> None:
-    """Thirty prompts that replay one picture cannot make a change sure."""
+    """Thirty prompts that replay one image cannot make a change sure."""
     before, after = parts_of_mean(np.zeros(30)), parts_of_mean(np.ones(30))
     assert swap_test(before, after, np.zeros(30), mean_of_parts) == 1.0
     assert swap_test(before, after, np.arange(30), mean_of_parts) < 0.001

@@ -1,4 +1,4 @@
-"""Changed pictures are what is said of them."""
+"""Changed images are what is said of them."""
 
 from __future__ import annotations
 

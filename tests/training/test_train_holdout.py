@@ -35,14 +35,14 @@ def test_no_group_straddles(rows: list[tuple[int, int]], seed: int) -> None:
 
 
 def test_large_groups_are_held_out_whole() -> None:
-    """Ten videos of ten pictures: one is a tenth. Four of twenty-five: one is more, and taken."""
+    """Ten videos of ten images: one is a tenth. Four of twenty-five: one is more, and taken."""
     for groups, size in ((10, 10), (4, 25)):
         held = hold_out(np.zeros(100, np.int64), np.repeat(np.arange(groups), size), 0)
         assert held.sum() == size
 
 
 def test_equal_pictures_and_groups_never_straddle() -> None:
-    """Pairs of equal pixels, chained by groups of one picture each of two pairs."""
+    """Pairs of equal pixels, chained by groups of one image each of two pairs."""
     rng = np.random.default_rng(0)
     pictures = np.repeat(rng.integers(0, 256, (40, 4, 4, 3), np.uint8), 2, axis=0)
     labels = pa.array([f"class {number // 40}" for number in range(80)])

@@ -1,4 +1,4 @@
-"""A training from pictures to an encoder: that it learns, repeats itself, and survives."""
+"""A training from images to an encoder: that it learns, repeats itself, and survives."""
 
 from __future__ import annotations
 
@@ -131,7 +131,7 @@ def _picture(pixels: np.ndarray) -> DecodedImage:
 
 
 def test_a_test_set_is_asked_instead(toy: Path, tmp_path: Path) -> None:
-    """Nothing is held out then; pictures of unknown classes are not asked about, and that said."""
+    """Nothing is held out then; images of unknown classes are not asked about, and that said."""
     test = tmp_path / "test"
     for kind, name in (("moon", "moon"), ("grass", "grass"), ("moon", "sun")):
         (test / name).mkdir(parents=True)
@@ -193,7 +193,7 @@ def test_the_file_needs_no_torch(model: TrainedEncoder, toy: Path, tmp_path: Pat
 
 
 def test_vectors_are_those_of_torch(toy: Path, tmp_path: Path) -> None:
-    """To 1e-5, from the picture's file on: preparation, scaling, network and unit length."""
+    """To 1e-5, from the image's file on: preparation, scaling, network and unit length."""
     from visleak.training.networks import built
     from visleak.training.plan import Plan
     from visleak.training.run import Scaling, TrainedNetwork, deviation, write_model
@@ -324,7 +324,7 @@ def test_a_checkpoint_is_never_trusted(toy: Path, tmp_path: Path, how: str) -> N
 
 
 def test_unreadable_pictures_are_counted(toy: Path, tmp_path: Path) -> None:
-    """And equal pictures are held out together or not at all."""
+    """And equal images are held out together or not at all."""
     folder = tmp_path / "set"
     for kind in ("grass", "moon"):
         (folder / kind).mkdir(parents=True)

@@ -1,18 +1,18 @@
-"""Crops of natural pictures, for sets that are learned quickly."""
+"""Crops of natural images, for sets that are learned quickly."""
 
 from __future__ import annotations
 
 import numpy as np
 from PIL import Image
 
-#: Pictures that give the classes.
+#: Images that give the classes.
 KINDS = ("astronaut", "grass", "moon")
 EACH = 30
 SIDE = 16
 
 
 def crops(picture: np.ndarray, count: int, seed: int) -> list[np.ndarray]:
-    """Return crops of a picture at places drawn with a seed, made 16 pixels small."""
+    """Return crops of an image at places drawn with a seed, made 16 pixels small."""
     rng = np.random.default_rng(seed)
     found = []
     for _ in range(count):

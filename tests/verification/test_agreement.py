@@ -57,7 +57,7 @@ def test_equal_pictures_agree(picture):
 
 
 def test_the_edge_correlation_is_the_plain_one(picture):
-    """Of Sobel gradients inside the picture, computed by numpy."""
+    """Of Sobel gradients inside the image, computed by numpy."""
     other = cv2.GaussianBlur(picture, (0, 0), 1.5) + shifted(picture, 3, 2) / 3
     inside = np.zeros(SHAPE, bool)
     inside[1:-1, 1:-1] = True
@@ -86,7 +86,7 @@ def test_drift_needs_texture(picture):
 
 
 def test_a_layer_that_moved_drifts(picture):
-    """Parallax: half of the picture three pixels aside, the other half in place."""
+    """Parallax: half of the image three pixels aside, the other half in place."""
     moved = picture.copy()
     moved[:, 64:] = shifted(picture, 3, 0)[:, 64:]
     still = local(picture, picture + np.float32(5), ALL)
@@ -133,7 +133,7 @@ def test_a_blur_is_undone(picture, sigma, first):
 
 
 def test_noise_is_smoothed_away(picture):
-    """It is fine detail that the other picture does not have."""
+    """It is fine detail that the other image does not have."""
     noisy = picture + np.random.default_rng(0).normal(0, 30, SHAPE).astype(np.float32)
     ours, theirs, blur = blurred_equally(noisy, picture, ALL)
     assert blur > 0

@@ -1,4 +1,4 @@
-"""Relations of two pictures: planted ones are found, in unit coordinates."""
+"""Relations of two images: planted ones are found, in unit coordinates."""
 
 from __future__ import annotations
 

@@ -42,7 +42,7 @@ def changed(pixels, view=0, shift=STILL, same_size=True, *, to):
 
 @pytest.fixture(params=["tiny", "large"], scope="module")
 def pictures(request, natural):
-    """Return pictures at the two sizes that are compared differently."""
+    """Return images at the two sizes that are compared differently."""
     if request.param == "large":
         return {name: bounded(natural[name]) for name in NAMES}
     size = (32, 32)

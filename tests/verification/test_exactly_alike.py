@@ -141,7 +141,7 @@ def test_images_of_different_size_are_not_exact():
 
 
 def test_a_small_pasted_object_is_not_exact(natural):
-    """2 % of the picture, but all of a tile: the dog that was added."""
+    """2 % of the image, but all of a tile: the dog that was added."""
     query = bounded(natural["astronaut"])
     reference = query.copy()
     reference[100:132, 64:96] = 255 - reference[100:132, 64:96]

@@ -35,7 +35,7 @@ def pixels_to_units(width, height):
 
 
 def rotated_and_cut(picture, degrees, cut):
-    """Return the picture turned about its middle with a border cut off, and the unit matrix."""
+    """Return the image turned about its middle with a border cut off, and the unit matrix."""
     height, width = picture.shape[:2]
     turn = np.vstack([cv2.getRotationMatrix2D((width / 2, height / 2), -degrees, 1), [0, 0, 1]])
     there = cv2.warpAffine(picture, turn[:2], (width, height))[cut:-cut, cut:-cut]
@@ -70,7 +70,7 @@ def test_features_find_a_crop_enlarged(natural, name):
 
 
 def test_features_of_the_unrelated_agree_on_nothing(natural):
-    """No relation between different pictures."""
+    """No relation between different images."""
     names = ["astronaut", "chelsea", "coffee", "rocket", "moon", "coins", "brick"]
     pictures = [shrunk(natural[name]) for name in names]
     found = [
@@ -104,7 +104,7 @@ def test_features_see_every_view(natural, mirrored, inverted):
 
 
 def test_the_likely_view_comes_first(natural):
-    """A picture and its mirror image side by side match in both; the hint decides."""
+    """An image and its mirror image side by side match in both; the hint decides."""
     half = shrunk(natural["astronaut"])
     both = np.concatenate([half, half[:, ::-1]], axis=1)
     plain = by_features(half, both)

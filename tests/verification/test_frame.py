@@ -1,4 +1,4 @@
-"""The common frame: what of two pictures is compared, and at which resolution."""
+"""The common frame: what of two images is compared, and at which resolution."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def test_a_picture_on_itself(picture):
 
 
 def test_edges_that_nearly_coincide_are_shared(picture):
-    """Alignment leaves a relation that is off by rounding: all of the picture is shared still."""
+    """Alignment leaves a relation that is off by rounding: all of the image is shared still."""
     rng = np.random.default_rng(0)
     for _ in range(20):
         matrix = np.eye(3) + rng.normal(0, 1e-7, (3, 3)) * [[1], [1], [0]]
@@ -39,7 +39,7 @@ def test_edges_that_nearly_coincide_are_shared(picture):
 
 
 def test_a_crop_is_compared_in_its_own_detail(picture):
-    """The frame is the crop's place, not the whole; its pixels are the finer picture's."""
+    """The frame is the crop's place, not the whole; its pixels are the finer image's."""
     query = picture[64:128, 96:224]
     matrix = crop_matrix(96 / 256, 64 / 256, 224 / 256, 128 / 256)
     found = frame(Photo.of(query), Photo.of(picture), matrix)
@@ -80,7 +80,7 @@ def test_views_lie_on_the_reference(picture, view):
     ],
 )
 def test_shares_of_the_overlap(picture, matrix, covered, used):
-    """Of either picture, by geometry."""
+    """Of either image, by geometry."""
     found = frame(Photo.of(picture), Photo.of(picture), matrix)
     assert (found.covered, found.used) == pytest.approx((covered, used))
 
@@ -109,7 +109,7 @@ def test_perspective_is_followed(picture):
 
 
 def test_margins_are_no_content(picture):
-    """A letterbox is left out, the picture within it is not."""
+    """A letterbox is left out, the image within it is not."""
     boxed = cv2.copyMakeBorder(picture, 40, 40, 0, 0, cv2.BORDER_CONSTANT, value=(0, 0, 255))
     content = content_of(boxed)
     assert not content[:40].any()
@@ -133,7 +133,7 @@ def test_blank_pictures_are_all_content():
 
 
 def test_inputs_are_not_changed(picture):
-    """Read-only pictures are accepted."""
+    """Read-only images are accepted."""
     before = picture.copy()
     picture.setflags(write=False)
     content_of(picture)

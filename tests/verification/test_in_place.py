@@ -1,4 +1,4 @@
-"""Tiny pictures, and whether their colours agree where they lie."""
+"""Tiny images, and whether their colours agree where they lie."""
 
 from __future__ import annotations
 

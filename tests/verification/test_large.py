@@ -30,7 +30,7 @@ def assert_moved(found, planted, tolerance=0.01):
 
 
 def turned(picture, degrees):
-    """Return a picture turned clockwise on its canvas, and where that moves it, in unit units."""
+    """Return an image turned clockwise on its canvas, and where that moves it, in unit units."""
     height, width = picture.shape[:2]
     matrix = cv2.getRotationMatrix2D(((width - 1) / 2, (height - 1) / 2), -degrees, 1.0)
     pixels = np.vstack([matrix, [0, 0, 1]])
@@ -124,7 +124,7 @@ def test_crops(natural, name, border):
 @pytest.mark.parametrize("channel", range(3))
 @pytest.mark.parametrize("view", [0, VIEWS.index("inverted")])
 def test_tints_in_whatever_view_they_were_found(natural, channel, view):
-    """A picture in shades of one colour is dark, and may look like an inverted one."""
+    """An image in shades of one colour is dark, and may look like an inverted one."""
     grey = cv2.cvtColor(natural["astronaut"], cv2.COLOR_RGB2GRAY)
     tinted = np.zeros_like(natural["astronaut"])
     tinted[..., channel] = grey
@@ -209,7 +209,7 @@ def test_parallax_drifts(natural, name, share):
 
 @pytest.mark.parametrize("name", NAMES)
 def test_another_object_before_the_backdrop_disagrees(natural, name):
-    """Half of the picture, in its middle, is of another one."""
+    """Half of the image, in its middle, is of another one."""
     picture = natural[name].copy()
     height, width = picture.shape[:2]
     h, w = int(0.7 * height), int(0.7 * width)
@@ -233,7 +233,7 @@ def test_the_unrelated_do_not_agree(natural, first):
 
 
 def test_stretching_keeps_faint_levels(natural):
-    """A picture in shades of blue has 29 levels of luminance; its features need more."""
+    """An image in shades of blue has 29 levels of luminance; its features need more."""
     picture = bounded(natural["astronaut"])
     blue = np.zeros_like(picture)
     blue[..., 2] = cv2.cvtColor(picture, cv2.COLOR_RGB2GRAY)

@@ -1,4 +1,4 @@
-"""Layouts: exact properties, planted recolourings, different pictures."""
+"""Layouts: exact properties, planted recolourings, different images."""
 
 from __future__ import annotations
 

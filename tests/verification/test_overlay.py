@@ -1,4 +1,4 @@
-"""Measures of tiny pictures, against slow and independent ways to compute them."""
+"""Measures of tiny images, against slow and independent ways to compute them."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def central(values, axis):
 
 
 def fields(overlay):
-    """Return the gradients of both pictures inside the inner mask, (2, s, s, 2)."""
+    """Return the gradients of both images inside the inner mask, (2, s, s, 2)."""
     return [
         np.stack([central(g, 1), central(g, 0)], axis=-1) * overlay.inner[0][..., None]
         for g in overlay.grey[0]
@@ -120,7 +120,7 @@ def test_palette_is_the_share_of_variance_explained(matrix):
 @settings(max_examples=25, deadline=None)
 @given(st.integers(0, 1000), st.floats(0.4, 1.6), st.floats(-40, 40), st.permutations(range(3)))
 def test_another_light_changes_nothing_that_matters(seed, gain, offset, channels):
-    """Gain, offset and a turn of the colours leave the agreement of a picture with itself."""
+    """Gain, offset and a turn of the colours leave the agreement of an image with itself."""
     left = picture(seed) * 0.5 + 60
     right = (left * gain + offset).astype(np.float32)[..., channels]
     same = laid(left, (left * gain + offset).astype(np.float32), np.eye(3))

@@ -18,7 +18,7 @@ from visleak.verification.photometry import photometric_fit
 
 
 def lying(query, reference):
-    """Return two pictures of one size, one straight over the other."""
+    """Return two images of one size, one straight over the other."""
     return frame(Photo.of(bounded(query)), Photo.of(bounded(reference)), np.eye(3))
 
 

@@ -1,4 +1,4 @@
-"""The screen: planted shifts, views and changes of light; unrelated pictures."""
+"""The screen: planted shifts, views and changes of light; unrelated images."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from visleak.verification.screen import REACH, SIDE, screen, seen, thumbnail
 
 @pytest.fixture(scope="module")
 def wide(natural):
-    """Return grey pictures somewhat larger than thumbnails, to cut shifted ones from."""
+    """Return grey images somewhat larger than thumbnails, to cut shifted ones from."""
     side = SIDE + 2 * REACH
     small = [cv2.resize(p, (side, side), interpolation=cv2.INTER_AREA) for p in natural.values()]
     return np.stack([cv2.cvtColor(p, cv2.COLOR_RGB2GRAY) for p in small])
@@ -166,7 +166,7 @@ def test_no_pairs():
 
 @pytest.mark.parametrize("shape", [(1, 1), (1, 500), (500, 1), (32, 32), (31, 200), (700, 400)])
 def test_thumbnails_of_any_shape(shape):
-    """Always 32 x 32, grey; a picture of that size keeps its pixels."""
+    """Always 32 x 32, grey; an image of that size keeps its pixels."""
     pixels = np.random.default_rng(2).integers(0, 256, (*shape, 3), np.uint8)
     got = thumbnail(pixels)
     assert (got.shape, got.dtype) == ((SIDE, SIDE), np.uint8)

@@ -1,4 +1,4 @@
-"""Small pictures with a few plain objects, and sets of them."""
+"""Small images with a few plain objects, and sets of them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ HEIGHT, WIDTH = 48, 64
 
 
 def drawn(count: int, seed: int) -> tuple[np.ndarray, Boxes]:
-    """Return pictures (count, 48, 64, 3) and their objects: bright squares and dark bars."""
+    """Return images (count, 48, 64, 3) and their objects: bright squares and dark bars."""
     random = np.random.default_rng(seed)
     pixels = random.integers(90, 140, (count, HEIGHT, WIDTH, 3)).astype(np.uint8)
     image, label, corners = [], [], []
@@ -44,13 +44,13 @@ def drawn(count: int, seed: int) -> tuple[np.ndarray, Boxes]:
 
 
 def set_of(name: str, opener: Opener, count: int, **more: Any) -> ImageSet:
-    """Return the pictures of an opener as a set."""
+    """Return the images of an opener as a set."""
     ids = pa.array([f"{name}-{number}" for number in range(count)])
     return ImageSet(name, ids, ids, opener, **more)
 
 
 def drawn_split(train: int = 8, test: int = 4) -> Split:
-    """Return a split of drawn pictures."""
+    """Return a split of drawn images."""
     pixels, boxes = drawn(train, 1)
     others, there = drawn(test, 2)
     return Split(

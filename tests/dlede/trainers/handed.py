@@ -1,4 +1,4 @@
-"""Small splits of pictures on disk, with boxes, for trainers that open the files themselves."""
+"""Small splits of images on disk, with boxes, for trainers that open the files themselves."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from visleak.dlede.draw import Draw, Split
 from visleak.dlede.train import TrainingTask
 from visleak.formats import Boxes, open_images
 
-#: Width and height of the pictures.
+#: Width and height of the images.
 SIZE = (40, 20)
 
 
 def paint(path: Path, seed: int, size: tuple[int, int] = SIZE) -> None:
-    """Write a picture with a bright rectangle in its middle."""
+    """Write an image with a bright rectangle in its middle."""
     pixels = np.random.default_rng(seed).integers(0, 90, (size[1], size[0], 3), np.uint8)
     width, height = size
     pixels[height // 4 : height * 3 // 4, width // 4 : width * 3 // 4] = 200 + seed % 50
@@ -27,7 +27,7 @@ def paint(path: Path, seed: int, size: tuple[int, int] = SIZE) -> None:
 
 
 def boxes(count: int, corners: tuple[float, ...] = (10, 5, 30, 15)) -> Boxes:
-    """Return one box a picture, in pixels, of two classes in turn."""
+    """Return one box an image, in pixels, of two classes in turn."""
     return Boxes(
         ("car", "bike"),
         np.arange(count),

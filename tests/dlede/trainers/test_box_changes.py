@@ -28,7 +28,7 @@ def prepared(split: Split, folder: Path, side: int = 32, multiple: int = 16) -> 
 
 
 def split_of_shapes() -> Split:
-    """Return pictures of several shapes: white, with a black left half."""
+    """Return images of several shapes: white, with a black left half."""
     made = []
     for height, width in ((20, 64), (64, 20), (12, 30)):
         pixels = np.full((height, width, 3), 255, np.uint8)
@@ -65,7 +65,7 @@ def boxes_of(corners: list[list[float]], image: list[int], relative: bool, image
 
 
 def test_boxes_in_pixels_and_in_shares_are_the_same(tmp_path: Path) -> None:
-    """The second picture is half as large on its canvas; what sticks out is cut off."""
+    """The second image is half as large on its canvas; what sticks out is cut off."""
     pictures = prepared(split_of_shapes(), tmp_path)
     rows = np.array([0, 1, 2])
     pixels = boxes_of([[0, 0, 32, 20], [10, 32, 20, 64], [15, 0, 45, 6]], [0, 1, 2], False, 3)

@@ -1,4 +1,4 @@
-"""The classifier, trained for real on a few small pictures."""
+"""The classifier, trained for real on a few small images."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ SMALL = "torch:classifier?batch=4"
 
 
 def striped(name: str, labels: list[str | None], seed: int) -> ImageSet:
-    """Return pictures with stripes: down for ``down``, across for all other labels."""
+    """Return images with stripes: down for ``down``, across for all other labels."""
     random = np.random.default_rng(seed)
     made = random.integers(80, 120, (len(labels), HEIGHT, WIDTH, 3)).astype(np.uint8)
     for pixels, label in zip(made, labels, strict=True):

@@ -1,4 +1,4 @@
-"""The detector, trained for real on a few small pictures."""
+"""The detector, trained for real on a few small images."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ SMALL = "torch:detector?batch=4&rate=0.01"
 
 @pytest.fixture(scope="module")
 def small(tmp_path_factory: pytest.TempPathFactory) -> tuple[Split, PreparedNetwork]:
-    """Return a split of eight and four pictures, and a detector that is ready for it."""
+    """Return a split of eight and four images, and a detector that is ready for it."""
     split = drawn_split()
     return split, ready_for(split, tmp_path_factory.mktemp("ready"))
 
@@ -45,7 +45,7 @@ def trained(ready: PreparedNetwork, task: TrainingTask, folder: Path) -> Outcome
 
 
 def test_eight_pictures_are_learnt_by_heart(tmp_path: Path) -> None:
-    """All four test pictures leak, so all of them are found."""
+    """All four test images leak, so all of them are found."""
     split = drawn_split(8, 4)
     outcome = trained(ready_for(split, tmp_path), lesson_of(split, 4, epochs=40), tmp_path / "run")
     assert outcome.metrics["map50"] > 0.9
@@ -149,7 +149,7 @@ def test_unreadable_pictures_are_named_and_nothing_is_found_in_them(tmp_path: Pa
     (note,) = ready.notes
     assert "3 images could not be read, such as 'train-1' of set 'train' (truncated" in note
     outcome = trained(ready, lesson_of(split, 2, epochs=2), tmp_path / "run")
-    assert outcome.about["pictures"] == 4  # six, without a training picture and a leaked one
+    assert outcome.about["pictures"] == 4  # six, without a training image and a leaked one
     assert outcome.about["unreadable"] == 3
     assert outcome.images["f1"][[0, 3]].tolist() == [0, 0]
     log = (tmp_path / "run" / "log.txt").read_text()

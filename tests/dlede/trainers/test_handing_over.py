@@ -37,7 +37,7 @@ from visleak.progress import silent
 
 
 def label_file(picture: str) -> Path:
-    """Return where YOLOv5, YOLOv8 and later look for the label file of a picture."""
+    """Return where YOLOv5, YOLOv8 and later look for the label file of an image."""
     return Path(f"{os.sep}labels{os.sep}".join(picture.rsplit(f"{os.sep}images{os.sep}", 1))
                 .rsplit(".", 1)[0] + ".txt")  # fmt: skip
 

@@ -37,7 +37,7 @@ def put(path, content):
 
 
 def split_of(folder, train, test):
-    """A split of pictures: (label, name, seed or bytes) each."""
+    """A split of images: (label, name, seed or bytes) each."""
     for side, images in (("train", train), ("test", test)):
         for label, name, content in images:
             made = content if isinstance(content, bytes) else picture(content)
@@ -58,8 +58,8 @@ def trained(ready, split, kept, leaked, folder, seed=0):
 def test_the_curve_of_a_clean_split_is_the_share_that_leaks(tmp_path):
     """No label of the test set is one of the training set: right are those that leaked, alone.
 
-    A leaked picture is its own nearest neighbour, and any other's label is wrong, as no two test
-    pictures have the same. So accuracy at step p is p %, to the image.
+    A leaked image is its own nearest neighbour, and any other's label is wrong, as no two test
+    images have the same. So accuracy at step p is p %, to the image.
     """
     train = [("other", f"{at:02d}.png", at) for at in range(40)]
     test = [(f"class {at:02d}", "a.png", 100 + at) for at in range(20)]
@@ -97,7 +97,7 @@ def test_near_copies_in_training_leak_from_the_start(tmp_path):
 
 @pytest.mark.parametrize("encoder", ["builtin", "phash"])
 def test_answers_are_those_of_a_plain_search(tmp_path, encoder):
-    """One picture after the other, by the same vectors; and scikit-learn's macro F1."""
+    """One image after the other, by the same vectors; and scikit-learn's macro F1."""
     rng = np.random.default_rng(1)
     train = [(f"c{rng.integers(4)}", f"{at:02d}.png", at) for at in range(50)]
     test = [(f"c{rng.integers(5)}", f"t{at:02d}.png", 200 + at) for at in range(30)]

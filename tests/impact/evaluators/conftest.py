@@ -1,4 +1,4 @@
-"""Labelled pictures and models for the tests of evaluators."""
+"""Labelled images and models for the tests of evaluators."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def _one_torch_thread():
 
 @pytest.fixture(scope="session")
 def labelled(tmp_path_factory, natural):
-    """Return a folder of 36 pictures in 9 folders, the names of which are their labels."""
+    """Return a folder of 36 images in 9 folders, the names of which are their labels."""
     return small.write_pictures(tmp_path_factory.mktemp("labelled") / "pictures", natural)
 
 

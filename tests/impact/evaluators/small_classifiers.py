@@ -1,4 +1,4 @@
-"""Small real classifiers and labelled pictures, made in the test."""
+"""Small real classifiers and labelled images, made in the test."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import cv2
 import numpy as np
 from PIL import Image
 
-#: A recipe of 32 x 32, as CIFAR's networks take pictures.
+#: A recipe of 32 x 32, as CIFAR's networks take images.
 RECIPE = {
     "visleak": "onnx encoder",
     "schema": 1,
@@ -21,7 +21,7 @@ RECIPE = {
 
 
 def write_pictures(folder, natural, count=4, sides=(40, 52)):
-    """Write crops of each natural picture into a folder of its name, as PNG."""
+    """Write crops of each natural image into a folder of its name, as PNG."""
     for number, (name, picture) in enumerate(natural.items()):
         rng = np.random.default_rng(number)
         place = folder / name
@@ -35,7 +35,7 @@ def write_pictures(folder, natural, count=4, sides=(40, 52)):
 
 
 def lively(module, seed=0):
-    """Give a network random weights that tell pictures apart, and statistics of batches."""
+    """Give a network random weights that tell images apart, and statistics of batches."""
     import torch
 
     made = torch.Generator().manual_seed(seed)
@@ -54,7 +54,7 @@ def lively(module, seed=0):
 
 
 def cifar_resnet(classes, seed=0):
-    """Return a ResNet-20 that gives different pictures different classes."""
+    """Return a ResNet-20 that gives different images different classes."""
     import torch
 
     from visleak.impact.evaluators.checkpoints import CifarResNet

@@ -29,7 +29,7 @@ ROUTES = (
 
 
 def shown(natural):
-    """Return pictures of several shapes."""
+    """Return images of several shapes."""
     sides = [(32, 32), (50, 40), (33, 90), (7, 5)]
     found = []
     for (height, width), name in zip(sides, natural, strict=False):
@@ -44,7 +44,7 @@ def logits(text, pictures, **options):
 
 
 def by_torch(module, pictures, bgr=False):
-    """Return what a module makes of pictures, prepared without visleak."""
+    """Return what a module makes of images, prepared without visleak."""
     made = []
     mean, std = (torch.tensor(small.RECIPE[k]).view(1, 3, 1, 1) for k in ("mean", "std"))
     for picture in pictures:
@@ -66,7 +66,7 @@ def test_one_network_by_every_route(networks, natural, route):
 
 
 def test_logits_of_transformers(tmp_path, natural):
-    """Its processor and its model, one picture at a time; names of outputs come along."""
+    """Its processor and its model, one image at a time; names of outputs come along."""
     from transformers import ResNetForImageClassification
     from transformers.models.convnext.image_processing_pil_convnext import ConvNextImageProcessorPil
 
@@ -253,7 +253,7 @@ def test_no_pickle_is_run(tmp_path):
 
 
 def test_what_does_not_answer_by_class(tmp_path):
-    """Feature maps, several outputs, one output, and pictures of another shape."""
+    """Feature maps, several outputs, one output, and images of another shape."""
     flat = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(3 * 16 * 16, 4))
     path = small.write_script(tmp_path / "flat.ts", flat, side=16)
     said = refusal(f"torchscript:{path}")

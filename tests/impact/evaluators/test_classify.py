@@ -27,7 +27,7 @@ DATA = os.environ.get("VISLEAK_DATA")
 
 
 def directly(module, files):
-    """Return logits of picture files, by Pillow and torch alone."""
+    """Return logits of image files, by Pillow and torch alone."""
     mean, std = (torch.tensor(small.RECIPE[k]).view(3, 1, 1) for k in ("mean", "std"))
     rows = []
     for file in files:
@@ -104,7 +104,7 @@ def test_bad_pictures_have_no_row(networks, labelled, tmp_path):
 
 
 class Odd:
-    """A network whose outputs are no numbers where a picture is dark."""
+    """A network whose outputs are no numbers where an image is dark."""
 
     name, digest, enough, width, batch = "odd", "d", 0, 3, 4
     precision, device = "fp16", "cpu"
@@ -126,7 +126,7 @@ def grey(folder, *levels):
 
 
 def test_outputs_that_are_no_numbers(tmp_path):
-    """Half precision overflows in one picture: that one is left out, with the reason."""
+    """Half precision overflows in one image: that one is left out, with the reason."""
     images = open_image_set(str(grey(tmp_path / "set", 10, 100, 200)))
     done = classify(images, Classifier(Odd(), {}), tmp_path / "p.csv")
     assert (done.images, done.unreadable) == (2, 1)
@@ -219,7 +219,7 @@ def test_what_is_refused_before_a_model_is_loaded(labelled, tmp_path, monkeypatc
 
 
 def test_a_second_run_takes_outputs_from_the_cache(networks, labelled, tmp_path, monkeypatch):
-    """The same file, and the network is not run; pictures prepared otherwise are computed."""
+    """The same file, and the network is not run; images prepared otherwise are computed."""
     images = open_image_set(str(labelled))
     text, cache = f"checkpoint:{networks}/r.th?arch=resnet20", tmp_path / "cache"
     calls = []

@@ -45,7 +45,7 @@ def by_library(folder, labelled, ids, told):
 
 @pytest.mark.parametrize("which", ["first", "2", "all"])
 def test_ranks_are_those_of_the_library(clip_folder, labelled, tmp_path, which):
-    """Every picture among all captions that are used, foreign images' among them."""
+    """Every image among all captions that are used, foreign images' among them."""
     images = open_image_set(str(labelled))
     ids = images.ids.to_pylist()
     told = captions_for(ids, tmp_path / "c.csv")

@@ -54,7 +54,7 @@ def rows_of(file):
 
 
 def test_answers_are_the_librarys(clip_folder, labelled, tmp_path):
-    """Every rank and probability, and the accuracy, of 36 pictures and 9 names."""
+    """Every rank and probability, and the accuracy, of 36 images and 9 names."""
     (tmp_path / "t.txt").write_text("\n".join(TEMPLATES))
     images = open_image_set(str(labelled))
     done = zeroshot(

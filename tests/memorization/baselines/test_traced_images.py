@@ -23,7 +23,7 @@ TEXTS = ("ant bee", "cow dog", "cow elk", "fox gnu", "hen ibis", "bee hen", "gnu
 
 @pytest.fixture
 def training(tmp_path: Path, natural: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """Four training pictures of 64 pixels, in a folder."""
+    """Four training images of 64 pixels, in a folder."""
     folder = tmp_path / "training"
     folder.mkdir()
     found = {}

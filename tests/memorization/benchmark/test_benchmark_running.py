@@ -227,7 +227,7 @@ def test_prompts_without_references_count_for_all_but_similarity(tmp_path: Path)
 
 
 def test_prompts_that_name_no_source_are_grouped_by_their_memorized_images(tmp_path: Path) -> None:
-    """As a table of prompts and files says: the last two reproduce one picture."""
+    """As a table of prompts and files says: the last two reproduce one image."""
     plan = plan_of(tmp_path / "refs", "rna:1", general=None)
     bare = dataclasses.replace(plan, triggers=Prompts(TRIGGERS))
     assert len(set(bare.groups().tolist())) == 4

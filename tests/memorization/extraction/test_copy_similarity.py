@@ -1,4 +1,4 @@
-"""What counts as nearly the same picture, by each of the similarities."""
+"""What counts as nearly the same image, by each of the similarities."""
 
 from __future__ import annotations
 
@@ -142,7 +142,7 @@ def test_a_picture_that_is_refused_ten_times_is_left_alone(monkeypatch: pytest.M
 
 
 def test_links_join_pictures_that_were_not_compared(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Against a naive closure: two pictures are linked where confirmed pairs connect them."""
+    """Against a naive closure: two images are linked where confirmed pairs connect them."""
     draw = np.random.default_rng(5)
     truth = draw.integers(0, 4, 30)
 
@@ -157,7 +157,7 @@ def test_links_join_pictures_that_were_not_compared(monkeypatch: pytest.MonkeyPa
 
 
 def test_tiny_pictures_must_agree_in_place() -> None:
-    """Two drawings of one thing in two places: near to the grader, and no replay of one picture."""
+    """Two drawings of one thing in two places: near to the grader, and no replay of one image."""
 
     def circle(across: int, down: int) -> np.ndarray:
         slope = np.linspace(-40, 40, 128)[:, None, None]

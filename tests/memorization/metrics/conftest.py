@@ -1,4 +1,4 @@
-"""Small pictures for the tests of metrics."""
+"""Small images for the tests of metrics."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def _one_torch_thread() -> None:
 
 @pytest.fixture(scope="session")
 def small_pictures() -> list[np.ndarray]:
-    """Return eight pictures of 16 x 16 pixels, each of another colour and pattern."""
+    """Return eight images of 16 x 16 pixels, each of another colour and pattern."""
     rng = np.random.default_rng(7)
     flat = rng.integers(0, 256, (8, 1, 1, 3)) * 0.7
     return list((flat + rng.integers(0, 77, (8, 16, 16, 3))).astype(np.uint8))

@@ -171,7 +171,7 @@ def test_files_that_are_no_head(tmp_path: Path) -> None:
 def test_pictures_are_scored_by_their_own_vectors(
     word_clip: Path, head: AestheticHead, tmp_path: Path, small_pictures: list[np.ndarray]
 ) -> None:
-    """Loaded in one call, with the tower for pictures alone; it fits or is refused."""
+    """Loaded in one call, with the tower for images alone; it fits or is refused."""
     import torch
 
     from visleak.encoders.features import load_alignment

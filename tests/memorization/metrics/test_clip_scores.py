@@ -42,7 +42,7 @@ def by_library(folder: Path, prompts: list[str], pictures: list[np.ndarray]) -> 
 
 
 def test_scores_are_the_librarys(word_clip: Path, small_pictures: list[np.ndarray]) -> None:
-    """Cosines without a factor, of each picture and its own prompt."""
+    """Cosines without a factor, of each image and its own prompt."""
     model = on_cpu(str(word_clip))
     pictures = small_pictures[:4]
     expected = by_library(word_clip, PROMPTS, pictures)
@@ -72,7 +72,7 @@ def test_a_folder_that_says_nothing_of_pictures(
     """It loads, at the size of its network; what was assumed is in the digest."""
     model, told = on_cpu(str(bare_clip)), on_cpu(str(word_clip))
     assert model.images(small_pictures).shape == (8, 12)
-    # one network, two ways to prepare pictures
+    # one network, two ways to prepare images
     np.testing.assert_array_equal(model.texts(PROMPTS), told.texts(PROMPTS))
     assert model.digest != told.digest
 

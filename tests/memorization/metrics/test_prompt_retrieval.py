@@ -1,4 +1,4 @@
-"""Searching pictures by words, and the reference performance, against loops over all pairs."""
+"""Searching images by words, and the reference performance, against loops over all pairs."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def model(word_clip: Path) -> ClipAlignment:
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory, small_pictures: list[np.ndarray]) -> Path:
-    """Return a folder of eight pictures, one that is none, and one that comes twice."""
+    """Return a folder of eight images, one that is none, and one that comes twice."""
     made = tmp_path_factory.mktemp("searched")
     for number, pixels in enumerate([*small_pictures, small_pictures[2]]):
         Image.fromarray(pixels).save(made / f"{number}.png")
@@ -52,7 +52,7 @@ def test_the_nearest_come_first(
     block: int,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """By sorting all pairs; of two equal pictures the first in the set comes first."""
+    """By sorting all pairs; of two equal images the first in the set comes first."""
     # a function of the same name hides the module
     monkeypatch.setattr(sys.modules[FolderByPrompt.__module__], "BLOCK", block)
     table = scores(model, [*small_pictures, small_pictures[2]])
@@ -137,7 +137,7 @@ def test_the_best_score_is_kept(model: ClipAlignment, small_pictures: list[np.nd
 def test_a_folder_as_the_source(
     source: FolderByPrompt, model: ClipAlignment, small_pictures: list[np.ndarray]
 ) -> None:
-    """Its own vectors serve; another search by the same pictures finds the same."""
+    """Its own vectors serve; another search by the same images finds the same."""
     every = [f"{place}.png" for place in range(8)]
     listed = Listed([every] * 3, dict(zip(every, small_pictures, strict=True)))
     found, again = (

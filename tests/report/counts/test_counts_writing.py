@@ -35,7 +35,7 @@ def test_files(folder, tmp_path):
     out = tmp_path / "new" / "counts"
     counts = count(folder)
     written = write_counts(counts, out, pictures)
-    # one of the exact pair's pictures cannot be read
+    # one of the exact pair's images cannot be read
     names = ["counts.json", "types.csv", "classes.csv", "types.svg", "classes.svg"]
     assert [path.name for path in written] == [*names, "example-near-10-50-90.png"]
     assert sorted(path.name for path in out.iterdir()) == sorted(path.name for path in written)
