@@ -208,9 +208,13 @@ def test_pages_behind_the_end_of_a_file_are_stated(tmp_path):
     with tifffile.TiffFile(tmp_path / "whole.tif") as file:
         third = file.pages[2].offset
     (tmp_path / "cut.tif").write_bytes((tmp_path / "whole.tif").read_bytes()[:third])
+    (tmp_path / "head.tif").write_bytes(b"II*\0garbage")
     images = open_image_set(f"tiff:{tmp_path}")
     assert images.groups.to_pylist().count("whole.tif") == len(COLOUR)
-    assert [(each.id, each.reason) for each in images.problems] == [("cut.tif", "truncated")]
+    assert [(each.id, each.reason) for each in images.problems] == [
+        ("cut.tif", "truncated"),
+        ("head.tif", "corrupt"),
+    ]
 
 
 def test_files_of_one_ome_set_are_listed_by_themselves(tmp_path):

@@ -121,6 +121,8 @@ def _pages(file: TiffFile, level: int) -> list[TiffPage | TiffFrame]:
             found += (page for page in levels[level].pages if page is not None)
     if not found:
         most = max((len(series.levels) for series in file.series), default=0)
+        if not most:
+            raise Refused("corrupt", "the file has no pages")
         raise Refused("unsupported", f"the file has {most} levels, and none is number {level}")
     return found
 

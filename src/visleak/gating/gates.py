@@ -169,7 +169,8 @@ def refuse_ungrouped(
     if RECORDING in asked and not both_have(("groups", "frames"), queries, references):
         raise UsageError(
             "--fail-on recording needs groups and frames on both sides of one data set: give"
-            " --group and --frame, each a COLUMN, or '/REGEX/' to find them in the ids"
+            " --group and --frame, each a COLUMN, or '/REGEX/' to find them in the ids, or"
+            " --group auto"
         )
 
 

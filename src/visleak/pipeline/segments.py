@@ -568,12 +568,15 @@ def sentence(each: Segment) -> str:
     'x.mp4 1.5-4.0 s is in y.mp4 0.0-2.5 s'
     >>> sentence(Segment("a", "b", "x.mp4", 1500, 4000, "y.mp4", 0, 5000, 3, 2.0))
     'x.mp4 1.5-4.0 s is in y.mp4 0.0-5.0 s, at 2.00 times its speed'
+    >>> sentence(Segment("a", "b", "", None, None, "y.mp4", 0, 2500, 3))
+    'images of a are in y.mp4 0.0-2.5 s'
     """
     query = _place(each.query, each.query_start, each.query_end, each.query_set)
     reference = _place(each.reference, each.reference_start, each.reference_end, each.reference_set)
     rate = each.rate
     speed = "" if rate is None or abs(rate - 1) <= NORMAL else f", at {rate:.2f} times its speed"
-    return f"{query} is in {reference}{speed}"
+    verb = "is" if each.query_start is not None else "are"
+    return f"{query} {verb} in {reference}{speed}"
 
 
 def summary_of(found: Sequence[Segment]) -> SegmentSummary | None:
