@@ -66,7 +66,7 @@ def toy(sides: Sides, settings: Toy, call: Call) -> Reply:
 def run(capsys: pytest.CaptureFixture[str]) -> Callable[..., tuple[int, str, str]]:
     app = typer.Typer(add_completion=False)
     app.callback()(lambda: None)
-    add(app, "toy", toy, "toy NAME")
+    add(app, toy, "NAME")
 
     def called(*arguments: str) -> tuple[int, str, str]:
         code = edges.run(typer.main.get_command(app), ["toy", *arguments])
@@ -171,7 +171,7 @@ def test_an_unfinished_audit_is_mentioned(tmp_path: Path, run: Run,
     read.__annotations__ = {"folder": Folder, "return": Reply}
     app = typer.Typer(add_completion=False)
     app.callback()(lambda: None)
-    add(app, "read", read)
+    add(app, read)
     (tmp_path / "audit.json").write_text('{"schema": 1, "unfinished": 2}')
     assert edges.run(typer.main.get_command(app), ["read", str(tmp_path)]) == 0
     assert "2 images could not be read again" in capsys.readouterr().err

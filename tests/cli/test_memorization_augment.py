@@ -22,7 +22,6 @@ ON_L2 = ("--norm", "l2", "--temperature", "0.3", "--kappa", "1.0")
 @pytest.fixture(autouse=True)
 def _world(monkeypatch: pytest.MonkeyPatch) -> None:
     """Put a world of five words in the place of models."""
-    monkeypatch.setattr("visleak.cli.memorization.say_once", lambda: None)
     monkeypatch.setattr(diffusion, "load_model", lambda *given, **how: FiveWords(noisy=True))
     monkeypatch.setattr(proposals, "load_language_model", lambda *given, **how: FiveProposer())
 

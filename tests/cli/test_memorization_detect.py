@@ -12,11 +12,10 @@ from calling import check_refused, refusals, run
 
 from closed_form import ClosedForm
 from visleak import diffusion
-from visleak.cli.command import Call
-from visleak.cli.memorization import score_for
 from visleak.errors import UsageError
 from visleak.memorization.detection import document
 from visleak.memorization.prompt_files import read_prompts
+from visleak.memorization.scores import score_for
 from visleak.memorization.settings import ScoreSettings
 
 DETECT = ("memorization", "detect", "--model", "some/folder")
@@ -37,7 +36,6 @@ def model(monkeypatch: pytest.MonkeyPatch) -> Any:
     for name in ("scores_figure", "roc_figure", "tokens_figure"):
         monkeypatch.setattr(document, name, lambda *given: {})
     # the notice is said once to each user; it has tests of its own
-    monkeypatch.setattr("visleak.cli.memorization.say_once", lambda: None)
     return made
 
 
@@ -143,8 +141,7 @@ def test_what_is_refused(
 def test_a_timestep_that_the_model_was_not_trained_on_is_refused() -> None:
     about = {"train_timesteps": 1000}
     model = SimpleNamespace(device="cpu", prediction="epsilon", about=lambda: about)
-    call = Call({"timestep": "--timestep"})
     with pytest.raises(UsageError, match="--timestep must be at most 999 for this model"):
-        score_for(model, ScoreSettings(timestep=5000), call)  # type: ignore[arg-type]
-    settings = score_for(model, ScoreSettings(timestep=999), call)  # type: ignore[arg-type]
+        score_for(model, ScoreSettings(timestep=5000), {"timestep"})  # type: ignore[arg-type]
+    settings = score_for(model, ScoreSettings(timestep=999), {"timestep"})  # type: ignore[arg-type]
     assert settings.timestep == 999

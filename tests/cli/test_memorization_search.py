@@ -39,7 +39,6 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
         seen.update(lm=text, rules=rules)
         return seen["proposer"]
 
-    monkeypatch.setattr("visleak.cli.memorization.say_once", lambda: None)
     monkeypatch.setattr(diffusion, "load_model", load_model)
     monkeypatch.setattr(proposals, "load_language_model", load_language_model)
     return seen

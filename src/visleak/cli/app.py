@@ -15,103 +15,98 @@ from typing import Annotated, Final, Protocol, runtime_checkable
 
 import typer
 
-from visleak.cli import audit_folders, audits, edges, image_sets, remedies
-from visleak.cli.command import CommandGroup, add
-from visleak.cli.dlede_verb import dlede
-from visleak.cli.impact_verb import evaluate, impact
-from visleak.cli.memorization import (
-    augment,
-    benchmark,
-    compare,
-    dataset,
-    detect,
-    diversify,
-    extract,
+from visleak.cli import (
+    audit_folders,
+    audits,
+    edges,
+    image_sets,
+    impact_verb,
     memorization,
-    search,
-    trace,
+    remedies,
 )
+from visleak.cli.command import CommandGroup, add, group
+from visleak.cli.dlede_verb import dlede
 from visleak.errors import UsageError, VisleakError, did_you_mean
 
 app = typer.Typer(
     cls=CommandGroup,
-    name="visleak",
     help="Find, explain and measure visual data leakage between test and training images.",
     add_completion=True,
     rich_markup_mode="rich",
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-add(app, "audit", audits.audit, "audit --test test/ --train train.zip --fail-on near=1%")
-add(app, "encode", image_sets.encode, "encode photos/ --encoder clip -o photos-clip")
-add(app, "report", audit_folders.report)
-add(app, "show", audit_folders.show, "show visleak-audit thing/copy.png -o pair.png")
-add(app, "find", image_sets.find, "find holiday.jpg --against train/")
-add(app, "same", image_sets.same, "same holiday.jpg copy-of-holiday.png")
-add(app, "review", audit_folders.review, "review visleak-audit --candidates nearest")
-add(app, "export", audit_folders.export, "export visleak-audit --format ids -o leaks.txt")
-add(app, "diff", audit_folders.diff, "diff audit-before audit-after -o changes.csv")
+add(app, audits.audit, "--test test/ --train train.zip --fail-on near=1%")
+add(app, image_sets.encode, "photos/ --encoder clip -o photos-clip")
+add(app, audit_folders.report)
+add(app, audit_folders.show, "visleak-audit thing/copy.png -o pair.png")
+add(app, image_sets.find, "holiday.jpg --against train/")
+add(app, image_sets.same, "holiday.jpg copy-of-holiday.png")
+add(app, audit_folders.review, "visleak-audit --candidates nearest")
+add(app, audit_folders.export, "visleak-audit --format ids -o leaks.txt")
+add(app, audit_folders.diff, "audit-before audit-after -o changes.csv")
 add(
     app,
-    "purge",
     remedies.purge,
-    "purge visleak-audit --remove-from test --grade near -o clean --format copy --apply",
+    "visleak-audit --remove-from test --grade near -o clean --format copy --apply",
 )
-add(app, "stats", audit_folders.stats, "stats visleak-audit --grade near -o counts")
+add(app, audit_folders.stats, "visleak-audit --grade near -o counts")
+add(app, audit_folders.verdicts, "visleak-audit import list.csv --reviewer Ada")
+add(app, image_sets.robustness, "photos/ -o photos-robustness")
+add(app, image_sets.calibrate, "photos/ --fpr 1e-5,1e-4")
+add(app, image_sets.train_encoder, "train/ --test test/")
+add(app, remedies.split, "photos/ --ratios train=0.8,test=0.2 --stratify label -o photos-split")
+add(app, remedies.replace, "visleak-audit --pool unused/ --select auto")
+evaluate = group(
+    app, "evaluate", "Run a model on a test set; the file of its predictions is for visleak impact."
+)
+add(evaluate, impact_verb.classify, "test/ --model hf:microsoft/resnet-50 -o resnet-50.parquet")
+add(evaluate, impact_verb.zeroshot, "val/ --classes names.tsv --templates openai -o clip.parquet")
 add(
-    app, "verdicts", audit_folders.verdicts, "verdicts visleak-audit import list.csv --reviewer Ada"
+    evaluate,
+    impact_verb.retrieve,
+    "flickr30k-images/ --captions dataset_flickr30k.json -o clip.parquet",
 )
-add(app, "robustness", image_sets.robustness, "robustness photos/ -o photos-robustness")
-add(app, "calibrate", image_sets.calibrate, "calibrate photos/ --fpr 1e-5,1e-4")
-add(app, "train-encoder", image_sets.train_encoder, "train-encoder train/ --test test/")
+add(app, impact_verb.impact, "visleak-audit --predictions resnet=resnet.csv -o impact")
 add(
     app,
-    "split",
-    remedies.split,
-    "split photos/ --ratios train=0.8,test=0.2 --stratify label -o photos-split",
-)
-add(app, "replace", remedies.replace, "replace visleak-audit --pool unused/ --select auto")
-app.add_typer(evaluate, name="evaluate")
-add(app, "impact", impact, "impact visleak-audit --predictions resnet=resnet.csv -o impact")
-add(
-    app,
-    "dlede",
     dlede,
-    "dlede --test yolo:data.yaml#val --train yolo:data.yaml#train --trainer torch:detector"
-    " --dry-run",
+    "--test yolo:data.yaml#val --train yolo:data.yaml#train --trainer torch:detector --dry-run",
 )
-app.add_typer(memorization, name="memorization")
-for _command, _example in (
-    (detect, "--model sd-1.4/ --prompts SD1_final.csv --general captions_val2014.json -o detected"),
-    (search, "--model sd-1.4/ --banned own --max-calls 100000 -o searched"),
-    (augment, "--model sd-1.4/ --triggers searched/prompts.parquet -o augmented"),
-    (diversify, "--model sd-1.4/ --prompts augmented/prompts.parquet --per-source -o diverse"),
-    (
-        extract,
-        "--model sd-1.4/ --prompts searched/prompts.csv"
-        " --similarity sscd:sscd_disc_large.torchscript.pt -o extracted",
-    ),
-    (
-        trace,
-        "extracted --source laion=laion-subset/ --similarity sscd:sscd_disc_large.torchscript.pt"
-        " -o traced",
-    ),
-    (
-        compare,
-        "--model sd-1.4/ --methods gibbs,random,greedy --prompts captions.txt --max-calls 100000"
-        " --source laion=laion-subset/ -o compared",
-    ),
-    (dataset, "diverse/prompts.parquet --trace traced -o triggers"),
-    (
-        benchmark,
-        "--model sd-1.4/ --triggers SD1_final.csv --references memorized/"
-        " --general captions_val2017.json --method rna:4 --method wen:3"
-        " --similarity sscd:sscd_disc_large.torchscript.pt -o benchmark",
-    ),
-):
-    _name = _command.__name__
-    add(memorization, _name, _command, f"memorization {_name} {_example}")
-add(app, "check", audit_folders.check_audit, "check visleak-audit --images")
-add(app, "doctor", audit_folders.doctor)
+mem = group(
+    app,
+    "memorization",
+    "Memorized training images of text-to-image models.",
+    memorization.say_once,
+)
+SSCD: Final = "--similarity sscd:sscd_disc_large.torchscript.pt"
+SD: Final = "--model sd-1.4/"
+add(
+    mem,
+    memorization.detect,
+    f"{SD} --prompts SD1_final.csv --general captions_val2014.json -o detected",
+)
+add(mem, memorization.search, f"{SD} --banned own --max-calls 100000 -o searched")
+add(mem, memorization.augment, f"{SD} --triggers searched/prompts.parquet -o augmented")
+add(
+    mem, memorization.diversify, f"{SD} --prompts augmented/prompts.parquet --per-source -o diverse"
+)
+add(mem, memorization.extract, f"{SD} --prompts searched/prompts.csv {SSCD} -o extracted")
+add(mem, memorization.trace, f"extracted --source laion=laion-subset/ {SSCD} -o traced")
+add(
+    mem,
+    memorization.compare,
+    f"{SD} --methods gibbs,random,greedy --prompts captions.txt --max-calls 100000"
+    " --source laion=laion-subset/ -o compared",
+)
+add(mem, memorization.dataset, "diverse/prompts.parquet --trace traced -o triggers")
+add(
+    mem,
+    memorization.benchmark,
+    f"{SD} --triggers SD1_final.csv --references memorized/ --general captions_val2017.json"
+    f" --method rna:4 --method wen:3 {SSCD} -o benchmark",
+)
+add(app, audit_folders.check_audit, "visleak-audit --images", name="check")
+add(app, audit_folders.doctor)
 
 
 @app.command("help")

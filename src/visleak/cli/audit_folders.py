@@ -6,7 +6,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Final
 
-from visleak.cli.command import Call, Reply, whole
+from visleak.cli import edges
+from visleak.cli.command import Call, Reply, free, whole
 from visleak.errors import UsageError
 from visleak.options import (
     AUDIT_DIR,
@@ -253,7 +254,7 @@ def review(audit: AuditFolder, options: Review, call: Call) -> Reply:
         audit.folder,
         **{name: value for name, value in keywords(options).items() if name != "label"},
         selection=selection,
-        told=call.say,
+        told=edges.say_line,
         bars=call.steps,
     )
     disputed = f", {agreed.disputed:,} of them disputed" if agreed.disputed else ""
@@ -346,17 +347,17 @@ class Stats(Printed, Replaced):
     )
 
 
-def stats(audit: AuditFolder, options: Stats, call: Call) -> Reply:
+def stats(audit: AuditFolder, options: Stats) -> Reply:
     """Count the duplicates by type and class, with and without the verdicts of people."""
     from visleak.auditing import Audit
     from visleak.report import reader_for_page
     from visleak.report.counts import COUNTS, count, documents, write_counts
-    from visleak.storage import claimed, free_folder, refuse_sets
+    from visleak.storage import claimed, refuse_sets
 
     opened, out = Audit(audit.folder), options.out
     if out is not None:
         refuse_sets(opened.summary, out)
-        free_folder(out, COUNTS, force=call.replaces(out, COUNTS, force=options.force))
+        free(out, COUNTS, force=options.force)
     counts = count(audit.folder, grade=options.grade, judged=options.reviewed_only)
     written: tuple[Path, ...] = ()
     if out is not None:

@@ -8,7 +8,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from visleak.cli.command import Call, Reply, whole
+from visleak.cli import edges
+from visleak.cli.command import Call, Reply, replaces, whole
 from visleak.errors import HeldError, UsageError
 from visleak.options import (
     METHOD,
@@ -27,9 +28,6 @@ if TYPE_CHECKING:
     from visleak.auditing import Audit, Prepared
     from visleak.gating import Baseline
     from visleak.gating.gates import Gate
-    from visleak.study import Options as StudyOptions
-    from visleak.study import Result as StudyResult
-    from visleak.study import Study
 
 #: Images from which a run is timed beforehand, and seconds from which its cost is shown.
 WORTH_TELLING: Final = 200
@@ -135,7 +133,7 @@ def audit(
     call.kept = _kept(execution)
     call.progress.expect([*prepared.stages, ("writing the report",)])
     force = options.force or (
-        prepared.replaces(options.out) and call.replaces(options.out, AUDIT, force=False)
+        prepared.replaces(options.out) and replaces(options.out, AUDIT, force=False)
     )
     device = str(network.device or "cpu")
     result = prepared.run(
@@ -180,9 +178,9 @@ def _prepared(
     call.progress("loading the encoder", 1, 1)
     if not options.dry_run:
         for note in (*group_notes(opened), *frame_notes(opened, call.given)):
-            call.note(note)
+            edges.note(note)
     for line in shared_files(opened):
-        call.complain(line)
+        edges.complain(line)
     return prepared
 
 
@@ -245,7 +243,7 @@ def _show_cost(prepared: Prepared, options: AuditOptions, execution: Execution, 
         return
     cost = prepared.cost(**execution.chosen())
     if cost.seconds is None or cost.seconds > TELL_ABOVE:
-        call.note(describe(cost))
+        edges.note(describe(cost))
 
 
 def _study(
@@ -263,7 +261,7 @@ def _study(
     from visleak.report import renew_report
     from visleak.reporting import terminal
     from visleak.study import Options as StudyOptions
-    from visleak.study import read_study
+    from visleak.study import read_study, study
     from visleak.study.document import (
         PAGE,
         RESULT,
@@ -300,7 +298,13 @@ def _study(
         watch=call.steps,
         finished=finished,
     )
-    result = _studied(asked, out, chosen, call)
+    try:
+        result = study(asked, out, chosen)
+    except HeldError:
+        # another study is kept aside, as its audits come from the cache
+        if not replaces(out, RESULT, force=False):
+            raise
+        result = study(asked, out, replace(chosen, force=True))
     lines = gates.tripped(wanted, summary(result))
     lines += not_compared(result) if wanted else []
     found = [*terminal(document(result), columns=TERMINAL, rows=len(result.cells))]
@@ -314,16 +318,3 @@ def _study(
         page=out / PAGE,
         code=1 if result.failed else 3 if lines else 0,
     )
-
-
-def _studied(asked: Study, out: Path, chosen: StudyOptions, call: Call) -> StudyResult:
-    """Run a study; another one in its folder is kept aside, as its audits come from the cache."""
-    from visleak.study import study
-    from visleak.study.document import RESULT
-
-    try:
-        return study(asked, out, chosen)
-    except HeldError:
-        if not call.replaces(out, RESULT, force=False):
-            raise
-        return study(asked, out, replace(chosen, force=True))

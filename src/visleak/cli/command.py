@@ -7,6 +7,7 @@ A command is a function of settings (dataclasses whose fields are declared by
 from __future__ import annotations
 
 import inspect
+import os
 import shlex
 import sys
 import webbrowser
@@ -15,7 +16,16 @@ from contextlib import contextmanager
 from dataclasses import MISSING, dataclass, field, is_dataclass
 from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args, get_origin, get_type_hints
+from typing import (
+    TYPE_CHECKING,
+    Annotated,
+    Any,
+    Final,
+    Literal,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
 
 import typer
 from typer.core import TyperCommand, TyperGroup
@@ -28,6 +38,7 @@ from visleak.options import (
     OUTPUT,
     SETS,
     SPEED,
+    Columns,
     Messages,
     Option,
     build,
@@ -39,7 +50,11 @@ from visleak.quantities import counted
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
+    from visleak.records import ImageSet
     from visleak.reporting import Document
+
+
+NO_COLUMNS: Final = Columns()
 
 
 @dataclass
@@ -60,40 +75,19 @@ class Call:
         with steps(Silent() if self.told.quiet else display, name and f"{name}: ") as progress:
             yield progress
 
-    def say(self, text: str) -> None:
-        """Print a line on stdout at once, while a command runs."""
-        edges.say(f"{edges.plain(text)}\n")
+    def opened(
+        self, source: str, columns: Columns = NO_COLUMNS, out: Path | None = None
+    ) -> ImageSet:
+        """Open a set of images; a result ``out`` must not lie among them."""
+        from visleak.formats.opening import open_set
+        from visleak.storage import refuse_inputs
 
-    def note(self, text: str) -> None:
-        """Print a line on stderr at once, before a long run."""
-        edges.note(text)
-
-    def complain(self, text: str) -> None:
-        """Print a warning on stderr at once."""
-        edges.complain(text)
-
-    def replaces(self, out: Path, result: str, *, force: bool) -> bool:
-        """Whether the earlier result of a folder may be replaced: it is kept aside, or forced."""
-        from visleak.storage import keep_previous
-
-        return force or self._kept(keep_previous(out, result), out)
-
-    def replaces_file(self, out: Path, kind: str, *, force: bool) -> bool:
-        """Whether the earlier file of a kind may be replaced: it is kept aside, or forced."""
-        from visleak.storage import keep_file
-
-        return force or self._kept(keep_file(out, kind), out)
-
-    def _kept(self, aside: Path | None, out: Path) -> bool:
-        """Say where an earlier result is kept, if there is one."""
-        from visleak.storage import LEDGER
-
-        if aside is None:
-            return False
-        judged = any(out.rglob(LEDGER))
-        more = f"; verdicts of people stay in {out}" if judged else ""
-        self.note(f"the earlier result is kept in {aside}{more}")
-        return True
+        self.progress("listing images", 0, 0)
+        images = open_set(source, columns)
+        if out is not None:
+            refuse_inputs(out, [(images.name, images.source)], Path())
+        self.progress("listing images", 1, 1)
+        return images
 
     def only_with(self, mode: str, allowed: Iterable[str]) -> None:
         """Refuse all options but some, in a mode where the others mean nothing."""
@@ -144,9 +138,35 @@ class CommandGroup(_PlainFlags, TyperGroup):
     """Commands under one name."""
 
 
-def add(app: typer.Typer, name: str, function: Callable[..., Reply], example: str = "") -> None:
-    """Add a command to an application."""
-    epilog = f"Example: visleak {example}" if example else None
+def group(
+    app: typer.Typer, name: str, help: str, before: Callable[[], None] = lambda: None
+) -> typer.Typer:
+    """Add a group of commands to an application; ``before`` runs before each of them."""
+    made = typer.Typer(cls=CommandGroup, name=name, help=help, rich_markup_mode="rich")
+
+    @made.callback(invoke_without_command=True)
+    def _group(context: typer.Context) -> None:
+        # idle threads of torch spin on the cores that the workers need: measured, two to four
+        # times slower on a busy machine; it is read once, when torch is imported
+        os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+        if context.invoked_subcommand is None:
+            edges.say(context.get_help() + "\n")
+        # a request for help is not a run
+        elif not {"--help", "-h"} & set(context.obj or ()):
+            before()
+
+    app.add_typer(made)
+    return made
+
+
+def add(
+    app: typer.Typer, function: Callable[..., Reply], example: str = "", *, name: str = ""
+) -> None:
+    """Add a command to an application, by default named like its function."""
+    name = name or function.__name__.replace("_", "-")
+    # an application has no name, a group of its commands has
+    root = f"{app.info.name} " if isinstance(app.info.name, str) else ""
+    epilog = f"Example: visleak {root}{name} {example}" if example else None
     app.command(name, epilog=epilog, cls=_Command)(derived(function))
 
 
@@ -294,6 +314,30 @@ def _flag(name: str, declared: Option) -> str:
 def _line(context: typer.Context) -> str:
     text = shlex.join(["visleak", *(context.find_root().obj or ())])
     return text.encode("utf-8", "backslashreplace").decode("utf-8")
+
+
+def replaces(out: Path, result: str, *, force: bool, file: bool = False) -> bool:
+    """Whether an earlier result may be replaced: it is kept aside, or forced.
+
+    ``out``: a folder with the file ``result``, or a ``file`` of the kind ``result``.
+    """
+    from visleak.storage import LEDGER, keep_file, keep_previous
+
+    if force:
+        return True
+    aside = keep_file(out, result) if file else keep_previous(out, result)
+    if aside is None:
+        return False
+    more = f"; verdicts of people stay in {out}" if any(out.rglob(LEDGER)) else ""
+    edges.note(f"the earlier result is kept in {aside}{more}")
+    return True
+
+
+def free(out: Path, result: str, *, force: bool) -> None:
+    """Make room for a result in a folder, as :func:`replaces`."""
+    from visleak.storage import free_folder
+
+    free_folder(out, result, force=replaces(out, result, force=force))
 
 
 def begin_with(folder: Path) -> None:

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from visleak.cli.command import Call, Reply
+from visleak.cli import edges
+from visleak.cli.command import Call, Reply, free
 from visleak.dlede.settings import (
     FULL,
     WITH_SCORES,
@@ -52,11 +53,13 @@ def dlede(
     decision = replace(decision, chance=dict(map(parse_chance, options.chance)))
     if options.scores is not None:
         call.only_with("--scores", WITH_SCORES)
-        return _judge_scores(options.scores, decision, options, call)
+        return _judge_scores(options.scores, decision, options)
     sources.check()
     trainer = _trainer(trained_by, controls, execution, options, call)
-    from visleak.dlede import run
+    from visleak.dlede import forecast, run
+    from visleak.dlede.document.text import forecast_line
     from visleak.dlede.protocol import claimed_split, given_audit, open_split
+    from visleak.documents import as_plain
     from visleak.pipeline.ray_engine import engine_of
 
     cost: list[Forecast] = []
@@ -65,16 +68,19 @@ def dlede(
         execution,
         engine=engine_of(backend.engine, backend.ray_address),
         progress=call.progress,
-        notify=call.note,
-        on_forecast=lambda found: _report_cost(found, cost, call),
+        notify=edges.note,
+        on_forecast=lambda found: _report_cost(found, cost),
     )
-    split, sets = open_split(sources, columns, call.progress, call.note)
+    settings: dict[str, Any] = {"plan": plan, "decision": decision, "controls": controls}
+    settings["execution"] = execution
+    split, sets = open_split(sources, columns, call.progress, edges.note)
     if options.dry_run:
-        return _forecast(split, trainer, options, plan, decision, controls, execution)
+        found = forecast(split, trainer, options.out, **settings)
+        return Reply([forecast_line(found)], as_plain(found) | {"seconds": found.seconds})
     call.kept = f"finished training runs are kept in {options.out}; the same command resumes"
     listed = sources.recipe is not None
     split = claimed_split(options.out, split, sets, listed=listed, force=options.force)
-    given = given_audit(options, split, call.note)
+    given = given_audit(options, split, edges.note)
     audits: list[Audit] = []
     pinned: list[Split] = []
 
@@ -91,16 +97,13 @@ def dlede(
         split,
         trainer,
         options.out,
-        plan=plan,
-        decision=decision,
-        controls=controls,
-        execution=execution,
+        **settings,
         audit=summary,
         force=options.force,
     )
-    reply = _written(result, options, _sheet(options, pinned[0], result, call), audits)
+    reply = _written(result, options, _sheet(options, pinned[0], result), audits)
     if cost and cost[0].done == cost[0].trainings:
-        call.note(f"reused: all {cost[0].done:,} training runs were in {options.out}")
+        edges.note(f"reused: all {cost[0].done:,} training runs were in {options.out}")
     return reply
 
 
@@ -132,31 +135,6 @@ def _trainer(
     )
 
 
-def _forecast(
-    split: Split,
-    trainer: Trainer,
-    options: DLeDeOptions,
-    plan: Plan,
-    decision: DecisionSettings,
-    controls: ControlSettings,
-    execution: Execution,
-) -> Reply:
-    from visleak.dlede import forecast
-    from visleak.dlede.document.text import forecast_line
-    from visleak.documents import as_plain
-
-    found = forecast(
-        split,
-        trainer,
-        options.out,
-        plan=plan,
-        decision=decision,
-        controls=controls,
-        execution=execution,
-    )
-    return Reply([forecast_line(found)], as_plain(found) | {"seconds": found.seconds})
-
-
 def _audited(split: Split, options: DLeDeOptions, workers: Workers, call: Call) -> Audit:
     from visleak.auditing import audit
 
@@ -170,27 +148,23 @@ def _audited(split: Split, options: DLeDeOptions, workers: Workers, call: Call) 
     )
 
 
-def _judge_scores(
-    file: Path, decision: DecisionSettings, options: DLeDeOptions, call: Call
-) -> Reply:
+def _judge_scores(file: Path, decision: DecisionSettings, options: DLeDeOptions) -> Reply:
     from visleak.dlede import judge_scores
     from visleak.dlede.document import folder_of
     from visleak.dlede.judge.scores import read_scores
     from visleak.dlede.protocol import REQUEST
-    from visleak.storage import free_folder
 
     if (options.out / REQUEST).exists():
         raise UsageError(
             f"{options.out} holds training runs, which scores do not replace; choose another folder"
             " with -o DIR"
         )
-    result = folder_of(options.out).result.name
-    free_folder(options.out, result, force=call.replaces(options.out, result, force=options.force))
+    free(options.out, folder_of(options.out).result.name, force=options.force)
     scores = read_scores(file, lower=decision.lower)
     return _written(judge_scores(scores, decision=decision, source=str(file)), options)
 
 
-def _sheet(options: DLeDeOptions, split: Split, result: DLeDeResult, call: Call) -> bytes | None:
+def _sheet(options: DLeDeOptions, split: Split, result: DLeDeResult) -> bytes | None:
     from visleak.dlede.hashes import pair_sheet
 
     if options.no_images or result.hashes is None or not result.hashes.alike:
@@ -198,7 +172,7 @@ def _sheet(options: DLeDeOptions, split: Split, result: DLeDeResult, call: Call)
     try:
         return pair_sheet(split, result.hashes)
     except VisleakError as error:
-        call.note(f"no sheet of similar pairs: {error}")
+        edges.note(f"no sheet of similar pairs: {error}")
         return None
 
 
@@ -222,9 +196,9 @@ def _written(
     return Reply(shown, folder_of(options.out).result, files=[options.out, *pages])
 
 
-def _report_cost(found: Forecast, cost: list[Forecast], call: Call) -> None:
+def _report_cost(found: Forecast, cost: list[Forecast]) -> None:
     from visleak.dlede.document.text import forecast_line
 
     cost.append(found)
     if found.done < found.trainings:
-        call.note(forecast_line(found))
+        edges.note(forecast_line(found))

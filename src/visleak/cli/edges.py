@@ -15,7 +15,7 @@ import threading
 import time
 import traceback
 import warnings
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from pathlib import Path
@@ -270,28 +270,30 @@ def _head(path: Path) -> bytes:
         return file.read(40)
 
 
-class _Log(logging.Handler):
+class _Log(logging.FileHandler):
     """A log that is added to; it is opened once the sources are known, among which it may not lie.
 
     The command line, the sources and the step that lists them come first.
     """
 
     def __init__(self, path: Path) -> None:
-        super().__init__()
+        super().__init__(path, encoding="utf-8", delay=True)
         self._path = path
         self._held: list[logging.LogRecord] = []
-        self._file: logging.FileHandler | None = None
         self._refused = False
         self.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
-        with self._writing():
+        with self._refusing():
             head = _head(path)
         if head and not re.match(rb"\d{4}-\d\d-\d\d [\d:,]{12} [A-Z]+ ", head):
             raise UsageError(f"--log-file {path} exists, and is not a log; choose another file")
 
     @contextmanager
-    def _writing(self) -> Iterator[None]:
+    def _refusing(self) -> Iterator[None]:
         try:
             yield
+        except UsageError:
+            self._refused = True
+            raise
         except OSError as error:
             self._refused = True
             words = f"--log-file {self._path} cannot be written ({error.strerror})"
@@ -299,51 +301,38 @@ class _Log(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         """Write a record, or hold it while sources are opened."""
+        from visleak.storage import refuse_among
+
         if self._refused:
             return
         source = getattr(record, "source", None)
-        if source is not None:
-            self._refuse_among(source, getattr(record, "base", Path()))
-        folders = getattr(record, "folders", None)
-        self._refuse_beside(folders or ())
-        first = not self._held and self._file is None
+        # of images that a list, a table or a pattern names
+        folders = getattr(record, "folders", None) or ()
+        parent = self._path.resolve().parent
+        with self._refusing():
+            if source is not None:
+                base = getattr(record, "base", Path())
+                refuse_among(self._path, [(source, source)], base, "the log", "--log-file FILE")
+            if parent in folders:
+                raise UsageError(
+                    f"the log {self._path} lies among the images of {parent}, which are only read;"
+                    " choose another place with --log-file FILE"
+                )
+        first = not self._held and self.stream is None
         self._held.append(record)
         listing = source or folders or record.getMessage().endswith("listing images")
         if not (first or listing):
             self._release()
 
-    def _refuse_among(self, source: str, base: Path) -> None:
-        from visleak.storage import refuse_among
-
-        try:
-            refuse_among(self._path, [(source, source)], base, "the log", "--log-file FILE")
-        except UsageError:
-            self._refused = True
-            raise
-
-    def _refuse_beside(self, folders: Collection[Path]) -> None:
-        """Refuse a log beside images that a list, a table or a pattern names."""
-        if self._path.resolve().parent in folders:
-            self._refused = True
-            raise UsageError(
-                f"the log {self._path} lies among the images of {self._path.resolve().parent},"
-                " which are only read; choose another place with --log-file FILE"
-            )
-
     def _release(self) -> None:
-        with self._writing():
-            if self._file is None:
-                self._file = logging.FileHandler(self._path, encoding="utf-8")
-                self._file.setFormatter(self.formatter)
-        while self._held:
-            self._file.handle(self._held.pop(0))
+        with self._refusing():
+            while self._held:
+                super().emit(self._held.pop(0))
 
     def close(self) -> None:
         """Write what is held, and close the file."""
         if self._held and not self._refused:
             self._release()
-        if self._file is not None:
-            self._file.close()
         super().close()
 
 
@@ -374,6 +363,11 @@ def say(text: str) -> None:
     """Write finished text to stdout."""
     sys.stdout.write(text)
     sys.stdout.flush()
+
+
+def say_line(text: str) -> None:
+    """Write a line to stdout at once, while a command runs."""
+    say(f"{plain(text)}\n")
 
 
 def say_json(content: Any) -> None:

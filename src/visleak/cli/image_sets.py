@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from visleak.cli.command import Call, Reply, whole
+from visleak.cli import edges
+from visleak.cli.command import Call, Reply, free, replaces, whole
 from visleak.errors import UsageError, VisleakError
 from visleak.options import (
     METHOD,
@@ -72,19 +73,16 @@ def encode(
     """
     from visleak.embedding import encode as write
     from visleak.embedding.encoding import THUMBNAILS
-    from visleak.formats.opening import open_set
     from visleak.pipeline.ray_engine import engine_of
     from visleak.storage import UNREADABLE
 
     if options.anonymous and options.encoder in THUMBNAILS:
-        call.note(
+        edges.note(
             "note: the built-in fingerprint contains a thumbnail (colours and edges) of every"
             " image, whatever the ids are; publish a learned encoder's vectors: --encoder clip"
         )
     call.kept = f"finished shards in {options.out} are kept; the same command resumes from there"
-    call.progress("listing images", 0, 0)
-    opened = open_set(images.source, columns)
-    call.progress("listing images", 1, 1)
+    opened = call.opened(images.source, columns)
     result = write(
         opened,
         **keywords(options),
@@ -177,17 +175,14 @@ def robustness(images: ImageSet, options: Robustness, execution: Execution, call
 
     Writes tables, plots, a contact sheet of the changes and report.html to a folder.
     """
-    from visleak.formats.opening import open_set
     from visleak.robustness import robustness as measure
     from visleak.robustness.document import PAGE, RESULT, document, write
-    from visleak.storage import claimed, free_folder, refuse_inputs
+    from visleak.storage import claimed
 
     out = options.out
-    free_folder(out, RESULT, force=call.replaces(out, RESULT, force=options.force))
-    opened = open_set(images.source)
-    refuse_inputs(out, [(opened.name, opened.source)], Path())
+    free(out, RESULT, force=options.force)
     result = measure(
-        opened,
+        call.opened(images.source, out=out),
         options.encoders or ("builtin",),
         **options.chosen(),
         thresholds=options.thresholds,
@@ -207,11 +202,10 @@ def calibrate(images: ImageSet, options: Calibrate, execution: Execution, call: 
     Compares different images of a set, changed in many ways, and writes a file for
     audit --thresholds.
     """
-    from visleak.formats.opening import open_set
     from visleak.pipeline.comparison import KIND
     from visleak.robustness import calibrate as measure
     from visleak.robustness.thresholding import document
-    from visleak.storage import free_file, refuse_inputs, write_json
+    from visleak.storage import free_file, write_json
 
     try:
         rates = [float(part) for part in options.fpr.split(",")]
@@ -219,11 +213,9 @@ def calibrate(images: ImageSet, options: Calibrate, execution: Execution, call: 
         raise UsageError(
             f"--fpr must be one rate or two, such as 1e-6 or 1e-6,1e-4; got {options.fpr!r}"
         ) from None
-    free_file(options.out, force=call.replaces_file(options.out, KIND, force=options.force))
-    opened = open_set(images.source)
-    refuse_inputs(options.out, [(opened.name, opened.source)], Path())
+    free_file(options.out, force=replaces(options.out, KIND, force=options.force, file=True))
     result = measure(
-        opened,
+        call.opened(images.source, out=options.out),
         options.encoder,
         fpr=rates,
         **options.chosen(),
@@ -232,7 +224,7 @@ def calibrate(images: ImageSet, options: Calibrate, execution: Execution, call: 
     )
     write_json(options.out, result.as_dict())
     for line in result.notes:
-        call.complain(line)
+        edges.complain(line)
     return Reply(document(result), result.as_dict(), files=[options.out])
 
 
@@ -243,29 +235,23 @@ def train_encoder(
 
     An interrupted run resumes. See docs/encoders.md.
     """
-    from visleak.formats.opening import open_set
-    from visleak.storage import refuse_inputs
     from visleak.training import checkpoint_path
     from visleak.training import train_encoder as train
     from visleak.training.encoder import document
 
     columns = Columns(label=options.label, group=options.group)
-    call.progress("listing images", 0, 0)
-    opened = open_set(images.source, columns)
-    test = None if options.test is None else open_set(options.test, columns)
-    read = [opened] if test is None else [opened, test]
-    refuse_inputs(options.out, [(each.name, each.source) for each in read], Path())
-    call.progress("listing images", 1, 1)
+    opened = call.opened(images.source, columns, options.out)
+    test = options.test and call.opened(options.test, columns, options.out)
     try:
         made = train(
             opened,
             options.out,
-            test=test,
+            test=test or None,
             settings=settings,
             device=options.device,
             threads=options.threads,
             progress=call.progress,
-            notify=call.note,
+            notify=edges.note,
             force=options.force,
         )
     except KeyboardInterrupt:

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import shlex
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-import typer
-
-from visleak.cli import edges
-from visleak.cli.command import Call, CommandGroup, Reply, add, begin_with
+from visleak.cli.command import Call, Reply, begin_with, free, replaces
 from visleak.errors import UsageError
 from visleak.impact.evaluators import (
     CLIP,
@@ -24,11 +20,10 @@ from visleak.impact.evaluators import (
     Zeroshot,
 )
 from visleak.impact.settings import Board, ImpactSettings, Inputs, named_files, refuse_several
-from visleak.options import OUTPUT, Execution, Printed, Replaced, keywords, option, output
+from visleak.options import OUTPUT, Columns, Execution, Printed, Replaced, keywords, option, output
 
 if TYPE_CHECKING:
     from visleak.impact.evaluators.classification import Classification
-    from visleak.records import ImageSet
     from visleak.reporting import Document
 
 ROWS: Final = 60  # rows of a table on a terminal
@@ -62,7 +57,7 @@ def impact(
     from visleak.impact.leaderboard import add_to
     from visleak.report import show_in_report
     from visleak.reporting import section, terminal
-    from visleak.storage import RunFolder, free_folder, refuse_sets
+    from visleak.storage import RunFolder, refuse_sets
 
     folders = inputs.folders()
     files = inputs.files(list(folders))
@@ -81,8 +76,7 @@ def impact(
     for audit in audits.values():
         refuse_sets(audit.summary, output.out)
     run = RunFolder(output.out, KIND)
-    force = call.replaces(run.path, run.result.name, force=output.force)
-    free_folder(run.path, run.result.name, force=force)
+    free(run.path, run.result.name, force=output.force)
     results = {
         name: measured(folders[name], own, settings, fair=fair, progress=call.progress)
         for name, (own, fair) in files.items()
@@ -173,7 +167,7 @@ def retrieve(
     from visleak.impact.evaluators.retrieve import content, document, retrieve_stored
     from visleak.impact.evaluators.retrieve import retrieve as run
 
-    target = _target(target, call)
+    target = _target(target)
     given = keywords(settings)
     if settings.images is None and settings.texts is None:
         if settings.source is None:
@@ -181,7 +175,7 @@ def retrieve(
                 "nothing to search: give SOURCE, a set of images with captions, or --images FILE"
                 " and --texts FILE with vectors"
             )
-        images = _opened(settings.source, settings.id, None, target, call)
+        images = call.opened(settings.source, Columns(settings.id), target.out)
         given = {name: value for name, value in given.items() if name not in ("source", "id")}
         result = run(
             images,
@@ -210,34 +204,19 @@ def _classified(
     """Classify a set and save the predictions."""
     from visleak.impact.evaluators.classification import content, document
 
-    target = _target(target, call)
-    images = _opened(data.source, data.id, data.label, target, call)
+    target = _target(target)
+    images = call.opened(data.source, Columns(data.id, data.label), target.out)
     result = run(images, progress=call.progress, **given, **keywords(target))
     return _reply(document(result), content(result), target)
 
 
-def _target(target: Target, call: Call) -> Target:
+def _target(target: Target) -> Target:
     """Return where predictions are written; earlier ones are kept aside."""
-    from visleak.impact.evaluators.predictions import KIND
+    from visleak.impact.evaluators.predictions import KIND, check_target
 
-    return replace(target, force=call.replaces_file(target.out, KIND, force=target.force))
-
-
-def _opened(
-    source: str, id_: str | None, label: str | None, target: Target, call: Call
-) -> ImageSet:
-    """Return the images of a source; refuse a target that cannot be written first."""
-    from visleak.formats.opening import open_set
-    from visleak.impact.evaluators.predictions import check_target
-    from visleak.settings import SideColumns
-    from visleak.storage import refuse_inputs
-
-    check_target(target.out, force=target.force)
-    call.progress("listing images", 0, 0)
-    images = open_set(source, SideColumns(id_, label))
-    refuse_inputs(target.out, [(images.name, images.source)], Path())
-    call.progress("listing images", 1, 1)
-    return images
+    free = replaces(target.out, KIND, force=target.force, file=True)
+    check_target(target.out, force=free)
+    return replace(target, force=free)
 
 
 def _reply(document: Document, content: Mapping[str, object], target: Target) -> Reply:
@@ -245,39 +224,3 @@ def _reply(document: Document, content: Mapping[str, object], target: Target) ->
 
     command = f"next: visleak impact AUDIT_DIR --predictions {shlex.quote(str(target.out))}"
     return Reply([*terminal(document), str(target.out), command], content)
-
-
-evaluate = typer.Typer(
-    cls=CommandGroup,
-    help="Run a model on a test set; the file of its predictions is for visleak impact.",
-    rich_markup_mode="rich",
-)
-
-
-@evaluate.callback(invoke_without_command=True)
-def _evaluate(context: typer.Context) -> None:
-    # idle threads of torch spin on the cores that the workers need: measured, two to four times
-    # slower on a busy machine; it is read once, when torch is imported
-    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
-    if context.invoked_subcommand is None:
-        edges.say(context.get_help() + "\n")
-
-
-add(
-    evaluate,
-    "classify",
-    classify,
-    "evaluate classify test/ --model hf:microsoft/resnet-50 -o resnet-50.parquet",
-)
-add(
-    evaluate,
-    "zeroshot",
-    zeroshot,
-    "evaluate zeroshot val/ --classes names.tsv --templates openai -o clip.parquet",
-)
-add(
-    evaluate,
-    "retrieve",
-    retrieve,
-    "evaluate retrieve flickr30k-images/ --captions dataset_flickr30k.json -o clip.parquet",
-)

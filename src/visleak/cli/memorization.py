@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-import typer
-
 from visleak.cli import edges
-from visleak.cli.command import Call, CommandGroup, Reply
+from visleak.cli.command import Call, Reply
 from visleak.errors import UsageError
 from visleak.memorization import Guidance, Sampling
 from visleak.memorization.inputs import (
@@ -40,7 +37,6 @@ from visleak.memorization.settings import (
     ExtractSettings,
     GibbsSettings,
     LanguageModel,
-    MoveSettings,
     Norm,
     ScoreSettings,
     SearchScore,
@@ -52,10 +48,8 @@ from visleak.options import Execution, Printed, Replaced, output, share
 if TYPE_CHECKING:
     from visleak.memorization import TokenModel
     from visleak.memorization.benchmark import Benchmark
-    from visleak.memorization.search.driver import Progress, SearchTask
-    from visleak.memorization.search.proposals import MaskedLanguageModel, Rules
+    from visleak.memorization.search.driver import SearchTask
     from visleak.memorization.tracing import Trace
-    from visleak.progress import Progress as Bar
     from visleak.reporting import Document
 
 NOTICE: Final = (
@@ -67,12 +61,6 @@ NOTICE: Final = (
 
 #: The only gate of ``trace``.
 GATE: Final = "memorized"
-
-memorization = typer.Typer(
-    cls=CommandGroup,
-    help="Memorized training images of text-to-image models.",
-    rich_markup_mode="rich",
-)
 
 
 def say_once() -> None:
@@ -89,18 +77,6 @@ def say_once() -> None:
         with suppress(OSError):
             shown.parent.mkdir(parents=True, exist_ok=True)
             shown.touch()
-
-
-@memorization.callback(invoke_without_command=True)
-def _memorization(context: typer.Context) -> None:
-    # see evaluate_verb: waiting threads of torch spin on the cores that others need
-    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
-    if context.invoked_subcommand is None:
-        edges.say(context.get_help() + "\n")
-        return
-    # a request for help is not a run
-    if not {"--help", "-h"} & set(context.obj or ()):
-        say_once()
 
 
 # -- what several commands have -------------------------------------------------------------------
@@ -139,24 +115,6 @@ def reply(
     return Reply(shown, content=file, notes=notes)
 
 
-def score_for(
-    model: TokenModel, settings: ScoreSettings, call: Call, **usual: Any
-) -> ScoreSettings:
-    """Return the settings of D for a model."""
-    usual = {"batch": 128 if model.device.startswith("cuda") else 16, **usual}
-    given = {name: value for name, value in usual.items() if name not in call.given}
-    settings = replace(settings, **given)
-    trained = model.about().get("train_timesteps")
-    if settings.timestep != "first" and isinstance(trained, int):
-        # the times of a flow run to the number itself, steps are counted from 0
-        most = trained if model.prediction == "flow" else trained - 1
-        if settings.timestep > most:
-            raise UsageError(
-                f"--timestep must be at most {most:,} for this model; got {settings.timestep}"
-            )
-    return settings
-
-
 def _missing(model: str | None, file: str) -> UsageError:
     name = "model" if model is None else file
     return UsageError(f"--{name} is missing: give --model MODEL and --{file} FILE")
@@ -180,13 +138,13 @@ def detect(
     """
     from visleak.memorization.detection import detect as detected
     from visleak.memorization.detection.document import document
-    from visleak.memorization.scores import TriggerScore
+    from visleak.memorization.scores import TriggerScore, score_for
 
     out = result.folder("detect")
     listed, ordinary = prompts.read(), general.read()
     loaded = model.load(model.model, call.progress)
     found = detected(
-        TriggerScore(loaded, score_for(loaded, score, call)),
+        TriggerScore(loaded, score_for(loaded, score, call.given)),
         listed,
         out,
         general=ordinary,
@@ -201,32 +159,14 @@ def detect(
 # -- searches -------------------------------------------------------------------------------------
 
 
-def _search_progress(bar: Bar, step: str, calls: int | None) -> Callable[[Progress], None]:
-    """Return what shows a search's progress, with the highest D so far."""
-    last = [""]
-
-    def report(progress: Progress) -> None:
-        best = progress.best
-        # a bar keeps its name: the best so far is reported in lines of its own
-        if best is not None and best.prompt and best.prompt != last[0]:
-            last[0] = best.prompt
-            bar(f"highest D so far {best.score:.4g}: {best.prompt[:60]}", 0, 0)
-        if calls is not None:
-            bar(step, min(progress.calls, calls), calls)
-        else:
-            bar(step, progress.done, progress.total or 0)
-
-    return report
-
-
 def _task(
     loaded: TokenModel, score: ScoreSettings, step: str, budget: Budget, call: Call, chains: int = 1
 ) -> SearchTask:
     """Return a search."""
     from visleak.memorization.scores import TriggerScore
-    from visleak.memorization.search.driver import SearchTask
+    from visleak.memorization.search.driver import SearchTask, shown_by
 
-    progress = _search_progress(call.progress, step, budget.calls)
+    progress = shown_by(call.progress, step, budget.calls)
     return SearchTask(TriggerScore(loaded, score), chains, score.seed, budget, progress=progress)
 
 
@@ -237,24 +177,6 @@ def _keeps(out: Path) -> str:
 def _norm(score: ScoreSettings, call: Call) -> Norm | None:
     """Return the norm of D that was given; ``None`` leaves it to the preset."""
     return score.norm if "norm" in call.given else None
-
-
-def _of_preset(
-    loaded: TokenModel,
-    preset: MoveSettings,
-    settings: MoveSettings,
-    rules: Rules,
-    words: LanguageModel,
-    score: ScoreSettings,
-    call: Call,
-) -> tuple[ScoreSettings, MaskedLanguageModel, dict[str, object]]:
-    """Return D, the model that proposes words, and the record of the settings, by a preset."""
-    from visleak.memorization.search import gibbs, proposals
-
-    timestep = gibbs.timestep_of(preset.preset)
-    d = score_for(loaded, score, call, norm=settings.norm, timestep=timestep)
-    proposer = proposals.load_language_model(words.lm, rules=rules, device=loaded.device)
-    return d, proposer, gibbs.about_preset(preset, settings, rules, d.timestep)
 
 
 def search(
@@ -273,8 +195,10 @@ def search(
     does one that its budget ended, with a larger one.
     """
     from visleak.memorization import version_of
+    from visleak.memorization.scores import score_for
     from visleak.memorization.search import gibbs
     from visleak.memorization.search.methods import RandomSettings, RandomWords
+    from visleak.memorization.search.proposals import load_language_model
     from visleak.memorization.search.run import document, search_into
     from visleak.memorization.settings import preset_of
 
@@ -295,7 +219,8 @@ def search(
         edges.note("the preset's kappa is on another scale of D: chains are not counted by it")
         counted = None
     gibbs.refuse_longer(loaded, settings.length)
-    d, proposer, about = _of_preset(loaded, preset, settings, rules, words, score, call)
+    d = score_for(loaded, score, call.given, **gibbs.usual_of(settings))
+    proposer = load_language_model(words.lm, rules=rules, device=loaded.device)
     found = search_into(
         RandomWords(proposer, RandomSettings(settings.length, keep=settings.keep))
         if random
@@ -303,7 +228,7 @@ def search(
         _task(loaded, d, "searching", budget, call, options.chains),
         out,
         kappa=counted,
-        about=about,
+        about=gibbs.about_preset(settings, rules, d.timestep),
         force=result.force,
         note=edges.note,
     )
@@ -325,7 +250,9 @@ def augment(
     Writes augment.json, the best prompts of each trigger, and the bank of all that were scored.
     """
     from visleak.memorization.prompt_files import read_prompts
+    from visleak.memorization.scores import score_for
     from visleak.memorization.search import gibbs
+    from visleak.memorization.search.proposals import load_language_model
     from visleak.memorization.search.run import augment_into, document
     from visleak.memorization.settings import preset_of
 
@@ -336,14 +263,15 @@ def augment(
     call.kept = _keeps(out)
     loaded = model.load(model.model, call.progress)
     gibbs.refuse_other_scale(loaded, preset, call.given)
-    d, proposer, about = _of_preset(loaded, preset, settings, rules, words, score, call)
+    d = score_for(loaded, score, call.given, **gibbs.usual_of(settings))
+    proposer = load_language_model(words.lm, rules=rules, device=loaded.device)
     made = augment_into(
         _task(loaded, d, "augmenting", budget, call),
         proposer,
         listed,
         settings,
         out,
-        about={**about, "origin": listed.origin},
+        about={**gibbs.about_preset(settings, rules, d.timestep), "origin": listed.origin},
         force=result.force,
         note=edges.note,
     )
@@ -398,6 +326,7 @@ def compare(
     from visleak.memorization import baselines
     from visleak.memorization.baselines.document import document
     from visleak.memorization.extraction import load_similarity
+    from visleak.memorization.scores import score_for
     from visleak.memorization.search.gibbs import refuse_longer
     from visleak.memorization.search.proposals import Rules, load_language_model
     from visleak.memorization.tracing.sources import training_sets
@@ -415,7 +344,7 @@ def compare(
     call.kept = _keeps(out)
     loaded = model.load(model.model, call.progress)
     refuse_longer(loaded, options.length)
-    d, device, causal = score_for(loaded, score, call), loaded.device, options.causal_lm
+    d, device, causal = score_for(loaded, score, call.given), loaded.device, options.causal_lm
     means = baselines.Means(
         model=loaded,
         norm=d.norm,

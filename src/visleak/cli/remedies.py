@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 
 import typer
 
+from visleak.cli import edges
 from visleak.cli.command import Call, Reply, whole
 from visleak.errors import UsageError
 from visleak.options import AUDIT_DIR, OUTPUT, SETS, Execution, Printed, argument, option, output
@@ -27,7 +28,7 @@ Chosen = TypeVar("Chosen", "Purge", "Split")
 Result = TypeVar("Result")
 
 
-def confirmed(run: Callable[[Chosen], Result], options: Chosen, call: Call) -> Result:
+def confirmed(run: Callable[[Chosen], Result], options: Chosen) -> Result:
     """Run a remedy; at a terminal, ask whether groups that were found are to be used."""
     from visleak.remedy.graph import UnconfirmedGroups
 
@@ -37,7 +38,7 @@ def confirmed(run: Callable[[Chosen], Result], options: Chosen, call: Call) -> R
         if not (sys.stdin.isatty() and sys.stderr.isatty()):
             raise
         for line in error.statements:
-            call.note(line)
+            edges.note(line)
         if not typer.confirm("Use these groups?", err=True):
             raise
         return run(dataclasses.replace(options, yes=True))
@@ -86,9 +87,7 @@ def purge(options: Purge, call: Call) -> Reply:
         raise UsageError("--apply needs a folder to write: -o DIR")
     audit = Audit(options.folder)
     out = options.out if options.apply else None
-    result = confirmed(
-        lambda own: clean(audit, own, out=out, progress=call.progress), options, call
-    )
+    result = confirmed(lambda own: clean(audit, own, out=out, progress=call.progress), options)
     return Reply(whole(purge_document(result, audit.summary, options.out)), result.as_dict())
 
 
@@ -153,7 +152,7 @@ def split(options: Split, execution: Execution, call: Call) -> Reply:
     if options.repair is not None:
         call.only_with("--repair", OF_REPAIRS)
         audited = options.repair
-        content = confirmed(lambda own: repair(audited, own, **shared), options, call).content
+        content = confirmed(lambda own: repair(audited, own, **shared), options).content
         return Reply(whole(split_document(content, options.out)), content)
     if options.source is None or options.ratios is None:
         raise UsageError(
@@ -165,7 +164,7 @@ def split(options: Split, execution: Execution, call: Call) -> Reply:
     try:
         source, ratios = options.source, options.ratios
         found = confirmed(
-            lambda own: divide(source, ratios, own, audited=own.audit, **shared), options, call
+            lambda own: divide(source, ratios, own, audited=own.audit, **shared), options
         )
     except Unbalanced as error:
         shown = split_document(error.content, options.out)

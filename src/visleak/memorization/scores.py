@@ -10,14 +10,15 @@ constants the paper prints for its searches live on that scale, so both are retu
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Container, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 
 from visleak.diffusion.model import Conditioning, DiffusionModel, Tensor
-from visleak.errors import VisleakError
+from visleak.errors import UsageError, VisleakError
 from visleak.lazy import library
 from visleak.memorization.settings import Norm, ScoreSettings
 from visleak.records import Float64
@@ -150,6 +151,23 @@ class TriggerScore:
         if self.settings.output == "epsilon":
             return self.model.as_epsilon(output, latents, self.timestep)
         return output
+
+
+def score_for(
+    model: DiffusionModel, settings: ScoreSettings, given: Container[str], **usual: Any
+) -> ScoreSettings:
+    """Return the settings of D for a model: those that were not ``given`` are the ``usual``."""
+    usual = {"batch": 128 if model.device.startswith("cuda") else 16, **usual}
+    settings = replace(settings, **{name: usual[name] for name in usual if name not in given})
+    trained = model.about().get("train_timesteps")
+    if settings.timestep != "first" and isinstance(trained, int):
+        # the times of a flow run to the number itself, steps are counted from 0
+        most = trained if model.prediction == "flow" else trained - 1
+        if settings.timestep > most:
+            raise UsageError(
+                f"--timestep must be at most {most:,} for this model; got {settings.timestep}"
+            )
+    return settings
 
 
 def _double(output: Tensor) -> Tensor:

@@ -22,6 +22,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from visleak import progress
 from visleak.errors import UsageError, VisleakError
 from visleak.memorization.scores import TriggerScore
 from visleak.memorization.settings import Budget, Norm
@@ -464,6 +465,25 @@ class Run:
         found = score(texts, draw=draw).by(score.settings.norm)
         self.calls += score.settings.noises * (len(texts) + (not again))
         return dict(zip(texts, found.tolist(), strict=True))
+
+
+def shown_by(bar: progress.Progress, step: str, calls: int | None) -> Callable[[Progress], None]:
+    """Return what shows a search's progress, with the highest D so far."""
+    last = ""
+
+    def report(now: Progress) -> None:
+        nonlocal last
+        best = now.best
+        # a bar keeps its name: the best so far is reported in lines of its own
+        if best is not None and best.prompt not in ("", last):
+            last = best.prompt
+            bar(f"highest D so far {best.score:.4g}: {last[:60]}", 0, 0)
+        if calls is not None:
+            bar(step, min(now.calls, calls), calls)
+        else:
+            bar(step, now.done, now.total or 0)
+
+    return report
 
 
 # -- settings -------------------------------------------------------------------------------------

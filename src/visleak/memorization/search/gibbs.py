@@ -25,7 +25,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from types import MappingProxyType
-from typing import Final, Literal
+from typing import Any, Final, Literal
 
 import numpy as np
 
@@ -45,7 +45,13 @@ from visleak.memorization.search.driver import (
     generator,
 )
 from visleak.memorization.search.proposals import Proposer, Rules, own_banned_words
-from visleak.memorization.settings import CODE, AugmentSettings, GibbsSettings, MoveSettings
+from visleak.memorization.settings import (
+    CODE,
+    AugmentSettings,
+    GibbsSettings,
+    MoveSettings,
+    preset_of,
+)
 from visleak.records import Float64
 
 #: Augmentation runs that move together. It changes no prompt, only how much of a batch is used,
@@ -440,9 +446,9 @@ def rules_of(preset: str) -> Rules:
     return Rules("Image of a", stop=True, banned=own_banned_words(), banned_name="own")
 
 
-def timestep_of(preset: str) -> Literal["first"] | int:
-    """Return the timestep at which a preset measures D; the paper states only "T"."""
-    return 999 if preset == CODE else "first"
+def usual_of(settings: MoveSettings) -> dict[str, Any]:
+    """Return how a preset measures D; for the timestep the paper states only "T"."""
+    return {"norm": settings.norm, "timestep": 999 if settings.code else "first"}
 
 
 def version_of_preset(preset: str) -> str:
@@ -487,15 +493,15 @@ def refuse_longer(model: TokenModel, length: int) -> None:
 
 
 def about_preset(
-    preset: MoveSettings, settings: MoveSettings, rules: Rules, timestep: Literal["first"] | int
+    settings: MoveSettings, rules: Rules, timestep: Literal["first"] | int
 ) -> dict[str, object]:
     """Return for a result which preset was used, and what of it was changed."""
-    usual = rules_of(preset.preset)
+    preset = settings.preset
     changed = [
         field.name
-        for mine, theirs in ((settings, preset), (rules, usual))
+        for mine, theirs in ((settings, preset_of(settings)), (rules, rules_of(preset)))
         for field in fields(mine)
         if getattr(mine, field.name) != getattr(theirs, field.name)
     ]
-    changed += ["timestep"] if timestep != timestep_of(preset.preset) else []
-    return {"preset": preset.preset, "preset_source": SOURCES[preset.preset], "changed": changed}
+    changed += ["timestep"] if timestep != usual_of(settings)["timestep"] else []
+    return {"preset": preset, "preset_source": SOURCES[preset], "changed": changed}
