@@ -138,7 +138,7 @@ def test_damage_is_told_with_its_line(tmp_path: Path) -> None:
     path = tmp_path / PLAIN
     write_plain(path, [said(1), said(2)])
     path.write_text(path.read_text().replace(f"{digest(2)},{digest(3)},near", "x,y,near"))
-    with pytest.raises(VisleakError, match=r"verdicts\.csv, line 3, cannot be read: .* got 'x'"):
+    with pytest.raises(VisleakError, match=r"verdicts\.csv, line 3: .* got 'x'"):
         read_verdicts(tmp_path)
     path.write_text("a,b\n1,2\n")
     with pytest.raises(VisleakError, match="has no column 'first'"):

@@ -56,9 +56,10 @@ def dlede(
         return _judge_scores(options.scores, decision, options)
     sources.check()
     trainer = _trainer(trained_by, controls, execution, options, call)
+    from visleak.auditing import audit
     from visleak.dlede import forecast, run
     from visleak.dlede.document.text import forecast_line
-    from visleak.dlede.protocol import claimed_split, given_audit, open_split
+    from visleak.dlede.protocol import audit_summary, claimed_split, given_audit, open_split
     from visleak.documents import as_plain
     from visleak.pipeline.ray_engine import engine_of
 
@@ -85,12 +86,20 @@ def dlede(
     pinned: list[Split] = []
 
     def summary(trained_on: Split) -> AuditSummary | None:
-        from visleak.dlede.protocol import audit_summary
-
         pinned.append(trained_on)
         if options.audit == "off":
             return None
-        audits.append(given or _audited(split, options, workers, call))
+        audits.append(
+            given
+            or audit(
+                split.test,
+                split.train,
+                out=options.out / "audit",
+                **workers.chosen(),
+                progress=call.progress,
+                force=options.force,
+            )
+        )
         return audit_summary(audits[0], trained_on, options.out)
 
     result = run(
@@ -132,19 +141,6 @@ def _trainer(
         device=trained_by.device,
         threads=trained_by.threads,
         time_limit=execution.limit,
-    )
-
-
-def _audited(split: Split, options: DLeDeOptions, workers: Workers, call: Call) -> Audit:
-    from visleak.auditing import audit
-
-    return audit(
-        split.test,
-        split.train,
-        out=options.out / "audit",
-        **workers.chosen(),
-        progress=call.progress,
-        force=options.force,
     )
 
 

@@ -297,7 +297,7 @@ def diversify(
         model.load(model.model, call.progress),
         listed,
         out,
-        **vars(settings),
+        settings,
         triggers=triggers,
         force=result.force,
         note=edges.note,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
@@ -68,12 +69,17 @@ class Request:
             raise self.refused(option, f"one of {', '.join(allowed)}")
         return value
 
-    def number(self, option: str, default: int, least: int = 1) -> int:
+    def number(
+        self, option: str, default: int, least: int = 1, most: int | None = None, multiple: int = 1
+    ) -> int:
         """Return an option that is a whole number."""
         value = self.options.get(option, str(default))
         # int() refuses thousands of digits with a message of its own
-        if not (value.isascii() and value.isdecimal() and len(value) < 10) or int(value) < least:
-            raise self.refused(option, f"a whole number, {least} or more")
+        whole = value.isascii() and value.isdecimal() and len(value) < 10
+        if not whole or not least <= int(value) <= (most or math.inf) or int(value) % multiple:
+            kind = "whole number" if multiple == 1 else f"multiple of {multiple}"
+            bounds = f", {least} or more" if most is None else f" from {least} to {most:,}"
+            raise self.refused(option, f"a {kind}{bounds}")
         return int(value)
 
     def refused(self, option: str, allowed: str) -> UsageError:

@@ -8,7 +8,6 @@ of a set are taken at intervals: where the files can be read, the ends are looke
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
@@ -18,7 +17,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from visleak.errors import VisleakError
 from visleak.groups import components, numbered
 from visleak.pipeline.comparison import Comparison
 from visleak.pipeline.encoded_set import Side
@@ -33,7 +31,7 @@ from visleak.pipeline.footage import (
 )
 from visleak.progress import Progress, silent
 from visleak.records import GRADES, Bool, Encoder, Float32, Float64, Int8, Int64
-from visleak.storage import csv_text
+from visleak.storage import open_rows
 from visleak.storage.audit_folder import SegmentSummary
 
 #: Steps and milliseconds between frames that may be missing inside a segment, at least the longer
@@ -490,13 +488,10 @@ def read_segments(path: Path) -> dict[tuple[str, str], tuple[Segment, ...]]:
     if not path.exists():
         return {}
     found: dict[tuple[str, str], list[Segment]] = {}
-    try:
-        with path.open(encoding="utf-8", newline="") as lines:
-            for row in csv.DictReader(lines, strict=True):
-                segment = _segment({name: csv_text(row[name]) for name in COLUMNS})
-                found.setdefault((segment.query_set, segment.reference_set), []).append(segment)
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, csv.Error) as error:
-        raise VisleakError(f"{path} cannot be read ({error}); run the audit again") from error
+    with open_rows(path) as rows:
+        rows.need(COLUMNS)
+        for segment in map(_segment, rows):
+            found.setdefault((segment.query_set, segment.reference_set), []).append(segment)
     return {names: tuple(segments) for names, segments in found.items()}
 
 

@@ -36,6 +36,7 @@ from visleak.storage.files import (
     csv_value,
     file_digest,
     naming,
+    open_rows,
     opened_for_arrow,
     read_csv,
     replacing,
@@ -74,8 +75,8 @@ __all__ += ["SCRATCH_PREFIX", "SECTIONS", "UNREADABLE", "VERDICTS", "AuditSummar
 __all__ += ["ComparisonSummary", "Database", "File", "KeyValueStore", "MirroredDatabase"]
 __all__ += ["RunFolder", "SetSummary", "TotalSummary", "claimed", "csv_cell", "csv_of", "csv_text"]
 __all__ += ["csv_value", "file_digest", "free_file", "free_folder", "free_table"]
-__all__ += ["keep_file", "keep_previous", "naming", "opened_for_arrow", "read_csv", "read_problems"]
-__all__ += ["read_summary", "read_table"]
+__all__ += ["keep_file", "keep_previous", "naming", "open_rows", "opened_for_arrow", "read_csv"]
+__all__ += ["read_problems", "read_summary", "read_table"]
 __all__ += ["refuse_among", "refuse_foreign", "refuse_inputs"]
 __all__ += ["refuse_sets", "remove_leftovers", "remove_unfinished", "replacing", "replacing_text"]
 __all__ += ["write_bytes", "write_cells", "write_csv", "write_csv_rows", "write_json"]

@@ -20,8 +20,8 @@ from typing import IO, TextIO
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from visleak.delimited import write_csv_rows
-from visleak.errors import VisleakError
+from visleak.delimited import opened_table, write_csv_rows
+from visleak.errors import VisleakError, one_line
 
 
 @contextmanager
@@ -182,6 +182,51 @@ def read_csv(path: Path, header: Sequence[str]) -> list[tuple[str, ...]]:
     if any(len(row) != len(header) for row in rows):
         raise ValueError("a row has more or fewer cells than there are columns")
     return [tuple(map(csv_text, row)) for row in rows]
+
+
+class Rows:
+    """The rows of a table of text: cells by column, without what kept spreadsheets from them."""
+
+    def __init__(self, lines: TextIO, delimiter: str, padded: bool) -> None:
+        self._reader, self._padded = csv.reader(lines, delimiter=delimiter, strict=True), padded
+        self.names = [csv_text(name).strip() for name in next(self._reader, [])]
+
+    @property
+    def line(self) -> int:
+        """The line of the row, from 1."""
+        return max(1, self._reader.line_num)
+
+    def __iter__(self) -> Iterator[dict[str, str]]:
+        for cells in self._reader:
+            left = len(self.names) - len(cells)
+            if not any(cell.strip() for cell in cells):
+                continue
+            if left < 0 or (left and not self._padded):
+                raise ValueError(f"{len(cells)} cells under {len(self.names)} columns")
+            yield dict(zip(self.names, [*map(csv_text, cells), *[""] * left], strict=True))
+
+    def need(self, names: Iterable[str], advice: str = "") -> None:
+        """Refuse a table without some columns."""
+        missing = next((name for name in names if name not in self.names), None)
+        if missing is not None:
+            there = ", ".join(self.names[:12]) or "none"
+            raise ValueError(f"it has no column {missing!r}{advice or f'; it has {there}'}")
+
+
+@contextmanager
+def open_rows(path: Path, *, padded: bool = False) -> Iterator[Rows]:
+    """Open a table of text that people may have written; what is wrong with it names the line.
+
+    ``padded``: cells at the end of a row may be left out.
+    """
+    rows = None
+    try:
+        with opened_table(path) as (lines, delimiter):
+            rows = Rows(lines, delimiter, padded)
+            yield rows
+    except (OSError, ValueError, csv.Error) as error:
+        where = f"{path} cannot be read" if rows is None else f"{path}, line {rows.line}"
+        raise VisleakError(f"{where}: {one_line(error)}") from error
 
 
 def _is_formula(value: str) -> bool:

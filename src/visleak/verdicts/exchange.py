@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import json
 import math
 import os
@@ -17,7 +16,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from visleak.delimited import opened_table
 from visleak.errors import UsageError, VisleakError, not_one_of
 from visleak.quantities import counted, some
 from visleak.records import GRADES
@@ -25,8 +23,8 @@ from visleak.storage import (
     IMAGES,
     AuditSummary,
     csv_cell,
-    csv_text,
     free_file,
+    open_rows,
     read_summary,
     read_table,
     write_cells,
@@ -83,12 +81,8 @@ def chosen_set(option: str, name: str | None, names: Iterable[str]) -> str:
 
 def is_plain(path: Path) -> bool:
     """Whether a table is ``verdicts.csv``, as its header tells."""
-    try:
-        with opened_table(path) as (lines, delimiter):
-            header = next(csv.reader(lines, delimiter=delimiter), [])
-            names = [name.strip() for name in header]
-    except (OSError, ValueError, csv.Error) as error:
-        raise VisleakError(f"{path} cannot be read as a table ({error})") from error
+    with open_rows(path) as rows:
+        names = rows.names
     if set(COLUMNS[:4]) <= set(names):
         return True
     wanted = [name for name in HEADER if name != "Distance"]
@@ -107,24 +101,13 @@ def read_list(path: Path) -> tuple[tuple[Row, ...], tuple[str, ...]]:
     ``Distance`` is checked and not used: it is of the features of the list, which differ from
     those of an audit.
     """
-    try:
-        with opened_table(path) as (lines, delimiter):
-            reader = csv.reader(lines, delimiter=delimiter)
-            names = [name.strip() for name in next(reader)]
-            rows = [_row(path, reader.line_num, names, cells) for cells in reader if any(cells)]
-    except (OSError, ValueError, csv.Error) as error:
-        raise VisleakError(f"{path} cannot be read as a table ({error})") from error
-    return tuple(rows), tuple(name for name in names if name not in HEADER)
+    with open_rows(path) as rows:
+        found = tuple(map(_row, rows))
+    return found, tuple(name for name in rows.names if name not in HEADER)
 
 
-def _row(path: Path, line: int, names: list[str], cells: list[str]) -> Row:
-    if len(cells) != len(names):
-        raise VisleakError(
-            f"{path}, line {line}: {len(cells)} cells under {len(names)} columns; nothing was"
-            " imported"
-        )
-    row = dict(zip(names, cells, strict=True))
-    ids = [csv_text(row[name]) for name in HEADER[:2]]
+def _row(row: Mapping[str, str]) -> Row:
+    ids = [row[name] for name in HEADER[:2]]
     judgment, distance = row["Judgment"].strip(), row.get("Distance", "").strip()
     wrong = ""
     if judgment not in ("0", "1", "2", "3"):
@@ -134,7 +117,7 @@ def _row(path: Path, line: int, names: list[str], cells: list[str]) -> Row:
     elif not _is_distance(distance):
         wrong = f"Distance must be a number of 0 or more, or empty; got {distance!r}"
     if wrong:
-        raise VisleakError(f"{path}, line {line}: {wrong}; nothing was imported")
+        raise ValueError(f"{wrong}; nothing was imported")
     return Row(ids[0], ids[1], GRADES[int(judgment)])
 
 

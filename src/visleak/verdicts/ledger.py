@@ -7,7 +7,6 @@ verdict before it.
 from __future__ import annotations
 
 import contextlib
-import csv
 import itertools
 import math
 import re
@@ -19,10 +18,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
-from visleak.delimited import opened_table
 from visleak.errors import UsageError, VisleakError
 from visleak.records import GRADES
-from visleak.storage import LEDGER, VERDICTS, MirroredDatabase, csv_text, write_csv
+from visleak.storage import LEDGER, VERDICTS, MirroredDatabase, open_rows, write_csv
 from visleak.storage.database import EVERY, check_rows, connect_read_only
 
 #: Grades that make a pair a near-duplicate; the other two do not.
@@ -355,25 +353,17 @@ def write_plain(path: Path, verdicts: Iterable[Verdict]) -> None:
 
 def read_plain(path: Path) -> tuple[Verdict, ...]:
     """Read ``verdicts.csv`` back; columns may have any order, others are ignored."""
-    line = 1
-    try:
-        with opened_table(path) as (text, delimiter):
-            reader = csv.DictReader(text, delimiter=delimiter)
-            missing = [name for name in COLUMNS[:4] if name not in (reader.fieldnames or ())]
-            if missing:
-                raise ValueError(f"it has no column {missing[0]!r}")
-            found = []
-            for row in reader:
-                line = reader.line_num
-                found.append(_verdict({name: row.get(name) or "" for name in COLUMNS}))
-            return tuple(found)
-    except (OSError, ValueError, csv.Error, VisleakError) as error:
-        raise VisleakError(f"{path}, line {line}, cannot be read: {error}") from error
+    with open_rows(path, padded=True) as rows:
+        rows.need(COLUMNS[:4])
+        return tuple(map(_verdict, rows))
 
 
-def _verdict(row: dict[str, str]) -> Verdict:
-    cells = {name: csv_text(cell) for name, cell in row.items()}
+def _verdict(row: Mapping[str, str]) -> Verdict:
+    cells = {name: row.get(name, "") for name in COLUMNS}
     similarity = cells.pop("similarity")
     if not cells["time"]:
         del cells["time"]
-    return Verdict(**cells, similarity=float(similarity) if similarity else None)
+    try:
+        return Verdict(**cells, similarity=float(similarity) if similarity else None)
+    except VisleakError as error:
+        raise ValueError(str(error)) from error

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -13,7 +12,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from visleak.delimited import opened_table
 from visleak.errors import UsageError, VisleakError, not_one_of
 from visleak.groups import image_rows
 from visleak.pipeline.comparison import relation, share_classes
@@ -33,7 +31,7 @@ from visleak.storage import (
     PAIRS,
     AuditSummary,
     ComparisonSummary,
-    csv_text,
+    open_rows,
     read_summary,
     read_table,
     write_csv,
@@ -499,26 +497,17 @@ def read_accepted(path: Path) -> Mapping[Key, str]:
     """
     if not path.is_file():
         raise UsageError(f"{path} does not exist; give an audit folder or a file of accepted pairs")
-    line, found = 1, dict[Key, str]()
-    try:
-        with opened_table(path) as (text, delimiter):
-            reader = csv.DictReader(text, delimiter=delimiter, strict=True)
-            missing = [name for name in COLUMNS[:2] if name not in (reader.fieldnames or ())]
-            if missing:
-                raise ValueError(
-                    f"it has no column {missing[0]!r}; its first line must be {','.join(COLUMNS)}"
-                )
-            for row in reader:
-                line = reader.line_num
-                key, grade = _pair(row)
-                found[key] = tolerant(found.get(key, grade), grade)
-    except (OSError, ValueError, csv.Error) as error:
-        raise VisleakError(f"{path}, line {line}, cannot be read: {error}") from error
+    found = dict[Key, str]()
+    with open_rows(path, padded=True) as rows:
+        rows.need(COLUMNS[:2], f"; its first line must be {','.join(COLUMNS)}")
+        for row in rows:
+            key, grade = _pair(row)
+            found[key] = tolerant(found.get(key, grade), grade)
     return found
 
 
-def _pair(row: Mapping[str, str | None]) -> tuple[Key, str]:
-    cells = {name: csv_text(row.get(name) or "").strip().lower() for name in COLUMNS[:3]}
+def _pair(row: Mapping[str, str]) -> tuple[Key, str]:
+    cells = {name: row.get(name, "").strip().lower() for name in COLUMNS[:3]}
     for name in COLUMNS[:2]:
         if not _DIGEST.fullmatch(cells[name]):
             raise ValueError(

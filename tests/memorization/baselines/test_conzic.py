@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from visleak.errors import UsageError
 from visleak.memorization.search.driver import SearchTask, generator
 from visleak.memorization.search.methods import Conzic, ConzicSettings
 
@@ -57,10 +56,3 @@ def test_with_all_words_and_no_weight_of_the_model_it_climbs_to_a_local_optimum(
             for word in model.words[1:]:
                 other = " ".join([*words[:at], word, *words[at + 1 :]])
                 assert model.d(other) <= each.score * (1 + 1e-5)
-
-
-def test_errors():
-    with pytest.raises(UsageError, match="candidates must be at least 1; got 0"):
-        ConzicSettings(candidates=0)
-    with pytest.raises(UsageError, match="its lm_temperature above 0; got"):
-        ConzicSettings(lm_temperature=0.0)

@@ -78,15 +78,15 @@ def test_a_table_names_files_by_prompt_and_by_source(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("a,b\n1,2\n", "needs the columns file and source (or prompt); it has a, b"),
+        ("a,b\n1,2\n", "it needs file and source (or prompt)"),
         ("source,file\nx,none.png\n", "line 2: there is no file"),
-        ("source,file\nx,\n", "line 2: file is empty"),
+        ("source,file\nx,\n", "line 2: there is no file"),
     ],
 )
 def test_a_table_that_cannot_be(text: str, said: str, tmp_path: Path) -> None:
     table = tmp_path / "map.csv"
     table.write_text(text)
-    with pytest.raises(UsageError) as error:
+    with pytest.raises(VisleakError) as error:
         references_of(prompts(one=("x",)), None, table)
     assert said in str(error.value)
 

@@ -27,7 +27,7 @@ from visleak.memorization.search import (
     search_into,
 )
 from visleak.memorization.search.run import folder_of
-from visleak.memorization.settings import ScoreSettings
+from visleak.memorization.settings import DiversifySettings, ScoreSettings
 
 GIBBS = GibbsSettings(length=3, iterations=6, candidates=4, temperature=0.4, kappa=1.0, norm="l2")
 AUGMENT = AugmentSettings(
@@ -151,7 +151,7 @@ def test_picks_of_a_bank_are_per_trigger(tmp_path: Path) -> None:
     augmented(tmp_path / "augmented")
     prompts = read_prompts(tmp_path / "augmented" / "prompts.parquet")
     out = tmp_path / "diverse"
-    made = diversify_into(FiveWords(), prompts, out, count=3, per_source=True)
+    made = diversify_into(FiveWords(), prompts, out, DiversifySettings(count=3, per_source=True))
     assert made == folder_of(out, "diversify").content()
     rows = pq.read_table(out / "prompts.parquet").to_pylist()
     assert made["picks"] == len(rows) == sum(made["sources"].values())
@@ -160,12 +160,15 @@ def test_picks_of_a_bank_are_per_trigger(tmp_path: Path) -> None:
     assert max(made["sources"].values()) == 3
     assert made["short"] == sum(count < 3 for count in made["sources"].values())
     assert [row["closeness"] is None for row in rows].count(True) == len(made["sources"])
-    together = diversify_into(FiveWords(), prompts, tmp_path / "one", count=99)
+    together = diversify_into(FiveWords(), prompts, tmp_path / "one", DiversifySettings(count=99))
     assert together["picks"] == len(prompts)
     assert together["short"] == 1
-    assert diversify_into(FiveWords(), prompts, out, count=3, per_source=True) == made
+    assert (
+        diversify_into(FiveWords(), prompts, out, DiversifySettings(count=3, per_source=True))
+        == made
+    )
     with pytest.raises(UsageError, match=r"holds a result already \(diversify\.json\)"):
-        diversify_into(FiveWords(), prompts, out, count=4, per_source=True)
+        diversify_into(FiveWords(), prompts, out, DiversifySettings(count=4, per_source=True))
 
 
 def test_a_prompt_of_several_triggers_is_in_the_bank_of_each(tmp_path: Path) -> None:
@@ -175,7 +178,11 @@ def test_a_prompt_of_several_triggers_is_in_the_bank_of_each(tmp_path: Path) -> 
     pairs = read_values(bank, "trigger")
     out = tmp_path / "diverse"
     made = diversify_into(
-        FiveWords(), read_prompts(bank), out, count=3, per_source=True, triggers=pairs
+        FiveWords(),
+        read_prompts(bank),
+        out,
+        DiversifySettings(count=3, per_source=True),
+        triggers=pairs,
     )
     assert made["sources"] == {"one": 3, "two": 2, "three": 1}
     assert made["short"] == 2
@@ -186,7 +193,12 @@ def test_a_prompt_of_several_triggers_is_in_the_bank_of_each(tmp_path: Path) -> 
     # other triggers make no difference to the picks of one
     alone = tmp_path / "alone.csv"
     alone.write_text("prompt,trigger\ncat,two\nbee,two\n")
-    diversify_into(FiveWords(), read_prompts(alone), tmp_path / "a", count=3, per_source=True)
+    diversify_into(
+        FiveWords(),
+        read_prompts(alone),
+        tmp_path / "a",
+        DiversifySettings(count=3, per_source=True),
+    )
     picks = [row["prompt"] for row in rows if row["trigger"] == "two"]
     assert pq.read_table(tmp_path / "a" / "prompts.parquet")["prompt"].to_pylist() == picks
 
@@ -194,4 +206,4 @@ def test_a_prompt_of_several_triggers_is_in_the_bank_of_each(tmp_path: Path) -> 
 def test_a_list_without_triggers_cannot_be_picked_per_source(tmp_path: Path) -> None:
     prompts = Prompts(tuple(WORDS), origin="words.txt (text)")
     with pytest.raises(UsageError, match="--per-source needs the column trigger"):
-        diversify_into(FiveWords(), prompts, tmp_path, per_source=True)
+        diversify_into(FiveWords(), prompts, tmp_path, DiversifySettings(per_source=True))

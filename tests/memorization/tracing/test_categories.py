@@ -37,8 +37,8 @@ def test_by_prompt_with_a_formula_sign(traced: Trace, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("image,kind\n", "needs the column category, and one of reference, image, prompt; it has"),
-        ("name,category\n", "needs the column category, and one of reference, image, prompt"),
+        ("image,kind\n", "needs category, and one of reference, image, prompt"),
+        ("name,category\n", "needs category, and one of reference, image, prompt"),
         ("image,category\na,cat\n", "line 2: category is one of commercial product, human,"),
     ],
 )

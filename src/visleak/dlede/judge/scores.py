@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import math
 import os
 from collections import Counter
@@ -14,8 +13,7 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
-from visleak.delimited import opened_table
-from visleak.errors import UsageError, VisleakError, one_line
+from visleak.errors import UsageError, VisleakError
 from visleak.quantities import (
     bare_name,
     is_loss_name,
@@ -24,7 +22,7 @@ from visleak.quantities import (
     plain_name,
 )
 from visleak.records import Bool, Float64
-from visleak.storage import csv_text
+from visleak.storage import open_rows
 
 #: Names of the metrics of Babu et al. 2025, the most specific first. ``map`` alone comes last,
 #: because some mean the average over 0.5:0.95 by it.
@@ -308,41 +306,23 @@ def _is_percent(metric: str, rows: Iterable[_Row]) -> bool:
 
 
 def _rows(path: Path) -> Iterator[_Row]:
-    header, count = None, 0
-    for line, cells in _lines(path):
-        if header is None:
-            header = _header(path, cells)
-        elif len(cells) != len(header):
-            raise VisleakError(
-                f"{path}, line {line} has {len(cells):,} cells, the header has {len(header):,}"
-            )
-        else:
-            count += 1
-            yield _Row(path, line, dict(zip(header, map(csv_text, cells), strict=True)))
-    if not count:
-        what = "is empty" if header is None else "has no rows below its header"
+    if not path.is_file():
+        raise UsageError(f"there is no file of scores {path}")
+    if path.stat().st_size > LIMIT:
+        raise VisleakError(f"{path} has more than {LIMIT >> 20} MiB, too much for a list of scores")
+    row = None
+    with open_rows(path) as rows:
+        header = _header(path, rows.names) if rows.names else []
+        for row in rows:
+            yield _Row(path, rows.line, dict(zip(header, row.values(), strict=True)))
+    if row is None:
+        what = "has no rows below its header" if header else "is empty"
         raise VisleakError(
             f"{path} {what}: a file of scores has a column step, perhaps repetition, and metrics"
         )
 
 
-def _lines(path: Path) -> Iterator[tuple[int, list[str]]]:
-    if not path.is_file():
-        raise UsageError(f"there is no file of scores {path}")
-    if path.stat().st_size > LIMIT:
-        raise VisleakError(f"{path} has more than {LIMIT >> 20} MiB, too much for a list of scores")
-    try:
-        with opened_table(path) as (lines, delimiter):
-            reader = csv.reader(lines, delimiter=delimiter, strict=True)
-            for cells in reader:
-                if any(cell.strip() for cell in cells):
-                    yield reader.line_num, cells
-    except (OSError, ValueError, csv.Error) as error:
-        raise VisleakError(f"{path} cannot be read as CSV: {one_line(error)}") from error
-
-
-def _header(path: Path, cells: Sequence[str]) -> list[str]:
-    names = [csv_text(cell).strip() for cell in cells]
+def _header(path: Path, names: Sequence[str]) -> list[str]:
     known = (STEP, REPETITION, SECONDS)
     header = [name.lower() if name.lower() in known else name for name in names]
     name, times = Counter(header).most_common(1)[0]

@@ -300,24 +300,11 @@ def torch_trainer(request: TrainerRequest) -> NetworkTrainer:
     model: Model = getattr(import_module(module), name)()
     usual = model.usual
     chosen = Options(
-        _integer(options, "side", usual.side),
-        _integer(options, "batch", usual.batch),
-        _integer(options, "width", usual.width),
-        _rate(options, usual.rate),
+        **{name: options.number(name, getattr(usual, name), *LIMITS[name]) for name in LIMITS},
+        rate=_rate(options, usual.rate),
     )
     device = torch_device(request.device) or "cpu"
     return NetworkTrainer(request.text, model, chosen, device, request.threads)
-
-
-def _integer(request: Request, option: str, usual: int) -> int:
-    least, most, multiple = LIMITS[option]
-    value = request.options.get(option, str(usual))
-    # int() refuses a thousand digits in its own words
-    whole = value.isascii() and value.isdecimal() and len(value) < 10
-    if not whole or not least <= int(value) <= most or int(value) % multiple:
-        kind = "whole number" if multiple == 1 else f"multiple of {multiple}"
-        raise request.refused(option, f"a {kind} from {least} to {most:,}")
-    return int(value)
 
 
 def _rate(request: Request, usual: float) -> float:

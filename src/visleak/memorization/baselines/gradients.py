@@ -35,8 +35,8 @@ from visleak.memorization.search.driver import (
     Unit,
     draw_of,
     generator,
-    refuse_below_one,
 )
+from visleak.options import Options, option
 from visleak.records import Float64, Int64
 
 if TYPE_CHECKING:
@@ -61,8 +61,8 @@ TINY: Final = 1e-15
 LAST: Final = 1 << 20
 
 
-@dataclass(frozen=True, slots=True)
-class ZerocapSettings:
+@dataclass(frozen=True)
+class ZerocapSettings(Options):
     """How ZeroCap runs; the values are those of its code.
 
     Its list of forbidden tokens is not used; only special tokens are never chosen. The value of
@@ -70,33 +70,23 @@ class ZerocapSettings:
     its argmax. A chain begins with a word drawn from the language model.
     """
 
-    length: int = 15  #: tokens of a prompt, at most
-    beams: int = 5  #: texts kept at a time
+    length: int = option(15, "Tokens of a prompt, at most.", least=1)
+    beams: int = option(5, "Texts kept at a time.", least=1)
     #: text that the language model begins with; it is cut off before D is measured, as the authors
     #: of MemBench do with theirs
     prefix: str = "Image of a"
     #: a token that ends a text; where the vocabulary has none, all texts have full length
     end: str = "."
-    end_factor: float = 1.01  #: by which the logit of ``end`` is raised from the second word on
-    steps: int = 5  #: gradient steps per word; 0 leaves the words of the language model
-    top: int = 512  #: most probable words whose D is measured
-    temperature: float = 0.01  #: of the softmax of D
+    end_factor: float = option(1.01, "Raises the logit of end from the second word on.", above=0)
+    steps: int = option(5, "Gradient steps per word; 0 leaves those of the model.", least=0)
+    top: int = option(512, "Most probable words whose D is measured.", least=1)
+    temperature: float = option(0.01, "Of the softmax of D.", above=0)
     guide_scale: float = 1.0  #: weight of the cross-entropy to that softmax
     ce_scale: float = 0.2  #: weight of the divergence from the model's own words
     stepsize: float = 0.3  #: length of a step
     norm_factor: float = 0.9  #: power of the gradient's norm that it is divided by
     #: share of the shifted probabilities in the geometric mean with the model's own
     fusion: float = 0.99
-
-    def __post_init__(self) -> None:
-        refuse_below_one(self, "length", "beams", "top")
-        if self.steps < 0:
-            raise UsageError(f"steps of zerocap must be at least 0; got {self.steps}")
-        if not (self.temperature > 0.0 and self.end_factor > 0.0):
-            raise UsageError(
-                "temperature and end_factor of zerocap must be above 0; got"
-                f" {self.temperature:g} and {self.end_factor:g}"
-            )
 
 
 def load_causal(text: str, *, device: str = "cpu") -> CausalLanguageModel:
@@ -416,23 +406,21 @@ EPSILON: Final = 1e-8
 ROWS: Final = 256
 
 
-@dataclass(frozen=True, slots=True)
-class PezSettings:
+@dataclass(frozen=True)
+class PezSettings(Options):
     """How PEZ runs."""
 
-    length: int = 8  #: tokens of a prompt (PEZ: 16; MemBench's search: 8)
-    #: steps (PEZ: 3,000; Hong et al.: 200); ``None``: until the budget ends
-    iterations: int | None = 200
-    rate: float = 0.1  #: learning rate of AdamW (PEZ: 0.1)
-    decay: float = 0.1  #: its weight decay (PEZ: 0.1)
+    length: int = option(8, "Tokens of a prompt (PEZ: 16; MemBench's search: 8).", least=1)
+    iterations: int | None = option(
+        200, "Steps (PEZ: 3,000; Hong et al.: 200); None: until the budget ends.", least=1
+    )
+    rate: float = option(0.1, "Learning rate of AdamW.", above=0)
+    decay: float = option(0.1, "Its weight decay.", least=0)
 
     def __post_init__(self) -> None:
-        refuse_below_one(self, "length", "iterations")
-        if not self.rate > 0.0 or not 0.0 <= self.decay < 1.0 / self.rate:
-            raise UsageError(
-                "the rate of pez must be above 0 and its decay from 0 to below 1 / rate; got"
-                f" {self.rate:g} and {self.decay:g}"
-            )
+        super().__post_init__()
+        if self.decay * self.rate >= 1.0:
+            raise UsageError(f"decay must be below 1 / rate, {1 / self.rate:g}; got {self.decay:g}")
 
 
 class Pez(Search):

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import csv
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 from urllib.parse import unquote, urlsplit
 
-from visleak.delimited import opened_table
 from visleak.errors import UsageError, VisleakError
 from visleak.images import content_digest, decode
 from visleak.memorization.prompts import Prompts
 from visleak.records import Bytes8, Unreadable
-from visleak.storage import csv_text
+from visleak.storage import open_rows
 
 #: Endings that images of a folder have; others are ignored.
 ENDINGS: Final = (".png", ".jpg", ".jpeg", ".webp", ".bmp", ".gif", ".tif", ".tiff")
@@ -171,35 +169,17 @@ def _mapped(table: Path) -> dict[str, list[Path]]:
             f"there is no file {table}; a reference map is a CSV with the columns file and source"
             " (or prompt)"
         )
-    try:
-        with opened_table(table) as (lines, delimiter):
-            reader = csv.DictReader(lines, delimiter=delimiter)
-            keys = [key for key in _KEYS if key in (reader.fieldnames or ())]
-            if "file" not in (reader.fieldnames or ()) or not keys:
-                raise UsageError(
-                    f"{table} needs the columns file and source (or prompt); it has"
-                    f" {', '.join(reader.fieldnames or ()) or 'none'}"
-                )
-            return _held(table, reader, keys)
-    except (OSError, ValueError, csv.Error) as error:
-        raise VisleakError(f"{table} cannot be read as CSV ({error})") from error
-
-
-def _held(
-    table: Path, rows: Iterable[Mapping[str, str | None]], keys: Sequence[str]
-) -> dict[str, list[Path]]:
     found: dict[str, list[Path]] = {}
-    for number, row in enumerate(rows, 2):
-        name = csv_text(row["file"] or "").strip()
-        if not name:
-            raise UsageError(f"{table}, line {number}: file is empty")
-        path = table.parent / name
-        if not path.is_file():
-            raise UsageError(f"{table}, line {number}: there is no file {path}")
-        for key in keys:
-            what = csv_text(row[key] or "").strip()
-            if what:
-                found.setdefault(what, []).append(path)
+    with open_rows(table, padded=True) as rows:
+        keys = [key for key in _KEYS if key in rows.names] or _KEYS[:1]
+        rows.need(("file", *keys), "; it needs file and source (or prompt)")
+        for row in rows:
+            path = table.parent / row["file"].strip()
+            if not path.is_file():
+                raise ValueError(f"there is no file {path}")
+            for key in keys:
+                if what := row[key].strip():
+                    found.setdefault(what, []).append(path)
     return found
 
 

@@ -489,14 +489,6 @@ def shown_by(bar: progress.Progress, step: str, calls: int | None) -> Callable[[
 # -- settings -------------------------------------------------------------------------------------
 
 
-def refuse_below_one(settings: object, *names: str) -> None:
-    """Refuse counts below 1; ``None`` passes."""
-    for name in names:
-        value = getattr(settings, name)
-        if value is not None and value < 1:
-            raise UsageError(f"{name} must be at least 1; got {value}")
-
-
 def check_norm(norm: Norm, score: TriggerScore) -> None:
     """Refuse settings whose K and kappa are on another scale than D."""
     if norm != score.settings.norm:

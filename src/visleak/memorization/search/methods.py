@@ -25,11 +25,11 @@ from visleak.memorization.search.driver import (
     Unit,
     draw_of,
     generator,
-    refuse_below_one,
 )
 from visleak.memorization.search.gibbs import boltzmann
 from visleak.memorization.search.gibbs import draw_of as draw_of_step
 from visleak.memorization.search.proposals import Candidates, Proposer
+from visleak.options import Options, option
 from visleak.records import Float64
 
 #: Random prompts of a chain that are scored together, under the same noises, and prompts of a list
@@ -38,16 +38,15 @@ BLOCK: Final = 32
 LISTED: Final = 256
 
 
-@dataclass(frozen=True, slots=True)
-class RandomSettings:
+@dataclass(frozen=True)
+class RandomSettings(Options):
     """How random strings are drawn."""
 
-    length: int = 8  #: words of a prompt
-    prompts: int | None = None  #: of each chain, at most; ``None``: as many as the budget pays for
-    keep: int = 1000  #: prompts in the bank, at most
-
-    def __post_init__(self) -> None:
-        refuse_below_one(self, "length", "prompts", "keep")
+    length: int = option(8, "Words of a prompt.", least=1)
+    prompts: int | None = option(
+        None, "Of each chain, at most. Default: as many as the budget pays for.", least=1
+    )
+    keep: int = option(1000, "Prompts in the bank, at most.", least=1)
 
 
 class RandomWords(Search):
@@ -56,17 +55,13 @@ class RandomWords(Search):
     Every chain has the same share of the budget. Words are drawn uniformly and independently, with
     repetition, among whole words that are not banned; every block has its own noises.
 
-    Attributes:
-        name: ``random``.
-        proposer: whose vocabulary is drawn from; its probabilities are not used.
-        settings: how.
+    The probabilities of the proposer are not used.
     """
 
     name = "random"
 
     def __init__(self, proposer: Proposer, settings: RandomSettings | None = None) -> None:
-        self.proposer = proposer
-        self.settings = settings or RandomSettings()
+        self.proposer, self.settings = proposer, settings or RandomSettings()
 
     def about(self) -> dict[str, object]:
         """Return its settings as plain data: a part of the key of its state."""
@@ -167,28 +162,23 @@ class Greedy(Search):
         run.complete = done == len(self.prompts)
 
 
-@dataclass(frozen=True, slots=True)
-class ConzicSettings:
+@dataclass(frozen=True)
+class ConzicSettings(Options):
     """How ConZIC runs; weights and language model's temperature as in its code."""
 
-    length: int = 8  #: words of a prompt (MemBench's search: 8; ConZIC: 10)
-    #: words that are chosen (Hong et al.: 200, read as single words: by the hours they state, whole
-    #: prompts would be eight times too many); ``None``: until the budget ends
-    iterations: int | None = 200
-    candidates: int = 200  #: words proposed at a time (both: 200)
-    alpha: float = 0.02  #: weight of the language model's probability (ConZIC: 0.02)
-    beta: float = 2.0  #: weight of D (ConZIC: 2, of the match)
-    #: divides the log-probabilities, which are then normalised over the candidates (ConZIC: 0.1,
-    #: over all words, which at this temperature is the same)
-    lm_temperature: float = 0.1
-
-    def __post_init__(self) -> None:
-        refuse_below_one(self, "length", "iterations", "candidates")
-        if not (self.alpha >= 0.0 and self.beta >= 0.0 and self.lm_temperature > 0.0):
-            raise UsageError(
-                "alpha and beta of conzic must be at least 0 and its lm_temperature above 0; got"
-                f" {self.alpha:g}, {self.beta:g} and {self.lm_temperature:g}"
-            )
+    length: int = option(8, "Words of a prompt (MemBench's search: 8; ConZIC: 10).", least=1)
+    # Hong et al.: 200, read as single words: by the hours they state, whole prompts would be eight
+    # times too many
+    iterations: int | None = option(
+        200, "Words that are chosen; None: until the budget ends.", least=1
+    )
+    candidates: int = option(200, "Words proposed at a time (both: 200).", least=1)
+    alpha: float = option(0.02, "Weight of the language model's probability.", least=0)
+    beta: float = option(2.0, "Weight of D (ConZIC: of the match).", least=0)
+    # ConZIC normalises over all words, which at this temperature is the same
+    lm_temperature: float = option(
+        0.1, "Divides log-probabilities, then normalised over the candidates.", above=0
+    )
 
 
 class Conzic(Search):

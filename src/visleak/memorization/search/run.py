@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from itertools import islice
 from statistics import median
 from typing import Any, Final
@@ -30,7 +30,7 @@ from visleak.memorization.search.driver import (
 )
 from visleak.memorization.search.gibbs import Augmentation, AugmentResult, about_augment, augment
 from visleak.memorization.search.proposals import Proposer
-from visleak.memorization.settings import AugmentSettings
+from visleak.memorization.settings import AugmentSettings, DiversifySettings
 from visleak.quantities import counted
 from visleak.reporting import Column, Document, Table
 from visleak.storage import RunFolder, free_folder, write_tables
@@ -338,11 +338,9 @@ def diversify_into(
     model: TokenModel,
     prompts: Prompts,
     out: str | os.PathLike[str],
+    settings: DiversifySettings | None = None,
     *,
-    count: int = 20,
-    per_source: bool = False,
     triggers: Sequence[tuple[str, str]] = (),
-    seed: int = 0,
     force: bool = False,
     note: Note | None = None,
 ) -> dict[str, object]:
@@ -352,12 +350,10 @@ def diversify_into(
         model: whose text encoder compares prompts.
         prompts: the bank.
         out: the folder.
-        count: of picks; of each trigger with ``per_source``.
-        per_source: pick for each prompt in the column ``trigger`` by itself.
+        settings: what is picked.
         triggers: with ``per_source``, prompts of the bank and what each was made from; one that was
             made from several is listed with each of them, as ``read_values`` of ``prompt_files``
             reads them. Empty takes the column, which holds one of them.
-        seed: of the first pick.
         force, note: as :func:`search_into`.
 
     Returns:
@@ -367,25 +363,23 @@ def diversify_into(
         UsageError: the list has no column ``trigger``, a number does not fit, or the folder holds
             another result.
     """
-    run = folder_of(out, "diversify")
+    run, settings = folder_of(out, "diversify"), settings or DiversifySettings()
     bank = [(text, "") for text in prompts.texts]
-    if per_source:
+    if settings.per_source:
         bank = _with_triggers(prompts, triggers)
     texts = [text for text, _ in bank]
-    sources = [source for _, source in bank] if per_source else []
+    sources = [source for _, source in bank] if settings.per_source else []
     key: dict[str, object] = {
         "method": "diversify",
         "model": model.digest,
         "precision": model.precision,
         "prompts": digest_of({"texts": texts, "sources": sources}),
-        "count": count,
-        "per_source": per_source,
-        "seed": seed,
+        **asdict(settings),
     }
     known = _known_result(run, key, None, force=force, note=note)
     if known is not None:
         return known
-    picks = diversify(model, texts, count, sources=sources, seed=seed)
+    picks = diversify(model, texts, settings.count, sources=sources, seed=settings.seed)
     places = {text: row for row, text in enumerate(prompts.texts)}
     rows = [
         (texts[pick.row], places[texts[pick.row]], pick.closeness, pick.source) for pick in picks
@@ -401,12 +395,10 @@ def diversify_into(
         model=model.about(),
         prompts=len(bank),
         origin=prompts.origin,
-        count=count,
-        per_source=per_source,
-        seed=seed,
+        **asdict(settings),
         picks=len(picks),
-        sources=dict(counts) if per_source else {},
-        short=sum(number < count for number in counts.values()),
+        sources=dict(counts) if settings.per_source else {},
+        short=sum(number < settings.count for number in counts.values()),
     )
     table = Table("Picks", columns, rows).arrow()
     with run.claimed():

@@ -5,7 +5,6 @@ Trace generated images to their sources among training images.
 
 from __future__ import annotations
 
-import csv
 import math
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -17,9 +16,8 @@ import numpy as np
 
 import visleak
 from visleak.auditing import Audit
-from visleak.delimited import opened_table
 from visleak.documents import digest_of
-from visleak.errors import UsageError, VisleakError
+from visleak.errors import UsageError
 from visleak.formats import open_images
 from visleak.groups import chained, components, numbered
 from visleak.memorization.settings import TraceSettings
@@ -51,7 +49,7 @@ from visleak.rates import Rate, wilson
 from visleak.records import AnySet, Bytes8, Int64
 from visleak.reporting import section
 from visleak.stats.group_intervals import group_interval
-from visleak.storage import AUDIT, SECTIONS, RunFolder, csv_text, write_json
+from visleak.storage import AUDIT, SECTIONS, RunFolder, open_rows, write_json
 from visleak.verdicts import read_verdicts
 from visleak.verification.in_place import edges, is_tiny, same_layout, standing_out
 
@@ -301,28 +299,16 @@ def read_categories(path: str | os.PathLike[str]) -> Categories:
     file = Path(path)
     if not file.is_file():
         raise UsageError(f"categories {file} is not a file; give a CSV file")
-    try:
-        with opened_table(file) as (lines, delimiter):
-            reader = csv.DictReader(lines, delimiter=delimiter)
-            names = reader.fieldnames or ()
-            key = next((name for name in KEYS if name in names), None)
-            if key is None or "category" not in names:
-                raise VisleakError(
-                    f"{file} needs the column category, and one of {', '.join(KEYS)}; it has"
-                    f" {', '.join(names) or 'none'}"
-                )
-            words = {}
-            for row in reader:
-                word = (row["category"] or "").strip().lower()
-                if word and word not in CATEGORIES:
-                    raise VisleakError(
-                        f"{file}, line {reader.line_num}: category is one of"
-                        f" {', '.join(CATEGORIES)}; got {word!r:.60}"
-                    )
-                if word and row[key]:
-                    words[csv_text(row[key])] = word
-    except (OSError, ValueError, csv.Error) as error:
-        raise VisleakError(f"{file} cannot be read as CSV ({error})") from error
+    words = {}
+    with open_rows(file, padded=True) as rows:
+        key = next((name for name in KEYS if name in rows.names), KEYS[0])
+        rows.need(("category", key), f"; it needs category, and one of {', '.join(KEYS)}")
+        for row in rows:
+            word = row["category"].strip().lower()
+            if word and word not in CATEGORIES:
+                raise ValueError(f"category is one of {', '.join(CATEGORIES)}; got {word!r:.60}")
+            if word and row[key]:
+                words[row[key]] = word
     return Categories(key, words, file.name)
 
 
