@@ -152,7 +152,10 @@ def test_a_damaged_table_is_found(audit, tmp_path):
     folder = shutil.copytree(audit.folder, tmp_path / "audit")
     path = folder / "segments.csv"
     lines = path.read_text().splitlines(keepends=True)
-    for text, words in (("".join(lines[:1]), "lacks"), ("".join(lines)[:-40], "cannot be read")):
+    for text, words in (
+        ("".join(lines[:1]), "lacks"),
+        ("".join(lines)[:-40], "segments.csv, line"),
+    ):
         path.write_text(text)
         wrong = " ".join(str(each) for each in check_audit(folder).findings)
         assert words in wrong

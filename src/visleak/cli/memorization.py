@@ -219,7 +219,7 @@ def search(
         edges.note("the preset's kappa is on another scale of D: chains are not counted by it")
         counted = None
     gibbs.refuse_longer(loaded, settings.length)
-    d = score_for(loaded, score, call.given, **gibbs.usual_of(settings))
+    d = score_for(loaded, score, call.given, settings.norm, gibbs.timestep_of(settings))
     proposer = load_language_model(words.lm, rules=rules, device=loaded.device)
     found = search_into(
         RandomWords(proposer, RandomSettings(settings.length, keep=settings.keep))
@@ -263,7 +263,7 @@ def augment(
     call.kept = _keeps(out)
     loaded = model.load(model.model, call.progress)
     gibbs.refuse_other_scale(loaded, preset, call.given)
-    d = score_for(loaded, score, call.given, **gibbs.usual_of(settings))
+    d = score_for(loaded, score, call.given, settings.norm, gibbs.timestep_of(settings))
     proposer = load_language_model(words.lm, rules=rules, device=loaded.device)
     made = augment_into(
         _task(loaded, d, "augmenting", budget, call),

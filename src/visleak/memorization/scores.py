@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Container, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import Literal
 
 import numpy as np
 
@@ -154,11 +154,19 @@ class TriggerScore:
 
 
 def score_for(
-    model: DiffusionModel, settings: ScoreSettings, given: Container[str], **usual: Any
+    model: DiffusionModel,
+    settings: ScoreSettings,
+    given: Container[str],
+    norm: Norm | None = None,
+    timestep: Literal["first"] | int | None = None,
 ) -> ScoreSettings:
-    """Return the settings of D for a model: those that were not ``given`` are the ``usual``."""
-    usual = {"batch": 128 if model.device.startswith("cuda") else 16, **usual}
-    settings = replace(settings, **{name: usual[name] for name in usual if name not in given})
+    """Return the settings of D for a model: the usual batch, norm and timestep if none is given."""
+    if "batch" not in given:
+        settings = replace(settings, batch=128 if model.device.startswith("cuda") else 16)
+    if norm is not None and "norm" not in given:
+        settings = replace(settings, norm=norm)
+    if timestep is not None and "timestep" not in given:
+        settings = replace(settings, timestep=timestep)
     trained = model.about().get("train_timesteps")
     if settings.timestep != "first" and isinstance(trained, int):
         # the times of a flow run to the number itself, steps are counted from 0

@@ -25,7 +25,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from types import MappingProxyType
-from typing import Any, Final, Literal
+from typing import Final, Literal
 
 import numpy as np
 
@@ -446,9 +446,9 @@ def rules_of(preset: str) -> Rules:
     return Rules("Image of a", stop=True, banned=own_banned_words(), banned_name="own")
 
 
-def usual_of(settings: MoveSettings) -> dict[str, Any]:
-    """Return how a preset measures D; for the timestep the paper states only "T"."""
-    return {"norm": settings.norm, "timestep": 999 if settings.code else "first"}
+def timestep_of(settings: MoveSettings) -> Literal["first"] | int:
+    """Return the timestep at which a preset measures D; the paper states only "T"."""
+    return 999 if settings.code else "first"
 
 
 def version_of_preset(preset: str) -> str:
@@ -503,5 +503,5 @@ def about_preset(
         for field in fields(mine)
         if getattr(mine, field.name) != getattr(theirs, field.name)
     ]
-    changed += ["timestep"] if timestep != usual_of(settings)["timestep"] else []
+    changed += ["timestep"] if timestep != timestep_of(settings) else []
     return {"preset": preset, "preset_source": SOURCES[preset], "changed": changed}
