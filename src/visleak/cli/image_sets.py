@@ -7,7 +7,7 @@ from pathlib import Path
 
 from visleak.cli import edges
 from visleak.cli.command import Call, Reply, free, replaces, whole
-from visleak.errors import UsageError, VisleakError
+from visleak.errors import VisleakError
 from visleak.options import (
     METHOD,
     OUTPUT,
@@ -207,17 +207,11 @@ def calibrate(images: ImageSet, options: Calibrate, execution: Execution, call: 
     from visleak.robustness.thresholding import document
     from visleak.storage import free_file, write_json
 
-    try:
-        rates = [float(part) for part in options.fpr.split(",")]
-    except ValueError:
-        raise UsageError(
-            f"--fpr must be one rate or two, such as 1e-6 or 1e-6,1e-4; got {options.fpr!r}"
-        ) from None
     free_file(options.out, force=replaces(options.out, KIND, force=options.force, file=True))
     result = measure(
         call.opened(images.source, out=options.out),
         options.encoder,
-        fpr=rates,
+        fpr=options.fpr,
         **options.chosen(),
         **execution.chosen(),
         progress=call.progress,

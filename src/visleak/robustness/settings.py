@@ -6,6 +6,7 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
+from visleak.errors import UsageError
 from visleak.options import METHOD, Options, Printed, Replaced, option, output
 
 
@@ -68,16 +69,26 @@ class Robustness(Changes, Printed, Replaced):
     out: Path = output(Path("visleak-robustness"), "Folder of the result.")
 
 
+def _rates(text: str) -> tuple[float, ...]:
+    try:
+        return tuple(map(float, text.split(",")))
+    except ValueError:
+        raise UsageError(
+            f"--fpr must be one rate or two, such as 1e-6 or 1e-6,1e-4; got {text!r}"
+        ) from None
+
+
 @dataclass(frozen=True)
 class Calibrate(Changes, Printed, Replaced):
     """Options of ``calibrate``."""
 
-    fpr: str = option(
+    fpr: tuple[float, ...] = option(
         ...,
         "False-positive rate of the hard threshold, such as 1e-6, and of the soft one. Default of"
         " the soft one: a hundred times the hard one's, up to 0.01.",
         metavar="RATE[,RATE]",
         panel=METHOD,
+        parse=_rates,
     )
     encoder: str = option("builtin", "Encoder.", metavar="NAME", panel=METHOD)
     conditions: str = _conditions("paper")

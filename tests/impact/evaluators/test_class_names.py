@@ -90,7 +90,7 @@ def test_labels_that_are_no_names(labels, said):
         ("c.txt", "cat\n", "a classifier needs two classes, there is 1"),
         ("c.txt", "n02123045\nN02123045\n", "'n02123045' names two classes"),
         ("c.txt", "cat\ndog\n", "names none of the set's classes: labels are 'n02123045', 'n02124"),
-        ("c.csv", "id,name\na,b\n", "its columns are id, name, label and name are needed"),
+        ("c.csv", "id,name\na,b\n", "has no column 'label'; it has id, name"),
         ("c.json", "{", "Expecting property name"),
         ("c.json", '["a", 3]', "it is neither a list of names nor an object of names by label"),
         ("c.json", '["a", " "]', "name 2 is empty"),

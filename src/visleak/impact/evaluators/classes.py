@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import json
 import re
 from collections import Counter
@@ -15,11 +14,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from visleak.delimited import dialect_of, encoding_of
+from visleak.delimited import encoding_of
 from visleak.documents import digest_of
 from visleak.errors import UsageError, VisleakError, one_line
 from visleak.pipeline.comparison import normalised
 from visleak.records import Bool, Int64
+from visleak.storage import open_rows
 
 #: Names of each output of a network, the usual one first.
 Names = tuple[tuple[str, ...], ...]
@@ -272,16 +272,16 @@ def read_class_names(path: Path) -> Mapping[str, str] | Sequence[str]:
     if not path.is_file():
         raise UsageError(f"--classes {path}: file not found; write {WRITTEN}")
     try:
-        content = path.read_bytes()
-        text = content.decode(encoding_of(content[:64]))
-        if path.suffix.lower() == ".json":
-            found = _name_json(json.loads(text))
-        elif path.suffix.lower() in (".csv", ".tsv"):
-            with path.open("rb") as file:
-                found = _of_table(text, dialect_of(file, path.name).delimiter)
+        if path.suffix.lower() in (".csv", ".tsv"):
+            found: Mapping[str, str] | Sequence[str] = _of_table(path)
         else:
-            found = _name_lines(text)
-    except (OSError, ValueError, RecursionError, csv.Error) as error:
+            content = path.read_bytes()
+            text = content.decode(encoding_of(content[:64]))
+            json_file = path.suffix.lower() == ".json"
+            found = _name_json(json.loads(text)) if json_file else _name_lines(text)
+    except VisleakError as error:
+        raise VisleakError(f"--classes {error}; write {WRITTEN}") from error
+    except (OSError, ValueError, RecursionError) as error:
         raise VisleakError(f"--classes {path}: {one_line(error)}; write {WRITTEN}") from error
     if len(found) < 2:
         raise VisleakError(
@@ -300,16 +300,10 @@ def _name_lines(text: str) -> Mapping[str, str] | Sequence[str]:
     return _pairs((f"line {n}", *line.partition("\t")[::2]) for n, line in lines)
 
 
-def _of_table(text: str, delimiter: str) -> Mapping[str, str]:
-    rows = csv.DictReader(text.splitlines(), delimiter=delimiter)
-    header = rows.fieldnames or []
-    if "label" not in header or "name" not in header:
-        raise ValueError(
-            f"its columns are {', '.join(header) or 'none'}, label and name are needed"
-        )
-    return _pairs(
-        (f"row {n}", row["label"] or "", row["name"] or "") for n, row in enumerate(rows, 1)
-    )
+def _of_table(path: Path) -> Mapping[str, str]:
+    with open_rows(path, padded=True) as rows:
+        rows.need(("label", "name"))
+        return _pairs((f"row {n}", row["label"], row["name"]) for n, row in enumerate(rows, 1))
 
 
 def _name_json(content: object) -> Mapping[str, str] | Sequence[str]:
