@@ -446,7 +446,7 @@ def extract(
     """
     from visleak.memorization import extraction
     from visleak.memorization.extraction.run import document
-    from visleak.memorization.prompt_files import Choice, chosen, read_prompts, scores_of
+    from visleak.memorization.prompt_files import chosen, read_prompts, scores_of
 
     out, settings = result.folder("extract"), given.by_rule(call.given)
     notes: tuple[str, ...] = ()
@@ -461,8 +461,8 @@ def extract(
         if model.model is None or options.prompts is None:
             raise _missing(model.model, "prompts")
         file = options.prompts
-        choice = Choice(options.top, options.above_threshold_only)
-        listed = chosen(read_prompts(file, column=options.column), file, choice)
+        listed = read_prompts(file, column=options.column)
+        listed = chosen(listed, file, options.top, reached=options.above_threshold_only)
         scores, notes = scores_of(listed, file), listed.notes
         measure = extraction.load_similarity(options.similarity)
         found = extraction.extract(

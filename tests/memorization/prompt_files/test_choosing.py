@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from visleak.errors import UsageError, VisleakError
-from visleak.memorization.prompt_files import Choice, chosen, read_prompts, scores_of
+from visleak.memorization.prompt_files import chosen, read_prompts, scores_of
 from visleak.memorization.prompts import Prompts
 
 
@@ -28,7 +28,7 @@ def result(folder: Path, verb: str, **settings: Any) -> None:
 
 
 def taken(file: Path, **choice: Any) -> Prompts:
-    return chosen(read_prompts(file), file, Choice(**choice))
+    return chosen(read_prompts(file), file, **choice)
 
 
 def test_the_top_are_those_of_the_highest_d_and_a_note_says_so(tmp_path: Path) -> None:
@@ -46,7 +46,7 @@ def test_the_top_are_those_of_the_highest_d_and_a_note_says_so(tmp_path: Path) -
 def test_nothing_that_is_left_out_is_higher(scores: list[float], top: int) -> None:
     texts = tuple(f"prompt {number}" for number in range(len(scores)))
     prompts = Prompts(texts, columns={"d_l2": tuple(map(repr, scores))})
-    found = chosen(prompts, Path(__file__), Choice(top))
+    found = chosen(prompts, Path(__file__), top)
     assert len(found) == min(top, len(scores))
     inside = [scores[texts.index(text)] for text in found.texts]
     outside = [score for score, text in zip(scores, texts, strict=True) if text not in found.texts]
@@ -84,8 +84,6 @@ def test_what_nobody_knows_is_refused_in_a_line(tmp_path: Path) -> None:
         taken(file, reached=True)
     with pytest.raises(VisleakError, match=r"prompt 1, d_squared: a D is a number; got 'high'"):
         taken(table(tmp_path, "prompt,d_squared", "a,high"), top=1)
-    with pytest.raises(UsageError, match="--top is at least 1; got 0"):
-        Choice(0)
 
 
 def test_what_reached_a_threshold_is_high(tmp_path: Path) -> None:

@@ -3,7 +3,6 @@
 from visleak.memorization.prompt_files.dataset import write_prompts
 from visleak.memorization.prompt_files.reading import read_prompts, read_values
 from visleak.memorization.prompt_files.selection import (
-    Choice,
     chosen,
     joined,
     prompts_of,
@@ -14,7 +13,6 @@ from visleak.memorization.prompt_files.selection import (
 )
 
 __all__ = [
-    "Choice",
     "chosen",
     "joined",
     "prompts_of",

@@ -140,27 +140,19 @@ def _table(value: object) -> Mapping[str, object]:
 # -- by D -----------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class Choice:
-    """Which prompts of a list are taken."""
+def chosen(
+    prompts: Prompts, file: Path, top: int | None = None, *, reached: bool = False
+) -> Prompts:
+    """Return the ``top`` prompts by D; a note counts them.
 
-    top: int | None = None  #: this many of the highest D; ``None`` takes all
-    #: only those that reached kappa (of ``search`` and ``augment``) or the threshold (of
-    #: ``detect``)
-    reached: bool = False
-
-    def __post_init__(self) -> None:
-        if self.top is not None and self.top < 1:
-            raise UsageError(f"--top is at least 1; got {self.top}")
-
-
-def chosen(prompts: Prompts, file: Path, choice: Choice) -> Prompts:
-    """Return the prompts that a choice takes, with ``top`` by D; a note counts them."""
-    if choice == Choice():
+    ``reached``: those that reached kappa (of ``search`` and ``augment``) or the threshold (of
+    ``detect``) alone.
+    """
+    if top is None and not reached:
         return prompts
     made_by = provenance_of(file)
     taken, said = prompts, []
-    if choice.reached:
+    if reached:
         rows, what = _reaching(taken, made_by)
         if rows is None:
             raise UsageError(
@@ -175,7 +167,7 @@ def chosen(prompts: Prompts, file: Path, choice: Choice) -> Prompts:
             )
         taken = kept(taken, rows)
         said.append(f"reached {what}")
-    if choice.top is not None:
+    if top is not None:
         name = made_by.column(taken)
         if name is None:
             raise UsageError(
@@ -184,7 +176,7 @@ def chosen(prompts: Prompts, file: Path, choice: Choice) -> Prompts:
             )
         # a prompt without a D is taken last
         d, texts = _numbers(taken, name), taken.texts
-        taken = kept(taken, sorted(range(len(d)), key=lambda at: (-d[at], texts[at]))[: choice.top])
+        taken = kept(taken, sorted(range(len(d)), key=lambda at: (-d[at], texts[at]))[:top])
         said.append(f"have the highest {name}")
     note = f"{len(taken):,} of {len(prompts):,} prompts are taken, which {' and '.join(said)}"
     return replace(taken, notes=(*prompts.notes, note))
