@@ -85,9 +85,7 @@ def test_a_training_that_is_missing_is_missing(tmp_path: Path) -> None:
         ("step,repetition,f1\n0,,.5\n", ", line 2, column 'repetition': must be a whole number,"),
         ("step,f1\n0,.5\n10,.6\n10,.7\n", ", line 4, column 'step': step 10 stands in line 3"),
         ("step,repetition,f1\n0,1,.5\n0,1,.6\n", ", line 3, column 'step': step 0 of repetition"),
-        ("step,f1\n0,.5,9\n", ", line 2: 3 cells under 2 columns"),
         ("step,f1,note\n0,.5,\n10,.6,\n", ", column 'note' has no values; remove it"),
-        ('step,f1\n0,"5\n', " line 2: unexpected end of data"),
     ],
 )
 def test_odd_files_give_one_line(tmp_path: Path, text: str, said: str) -> None:
@@ -112,9 +110,6 @@ def test_names_and_cells_stay_on_one_line(tmp_path: Path) -> None:
 
 def test_what_is_no_text_or_too_large_or_not_there(tmp_path: Path) -> None:
     path = tmp_path / "curve.csv"
-    path.write_bytes("step,f1\n0,1\n".encode("utf-16-le"))
-    with pytest.raises(VisleakError, match="cannot be read: it is UTF-16 without"):
-        read_scores(path)
     path.write_bytes(b"step,f1\n" + b"0,1\n" * (LIMIT // 4))
     with pytest.raises(VisleakError, match="has more than 10 MiB, too much for a list of scores"):
         read_scores(path)

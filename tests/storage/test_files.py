@@ -35,6 +35,7 @@ from visleak.storage import (
     csv_cell,
     csv_text,
     free_folder,
+    open_rows,
     read_problems,
     read_summary,
     read_table,
@@ -358,6 +359,24 @@ def test_a_damaged_list_of_problems_is_one_line(tmp_path: Path, content: bytes) 
         read_problems(path)
     assert str(caught.value).startswith(f"{path} cannot be read (")
     assert "\n" not in str(caught.value)
+
+
+def test_tables_that_people_write(tmp_path: Path) -> None:
+    path = tmp_path / "a.csv"
+    path.write_bytes("id; Name \r\n1;'=a\r\n\r\n2\r\n".encode("utf-16"))
+    with open_rows(path, padded=True) as rows:
+        assert list(rows) == [{"id": "1", "Name": "=a"}, {"id": "2", "Name": ""}]
+    with pytest.raises(VisleakError, match="line 4: 1 cells under 2 columns"), open_rows(path) as r:
+        list(r)
+    with pytest.raises(VisleakError, match="no column 'x'; it has id, Name"), open_rows(path) as r:
+        r.need(("id", "x"))
+    for content, words in (
+        (b'a\n"b', "line 2: unexpected end"),
+        (b"\xff\xfe\n", "cannot be read: "),
+    ):
+        path.write_bytes(content)
+        with pytest.raises(VisleakError, match=f"{path}.* ?{words}"), open_rows(path) as r:
+            list(r)
 
 
 def test_json_is_indented_text(tmp_path: Path) -> None:
