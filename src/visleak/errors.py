@@ -6,6 +6,7 @@ what to do, and carries the exit code the command line ends with.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
@@ -75,12 +76,13 @@ def not_one_of(what: str, value: object, known: Iterable[str]) -> UsageError:
 
 
 def one_line(error: BaseException) -> str:
-    r"""Return the text of an error in one line, its type where it has none.
+    r"""Return the text of an error in one line without its number, its type where it has none.
 
-    >>> one_line(ValueError("a\n  b")), one_line(EOFError())
-    ('a b', 'EOFError')
+    >>> one_line(ValueError("a\n  b")), one_line(EOFError()), one_line(OSError(5, "Invalid data"))
+    ('a b', 'EOFError', 'Invalid data')
     """
-    return " ".join(str(error).split())[:200] or type(error).__name__
+    text = re.sub(r"^\[Errno -?\d+\] ", "", str(error))
+    return " ".join(text.split())[:200] or type(error).__name__
 
 
 def said(error: BaseException, most: int = 160) -> str:
