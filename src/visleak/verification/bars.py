@@ -32,14 +32,14 @@ TIMES: Final = 4.0
 BESIDE: Final = 0.004
 IN_ROW: Final = 0.01
 #: Depth of a bar, share of the image.
-DEPTH: Final = (0.04, 0.25)
+DEPTH: Final = (0.04, 0.2)
 #: Deviation, levels, from the colour of the bar, and share of it that has the colour at least.
 EVEN: Final = 6.0
 FILLED: Final = 0.5
 #: Share of the border that cuts through content at least; on either side of it the other image
 #: differs by this share of the step to the colour of the bar at most. Rows about the last one that
 #: differs in which the border is, and distance of what is compared from it, pixels.
-CUT: Final = 0.02
+CUT: Final = 0.05
 OFF: Final = 0.4
 ABOUT: Final = 3
 ACROSS: Final = 2
