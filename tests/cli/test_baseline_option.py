@@ -108,7 +108,7 @@ def test_verdicts_of_people_count(dataset: Path, tmp_path: Path) -> None:
     [
         ("nowhere", 2, "does not exist; give an audit folder or a file of accepted pairs"),
         ("empty", 2, "holds no finished audit (no audit.json)"),
-        ("file", 1, "line 2, cannot be read: first must be a content digest of 32 hex digits"),
+        ("file", 1, "line 2: first must be a content digest of 32 hex digits"),
         ("out", 2, "is the output folder itself, so the second run would know every leak"),
     ],
 )
