@@ -28,6 +28,9 @@ if TYPE_CHECKING:
     from visleak.auditing import Audit, Prepared
     from visleak.gating import Baseline
     from visleak.gating.gates import Gate
+    from visleak.study import Options as StudyOptions
+    from visleak.study import Result as StudyResult
+    from visleak.study import Study
 
 #: Images from which a run is timed beforehand, and seconds from which its cost is shown.
 WORTH_TELLING: Final = 200
@@ -261,7 +264,7 @@ def _study(
     from visleak.report import renew_report
     from visleak.reporting import terminal
     from visleak.study import Options as StudyOptions
-    from visleak.study import read_study, study
+    from visleak.study import read_study
     from visleak.study.document import (
         PAGE,
         RESULT,
@@ -298,13 +301,7 @@ def _study(
         watch=call.steps,
         finished=finished,
     )
-    try:
-        result = study(asked, out, chosen)
-    except HeldError:
-        # another study is kept aside, as its audits come from the cache
-        if not replaces(out, RESULT, force=False):
-            raise
-        result = study(asked, out, replace(chosen, force=True))
+    result = _studied(asked, out, chosen)
     lines = gates.tripped(wanted, summary(result))
     lines += not_compared(result) if wanted else []
     found = [*terminal(document(result), columns=TERMINAL, rows=len(result.cells))]
@@ -318,3 +315,16 @@ def _study(
         page=out / PAGE,
         code=1 if result.failed else 3 if lines else 0,
     )
+
+
+def _studied(asked: Study, out: Path, chosen: StudyOptions) -> StudyResult:
+    """Run a study; another one in its folder is kept aside, as its audits come from the cache."""
+    from visleak.study import study
+    from visleak.study.document import RESULT
+
+    try:
+        return study(asked, out, chosen)
+    except HeldError:
+        if not replaces(out, RESULT, force=False):
+            raise
+        return study(asked, out, replace(chosen, force=True))

@@ -467,9 +467,10 @@ def _counter_evidence(scheme: Scheme, found: Found, sets: Sets) -> str:
     unstated = scheme.kind == "subjects" and not scheme.stated
     if words and (unstated or (scheme.kind == "tiles" and _are_classes(found, sets))):
         return "the names of the groups are words, as of classes"
-    sizes = Counter(found.groups[group] for group in members.group.tolist())
-    if unstated and _one_class(members) and names.like_classes(sizes):
-        return "few groups of many images may as well be classes"
+    if unstated and _one_class(members):
+        sizes = Counter(found.groups[group] for group in members.group.tolist())
+        if names.like_classes(sizes):
+            return "few groups of many images may as well be classes"
     if scheme.group and scheme.kind == "sequence":
         restarted = _restarted(members, owner)
         if restarted > RESTARTED:
