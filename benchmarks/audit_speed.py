@@ -2,7 +2,7 @@
 
 usage: VISLEAK_DATA=FOLDER python benchmarks/audit_speed.py
 
-R is what nobody can do without: one process decodes all images with Pillow, and faiss searches
+R is the least work of an audit: one process decodes all images with Pillow, and faiss searches
 the best 20 references of every query flat, at the fingerprint's width, on all cores. It is taken
 before and after the audits; the shorter counts. The audits are run as a user runs them, report
 included, first with an empty cache, then into another folder with the cache that the first left.

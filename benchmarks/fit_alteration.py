@@ -71,7 +71,7 @@ Pixels = npt.NDArray[np.uint8]
 Windows = tuple[npt.NDArray[np.float16], Pixels]
 
 #: Changes that the network is not asked about: within a window, another image and a sticker on
-#: the image look alike.
+#: the image look the same.
 UNASKED = (("catalogue", "picture"), ("catalogue", "template"))
 
 

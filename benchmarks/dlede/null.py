@@ -92,7 +92,7 @@ def rendered(folder: Path, seed: int) -> tuple[list[str], list[str]]:
     """Render recordings, and return the paths of each side of a split by whole recordings.
 
     A recording is a window that moves over one blurred texture; its class shows only in a weak
-    tint, so that the most alike image of another recording is a weak guess.
+    tint, so that the most similar image of another recording is a weak guess.
     """
     rng = np.random.default_rng(seed)
     sides: tuple[list[str], list[str]] = ([], [])
@@ -160,7 +160,7 @@ def counted(verdicts: list[str]) -> dict[str, int]:
 
 
 def looked_up(rng: np.random.Generator, base: float, twins: float, repetitions: int) -> Scores:
-    """Return scores of a model that knows by heart what it was trained on, or a twin of it.
+    """Return scores of a model that memorized what it was trained on, or a twin of it.
 
     300 test images of four classes. An image is answered right if it has leaked or has a twin in
     training; another with a chance of ``base``, which depends on the image, on the model's seed

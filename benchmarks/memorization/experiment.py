@@ -1,4 +1,4 @@
-"""What is found in tiny diffusion models that really know some images by heart.
+"""What is found in tiny diffusion models that really memorized some images.
 
 usage: python benchmarks/memorization/experiment.py [--cache FOLDER] [--seeds 0 1 2] [--quick]
 

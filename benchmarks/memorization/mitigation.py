@@ -1,4 +1,4 @@
-"""What mitigations do to tiny diffusion models that know some images by heart, and what it costs.
+"""What mitigations do to tiny diffusion models that memorized some images, and what it costs.
 
 usage: python benchmarks/memorization/mitigation.py [--cache FOLDER] [--seeds 0 1 2] [--quick]
 
@@ -7,8 +7,7 @@ For each seed the plain model of ``training.py`` is benchmarked with visleak's p
 captions that were not trained, one image each; every method over its settings, all from the same
 noises. Similarity is the correlation with a prompt's own memorised image, both minus the mean of
 the training images; the CLIP score is that of a tiny CLIP trained on the world's general
-images (``alignment.py``). There is no aesthetic score: nobody has said which of these images
-please.
+images (``alignment.py``). An aesthetic score would mean nothing: no one has rated such images.
 
 Wen's l is asked for as a share of the median D of the triggers, at a learning rate of 0.2 (the
 paper's 0.05, for states of 768 numbers, moves D of a toy too little; it is measured beside).

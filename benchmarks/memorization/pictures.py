@@ -110,7 +110,7 @@ def smooth(knots: Floats) -> Floats:
 def background(name: str, tone: str, rng: np.random.Generator) -> Floats:
     """Return what lies behind a shape: samples x samples x 3, from 0 to 255.
 
-    No background is one flat colour: images of the same background would be alike as a whole,
+    No background is one flat colour: images of the same background would be similar as a whole,
     and similarity would speak of nothing else.
     """
     field = smooth(rng.uniform(-CLOUDS, CLOUDS, (4, 4, 3)))

@@ -1,4 +1,4 @@
-"""Train a toy Stable Diffusion that knows twelve images by heart; save it as a stock pipeline.
+"""Train a toy Stable Diffusion that memorizes twelve images; save it as a stock pipeline.
 
 usage: python benchmarks/memorization/training.py --cache DIR [--world plain|hard] [--seed 0]
            [--steps 2000] [--memorised 0.15]

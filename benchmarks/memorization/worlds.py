@@ -1,4 +1,4 @@
-"""Toy worlds: captioned images, twelve of them repeated until a model knows them by heart."""
+"""Toy worlds: captioned images, twelve of them repeated until a model memorizes them."""
 
 from __future__ import annotations
 
@@ -210,7 +210,7 @@ def _other(
 
     A third of those of the memorised form draw on all brand words, so that a language model
     knows every word; the others on those that triggers and general captions are made of, each as
-    often as the next: a language model has not read what the diffusion model has by heart.
+    often as the next: a language model has not read what the diffusion model memorized.
     """
     common = tuple(dict.fromkeys((*known.triggers, *known.trained)))
     known = replace(known, trained=common)
