@@ -8,6 +8,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from itertools import product
 from pathlib import Path
 from typing import Any, Final, TypeGuard, cast
 
@@ -43,8 +44,6 @@ from visleak.options import Columns
 from visleak.records import AnySet, EmbeddingSet, ImageSet, Source
 from visleak.settings import Sides
 
-_TABLES: Final = (".csv", ".tsv", ".parquet")
-_YAMLS: Final = (".yaml", ".yml")
 _NO_COLUMNS: Final = Columns()
 #: What of images may be listed in their place.
 OBJECTS: Final = "boxes"
@@ -103,34 +102,32 @@ def open_images(
         source = next(iter(source.values()))
     if isinstance(source, ImageSet | EmbeddingSet):
         return source
-    wanted: dict[str, Any] = {
-        "dataset": dataset,
-        "roles": tuple(roles),
-        "id": id,
-        "label": label,
-        "group": group,
-        "frame": frame,
-        "root": root and Root.parse(root).text,
-    }
-    if objects is not None and objects != OBJECTS:
+    if objects not in (None, OBJECTS):
         raise not_one_of("objects", objects, (OBJECTS,))
+    wanted: dict[str, Any] = {
+        **{"dataset": dataset, "roles": tuple(roles), "root": root and Root.parse(root).text},
+        **{"id": id, "label": label, "group": group, "frame": frame},
+    }
     if not isinstance(source, str | os.PathLike):
         from visleak.formats.memory import plain
 
         source = plain(source)
         names = _names_in(source)
-        if objects is not None and not (names and all(_is_shard(each) for each in names)):
-            raise UsageError("objects needs a coco:, yolo: or kitti: source with annotated boxes")
-        if not names:
-            return _open_object(source, Request("", Path(), name=name or "images", **wanted))
-        if not all(_is_shard(each) for each in names):
-            return _open_paths(names, Request("", Path(), name=name or "images", **wanted))
+        if not names or not all(map(_is_shard, names)):
+            if objects is not None:
+                raise UsageError(
+                    "objects needs a coco:, yolo: or kitti: source with annotated boxes"
+                )
+            request = Request("", Path(), name=name or "images", **wanted)
+            return _open_paths(names, request) if names else _open_object(source, request)
         source = "wds:" + "::".join(names)
     text = os.fspath(cast(str, source))
     announce(text)
     found = locate(text, plain=not isinstance(source, str))
-    request = Request.at(text, found, name=name or derived_name(text), **wanted)
-    opened = cast(AnySet, found.format.open(request))
+    opened = cast(
+        AnySet,
+        found.format.open(Request.at(text, found, name=name or derived_name(text), **wanted)),
+    )
     if isinstance(opened, ImageSet) and isinstance(opened.opener, FileOpener):
         announce_folders(text, opened.opener.folders)
     if objects is None:
@@ -173,13 +170,13 @@ def boxes_of(images: ImageSet) -> Boxes | None:
         VisleakError: an annotation file cannot be read, or a row of it is damaged; the line says
             which, and what is allowed.
     """
-    prefix, _ = split_prefix(images.source)
+    source = images.source
     if "objects" in images.options:  # its images are boxes themselves
         return None
-    if prefix not in PREFIXED or Path(images.source).exists():
+    if split_prefix(source)[0] not in PREFIXED or Path(source).exists():
         return None
-    found = locate(images.source)
-    return cast("Boxes | None", found.format.read_boxes(images, Request.at(images.source, found)))
+    found = locate(source)
+    return cast("Boxes | None", found.format.read_boxes(images, Request.at(source, found)))
 
 
 def layout_of(images: ImageSet) -> Layout:
@@ -194,35 +191,28 @@ def layout_of(images: ImageSet) -> Layout:
             " manifest"
         )
     layout = locate(images.source).format.layout
-    if layout is not None and layout.writes == "tables:write_parquet":
-        from visleak.formats.tables import ParquetOpener
-
-        if not isinstance(images.opener, ParquetOpener):
-            return TABLE  # it names files
     if layout is None:
         raise UsageError(
             f"set {images.name!r}: {images.source} is of a kind that is not written; write the"
             " lists alone with --format manifest"
         )
+    if layout.writes == "tables:write_parquet":
+        from visleak.formats.tables import ParquetOpener
+
+        return layout if isinstance(images.opener, ParquetOpener) else TABLE  # it names files
     return layout
 
 
 def open_split_sides(source: object) -> OpenSides | None:
     """Open the splits of a source, table or mapping as the sides of an audit, if it has two."""
-    if not isinstance(source, str | os.PathLike):
-        from visleak.formats.memory import is_rows, plain, split_rows
+    if isinstance(source, str | os.PathLike):
+        path, sources = _split_sources(os.fspath(source))
+        return _split_sides(_opened_splits(path, sources)) if len(sources) > 1 else None
+    from visleak.formats.memory import is_rows, plain, split_rows
 
-        source = split_rows(rows) if is_rows(rows := plain(source)) else source
-    if isinstance(source, Mapping):
-        return _mapped_sides(source)
-    if not isinstance(source, str | os.PathLike):
+    splits = split_rows(rows) if is_rows(rows := plain(source)) else source
+    if not isinstance(splits, Mapping):
         return None
-    path, sources = _split_sources(os.fspath(source))
-    return _split_sides(_opened_splits(path, sources)) if len(sources) > 1 else None
-
-
-def _mapped_sides(splits: Mapping[str, Source]) -> OpenSides | None:
-    """Return the splits that a mapping holds as the sides of an audit."""
     opened: dict[str, AnySet] = {}
     for split in sorted(splits, key=lambda name: _rank(canonical_split(name))):
         name = canonical_split(split)
@@ -286,17 +276,8 @@ def open_splits(
             " YOLO data.yaml; or give the sets one by one (--test S --train S), or one to look for"
             " repeats in it (--set S)"
         )
-    return _opened_splits(
-        path,
-        sources,
-        dataset=dataset,
-        id=id,
-        label=label,
-        group=group,
-        frame=frame,
-        root=root,
-        objects=objects,
-    )
+    columns = {"id": id, "label": label, "group": group, "frame": frame, "root": root}
+    return _opened_splits(path, sources, dataset, objects=objects, **columns)
 
 
 def _split_sources(text: str) -> tuple[Path, dict[str, str]]:
@@ -309,7 +290,7 @@ def _split_sources(text: str) -> tuple[Path, dict[str, str]]:
 
 
 def _opened_splits(
-    path: Path, sources: Mapping[str, str], *, dataset: str = "", **columns: str | None
+    path: Path, sources: Mapping[str, str], dataset: str = "", **columns: str | None
 ) -> dict[str, ImageSet]:
     folder = path if path.is_dir() else path.resolve().parent
     return {
@@ -329,7 +310,18 @@ def _names_in(source: object) -> list[str]:
     paths = isinstance(source, list | tuple) and all(
         isinstance(item, str | os.PathLike) for item in source
     )
-    return [os.fspath(item) for item in cast(Sequence[str], source)] if paths else []
+    return list(map(os.fspath, cast(Sequence[str], source))) if paths else []
+
+
+def _open_object(source: object, request: Request) -> ImageSet:
+    # by name, so that no object makes a heavy package load
+    if any(base.__module__.partition(".")[0] == "datasets" for base in type(source).__mro__):
+        from visleak.formats.hub import open_object
+
+        return open_object(source, request)
+    from visleak.formats.memory import is_rows, open_mapped, open_rows
+
+    return open_rows(source, request) if is_rows(source) else open_mapped(source, request)
 
 
 def _is_shard(name: str) -> bool:
@@ -350,18 +342,6 @@ def _open_paths(names: Sequence[str], request: Request) -> ImageSet:
     return listed_files(request, names, os.getcwd())
 
 
-def _open_object(source: object, request: Request) -> ImageSet:
-    """Open what a Python program holds."""
-    # by name, so that no object makes a heavy package load
-    if any(base.__module__.partition(".")[0] == "datasets" for base in type(source).__mro__):
-        from visleak.formats.hub import open_object
-
-        return open_object(source, request)
-    from visleak.formats.memory import is_rows, open_mapped, open_rows
-
-    return open_rows(source, request) if is_rows(source) else open_mapped(source, request)
-
-
 def _rank(split: str) -> tuple[int, str]:
     order = list(SPLITS)
     return (order.index(split) if split in order else len(order), split)
@@ -369,11 +349,12 @@ def _rank(split: str) -> tuple[int, str]:
 
 def _finder(prefix: str, path: Path) -> Callable[[Path], dict[str, str]] | None:
     """Return the function that finds the SOURCE text of each split."""
+    ending = path.suffix.lower()
     if prefix == "cifar":
         return lambda folder: {split: f"cifar:{folder}#{split}" for split in ("train", "test")}
-    if path.is_file() and (prefix == "yolo" or path.suffix.lower() in _YAMLS):
-        return _yolo_file_splits
-    if path.is_file() and path.suffix.lower() in _TABLES:
+    if path.is_file() and (prefix == "yolo" or ending in (".yaml", ".yml")):
+        return _yolo_splits
+    if path.is_file() and ending in (".csv", ".tsv", ".parquet"):
         return _table_splits
     return _folder_splits if path.is_dir() and not prefix else None
 
@@ -394,86 +375,65 @@ def _named(names: Iterable[tuple[str, str]], where: Path) -> dict[str, str]:
 
 
 def _folder_splits(path: Path) -> dict[str, str]:
-    if len(found := _yolo_inside(path)) > 1:
+    file = path / "data.yaml"
+    # so the boxes are known to be part of the sets, which the folders alone do not tell
+    if file.is_file() and len(found := _yolo_splits(file, complete=True)) > 1:
         return found
     for place in (path, path / "images"):
-        if not place.is_dir():
-            continue
-        folders = [(entry.name, str(entry)) for entry in place.iterdir() if entry.is_dir()]
-        if len(found := _named(folders, place)) > 1:
+        if place.is_dir() and len(found := _subfolders(place)) > 1:
             return found
     for place in (path, path / "data"):
         if len(found := _shards(place)) > 1:
             return found
-    return _named([(entry.name, str(entry)) for entry in path.iterdir() if entry.is_dir()], path)
+    return _subfolders(path)
 
 
-def _yolo_inside(path: Path) -> dict[str, str]:
-    """Return the splits of a folder's ``data.yaml``, if all that it names is there.
-
-    So the boxes are known to be part of the sets, which the folders alone do not tell.
-    """
-    from visleak.formats.yolo import yolo_base, yolo_content, yolo_splits
-
-    file = path / "data.yaml"
-    if not file.is_file():
-        return {}
-    content = yolo_content(file, str(path))
-    base = yolo_base(file, content)
-    splits = yolo_splits(content, base)
-    if not all((base / entry).exists() for entries in splits.values() for entry in entries):
-        return {}
-    return {split: f"yolo:{file}#{split}" for split in splits}
+def _subfolders(place: Path) -> dict[str, str]:
+    return _named([(entry.name, str(entry)) for entry in place.iterdir() if entry.is_dir()], place)
 
 
 def _shards(place: Path) -> dict[str, str]:
     """Return a glob for each split that ``train-00000-of-00002.parquet`` and the like name."""
     words: dict[str, list[str]] = {}
     for file in sorted(place.glob("*.parquet")):
-        if word := _first_word(file.name):
-            words.setdefault(word, []).append(str(file))
+        if found := re.match(r"[A-Za-z]+(?=[-_.])", file.name):
+            words.setdefault(found[0], []).append(str(file))
     pattern = glob.escape(str(place))
     return _named(
-        (
+        [
             (word, files[0] if len(files) == 1 else f"{pattern}/{word}*.parquet")
             for word, files in words.items()
-        ),
+        ],
         place,
     )
-
-
-def _first_word(name: str) -> str:
-    """Return the letters a name begins with, if another character follows.
-
-    >>> _first_word("train-00000-of-00002.parquet")
-    'train'
-    """
-    found = re.match(r"[A-Za-z]+(?=[-_.])", name)
-    return found[0] if found else ""
 
 
 def _table_splits(path: Path) -> dict[str, str]:
     from visleak.formats.tables import read_csv, read_footer, read_tables
 
-    if path.suffix.lower() == ".parquet":
-        if "split" not in read_footer(path).schema.to_arrow_schema().names:
-            return {}
-        column = read_tables([path], ["split"])["split"]
-    else:
+    if path.suffix.lower() != ".parquet":
         table = read_csv(path)
-        if "split" not in table.column_names:
-            return {}
-        column = table["split"]
-    values = {canonical_split(str(value)) for value in column.unique().to_pylist() if value}
+    elif "split" in read_footer(path).schema.to_arrow_schema().names:
+        table = read_tables([path], ["split"])
+    else:
+        return {}
+    if "split" not in table.column_names:
+        return {}
+    values = {canonical_split(str(value)) for value in table["split"].unique().to_pylist() if value}
     return {split: f"{path}#{split}" for split in values}
 
 
-def _yolo_file_splits(path: Path) -> dict[str, str]:
+def _yolo_splits(file: Path, complete: bool = False) -> dict[str, str]:
+    """Return the splits of a ``data.yaml``, none where a complete one lacks what it names."""
     from visleak.formats.yolo import yolo_base, yolo_content, yolo_splits
 
-    content = yolo_content(path, str(path))
-    splits = yolo_splits(content, yolo_base(path, content))
-    return {split: f"yolo:{path}#{split}" for split in splits}
+    content = yolo_content(file, str(file))
+    base = yolo_base(file, content)
+    splits = yolo_splits(content, base)
+    named = (base / entry for entries in splits.values() for entry in entries)
+    if complete and not all(entry.exists() for entry in named):
+        return {}
+    return {split: f"yolo:{file}#{split}" for split in splits}
 
 
 @dataclass(frozen=True, slots=True)
@@ -501,12 +461,28 @@ def open_sides(sides: Sides) -> OpenSides:
     columns = asdict(sides.columns)
     if sides.folder:
         opened = _split_sides(open_splits(sides.folder, **columns))
-        queries, references = opened.queries, opened.references
     else:
-        queries, references = _open_named(sides, columns)
+        asked = [
+            *named_sets("--test", "benchmark", "test", sides.test),
+            *named_sets("--train", "training", "train", sides.train),
+            *named_sets("--set", "", "", sides.sets),
+        ]
+        sets = tuple(
+            open_images(
+                each.source,
+                name=name,
+                dataset=each.dataset,
+                roles=(each.role,) if each.role else (),
+                **columns,
+            )
+            for each, name in zip(asked, distinct_names(asked), strict=True)
+        )
+        first = len(sides.test)
+        alone = OpenSides(sets, sets if len(sets) > 1 else ())
+        opened = alone if sides.sets else OpenSides(sets[:first], sets[first:])
     for option in ("group", "frame"):
-        check_pattern((*queries, *references), option, columns[option])
-    return OpenSides(queries, references)
+        check_pattern((*opened.queries, *opened.references), option, columns[option])
+    return opened
 
 
 def open_set(text: str, columns: Columns = _NO_COLUMNS) -> ImageSet:
@@ -515,42 +491,13 @@ def open_set(text: str, columns: Columns = _NO_COLUMNS) -> ImageSet:
     return open_image_set(source, name=writable(name), dataset=writable(dataset), **asdict(columns))
 
 
-def _open_named(
-    sides: Sides, columns: dict[str, Any]
-) -> tuple[tuple[AnySet, ...], tuple[AnySet, ...]]:
-    asked = [
-        *named_sets("--test", "benchmark", "test", sides.test),
-        *named_sets("--train", "training", "train", sides.train),
-        *named_sets("--set", "", "", sides.sets),
-    ]
-    opened = tuple(
-        open_images(
-            each.source,
-            name=name,
-            dataset=each.dataset,
-            roles=(each.role,) if each.role else (),
-            **columns,
-        )
-        for each, name in zip(asked, distinct_names(asked), strict=True)
-    )
-    if sides.sets:
-        return opened, opened if len(opened) > 1 else ()
-    return opened[: len(sides.test)], opened[len(sides.test) :]
-
-
 def frame_notes(sides: OpenSides, given: Collection[str]) -> Iterator[str]:
     """Yield a line for each option on frames that has no effect, and for numbers taken as times."""
-    queries, references = sides.queries, sides.references
-    others = [images for images in references if all(images is not query for query in queries)]
-    framed = [
-        images
-        for images in (*queries, *others)
-        if isinstance(images, ImageSet) and images.frames is not None
-    ]
+    framed = [images for images in _image_sets(sides) if images.frames is not None]
     for unit in dict.fromkeys(images.stamps for images in framed if images.stamps):
         names = ", ".join(images.name for images in framed if images.stamps == unit)
         yield f"frames of {names}: their whole numbers are taken for {unit} since 1970, as times"
-    if "frame" in given and not both_have(("groups",), queries, references):
+    if "frame" in given and not both_have(("groups",), sides.queries, sides.references):
         yield "--frame is not used: no recordings are known on both sides; give --group"
     for field, option, timed, other, kind in (
         ("within_frames", "--max-frame-gap", False, "--max-time-gap", "times"),
@@ -561,20 +508,24 @@ def frame_notes(sides: OpenSides, given: Collection[str]) -> Iterator[str]:
             yield f"{option} is not used: {why}"
 
 
+def _image_sets(sides: OpenSides) -> list[ImageSet]:
+    """Return the sets of images of both sides, each once."""
+    both = {id(images): images for images in (*sides.queries, *sides.references)}
+    return [images for images in both.values() if isinstance(images, ImageSet)]
+
+
 def group_notes(sides: OpenSides) -> Iterator[str]:
     """Yield how many groups there are per side, and whether nearly every image is one."""
-    both = {images.name: images for images in (*sides.queries, *sides.references)}
-    grouped = [
-        (images.name, images.groups)
-        for images in both.values()
-        if isinstance(images, ImageSet) and images.groups is not None
+    counts = [
+        (images.name, images.groups, pc.count_distinct(images.groups).as_py())
+        for images in _image_sets(sides)
+        if images.groups is not None
     ]
-    counts = [(name, len(groups), pc.count_distinct(groups).as_py()) for name, groups in grouped]
     if counts:
-        each = (f"{count:,} in {images:,} images of {name}" for name, images, count in counts)
+        each = (f"{count:,} in {len(groups):,} images of {name}" for name, groups, count in counts)
         yield f"groups: {', '.join(each)}"
-    for (name, images, count), (_, groups) in zip(counts, grouped, strict=True):
-        if images >= MANY and count > NEARLY_ALL * images:
+    for name, groups, count in counts:
+        if len(groups) >= MANY and count > NEARLY_ALL * len(groups):
             yield (
                 f"nearly every image of {name} is a group of its own, such as"
                 f" {groups[0].as_py()!r}; is it the column or pattern of the groups?"
@@ -583,20 +534,19 @@ def group_notes(sides: OpenSides) -> Iterator[str]:
 
 def shared_files(sides: OpenSides) -> Iterator[str]:
     """Yield a line for each two sets of both sides that have the same files, as by mistake."""
-    for query in sides.queries:
-        for other in sides.references:
-            if query is other or not (_is_of_files(query) and _is_of_files(other)):
-                continue
-            shared = pc.is_in(query.locators, value_set=other.locators).true_count
-            if shared:
-                yield (
-                    f"{shared:,} of {len(query):,} images of {query.name} are the very files of"
-                    f" images of {other.name}: they leak as a matter of course; check that no"
-                    " source stands for another"
-                )
+    for query, other in product(sides.queries, sides.references):
+        if query is other or not (_are_files(query) and _are_files(other)):
+            continue
+        shared = pc.is_in(query.locators, value_set=other.locators).true_count
+        if shared:
+            yield (
+                f"{shared:,} of {len(query):,} images of {query.name} are the very files of"
+                f" images of {other.name}: they leak as a matter of course; check that no"
+                " source stands for another"
+            )
 
 
-def _is_of_files(images: AnySet) -> TypeGuard[ImageSet]:
+def _are_files(images: AnySet) -> TypeGuard[ImageSet]:
     """Whether the images of a set are files, or in files."""
     if not isinstance(images, ImageSet) or not len(images):
         return False
