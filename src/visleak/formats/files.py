@@ -12,12 +12,12 @@ import os
 import shlex
 import stat
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path, PurePath
-from typing import Final, Self
+from typing import Any, Final, Self
 
 import numpy as np
 import pyarrow as pa
@@ -37,7 +37,7 @@ from visleak.formats.remote import (
     scheme_of,
 )
 from visleak.formats.request import Request
-from visleak.records import Bytes8, ImageSet, Int64, Opener, Problem, Unreadable
+from visleak.records import Bytes8, ImageSet, Int64, Opener, Unreadable
 
 MAX_FILE_BYTES: Final = 1 << 30  # a larger file is not read into memory
 PART: Final = 1 << 20  # bytes read at once of a file whose size is not known
@@ -207,24 +207,15 @@ def file_set(
     root: Path,
     names: Sequence[str],
     *,
-    labels: pa.StringArray | None = None,
-    captions: pa.StringArray | None = None,
-    annotated: bool = False,
     ids: Sequence[str] | None = None,
-    problems: Sequence[Problem] = (),
-    skipped: Mapping[str, int] | None = None,
+    **fields: Any,
 ) -> ImageSet:
-    """Return the set of the files ``names`` below ``root``, in that order."""
-    texts = [name_text(name) for name in names] if ids is None else ids
+    """Return the set of the files ``names`` below ``root``, see :meth:`Request.image_set`."""
     return request.image_set(
-        pa.array(texts, pa.string()),
+        pa.array(map(name_text, names) if ids is None else ids, pa.string()),
         pa.array((name_text(os.path.join(root, name)) for name in names), pa.string()),
-        FileOpener(str(root), pa.array((os.fsencode(name) for name in names), pa.binary())),
-        labels=labels,
-        captions=captions,
-        annotated=annotated,
-        problems=problems,
-        skipped=skipped,
+        FileOpener(str(root), pa.array(map(os.fsencode, names), pa.binary())),
+        **fields,
     )
 
 

@@ -31,7 +31,7 @@ _ALLOWED: Final = "must hold whole numbers, seconds or ISO times"
 class Frames:
     """When images were taken."""
 
-    values: pa.Int64Array  # Arrow int64 array: frame numbers, or milliseconds; null where unknown
+    values: pa.Int64Array  # frame numbers, or milliseconds; null where unknown
     timed: bool  # they are milliseconds
     stamps: str = ""  # unit since 1970 that whole numbers were taken for; empty where they were not
 

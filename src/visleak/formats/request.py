@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
 from collections.abc import Mapping, Sequence
@@ -93,8 +94,7 @@ class Request:
     def wanted(self) -> dict[str, str]:
         """The values of ``id``, ``label``, ``group``, ``frame`` and ``root`` that were given."""
         names = ("id", "label", "group", "frame", "root")
-        values = {name: getattr(self, name) for name in names}
-        return {option: value for option, value in values.items() if value is not None}
+        return {name: value for name in names if (value := getattr(self, name)) is not None}
 
     @property
     def columns(self) -> dict[str, str]:
@@ -143,44 +143,38 @@ class Request:
         locators: pa.StringArray,
         opener: Opener,
         *,
-        labels: pa.StringArray | None = None,
-        captions: pa.StringArray | None = None,
         groups: pa.StringArray | None = None,
         frames: Frames | None = None,
-        others: Mapping[str, pa.StringArray] | None = None,
-        annotated: bool = False,
         problems: Sequence[Problem] = (),
         skipped: Mapping[str, int] | None = None,
+        **fields: Any,
     ) -> ImageSet:
-        """Return the set of a finished listing."""
+        """Return the set of a finished listing; ``fields`` are others of :class:`ImageSet`."""
         if not len(ids):
             self.refuse_empty()
-        pattern = self.group_pattern
-        if pattern is not None:
-            groups = pa.array((captured(pattern, id_) for id_ in ids.to_pylist()), pa.string())
-        pattern = self.frame_pattern
-        if pattern is not None:
-            found = pa.array((captured(pattern, id_) for id_ in ids.to_pylist()), pa.string())
-            frames = read_frames(found, f"what frame {self.frame!r} finds in the ids")
+
+        def found(pattern: re.Pattern[str]) -> pa.StringArray:
+            return pa.array((captured(pattern, id_) for id_ in ids.to_pylist()), pa.string())
+
+        if (pattern := self.group_pattern) is not None:
+            groups = found(pattern)
+        if (pattern := self.frame_pattern) is not None:
+            frames = read_frames(found(pattern), f"what frame {self.frame!r} finds in the ids")
+        if frames is not None:
+            fields |= {"frames": frames.values, "timed": frames.timed, "stamps": frames.stamps}
         return ImageSet(
-            name=self.name,
-            ids=ids,
-            locators=locators,
-            opener=opener,
-            labels=labels,
-            captions=captions,
+            self.name,
+            ids,
+            locators,
+            opener,
             groups=groups,
-            frames=frames and frames.values,
-            timed=frames is not None and frames.timed,
-            stamps=frames.stamps if frames is not None else "",
             dataset=self.dataset,
             roles=self.roles,
-            annotated=annotated,
             source=self.text,
             problems=tuple(problems),
             skipped=dict(skipped or {}),
-            columns=others or {},
             options=self.wanted,
+            **fields,
         )
 
 
@@ -237,12 +231,6 @@ def wanted_columns(names: Sequence[str], request: Request) -> list[str]:
     return [name for name in names if name in chosen]
 
 
-def is_plain(kind: pa.DataType) -> bool:
-    """Whether values of a type are texts or whole numbers."""
-    kind = kind.value_type if pa.types.is_dictionary(kind) else kind
-    return bool(pa.types.is_integer(kind)) or _is_text(kind)
-
-
 def repeating(table: pa.Table, request: Request) -> dict[str, pa.StringArray]:
     """Return the columns of a table that may name what several images have in common.
 
@@ -251,16 +239,21 @@ def repeating(table: pa.Table, request: Request) -> dict[str, pa.StringArray]:
     known = {*_USUAL, *request.columns.values(), "path"}
     found = {}
     for name in table.column_names:
-        plain = is_plain(table.schema.field(name).type)
-        if name in known or not plain or table.column_names.count(name) > 1:
+        if name in known or table.column_names.count(name) > 1:
             continue
-        try:
-            values = text_column(table[name], name)
-        except VisleakError:  # of a column that no option names
-            continue
-        if 1 < pc.count_distinct(values).as_py() <= SHARE * len(values):
-            found[name] = values
+        if holds_names(table.schema.field(name).type):
+            with contextlib.suppress(VisleakError):  # of a column that no option names
+                values = text_column(table[name], name)
+                if 1 < pc.count_distinct(values).as_py() <= SHARE * len(values):
+                    found[name] = values
     return found
+
+
+def holds_names(kind: pa.DataType) -> bool:
+    """Whether values of a type are texts or whole numbers."""
+    types = pa.types
+    kind = kind.value_type if types.is_dictionary(kind) else kind
+    return bool(types.is_integer(kind) or types.is_string(kind) or types.is_large_string(kind))
 
 
 def describe(
@@ -271,18 +264,19 @@ def describe(
 ) -> tuple[pa.StringArray, dict[str, Any]]:
     """Return the ids of a table's images, and the other columns that a set takes."""
     there = table.column_names
-    label = request.label
-    if label is None:
-        label = next((name for name in ("label_name", "label") if name in there), None)
-    group = "group" if request.group in (None, AUTO) else request.group
+
+    def optional(name: str) -> pa.StringArray | None:
+        return text_column(table[name], name) if name in there else None
+
+    label = request.label or next((name for name in ("label_name", "label") if name in there), None)
     frame = request.frame or "frame"
     columns: dict[str, Any] = {
         "labels": label and _labels(table, label, (class_names or {}).get(label)),
-        "captions": _optional(table, "caption"),
-        "others": repeating(table, request),
+        "captions": optional("caption"),
+        "columns": repeating(table, request),
     }
     if request.group_pattern is None:
-        columns["groups"] = _optional(table, group)
+        columns["groups"] = optional("group" if request.group in (None, AUTO) else request.group)
     if request.frame_pattern is None and frame in there:
         columns["frames"] = read_frames(table[frame], f"{request.text}: column {frame!r}")
     return _ids(table, request, paths), columns
@@ -301,15 +295,8 @@ def _ids(table: pa.Table, request: Request, paths: pa.StringArray | None) -> pa.
 
 def can_identify(column: pa.Array | pa.ChunkedArray) -> bool:
     """Whether a column tells all rows apart: text or whole numbers, no null, all different."""
-    kind = column.type
-    if not (pa.types.is_integer(kind) or _is_text(kind)) or column.null_count:
-        return False
-    distinct = int(pc.count_distinct(column).as_py())
-    return distinct == len(column)
-
-
-def _is_text(kind: pa.DataType) -> bool:
-    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
+    plain = holds_names(column.type) and not pa.types.is_dictionary(column.type)
+    return plain and not column.null_count and pc.count_distinct(column).as_py() == len(column)
 
 
 def text_column(column: pa.Array | pa.ChunkedArray, name: str) -> pa.StringArray:
@@ -337,10 +324,6 @@ def _labels(table: pa.Table, name: str, names: Sequence[str] | None) -> pa.Strin
     return text_column(pc.coalesce(taken, column.cast(pa.string())), name)
 
 
-def _optional(table: pa.Table, name: str) -> pa.StringArray | None:
-    return text_column(table[name], name) if name in table.column_names else None
-
-
 def rows_of_split(table: pa.Table, request: Request) -> pa.Array | None:
     """Return the row numbers of the split that ``#split`` asks for; ``None`` for all rows."""
     if not request.split:
@@ -349,28 +332,24 @@ def rows_of_split(table: pa.Table, request: Request) -> pa.Array | None:
         raise UsageError(
             f"source {request.text!r}: #{request.split} needs a `split` column; there is none"
         )
-    found = [
-        canonical_split(value or "") for value in text_column(table["split"], "split").to_pylist()
-    ]
-    wanted = canonical_split(request.split)
-    rows = [row for row, split in enumerate(found) if split == wanted]
-    if not rows:
+    texts = text_column(table["split"], "split").to_pylist()
+    found, wanted = [canonical_split(text or "") for text in texts], canonical_split(request.split)
+    if wanted not in found:
         raise UsageError(
             f"source {request.text!r}: no split {request.split!r}; there are"
-            f" {', '.join(sorted({split for split in found if split}))}"
+            f" {', '.join(sorted(set(filter(None, found))))}"
         )
-    return pa.array(rows, pa.int64())
+    return pa.array((row for row, split in enumerate(found) if split == wanted), pa.int64())
 
 
 def class_names_of(schema: pa.Schema) -> dict[str, Sequence[str]]:
     """Return the class names that the Hugging Face metadata of a Parquet schema give, by column."""
     try:
         features: Any = json.loads((schema.metadata or {})[b"huggingface"])["info"]["features"]
-        found = {
+        return {
             str(column): [writable(str(name)) for name in feature["names"]]
             for column, feature in features.items()
             if isinstance(feature, dict) and isinstance(feature.get("names"), list)
         }
     except (KeyError, TypeError, ValueError, AttributeError):
         return {}
-    return dict(found)

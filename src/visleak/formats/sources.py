@@ -52,8 +52,7 @@ class Layout:
 
     name: str  # used in messages
     writes: str  # the function that writes a part: (OutputPart, Destination) -> OutputSource
-    # how an image is stored: named (a file whose ending tells the encoding), bytes (encoded, any
-    # encoding) or arrays (pixels)
+    # named (a file whose ending tells the encoding), bytes (encoded, any encoding) or arrays
     holds: str = "named"
     files: bool = True  # images are files, which can be linked
     mixes: bool = True  # a part may be made of several sets
@@ -75,19 +74,17 @@ class Format:
     name: str  # used in messages
     opens: str  # the function that lists it: Request -> ImageSet
     layout: Layout | None = None  # how it is written, None where it is not
-    prefix: str = ""  # what a SOURCE begins with, such as coco; empty where the file itself tells
-    # the function that tells a path of this format; empty where the ending does
-    recognises: str = ""
-    endings: tuple[str, ...] = ()  # of its files
+    # its endings, or the function that tells a path of it; empty where a prefix does
+    tells: str | tuple[str, ...] = ()
     options: tuple[str, ...] = ()  # what may follow ? where there is no prefix
     boxes: str = ""  # the function that reads its boxes: (ImageSet, Request) -> Boxes | None
     anywhere: bool = False  # what follows the prefix need not be a path of this machine
 
     def matches(self, path: Path) -> bool:
         """Whether a path, without a prefix, is of this format."""
-        if self.recognises:
-            return bool(_load(self.recognises)(path))
-        return path.is_file() and path.name.lower().endswith(self.endings)
+        if isinstance(self.tells, str):
+            return bool(_load(self.tells)(path))
+        return path.is_file() and path.name.lower().endswith(self.tells)
 
     def open(self, request: object) -> object:
         """Return the set that a request names."""
@@ -102,6 +99,7 @@ def _load(place: str) -> Any:
     return load(f"visleak.formats.{place}")
 
 
+_CSV: Final = (".csv", ".tsv")
 _FOLDER: Final = Layout("a folder of images", "folders:write_folder")
 _PARQUET: Final = Layout("Parquet with images", "tables:write_parquet", holds="bytes", files=False)
 _LIST: Final = Layout("a file list", "folders:write_list")
@@ -124,82 +122,56 @@ _HUB: Final = Layout(
 #: Formats that a file or folder itself tells, in the order in which they are tried.
 PLAIN: Final = (
     Format(
-        "a folder of Parquet files",
-        "tables:open_parquet",
-        _PARQUET,
-        recognises="tables:is_parquet_folder",
+        "a folder of Parquet files", "tables:open_parquet", _PARQUET, "tables:is_parquet_folder"
     ),
     Format(
         "a folder of DICOM files",
         "dicom:open_dicom",
-        recognises="dicom:is_dicom_folder",
+        tells="dicom:is_dicom_folder",
         options=("group", "names"),
     ),
     Format(
-        "a folder of videos",
-        "video:open_video",
-        recognises="video:is_video_folder",
-        options=("every",),
+        "a folder of videos", "video:open_video", tells="video:is_video_folder", options=("every",)
     ),
-    Format("a folder", "folders:open_folder", _FOLDER, recognises="folders:is_folder"),
-    Format("a glob", "folders:open_glob", _FOLDER, recognises="folders:is_image_glob"),
-    Format(
-        "a glob of .parquet files",
-        "tables:open_parquet",
-        _PARQUET,
-        recognises="tables:is_parquet_glob",
-    ),
+    Format("a folder", "folders:open_folder", _FOLDER, "folders:is_folder"),
+    Format("a glob", "folders:open_glob", _FOLDER, "folders:is_image_glob"),
+    Format("a glob of .parquet files", "tables:open_parquet", _PARQUET, "tables:is_parquet_glob"),
     Format(
         "a .txt list of .tar shards",
         "webdataset:open_shard_list",
         _SHARDS,
-        recognises="webdataset:is_shard_list",
+        "webdataset:is_shard_list",
         options=("image", "remote"),
     ),
-    Format("a .txt file list", "folders:open_list", _LIST, endings=(".txt",), options=("remote",)),
-    Format(
-        "a .csv manifest",
-        "tables:open_manifest",
-        TABLE,
-        endings=(".csv", ".tsv"),
-        options=("remote",),
-    ),
-    Format(
-        "a .parquet file",
-        "tables:open_parquet",
-        _PARQUET,
-        endings=(".parquet",),
-        options=("remote",),
-    ),
-    Format("a .zip archive", "archives:open_zip", _ZIP, endings=(".zip",)),
-    Format("a .tar archive", "archives:open_tar", _TAR, endings=TARS),
-    Format("an image", "folders:open_file", _FOLDER, recognises="folders:is_image_path"),
-    Format("a video", "video:open_video", endings=VIDEOS, options=("every",)),
-    Format("a NIfTI volume", "nifti:open_nifti", endings=(".nii", ".nii.gz"), options=("axis",)),
-    Format("a file of arrays", "arrays:open_arrays", endings=ARRAYS, options=("key",)),
+    Format("a .txt file list", "folders:open_list", _LIST, (".txt",), options=("remote",)),
+    Format("a .csv manifest", "tables:open_manifest", TABLE, _CSV, options=("remote",)),
+    Format("a .parquet file", "tables:open_parquet", _PARQUET, (".parquet",), options=("remote",)),
+    Format("a .zip archive", "archives:open_zip", _ZIP, (".zip",)),
+    Format("a .tar archive", "archives:open_tar", _TAR, TARS),
+    Format("an image", "folders:open_file", _FOLDER, "folders:is_image_path"),
+    Format("a video", "video:open_video", tells=VIDEOS, options=("every",)),
+    Format("a NIfTI volume", "nifti:open_nifti", tells=(".nii", ".nii.gz"), options=("axis",)),
+    Format("a file of arrays", "arrays:open_arrays", tells=ARRAYS, options=("key",)),
 )
 #: Formats of addresses, in addition to those of PLAIN with endings.
 REMOTE_IMAGE: Final = Format(
-    "a remote image", "folders:open_remote_image", _FOLDER, endings=tuple(SUFFIXES)
+    "a remote image", "folders:open_remote_image", _FOLDER, tuple(SUFFIXES)
 )
 REMOTE_FOLDER: Final = Format("a remote folder", "folders:open_remote_folder", _FOLDER)
 #: Formats whose SOURCE has a prefix, by prefix.
 PREFIXED: Final = {
-    found.prefix: found
-    for found in (
-        Format("CIFAR", "cifar:open_cifar", _CIFAR, "cifar"),
-        Format("COCO", "coco:open_coco", _COCO, "coco", boxes="coco:coco_boxes"),
-        Format("YOLO", "yolo:open_yolo", _YOLO, "yolo", boxes="yolo:yolo_boxes"),
-        Format("KITTI", "kitti:open_kitti", _KITTI, "kitti", boxes="kitti:kitti_boxes"),
-        Format("WebDataset", "webdataset:open_webdataset", _SHARDS, "wds", anywhere=True),
-        Format("Hugging Face", "hub:open_hub", _HUB, "hf", anywhere=True),
-        Format("embeddings", "embeddings:open_embeddings", prefix="emb"),
-        Format("videos", "video:open_video", prefix="video"),
-        Format("DICOM", "dicom:open_dicom", prefix="dicom"),
-        Format("NIfTI", "nifti:open_nifti", prefix="nifti"),
-        Format("pages of TIFF", "tiff:open_tiff", prefix="tiff"),
-        Format("arrays", "arrays:open_arrays", prefix="array"),
-    )
+    "cifar": Format("CIFAR", "cifar:open_cifar", _CIFAR),
+    "coco": Format("COCO", "coco:open_coco", _COCO, boxes="coco:coco_boxes"),
+    "yolo": Format("YOLO", "yolo:open_yolo", _YOLO, boxes="yolo:yolo_boxes"),
+    "kitti": Format("KITTI", "kitti:open_kitti", _KITTI, boxes="kitti:kitti_boxes"),
+    "wds": Format("WebDataset", "webdataset:open_webdataset", _SHARDS, anywhere=True),
+    "hf": Format("Hugging Face", "hub:open_hub", _HUB, anywhere=True),
+    "emb": Format("embeddings", "embeddings:open_embeddings"),
+    "video": Format("videos", "video:open_video"),
+    "dicom": Format("DICOM", "dicom:open_dicom"),
+    "nifti": Format("NIfTI", "nifti:open_nifti"),
+    "tiff": Format("pages of TIFF", "tiff:open_tiff"),
+    "array": Format("arrays", "arrays:open_arrays"),
 }
 #: Receives a record per source that is read; the log of the command line may lie in none.
 reads: Final = logging.getLogger(__name__)
@@ -276,10 +248,10 @@ def _remote(text: str) -> Located:
     known_scheme(text)
     place, _, split = text.partition("#")
     name = path_of(place).lower()
-    known = (
-        each for each in (*PLAIN, REMOTE_IMAGE) if each.endings and name.endswith(each.endings)
-    )
-    return Located(next(known, REMOTE_FOLDER), place, split)
+    for each in (*PLAIN, REMOTE_IMAGE):
+        if isinstance(each.tells, tuple) and name.endswith(each.tells):
+            return Located(each, place, split)
+    return Located(REMOTE_FOLDER, place, split)
 
 
 def _local(text: str) -> Located:
@@ -292,24 +264,21 @@ def _local(text: str) -> Located:
             place, split = before, after
     path = Path(place)
     refuse_closed(path, text)
-    for each in PLAIN:
-        if each.matches(path):
-            other = next((option for option in options if option not in each.options), None)
-            if other is not None:
-                raise UsageError(f"source {text!r}: ?{other}= is not an option of {each.name}")
-            return Located(each, place, split, options)
-    if not path.exists():
-        near = beside(place)
-        raise UsageError(f"source {redacted(text)!r} does not exist{near}; {_supported()}")
-    raise UsageError(f"source {text!r} is of no known kind; {_supported()}")
+    found = next((each for each in PLAIN if each.matches(path)), None)
+    if found is None:
+        missing = f"does not exist{beside(place)}" if not path.exists() else "is of no known kind"
+        raise UsageError(f"source {redacted(text)!r} {missing}; {_supported()}")
+    for option in options:
+        if option not in found.options:
+            raise UsageError(f"source {text!r}: ?{option}= is not an option of {found.name}")
+    return Located(found, place, split, options)
 
 
 def _supported() -> str:
-    prefixed = ", ".join(f"{prefix}:" for prefix in PREFIXED)
-    shown = ", ".join(each.name for each in PLAIN)
     return (
-        f"a source is {shown}, a pattern of .tar shards, an address (https://, s3://, gs://), or"
-        f" begins with {prefixed}"
+        f"a source is {', '.join(each.name for each in PLAIN)}, a pattern of .tar shards, an"
+        " address (https://, s3://, gs://), or begins with"
+        f" {', '.join(f'{prefix}:' for prefix in PREFIXED)}"
     )
 
 
@@ -373,10 +342,18 @@ def _stem(place: str) -> str:
         stem = re.split(r"[*?\[{}]", parts[first])[0].strip("-_. ")
         return stem or (parts[first - 1] if first else "") or "images"
     stem = path.resolve().name or "images"
-    ending = next((e for e in TARS if stem.lower().endswith(e) and len(stem) > len(e)), "")
-    if ending:
-        return stem[: -len(ending)]
-    return stem if path.is_dir() else Path(stem).stem
+    plain = without_tar(stem)
+    return plain if plain != stem or path.is_dir() else Path(stem).stem
+
+
+def without_tar(name: str) -> str:
+    """Return a name without the ending of a tar archive.
+
+    >>> without_tar("a.b.tar.gz"), without_tar("a.png"), without_tar(".tar")
+    ('a.b', 'a.png', '.tar')
+    """
+    endings = (ending for ending in TARS if name.lower().endswith(ending))
+    return name[: -len(max(endings, key=len, default=""))] or name
 
 
 def resolved(source: str, base: Path) -> str:

@@ -285,7 +285,7 @@ def stack_set(
         labels=_labels(files, listed, owners.astype(np.int64)),
         groups=pa.array(groups, pa.string()) if any(groups) else None,
         frames=_frames(listed, timed),
-        others=_others(listed),
+        columns=_others(listed),
         problems=problems,
         skipped=dict(skipped),
     )

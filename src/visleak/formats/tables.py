@@ -44,7 +44,7 @@ from visleak.formats.request import (
     Request,
     class_names_of,
     describe,
-    is_plain,
+    holds_names,
     rows_of_split,
     text_column,
     wanted_columns,
@@ -515,7 +515,7 @@ def _small_columns(footers: Sequence[pq.FileMetaData], known: set[str]) -> Itera
             for column in map(group.column, range(group.num_columns)):
                 sizes[column.path_in_schema] += column.total_uncompressed_size
     for name in schema.names:
-        if name not in known and is_plain(schema.field(name).type) and sizes[name] <= SMALL:
+        if name not in known and holds_names(schema.field(name).type) and sizes[name] <= SMALL:
             yield name
 
 
