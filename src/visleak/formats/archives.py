@@ -18,10 +18,11 @@ import tarfile
 import threading
 import zipfile
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
+from posixpath import splitext
 from typing import IO, Any, Final, Self, cast
 
 import numpy as np
@@ -105,31 +106,18 @@ class Members:
     @classmethod
     def of(cls, piece: Selection) -> Self:
         """Return those of a set whose ids are the names of its members."""
-        kept = frozenset(str(id_) for id_ in piece.column("ids"))
+        kept = frozenset(map(str, piece.column("ids")))
         every = frozenset(piece.images.ids.to_pylist())
-        return cls(every, kept, _stems(kept), _stems(every - kept))
+        stems = (frozenset(splitext(name)[0] for name in names) for names in (kept, every - kept))
+        return cls(every, kept, *stems)
 
     def keeps(self, name: str) -> bool:
         """Whether a file stays: an image that is kept, or a file of no image that goes."""
         # the set could not list all images
         if name in self.all or takes_member(Listing(), name, bytes):
             return name in self.kept
-        stem = _stem(name)
+        stem = splitext(name)[0]
         return stem not in self.removed_stems or stem in self.kept_stems
-
-
-def _stems(names: Iterable[str]) -> frozenset[str]:
-    return frozenset(map(_stem, names))
-
-
-def _stem(name: str) -> str:
-    """Return a name without its ending.
-
-    >>> _stem("a.b/1.png"), _stem("a.b/README")
-    ('a.b/1', 'a.b/README')
-    """
-    folder, slash, last = name.rpartition("/")
-    return folder + slash + (last.rpartition(".")[0] or last)
 
 
 def open_zip(request: Request) -> ImageSet:
@@ -190,6 +178,7 @@ def write_zip(part: OutputPart, place: Destination) -> OutputSource:
     (piece,) = part.pieces
     source = cast(ZipOpener, piece.images.opener).path
     name = place.below(part, file_name(source))
+    members, images = Members.of(piece), piece.stored()
     with (
         opened(source) as file,
         zipfile.ZipFile(file) as old,
@@ -197,7 +186,15 @@ def write_zip(part: OutputPart, place: Destination) -> OutputSource:
     ):
         new.comment = old.comment
         infos = sorted(old.infolist(), key=lambda info: info.header_offset)
-        for info, stored in _members(infos, old, piece):
+        for info in infos:
+            own = writable(info.filename)
+            if info.is_dir():
+                stored = b""
+            elif not members.keeps(own):
+                continue
+            else:
+                image = own in members.kept
+                stored = cast(bytes, next(images)) if image else _read_side_file(old, info)
             new.writestr(_copied(info), stored)
             place.progress(f"writing {part.name}", len(new.filelist), len(infos))
         place.progress(f"writing {part.name}", len(infos), len(infos))
@@ -230,19 +227,11 @@ def _unpacked(file: IO[bytes], row: Int64) -> bytes | Unreadable:
     return data
 
 
-def _inflate(data: bytes, size: int) -> bytes:
-    # One byte more than promised is enough to see that the promise is broken.
-    return zlib.decompressobj(-15).decompress(data, size + 1)
-
-
-def _bunzip(data: bytes, size: int) -> bytes:
-    return bz2.BZ2Decompressor().decompress(data, size + 1)
-
-
+#: Unpacks by method; one byte more than promised is enough to see that the promise is broken.
 _UNPACKERS: Final[dict[int, Callable[[bytes, int], bytes]]] = {
     zipfile.ZIP_STORED: lambda data, size: data,
-    zipfile.ZIP_DEFLATED: _inflate,
-    zipfile.ZIP_BZIP2: _bunzip,
+    zipfile.ZIP_DEFLATED: lambda data, size: zlib.decompressobj(-15).decompress(data, size + 1),
+    zipfile.ZIP_BZIP2: lambda data, size: bz2.BZ2Decompressor().decompress(data, size + 1),
 }
 
 
@@ -257,29 +246,18 @@ def _head(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> bytes:
         return b""
 
 
-def _members(
-    infos: Sequence[zipfile.ZipInfo], archive: zipfile.ZipFile, piece: Selection
-) -> Iterator[tuple[zipfile.ZipInfo, bytes]]:
-    """Yield the members that are kept, with their content."""
-    members, images = Members.of(piece), piece.stored()
-    for info in infos:
-        name = writable(info.filename)
-        if info.is_dir():
-            yield info, b""
-        elif members.keeps(name):
-            image = name in members.kept
-            yield info, cast(bytes, next(images)) if image else _read_side_file(archive, info)
-
-
 def _read_side_file(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> bytes:
-    """Return the content of a member that is not an image."""
     shown = f"{archive.filename}!{info.filename}"
     if info.file_size > MAX_MEMBER_BYTES or is_bomb(info.file_size, info.compress_size):
         raise VisleakError(f"{shown} unpacks to {info.file_size:,} bytes and is not copied")
-    try:
+    with explaining(f"{shown} cannot be copied", *DAMAGE, RuntimeError):
         return archive.read(info)
-    except (*DAMAGE, RuntimeError) as error:
-        raise VisleakError(f"{shown} cannot be copied: {one_line(error)}") from error
+
+
+def _packer(file: IO[bytes]) -> Callable[..., Any] | None:
+    """Return what packs an archive, ``None`` for a plain one."""
+    head = file.read(6)
+    return next((packs for magic, packs in PACKERS if head.startswith(magic)), None)
 
 
 def _copied(info: zipfile.ZipInfo) -> zipfile.ZipInfo:
@@ -306,11 +284,6 @@ PACKERS: Final[tuple[tuple[bytes, Callable[..., Any]], ...]] = (
 )
 
 
-def _packer(head: bytes) -> Callable[..., Any] | None:
-    """Return what packs an archive that begins so, ``None`` for a plain one."""
-    return next((packs for magic, packs in PACKERS if head.startswith(magic)), None)
-
-
 def open_tar(request: Request) -> ImageSet:
     """List the images of a tar archive, packed or not, in their order; folders are labels."""
     request.refuse_columns_and_split("the archive")
@@ -326,7 +299,7 @@ def open_tar(request: Request) -> ImageSet:
             name = member.name
             if member.isdir() or not takes_member(listing, name, partial(head_of, stream, member)):
                 continue
-            if member.islnk() or member.issym():
+            if is_link(member):
                 links.append((name, link_target(member)))
             elif member.isreg() and not member.issparse():
                 if name in places:
@@ -342,9 +315,19 @@ def open_tar(request: Request) -> ImageSet:
             problems.append(Problem(request.name, name, locator, "missing", detail))
     # A link lies where its target lies, so that reading stays ascending.
     names = sorted(places, key=lambda name: (places[name], name))
-    where = np.array([places[name] for name in names], dtype=np.int64).reshape(-1, 2)
-    opener = TarOpener(request.place, where[:, 0].copy(), where[:, 1].copy(), stamp)
+    opener = tar_opener(request.place, [places[name] for name in names], stamp)
     return member_set(request, names, opener, listing, problems)
+
+
+def tar_opener(path: str, places: Sequence[tuple[int, int]], stamp: str | None) -> TarOpener:
+    """Return the opener of images at some (offset, size) of the plain archive."""
+    offsets, sizes = np.array(places, np.int64).reshape(-1, 2).T.copy()
+    return TarOpener(path, offsets, sizes, stamp)
+
+
+def is_link(member: tarfile.TarInfo) -> bool:
+    """Whether a member is a link, hard or symbolic."""
+    return member.islnk() or member.issym()
 
 
 @dataclass
@@ -410,8 +393,21 @@ def write_tar(part: OutputPart, place: Destination) -> OutputSource:
     (piece,) = part.pieces
     source = cast(TarOpener, piece.images.opener).path
     name = place.below(part, file_name(source))
-    copy_tar(source, place.made(name), _of_images(piece), place, part.name)
-    return _opened(place, name, piece)
+    members = Members.of(piece)
+    stands = {piece.images.ids[at].as_py(): new.stored for at, new in piece.instead.items()}
+    choice = Choice(
+        lambda member: member.isdir() or members.keeps(writable(member.name)),
+        lambda member: cast("bytes | None", stands.get(writable(member.name))),
+    )
+    copy_tar(source, place.made(name), choice, place, part.name)
+    if not stands:
+        return OutputSource(name)
+    # a link that became a file may stand elsewhere in the archive
+    found = open_image_set(str(place.folder / name)).ids
+    order = pc.index_in(found, pa.array(piece.column("ids"), pa.string()))
+    return OutputSource(
+        name, ids=tuple(found.to_pylist()), order=pc.fill_null(order, -1).to_numpy()
+    )
 
 
 class TarStream:
@@ -419,10 +415,9 @@ class TarStream:
 
     def __init__(self, path: str) -> None:
         self._base = opened(path)
-        head = self._base.read(6)
+        packer = _packer(self._base)
         self._base.seek(0)
         self.stamp = stamp_of_file(self._base)
-        packer = _packer(head)
         self.packed = packer is not None
         self._size = size_of_file(self._base)
         self._file: IO[bytes] = packer(self._base, "rb") if packer else self._base
@@ -503,33 +498,6 @@ class Choice:
     content: Callable[[tarfile.TarInfo], bytes | None]
 
 
-def _opened(place: Destination, name: str, piece: Selection) -> OutputSource:
-    """Return how an archive is opened; a link that became a file may stand elsewhere in it."""
-    if not piece.instead:
-        return OutputSource(name)
-    found = open_image_set(str(place.folder / name)).ids
-    order = pc.index_in(found, pa.array(piece.column("ids"), pa.string()))
-    return OutputSource(
-        name, ids=tuple(found.to_pylist()), order=pc.fill_null(order, -1).to_numpy()
-    )
-
-
-def _of_images(piece: Selection) -> Choice:
-    members = Members.of(piece)
-    places = {
-        piece.images.ids[position].as_py(): stand.stored
-        for position, stand in piece.instead.items()
-    }
-
-    def keeps(member: tarfile.TarInfo) -> bool:
-        return member.isdir() or members.keeps(writable(member.name))
-
-    def content(member: tarfile.TarInfo) -> bytes | None:
-        return cast("bytes | None", places.get(writable(member.name)))
-
-    return Choice(keeps, content)
-
-
 def copy_tar(source: str, target: Path, choice: Choice, place: Destination, shown: str) -> None:
     """Copy the members of an archive that stay, in their order; nothing is unpacked to disk.
 
@@ -569,9 +537,10 @@ def _heirs(source: str, choice: Choice) -> tuple[dict[str, list[str]], int]:
     with TarStream(source) as stream:
         for member in members_of(stream, redacted(source)):
             count += 1
-            if member.isreg() and not (choice.keeps(member) and choice.content(member) is None):
+            stays = choice.keeps(member) and choice.content(member) is None
+            if member.isreg() and not stays:
                 regular.add(member.name)
-            elif _is_link(member) and choice.keeps(member) and choice.content(member) is None:
+            elif is_link(member) and stays:
                 heirs.setdefault(link_target(member), []).append(member.name)
     return {target: sorted(heirs[target]) for target in regular & heirs.keys()}, count
 
@@ -580,41 +549,34 @@ def _placed(
     member: tarfile.TarInfo, choice: Choice, heirs: dict[str, list[str]]
 ) -> Iterator[tuple[tarfile.TarInfo, int]]:
     """Yield what is written for a member, and how many of its bytes are read."""
+
+    def file(name: str) -> tarfile.TarInfo:
+        info = tarfile.TarInfo(name)
+        info.mtime, info.mode = member.mtime, member.mode
+        return info
+
     if member.issparse():
         raise VisleakError(f"member {member.name!r} is a sparse file and is not copied")
     if member.isreg() and member.name in heirs:
-        yield _file_named(heirs[member.name][0], member), member.size
+        yield file(heirs[member.name][0]), member.size
     if not choice.keeps(member):
         return
-    if not _is_link(member):
+    if not is_link(member):
         yield member, member.size if member.isreg() else 0
     elif choice.content(member) is not None:
-        yield _file_named(member.name, member), 0
-    else:
-        family = heirs.get(link_target(member))
-        if family is None:
-            yield member, 0
-        elif member.name != family[0]:
-            copy = _file_named(member.name, member)
-            copy.type, copy.linkname = tarfile.LNKTYPE, family[0]
-            yield copy, 0
-
-
-def _is_link(member: tarfile.TarInfo) -> bool:
-    return member.islnk() or member.issym()
-
-
-def _file_named(name: str, member: tarfile.TarInfo) -> tarfile.TarInfo:
-    """Return a plain file of a name, of a member's age and rights."""
-    info = tarfile.TarInfo(name)
-    info.mtime, info.mode = member.mtime, member.mode
-    return info
+        yield file(member.name), 0
+    elif (family := heirs.get(link_target(member))) is None:
+        yield member, 0
+    elif member.name != family[0]:
+        link = file(member.name)
+        link.type, link.linkname = tarfile.LNKTYPE, family[0]
+        yield link, 0
 
 
 @contextlib.contextmanager
 def _packed_like(source: str, target: Path) -> Iterator[IO[bytes]]:
     """Open a file to write that is packed as another archive is."""
     with opened(source) as file:
-        packer = _packer(file.read(6))
+        packer = _packer(file)
     with target.open("wb") as plain, packer(plain, "wb") if packer else plain as file:
         yield file

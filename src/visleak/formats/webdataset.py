@@ -19,7 +19,6 @@ from itertools import chain, pairwise
 from pathlib import Path
 from typing import Final, cast
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -31,9 +30,11 @@ from visleak.formats.archives import (
     TarStream,
     copy_tar,
     head_of,
+    is_link,
     link_target,
     members_of,
     takes_member,
+    tar_opener,
 )
 from visleak.formats.files import TOGETHER, JoinedOpener, joined_opener, remote_places, why_not
 from visleak.formats.folders import read_list
@@ -41,7 +42,7 @@ from visleak.formats.frames import read_frames
 from visleak.formats.listing import Listing, ending_of, globbed, is_hidden, is_image
 from visleak.formats.remote import StoreError, folder_of, is_address, redacted
 from visleak.formats.request import Request, writable
-from visleak.formats.sources import TARS, has_wildcards, locate
+from visleak.formats.sources import TARS, has_wildcards, locate, without_tar
 from visleak.formats.writing import Destination, OutputPart, OutputSource, Selection, file_names
 from visleak.images.encodings import SUFFIXES
 from visleak.quantities import counted
@@ -103,6 +104,11 @@ class Shard:
     problems: tuple[Problem, ...]  # what cannot be used
     skipped: Mapping[str, int]  # number of members that are not listed, by ending
 
+    def keys(self, name: str, mark: str) -> pa.StringArray:
+        """Return the keys, each behind a name."""
+        keys = self.table["key"].combine_chunks()
+        return pc.binary_join_element_wise(name, keys, mark).cast(pa.string())
+
 
 def is_shard_list(path: Path) -> bool:
     """Whether a text file names tar archives and nothing else."""
@@ -130,9 +136,8 @@ def open_shard_list(request: Request) -> ImageSet:
     """List the samples of the shards that a text file names, one a line, relative to its folder."""
     names, folder = read_list(request.place), folder_of(request.place)
     places = remote_places(request, names, folder)
-    if places is None:
-        return _shards_set([os.path.join(folder, name) for name in names], request)
-    return _shards_set(places.to_pylist(), request)
+    local = [os.path.join(folder, name) for name in names]
+    return _shards_set(local if places is None else places.to_pylist(), request)
 
 
 def write_webdataset(part: OutputPart, place: Destination) -> OutputSource:
@@ -166,9 +171,14 @@ def collect(stream: TarStream, shown: str, samples: list[Sample], listing: Listi
 
     Those before any damage are there when it raises.
     """
-    regular: dict[str, tuple[int, int]] = {}
+    files: dict[str, tuple[int, int]] = {}
     for member in members_of(stream, shown):
-        place = _place(member, regular)
+        if is_link(member):
+            place = files.get(link_target(member))
+        elif member.isreg() and not member.issparse():
+            place = files[member.name] = (member.offset_data, member.size)
+        else:
+            place = None
         if place is None:
             continue
         key, ending = key_and_ending(member.name)
@@ -207,17 +217,6 @@ def _is_meta(name: str) -> bool:
     """Whether a member says something of the shard."""
     last = name.rpartition("/")[2]
     return last.startswith("__") and last.endswith("__")
-
-
-def _place(member: tarfile.TarInfo, regular: dict[str, tuple[int, int]]) -> tuple[int, int] | None:
-    """Return where a member's bytes lie; ``None`` for what is not a file."""
-    if member.islnk() or member.issym():
-        return regular.get(link_target(member))
-    if not member.isreg() or member.issparse():
-        return None
-    place = (member.offset_data, member.size)
-    regular[member.name] = place
-    return place
 
 
 def _read_side(stream: TarStream, member: tarfile.TarInfo, ending: str) -> object:
@@ -274,13 +273,10 @@ def _shards_set(shards: Sequence[str], request: Request) -> ImageSet:
     for option, value in request.columns.items():
         nulls = table[option].null_count
         if nulls == table.num_rows or (option == "id" and nulls):
-            which = (
-                "no sample has"
-                if nulls == table.num_rows
-                else f"{counted(nulls, 'sample', 'does', 'do')} not have"
-            )
+            some = f"{counted(nulls, 'sample', 'does', 'do')} not have"
             raise UsageError(
-                f"{option} {value!r}: {which} this in the .json beside the image of {request.text}"
+                f"{option} {value!r}: {'no sample has' if nulls == table.num_rows else some} this"
+                f" in the .json beside the image of {request.text}"
             )
     # a column that is null throughout is unknown
     known = {
@@ -292,7 +288,7 @@ def _shards_set(shards: Sequence[str], request: Request) -> ImageSet:
     what = f"{request.text}: field {request.frame!r}"
     return request.image_set(
         table["id"].combine_chunks() if request.id is not None else _unique_keys(kept),
-        _prefixed([listing.name for listing in kept], kept, "!"),
+        pa.concat_arrays([shard.keys(shard.name, "!") for shard in kept]),
         joined_opener([listing.opener for listing in kept], [len(each.table) for each in kept]),
         **{f"{name}s": column for name, column in known.items()},
         frames=None if frames is None else read_frames(frames, what),
@@ -324,46 +320,42 @@ def _list_shard(shard: str, request: Request) -> Shard:
         kept = f"the {len(samples):,} samples before are kept"
         report("", "corrupt", f"the shard is damaged: {one_line(error)}; {kept}")
     wanted = request.options.get("image")
-    found: list[tuple[tuple[int, int], int, Sample]] = []
-    keys: set[str] = set()
-    for number, sample in enumerate(samples):
+    found: dict[str, tuple[tuple[int, int], Sample]] = {}
+    for sample in samples:
         chosen = sample.image(wanted)
         if chosen is None:
-            has = ", ".join(writable(ending) for ending in (*sample.places, *sample.side)) or "none"
+            has = ", ".join(map(writable, (*sample.places, *sample.side))) or "none"
             detail = f"the sample holds no {wanted or 'image'}; its members: {has}"
             report(sample.key, "missing", detail)
             continue
-        if sample.key in keys:
+        if sample.key in found:
             raise VisleakError(
                 f"shard {redacted(shard)} holds the key {writable(sample.key)!r} twice; the"
                 " members of a sample must stand next to each other, and no two samples have one"
                 " key"
             )
-        keys.add(sample.key)
-        found.append((sample.places[chosen], number, sample))
+        found[sample.key] = sample.places[chosen], sample
         others.skipped.update(sample.left_out(chosen))
     # a link lies where its target lies; reading must stay ascending
-    found.sort(key=lambda row: (row[0][0], row[1]))
-    where = np.array([place for place, _, _ in found], dtype=np.int64).reshape(-1, 2)
-    rows = [_columns_of(sample, request) for _, _, sample in found]
-    table = pa.table({name: pa.array([row[name] for row in rows], pa.string()) for name in COLUMNS})
-    opener = TarOpener(shard, where[:, 0].copy(), where[:, 1].copy(), stamp)
+    rows = sorted(found.values(), key=lambda row: row[0][0])
+    table = pa.Table.from_pylist(
+        [_columns_of(sample, request) for _, sample in rows],
+        pa.schema([(name, pa.string()) for name in COLUMNS]),
+    )
+    opener = tar_opener(shard, [place for place, _ in rows], stamp)
     return Shard(shown, table, opener, tuple(problems), others.skipped)
 
 
 def _columns_of(sample: Sample, request: Request) -> dict[str, str | None]:
     """Return what the side files of a sample tell, by the names of :data:`COLUMNS`."""
     side, columns = sample.side, request.columns
-    about = side.get("json")
-    frame = about.get(columns.get("frame")) if isinstance(about, dict) else None
-    fields: dict[str, str | None] = {
-        name: field_of(side, columns[name]) for name in ("id", "group") if name in columns
-    }
-    if "frame" in columns:  # seconds may be a float
-        is_float = isinstance(frame, float)
+    fields = {name: field_of(side, columns.get(name)) for name in columns.keys() & {"id", "group"}}
+    if "frame" in columns:
+        about = side.get("json")
+        frame = about.get(columns["frame"]) if isinstance(about, dict) else None
+        is_float = isinstance(frame, float)  # seconds
         fields["frame"] = str(frame) if is_float else field_of(side, columns["frame"])
-    unknown: dict[str, str | None] = dict.fromkeys(COLUMNS)
-    return unknown | {
+    return {
         "key": writable(sample.key),
         "label": label_of(side, request.label),
         "caption": caption_of(side),
@@ -372,35 +364,14 @@ def _columns_of(sample: Sample, request: Request) -> dict[str, str | None]:
 
 
 def _unique_keys(shards: Sequence[Shard]) -> pa.StringArray:
-    """Return the keys; with the shard's name before them where a key is in two shards."""
+    """Return the keys; where a key is in two shards, with its shard's file, else path, before."""
     keys = pa.chunked_array([shard.table["key"].combine_chunks() for shard in shards])
     if pc.count_distinct(keys).as_py() == len(keys):
         return keys.combine_chunks()
-    return _prefixed(shard_names([shard.opener.path for shard in shards]), shards, "/")
-
-
-def _prefixed(names: Sequence[str], shards: Sequence[Shard], mark: str) -> pa.StringArray:
-    """Return the keys of all shards, each behind the name of its shard."""
-    return pa.concat_arrays(
-        pc.binary_join_element_wise(name, shard.table["key"].combine_chunks(), mark).cast(
-            pa.string()
-        )
-        for name, shard in zip(names, shards, strict=True)
-    )
-
-
-def shard_names(shards: Sequence[str]) -> list[str]:
-    """Return a short name for each shard: that of its file, or its path where two names are equal.
-
-    >>> shard_names(["a/00.tar", "a/01.tar.gz"]), shard_names(["a/0.tar", "b/0.tar"])
-    (['00', '01'], ['a/0', 'b/0'])
-    """
-    plain = []
-    for shard in map(redacted, shards):
-        ending = next((e for e in sorted(TARS, key=len)[::-1] if shard.lower().endswith(e)), "")
-        plain.append(writable(shard[: len(shard) - len(ending)]))
-    short = [name.rpartition("/")[2] for name in plain]
-    return short if len(set(short)) == len(short) else plain
+    names = [without_tar(shard.name) for shard in shards]
+    short = [name.rpartition("/")[2] for name in names]
+    names = short if len(set(short)) == len(short) else names
+    return pa.concat_arrays([s.keys(name, "/") for s, name in zip(shards, names, strict=True)])
 
 
 def expanded(pattern: str) -> list[str]:
@@ -412,9 +383,7 @@ def expanded(pattern: str) -> list[str]:
     texts = [""]
     for choices in _pieces(pattern):
         if len(texts) * len(choices) > MAX_SHARDS:
-            raise UsageError(
-                f"pattern {redacted(pattern)!r} stands for more than {MAX_SHARDS:,} shards"
-            )
+            raise _refusal(pattern, f"it stands for more than {MAX_SHARDS:,} shards")
         texts = [text + choice for text in texts for choice in choices]
     return texts
 
@@ -446,19 +415,22 @@ def _choices(parts: Sequence[str], pattern: str) -> list[str]:
     if len(parts) > 1:
         return [text for part in parts for text in expanded(part)]
     (inside,) = parts
-    if found := _NUMBERS.fullmatch(inside):
-        first, last = int(found[1]), int(found[2])
-        if abs(last - first) >= MAX_SHARDS:
-            raise _refusal(pattern, f"{{{inside}}} stands for more than {MAX_SHARDS:,} shards")
-        padded = any(re.match(r"-?0\d", end) for end in found.groups())
-        width = max(map(len, found.groups())) if padded else 0
-        step = 1 if last >= first else -1
-        return [f"{number:0{width}d}" for number in range(first, last + step, step)]
     if found := _LETTERS.fullmatch(inside):
-        first, last = ord(found[1]), ord(found[2])
-        step = 1 if last >= first else -1
-        return [chr(code) for code in range(first, last + step, step)]
-    raise _refusal(pattern, f"{{{inside}}} is neither a list {{a,b}} nor a range {{000..146}}")
+        first, last = map(ord, found.groups())
+        return [chr(code) for code in _span(first, last)]
+    if not (found := _NUMBERS.fullmatch(inside)):
+        raise _refusal(pattern, f"{{{inside}}} is neither a list {{a,b}} nor a range {{000..146}}")
+    first, last = map(int, found.groups())
+    if abs(last - first) >= MAX_SHARDS:
+        raise _refusal(pattern, f"{{{inside}}} stands for more than {MAX_SHARDS:,} shards")
+    padded = any(re.match(r"-?0\d", end) for end in found.groups())
+    width = max(map(len, found.groups())) if padded else 0
+    return [f"{number:0{width}d}" for number in _span(first, last)]
+
+
+def _span(first: int, last: int) -> range:
+    step = 1 if last >= first else -1
+    return range(first, last + step, step)
 
 
 def _refusal(whole: str, why: str) -> UsageError:
@@ -474,17 +446,13 @@ def shards_of_pattern(text: str) -> list[str]:
     for part in text.split("::"):
         for name in [part] if os.path.exists(part) else expanded(part):
             magic = has_wildcards(name) and not os.path.exists(name)
-            found += _matching(name) if magic else [name]
-    if len(set(found)) < len(found):
-        twice = next(name for place, name in enumerate(found) if name in found[:place])
+            shards = globbed(name, *TARS) if magic else [name]
+            if not shards:
+                raise UsageError(f"source {redacted(name)!r}: no shard matches")
+            found += shards
+    twice = next((name for name, count in Counter(found).items() if count > 1), None)
+    if twice is not None:
         raise UsageError(f"source {redacted(text)!r} names the shard {redacted(twice)} twice")
-    return found
-
-
-def _matching(pattern: str) -> list[str]:
-    found = globbed(pattern, *TARS)
-    if not found:
-        raise UsageError(f"source {redacted(pattern)!r}: no shard matches")
     return found
 
 
@@ -503,7 +471,7 @@ def _of_samples(piece: Selection, shard: TarOpener, start: int, end: int) -> Cho
     def key_of(member: tarfile.TarInfo) -> str:
         return writable(key_and_ending(member.name)[0])
 
-    def content(member: tarfile.TarInfo) -> bytes | None:
-        return cast("bytes | None", stands.get((member.offset_data, key_of(member))))
-
-    return Choice(lambda member: key_of(member) not in removed, content)
+    return Choice(
+        lambda member: key_of(member) not in removed,
+        lambda member: cast("bytes | None", stands.get((member.offset_data, key_of(member)))),
+    )
