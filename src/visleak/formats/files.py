@@ -64,27 +64,33 @@ class JoinedOpener:
 
     def read(self, positions: Sequence[int]) -> Iterator[bytes | Bytes8 | Unreadable]:
         """Yield the images at the positions, see :class:`visleak.records.Opener`."""
-        wanted = np.asarray(positions, dtype=np.int64)
-        owners = np.searchsorted(self.starts, wanted, side="right") - 1
-        for owner, members in itertools.groupby(
-            zip(owners.tolist(), wanted.tolist(), strict=True), key=lambda pair: pair[0]
-        ):
+        for owner, rows in by_owner(self.starts, np.asarray(positions, np.int64)):
             if self._last not in (-1, owner):
-                _close(self.parts[self._last])
+                getattr(self.parts[self._last], "close", int)()
             self._last = owner
-            yield from self.parts[owner].read([at - int(self.starts[owner]) for _, at in members])
+            yield from self.parts[owner].read(rows)
+
+
+def starts_of(sizes: Sequence[int]) -> Int64:
+    """Return the positions at which parts of some sizes begin, and the end."""
+    return np.concatenate(([0], np.cumsum(np.asarray(sizes, np.int64)))).astype(np.int64)
 
 
 def joined_opener(parts: Sequence[Opener], sizes: Sequence[int]) -> JoinedOpener:
     """Return the opener of shards that hold ``sizes`` images each."""
-    starts = np.concatenate(([0], np.cumsum(np.asarray(sizes, np.int64)))).astype(np.int64)
-    return JoinedOpener(tuple(parts), starts)
+    return JoinedOpener(tuple(parts), starts_of(sizes))
 
 
-def _close(opener: Opener) -> None:
-    close = getattr(opener, "close", None)
-    if close is not None:
-        close()
+def by_owner(starts: Int64, wanted: Int64) -> Iterator[tuple[int, list[int]]]:
+    """Yield each part that wanted positions lie in, and which of its own these are.
+
+    >>> list(by_owner(starts_of([2, 3]), np.array([0, 2, 4])))
+    [(0, [0]), (1, [0, 2])]
+    """
+    owners = np.searchsorted(starts, wanted, side="right") - 1
+    pairs = zip(owners.tolist(), (wanted - starts[owners]).tolist(), strict=True)
+    for owner, rows in itertools.groupby(pairs, key=lambda pair: pair[0]):
+        yield owner, [row for _, row in rows]
 
 
 @dataclass(frozen=True)

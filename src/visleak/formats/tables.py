@@ -24,7 +24,9 @@ from visleak.formats.files import (
     FileOpener,
     RemoteOpener,
     Root,
+    by_owner,
     remote_places,
+    starts_of,
     why_not,
     without_secrets,
 )
@@ -87,14 +89,12 @@ def write_table(part: OutputPart, place: Destination) -> OutputSource:
     """
     tables = [_rows(piece) for piece in part.pieces]
     names = tables[0].column_names
-    other = next(
-        (p for p, t in zip(part.pieces, tables, strict=True) if t.column_names != names), None
-    )
-    if other is not None:
-        raise VisleakError(
-            f"part {part.name!r}: sets {part.pieces[0].images.name!r} and {other.images.name!r}"
-            " have different columns and cannot become one table"
-        )
+    for piece, other in zip(part.pieces, tables, strict=True):
+        if other.column_names != names:
+            raise VisleakError(
+                f"part {part.name!r}: sets {part.pieces[0].images.name!r} and"
+                f" {piece.images.name!r} have different columns and cannot become one table"
+            )
     table = pa.concat_tables(tables, promote_options="permissive")
     file = file_name(source_place(part.pieces[0]))
     if "*" in file or not Path(file).suffix:
@@ -109,7 +109,13 @@ def write_table(part: OutputPart, place: Destination) -> OutputSource:
     own, ids = part.column("ids"), ids_of(part)
     by_path = own == listed
     if by_path and paths != listed:
-        table = _with_ids(table, ids, part)
+        if "id" in names:
+            raise VisleakError(
+                f"part {part.name!r}: paths change, and the ids that they are; its column `id` does"
+                " not tell all rows apart, so it cannot keep them: rename that column, or choose"
+                " ids with --id when you audit"
+            )
+        table = table.append_column("id", pa.array(ids, pa.string()))
         options.pop("id", None)
     changed = pa.array(paths, pa.string()).cast(table.schema.field("path").type)
     table = table.set_column(names.index("path"), "path", changed)
@@ -136,17 +142,15 @@ def read_csv(place: str | os.PathLike[str]) -> pa.Table:
             file.seek(0)
             lines = io.TextIOWrapper(file, encoding=dialect.encoding, newline="")
             header = next(csv.reader(lines, delimiter=dialect.delimiter), [])
+        parsed = {"delimiter": dialect.delimiter, "newlines_in_values": True}
+        types = dict.fromkeys(header, pa.string())
         with arrow_source(place) as source:
             return pa.csv.read_csv(
                 source,
-                read_options=pa.csv.ReadOptions(encoding=arrow_encoding(dialect)),
-                parse_options=pa.csv.ParseOptions(
-                    delimiter=dialect.delimiter, newlines_in_values=True
-                ),
-                convert_options=pa.csv.ConvertOptions(
-                    column_types={name: pa.string() for name in header},
-                    null_values=[""],
-                    strings_can_be_null=True,
+                pa.csv.ReadOptions(encoding=arrow_encoding(dialect)),
+                pa.csv.ParseOptions(**parsed),
+                pa.csv.ConvertOptions(
+                    column_types=types, null_values=[""], strings_can_be_null=True
                 ),
             )
     except (OSError, ValueError, csv.Error, pa.ArrowException) as error:
@@ -167,12 +171,10 @@ def manifest_set(request: Request, table: pa.Table, root: str) -> ImageSet:
             f"{request.text} needs one column `path` with file names, or `image` with the images"
             f" themselves; it has {', '.join(names)}{hint}"
         )
-    chosen = wanted_columns(names, request)
-    twice = next((name for name in chosen if names.count(name) > 1), None)
-    if twice is not None:
-        raise VisleakError(f"{request.text} has more than one column {twice!r}; keep one")
-    rows = rows_of_split(table, request)
-    if rows is not None:
+    for name in wanted_columns(names, request):
+        if names.count(name) > 1:
+            raise VisleakError(f"{request.text} has more than one column {name!r}; keep one")
+    if (rows := rows_of_split(table, request)) is not None:
         table = table.take(rows)
     paths = text_column(table["path"], "path")
     places = paths.to_pylist()
@@ -180,11 +182,12 @@ def manifest_set(request: Request, table: pa.Table, root: str) -> ImageSet:
         root, places = Root.parse(request.root).applied(root, places)
     fetched = remote_places(request, places, root)
     ids, columns = describe(table, request, without_secrets(paths), class_names_of(table.schema))
+    opener: Opener
     if fetched is None:
         locators = pa.array(
             (os.path.join(root, name) if name else root for name in places), pa.string()
         )
-        opener: Opener = FileOpener(root, pa.array(places, pa.string()).cast(pa.binary()))
+        opener = FileOpener(root, pa.array(places, pa.string()).cast(pa.binary()))
     else:
         locators = pc.fill_null(without_secrets(fetched), redacted(root))
         opener = RemoteOpener(fetched)
@@ -195,27 +198,20 @@ def parquet_files(request: Request) -> list[str]:
     """Return the files of a Parquet source: itself, those of a folder, or those of a glob."""
     path, place = request.path, request.place
     if is_address(place):
-        return _remote_files(place, request) if "*" in place else [place]
+        if "*" not in place:
+            return [place]
+        with explaining(f"{request.text} cannot be listed", StoreError):
+            return globbed(place, ".parquet") or request.refuse_empty("no object matches")
     if path.is_dir():
         return [str(file) for file in shards_of(path)]
     return [place] if path.exists() else globbed(place, ".parquet")
 
 
-def _remote_files(pattern: str, request: Request) -> list[str]:
-    try:
-        return globbed(pattern, ".parquet") or request.refuse_empty("no object matches")
-    except StoreError as error:
-        raise VisleakError(f"{request.text} cannot be listed: {error}") from error
-
-
 def shards_of(folder: Path) -> list[Path]:
     """Return the Parquet files of a folder, or of its sub-folder ``data``, by name."""
     for place in (folder, folder / "data"):
-        if not place.is_dir():
-            continue
-        found = sorted(file for file in place.glob("*.parquet") if not file.name.startswith("."))
-        if found:
-            return found
+        if found := [file for file in place.glob("*.parquet") if not file.name.startswith(".")]:
+            return sorted(found)
     return []
 
 
@@ -257,19 +253,8 @@ def _rows(piece: Selection) -> pa.Table:
         files = parquet_files(request)
         table = read_tables(files, read_footer(files[0]).schema.to_arrow_schema().names)
     rows = rows_of_split(table, request)
-    if rows is not None:
-        table = table.take(rows)
-    return table.take(pa.array(piece.keep))
-
-
-def _with_ids(table: pa.Table, ids: Sequence[str], part: OutputPart) -> pa.Table:
-    if "id" in table.column_names:
-        raise VisleakError(
-            f"part {part.name!r}: paths change, and the ids that they are; its column `id` does not"
-            " tell all rows apart, so it cannot keep them: rename that column, or choose ids with"
-            " --id when you audit"
-        )
-    return table.append_column("id", pa.array(ids, pa.string()))
+    kept = pa.array(piece.keep)
+    return table.take(kept if rows is None else rows.take(kept))
 
 
 def _save(table: pa.Table, path: Path) -> None:
@@ -323,12 +308,8 @@ class ParquetOpener:
         wanted = np.asarray(positions, dtype=np.int64)
         if self.rows is not None:
             wanted = self.rows[wanted]
-        groups = np.searchsorted(self.starts, wanted, side="right") - 1
-        for group, members in itertools.groupby(
-            zip(groups.tolist(), wanted.tolist(), strict=True), key=lambda pair: pair[0]
-        ):
-            inside = [row - int(self.starts[group]) for _, row in members]
-            yield from self._read_group(group, inside)
+        for group, rows in by_owner(self.starts, wanted):
+            yield from self._read_group(group, rows)
 
     def _read_group(self, group: int, inside: list[int]) -> Iterator[bytes | Unreadable]:
         """Yield the given rows of a row group; after a failure, the failure for each."""
@@ -341,70 +322,64 @@ class ParquetOpener:
             failure = why_not(error)
         except FileNotFoundError:
             failure = Unreadable("missing", "the Parquet file is gone")
-        except PermissionError:
-            failure = Unreadable("no-permission", "the system does not let this user read the file")
+        except PermissionError as error:
+            failure = why_not(error)
         except (OSError, pa.ArrowException) as error:
             failure = Unreadable("io-error", one_line(error))
         else:
             return
-        for _ in inside[done:]:
-            yield failure
+        yield from itertools.repeat(failure, len(inside) - done)
 
     def _values(self, group: int, inside: list[int]) -> Iterator[bytes | None]:
-        owner, number = (int(value) for value in self.owners[group])
+        owner, number = map(int, self.owners[group])
+        footer = self._footers.get(owner)
         try:
             with (
                 arrow_source(self.files[owner]) as source,
-                pq.ParquetFile(
-                    source, metadata=self._footers.get(owner), buffer_size=1 << 20
-                ) as file,
+                pq.ParquetFile(source, metadata=footer, buffer_size=1 << 20) as file,
             ):
-                self._footers[owner] = file.metadata
+                footer = self._footers[owner] = file.metadata
                 yield from self._wanted(file, number, inside)
         finally:
-            self._release(self._footers.get(owner), number)
-
-    def _release(self, footer: pq.FileMetaData | None, number: int) -> None:
-        """Return the memory that Arrow keeps of a large row group: several times the images'."""
-        if footer is not None and footer.row_group(number).total_byte_size > BATCH_BYTES:
-            pa.default_memory_pool().release_unused()
+            # Arrow keeps memory of a large row group: several times that of the images
+            if footer is not None and footer.row_group(number).total_byte_size > BATCH_BYTES:
+                pa.default_memory_pool().release_unused()
 
     def _wanted(
         self, file: pq.ParquetFile, number: int, inside: list[int]
     ) -> Iterator[bytes | None]:
         """Yield the given rows of a row group of an open file."""
-        wanted, start = iter(inside), 0
-        row = next(wanted)
-        for batch in file.iter_batches(
-            self._batch_rows(file.metadata, number),
+        group = file.metadata.row_group(number)
+        columns = map(group.column, range(group.num_columns))
+        size = sum(c.total_uncompressed_size for c in columns if c.path_in_schema == self.column)
+        batches = file.iter_batches(
+            max(1, min(1024, BATCH_BYTES * group.num_rows // max(1, size))),
             row_groups=[number],
             columns=[self.column],
             use_threads=False,
-        ):
-            values = batch.column(0)
-            if pa.types.is_struct(values.type):  # around the bytes
-                values = pc.struct_field(values, 0)
-            while row < start + len(values):
-                yield values[row - start].as_py()
-                following = next(wanted, None)
-                if following is None:
-                    return
-                row = following
-            start += len(values)
-
-    def _batch_rows(self, footer: pq.FileMetaData, number: int) -> int:
-        group = footer.row_group(number)
-        sizes = (group.column(i) for i in range(group.num_columns))
-        total: int = sum(
-            c.total_uncompressed_size for c in sizes if c.path_in_schema == self.column
         )
-        rows: int = group.num_rows
-        return max(1, min(1024, BATCH_BYTES * rows // max(1, total)))
+        start, values = 0, pa.array([])
+        for row in inside:
+            while row >= start + len(values):
+                start += len(values)
+                values = next(batches).column(0)
+                if pa.types.is_struct(values.type):  # around the bytes
+                    values = pc.struct_field(values, 0)
+            yield values[row - start].as_py()
 
 
 def write_parquet(part: OutputPart, place: Destination) -> OutputSource:
     """Write the shards of a part under their names: schema, metadata, packing as they were."""
-    refuse_other_columns(part)
+    schemas = []
+    for piece in part.pieces:
+        with arrow_source(_opener(piece).files[0]) as source:
+            schemas.append(pq.read_schema(source))
+        if not schemas[-1].equals(schemas[0], check_metadata=False):
+            raise VisleakError(
+                f"part {part.name!r}: sets {part.pieces[0].images.name!r} and"
+                f" {piece.images.name!r} have different columns and cannot become one Parquet data"
+                " set; use --format manifest"
+            )
     shards = [
         (piece, number, file)
         for piece in part.pieces
@@ -485,26 +460,23 @@ def _bytes_set(
     sizes = [footer.num_rows for footer in footers]
     if not names:  # a table without columns forgets its rows
         table = pa.table({"row": np.arange(sum(sizes))})
-    locators = _locators(files, sizes)
-    rows = rows_of_split(table, request)
-    if rows is not None:
+    numbers = (pa.array(np.arange(size)).cast(pa.string()) for size in sizes)
+    parts = map(pc.binary_join_element_wise, map(redacted, files), numbers, itertools.repeat("!"))
+    locators = pa.concat_arrays(parts).cast(pa.string())
+    if (rows := rows_of_split(table, request)) is not None:
         table, locators = table.take(rows), locators.take(rows)
         paths = None if paths is None else paths.take(rows)
     ids, columns = describe(table, request, paths, class_names_of(schema))
-    starts, owners = _row_groups(footers)
-    return request.image_set(
-        ids,
-        locators,
-        ParquetOpener(
-            tuple(files),
-            column,
-            starts,
-            owners,
-            None if rows is None else rows.to_numpy(),
-            _stamp(files),
-        ),
-        **columns,
+    owners = [(f, g) for f, footer in enumerate(footers) for g in range(footer.num_row_groups)]
+    opener = ParquetOpener(
+        tuple(files),
+        column,
+        starts_of([footers[f].row_group(g).num_rows for f, g in owners]),
+        np.asarray(owners, dtype=np.int64).reshape(-1, 2),
+        None if rows is None else rows.to_numpy(),
+        _stamp(files),
     )
+    return request.image_set(ids, locators, opener, **columns)
 
 
 def _small_columns(footers: Sequence[pq.FileMetaData], known: set[str]) -> Iterator[str]:
@@ -528,66 +500,43 @@ def _stamp(files: Sequence[str]) -> str | None:
     return None if None in stamps else "\n".join(map(str, stamps))
 
 
-def _row_groups(footers: list[pq.FileMetaData]) -> tuple[Int64, Int64]:
-    """Return where each row group begins, and which file and number it is."""
-    owners = [(f, g) for f, footer in enumerate(footers) for g in range(footer.num_row_groups)]
-    sizes = [footers[f].row_group(g).num_rows for f, g in owners]
-    starts = np.concatenate(([0], np.cumsum(sizes))).astype(np.int64)
-    return starts, np.asarray(owners, dtype=np.int64).reshape(-1, 2)
-
-
-def _locators(files: Sequence[str], sizes: Sequence[int]) -> pa.StringArray:
-    """Return ``file!row`` for each row."""
-    parts = [
-        pc.binary_join_element_wise(
-            redacted(file), pa.array(np.arange(size)).cast(pa.string()), "!"
-        )
-        for file, size in zip(files, sizes, strict=True)
-    ]
-    return pa.concat_arrays(parts).cast(pa.string())
-
-
 def _opener(piece: Selection) -> ParquetOpener:
     return cast(ParquetOpener, piece.images.opener)
 
 
-def refuse_other_columns(part: OutputPart) -> None:
-    """Refuse to put sets with different columns into one data set."""
-    schemas = []
-    for piece in part.pieces:
-        with arrow_source(_opener(piece).files[0]) as source:
-            schemas.append(pq.read_schema(source))
-    for piece, schema in zip(part.pieces, schemas, strict=True):
-        if not schema.equals(schemas[0], check_metadata=False):
-            first = part.pieces[0].images.name
-            raise VisleakError(
-                f"part {part.name!r}: sets {first!r} and {piece.images.name!r} have different"
-                " columns and cannot become one Parquet data set; use --format manifest"
-            )
-
-
 def write_shard(piece: Selection, number: int, path: Path, split: str, place: Destination) -> None:
     """Write the rows of one file that are kept, row group by row group."""
-    opener = _opener(piece)
+    opener, shown = _opener(piece), f"writing {redacted(path.name)}"
     with (
         arrow_source(opener.files[number]) as source,
         pq.ParquetFile(source, buffer_size=1 << 20) as file,
+        path.open("wb") as made,
+        pq.ParquetWriter(made, file.schema_arrow, **_packing(file.metadata)) as writer,
     ):
-        rows = file.metadata.num_rows
-        with (
-            path.open("wb") as made,
-            pq.ParquetWriter(made, file.schema_arrow, **_packing(file.metadata)) as writer,
-        ):
-            for start, table, places in _kept_rows(piece, number, file):
-                stands = {
-                    row: piece.instead[at].stored
-                    for row, at in enumerate(places)
-                    if at in piece.instead
-                }
-                filled = with_images(table, stands, opener.column)
-                writer.write_table(with_split(filled, split) if split else filled)
-                place.progress(f"writing {redacted(path.name)}", start, rows)
-        place.progress(f"writing {redacted(path.name)}", rows, rows)
+        for start, table, places in _kept_rows(piece, number, file):
+            stands = {
+                row: piece.instead[at].stored
+                for row, at in enumerate(places)
+                if at in piece.instead
+            }
+            filled = with_images(table, stands, opener.column)
+            writer.write_table(with_split(filled, split) if split else filled)
+            place.progress(shown, start, file.metadata.num_rows)
+        place.progress(shown, file.metadata.num_rows, file.metadata.num_rows)
+
+
+def _packing(footer: pq.FileMetaData) -> dict[str, object]:
+    """Return how the columns of a file are packed, for a writer."""
+    if not footer.num_row_groups:
+        return {}
+    group = footer.row_group(0)
+    columns = {c.path_in_schema: c for c in map(group.column, range(group.num_columns))}
+    packed = {name: c.compression.lower() for name, c in columns.items()}
+    return {
+        "compression": {n: "none" if p == "uncompressed" else p for n, p in packed.items()},
+        "use_dictionary": [n for n, c in columns.items() if "DICTIONARY" in "".join(c.encodings)],
+        "write_statistics": [name for name, c in columns.items() if c.is_stats_set],
+    }
 
 
 def _kept_rows(
@@ -596,27 +545,21 @@ def _kept_rows(
     """Yield the kept rows of a file: where they begin, the rows, and their positions in the set."""
     opener = _opener(piece)
     all_rows = piece.keep if opener.rows is None else opener.rows[piece.keep]
-    for group in np.flatnonzero(opener.owners[:, 0] == number).tolist():
-        start, end = int(opener.starts[group]), int(opener.starts[group + 1])
-        first, last = np.searchsorted(all_rows, [start, end])
+    for at in np.flatnonzero(opener.owners[:, 0] == number).tolist():
+        first, last = np.searchsorted(all_rows, opener.starts[at : at + 2])
         if first == last:
             continue
-        inside = all_rows[first:last] - start
-        positions = piece.keep[first:last]
-        for begin, table in _batches(file, int(opener.owners[group, 1])):
-            low, high = np.searchsorted(inside, [begin, begin + table.num_rows])
+        begin, group = int(opener.starts[at]), int(opener.owners[at, 1])
+        footer = file.metadata.row_group(group)
+        size = HELD * footer.num_rows // max(1, footer.total_byte_size)
+        size = max(1, min(footer.num_rows, size))
+        for batch in file.iter_batches(size, row_groups=[group], use_threads=False):
+            low, high = np.searchsorted(all_rows, [begin, begin + batch.num_rows])
             if low < high:
-                taken = table.take(pa.array(inside[low:high] - begin))
-                yield start + begin, taken, positions[low:high].tolist()
-
-
-def _batches(file: pq.ParquetFile, group: int) -> Iterator[tuple[int, pa.Table]]:
-    footer = file.metadata.row_group(group)
-    size = max(1, min(footer.num_rows, HELD * footer.num_rows // max(1, footer.total_byte_size)))
-    begin = 0
-    for batch in file.iter_batches(size, row_groups=[group], use_threads=False):
-        yield begin, pa.Table.from_batches([batch])
-        begin += batch.num_rows
+                table = pa.Table.from_batches([batch])
+                taken = table.take(pa.array(all_rows[low:high] - begin))
+                yield begin, taken, piece.keep[low:high].tolist()
+            begin += batch.num_rows
 
 
 def with_images(table: pa.Table, images: Mapping[int, Stored], column: str) -> pa.Table:
@@ -626,30 +569,13 @@ def with_images(table: pa.Table, images: Mapping[int, Stored], column: str) -> p
     base, _, leaf = column.partition(".")
     values = table[base].combine_chunks()
     held = values.field(leaf) if leaf else values
+    rows = sorted(images)
     mask = np.zeros(table.num_rows, np.bool_)
-    mask[list(images)] = True
-    stored = [images[row] for row in np.flatnonzero(mask).tolist()]
-    held = pc.replace_with_mask(held, pa.array(mask), pa.array(stored, held.type))
+    mask[rows] = True
+    stored = pa.array([images[row] for row in rows], held.type)
+    held = pc.replace_with_mask(held, pa.array(mask), stored)
     if leaf:
         fields = [values.type.field(i) for i in range(values.type.num_fields)]
         children = [held if f.name == leaf else values.field(f.name) for f in fields]
         held = pa.StructArray.from_arrays(children, fields=fields, mask=values.is_null())
     return table.set_column(table.column_names.index(base), table.schema.field(base), held)
-
-
-def _packing(footer: pq.FileMetaData) -> dict[str, object]:
-    """Return how the columns of a file are packed, for a writer."""
-    if not footer.num_row_groups:
-        return {}
-    group = footer.row_group(0)
-    columns = [group.column(i) for i in range(group.num_columns)]
-    return {
-        "compression": {
-            c.path_in_schema: "none" if c.compression == "UNCOMPRESSED" else c.compression.lower()
-            for c in columns
-        },
-        "use_dictionary": [
-            c.path_in_schema for c in columns if any("DICTIONARY" in e for e in c.encodings)
-        ],
-        "write_statistics": [c.path_in_schema for c in columns if c.is_stats_set],
-    }

@@ -289,7 +289,7 @@ def _shards_set(shards: Sequence[str], request: Request) -> ImageSet:
     return request.image_set(
         table["id"].combine_chunks() if request.id is not None else _unique_keys(kept),
         pa.concat_arrays([shard.keys(shard.name, "!") for shard in kept]),
-        joined_opener([listing.opener for listing in kept], [len(each.table) for each in kept]),
+        joined_opener([shard.opener for shard in kept], [len(shard.table) for shard in kept]),
         **{f"{name}s": column for name, column in known.items()},
         frames=None if frames is None else read_frames(frames, what),
         problems=problems,
