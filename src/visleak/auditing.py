@@ -23,7 +23,7 @@ from PIL.Image import open as open_image
 
 import visleak
 from visleak import pipeline
-from visleak.errors import UsageError, VisleakError, VisleakWarning, did_you_mean
+from visleak.errors import UsageError, VisleakError, VisleakWarning, did_you_mean, not_one_of
 from visleak.formats import open_images
 from visleak.formats.opening import open_split_sides
 from visleak.formats.remote import redacted
@@ -35,7 +35,7 @@ from visleak.pipeline.context import Engine, Processes
 from visleak.pipeline.cost import Cost, cost_of
 from visleak.pipeline.embeddings import encoder_for
 from visleak.pipeline.summary import summarise
-from visleak.progress import Display, Forwarded, Progress, Silent, display_for, steps
+from visleak.progress import Forwarded, Progress, Silent, display_for, steps
 from visleak.rates import Rate
 from visleak.records import (
     DEGREES,
@@ -165,12 +165,11 @@ class Audit:
         else:
             table = judged_pairs(self.folder, verdicts=self._verdicts)
         for column, value, names in (("grade", grade, GRADES), ("degree", degree, DEGREES)):
-            if value is None:
-                continue
-            if value not in names:
-                raise UsageError(f"{column} must be one of {', '.join(names)}; got {value!r}")
-            stronger = pa.array(names[: names.index(value) + 1])
-            table = table.filter(pc.is_in(table[column], stronger))
+            if value is not None:
+                if value not in names:
+                    raise not_one_of(column, value, names)
+                stronger = pa.array(names[: names.index(value) + 1])
+                table = table.filter(pc.is_in(table[column], stronger))
         return table
 
     def leaks(self, grade: GradeName = "near") -> pa.Table:
@@ -265,7 +264,9 @@ class Audit:
         order = sorted(
             (place, name) for place, name in zip(places, wanted, strict=True) if place is not None
         )
-        audited = self._digests(set_name, wanted)
+        where = (pc.field("set") == set_name) & pc.field("id").isin(wanted)
+        table = read_table(self.folder, IMAGES, ["id", "digest"], where)
+        audited = dict(zip(*(column.to_pylist() for column in table.columns), strict=True))
         data = images.opener.read([place for place, _ in order])
         result = {}
         for (_, name), stored in zip(order, data, strict=True):
@@ -285,11 +286,6 @@ class Audit:
             )
         return result
 
-    def _digests(self, set_name: str, ids: Sequence[str]) -> dict[str, str | None]:
-        where = (pc.field("set") == set_name) & pc.field("id").isin(list(ids))
-        table = read_table(self.folder, IMAGES, ["id", "digest"], where)
-        return dict(zip(table["id"].to_pylist(), table["digest"].to_pylist(), strict=True))
-
     def images_of(self, name: str) -> AnySet:
         """Return a set of the audit, opened again if necessary.
 
@@ -302,10 +298,8 @@ class Audit:
                 raise UsageError(f"no set of this audit is called {name!r}")
             if not about.source:
                 raise UsageError(f"set {name!r} was given in memory; its images are not on disk")
-            base = Path(self.summary.opened_in)
-            self._opened[name] = open_images(
-                resolved(about.source, base), name=name, **about.options
-            )
+            source = resolved(about.source, Path(self.summary.opened_in))
+            self._opened[name] = open_images(source, name=name, **about.options)
         return self._opened[name]
 
     def save(self, folder: str | os.PathLike[str]) -> Audit:
@@ -437,15 +431,25 @@ def audit(
     Raises:
         UsageError, VisleakError: see their messages.
     """
+    known = [each.name for each in fields(Settings)]
+    for name in options:
+        if name not in known:
+            hint = did_you_mean(name, known) or f"; settings are {', '.join(known)}"
+            raise UsageError(f"audit has no setting {name!r}{hint}")
     prepared = prepare(
         test,
         train,
-        settings=_with_options(settings or Settings(), options),
+        settings=replace(settings or Settings(), **options),  # type: ignore[arg-type]
         encoder=encoder,
         encoder_options=encoder_options,
         thresholds=thresholds,
     )
-    with steps(_display(progress)) as receive:
+    if isinstance(progress, bool):
+        write = partial(print, file=sys.stderr)
+        display = display_for(sys.stderr, write) if progress else Silent()
+    else:
+        display = Forwarded(progress)
+    with steps(display) as receive:
         receive.expect([*prepared.stages, *([("writing the report",)] if report else [])])
         result = prepared.run(
             out=out,
@@ -461,12 +465,6 @@ def audit(
             receive("writing the report", 0, 0)
             visleak.save_report(result)
     return result
-
-
-def _display(progress: Progress | bool) -> Display:
-    if progress is True:
-        return display_for(sys.stderr, partial(print, file=sys.stderr))
-    return Silent() if progress is False else Forwarded(progress)
 
 
 @dataclass(frozen=True)
@@ -489,15 +487,12 @@ class Prepared:
     ) -> Cost:
         """Return the cost of the audit, estimated from a sample of its images and pairs."""
         with open_cache(cache, (*self.queries, *self.references)) as store:
-            return cost_of(
-                self.queries,
-                self.references,
-                self.encoder,
-                self.settings,
-                workers_for(self.images, workers),
-                store,
-                self.limits,
-            )
+            processes = workers_for(self.images, workers)
+            return cost_of(*self._compared, processes, store, self.limits)
+
+    @property
+    def _compared(self) -> tuple[tuple[AnySet, ...], tuple[AnySet, ...], Encoder, Settings]:
+        return self.queries, self.references, self.encoder, self.settings
 
     @property
     def stages(self) -> list[tuple[str, ...]]:
@@ -508,9 +503,7 @@ class Prepared:
         """Whether a folder holds another audit, finished, which a run would replace."""
         if not (folder / AUDIT).is_file():
             return False
-        key = folders.key_of(
-            self.queries, self.references, self.encoder, self.settings, self.limits
-        )
+        key = folders.key_of(*self._compared, self.limits)
         return key is None or read_summary(folder).key != key
 
     def run(
@@ -526,16 +519,16 @@ class Prepared:
         command: str | None = None,
     ) -> Audit:
         """Run the audit; see :func:`audit`."""
-        queries, references = self.queries, self.references
+        sets = (*self.queries, *self.references)
         folder = Path(out) if out is not None else Path(tempfile.mkdtemp(prefix="visleak-"))
-        key = folders.key_of(queries, references, self.encoder, self.settings, self.limits)
+        key = folders.key_of(*self._compared, self.limits)
         processes = workers_for(self.images, workers)
         try:
-            with claimed(folder, (*queries, *references), AUDIT, reads=not force):
-                finished = folders.holds(folder, key, (*queries, *references), force=force)
+            with claimed(folder, sets, AUDIT, reads=not force):
+                finished = folders.holds(folder, key, sets, force=force)
                 if not finished:
                     with (
-                        open_cache(cache, (*queries, *references)) as store,
+                        open_cache(cache, sets) as store,
                         pipeline.RunContext.at(
                             folder, processes, store, progress, engine, device
                         ) as context,
@@ -549,18 +542,15 @@ class Prepared:
         if out is None:
             weakref.finalize(result, shutil.rmtree, folder, ignore_errors=True)
         result.reused = finished
-        result._opened = {images.name: images for images in (*queries, *references)}
+        result._opened = {images.name: images for images in sets}
         return result
 
     def _write(
         self, folder: Path, context: pipeline.RunContext, key: str | None, command: str | None
     ) -> None:
-        settings = self.settings
-        outcome = pipeline.run(
-            self.queries, self.references, self.encoder, settings, context, self.limits
-        )
+        outcome = pipeline.run(*self._compared, context, self.limits)
         summary = replace(
-            summarise(outcome, self.encoder, settings, visleak.__version__),
+            summarise(outcome, self.encoder, self.settings, visleak.__version__),
             key=key,
             opened_in=os.getcwd(),
             command=command and redacted(command),
@@ -610,8 +600,7 @@ def open_cache(
             _warn(NO_FOLDER)
         yield None
         return
-    sources = [(images.name, images.source) for images in sets]
-    refuse_among(folder, sources, Path(), "the cache", "--cache DIR")
+    refuse_among(folder, [(s.name, s.source) for s in sets], Path(), "the cache", "--cache DIR")
     with Cache(folder, _warn) as store:
         yield store if store.usable else None
 
@@ -622,22 +611,9 @@ def _warn(text: str) -> None:
 
 def workers_for(count: int, wanted: int | None) -> int:
     """Return the number of processes for ``count`` images; the wanted one, if it is given."""
-    return wanted or (_cores() if count >= WORTH_WORKERS else 1)
-
-
-def _cores() -> int:
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
-
-
-def _with_options(settings: Settings, options: Mapping[str, object]) -> Settings:
-    known = [each.name for each in fields(settings)]
-    for name in options:
-        if name not in known:
-            hint = did_you_mean(name, known) or f"; settings are {', '.join(known)}"
-            raise UsageError(f"audit has no setting {name!r}{hint}")
-    return replace(settings, **options)  # type: ignore[arg-type]
+    own = hasattr(os, "sched_getaffinity")
+    cores = len(os.sched_getaffinity(0)) if own else os.cpu_count() or 1
+    return wanted or (cores if count >= WORTH_WORKERS else 1)
 
 
 def _sets(source: Source | Sequence[AnySet], name: str) -> tuple[AnySet, ...]:

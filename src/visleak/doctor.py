@@ -40,22 +40,13 @@ class CacheState:
     writable: bool
 
 
-class Pool(TypedDict):
-    """A thread pool of a library."""
-
-    api: str
-    library: str | None
-    version: str | None
-    threads: int
-
-
 @dataclass(frozen=True, slots=True)
 class Threads:
     """Cores that may be used, limits from the environment, and pools of libraries."""
 
     cores: int
     limits: Mapping[str, str]
-    pools: Sequence[Pool]
+    pools: Sequence[Mapping[str, str | int | None]]
 
 
 class Device(TypedDict):
@@ -69,7 +60,7 @@ class Device(TypedDict):
 class Found(TypedDict, total=False):
     """What a probe prints, as far as it is used."""
 
-    pools: list[Pool]
+    pools: list[Mapping[str, str | int | None]]
     devices: list[Device]
 
 
@@ -127,16 +118,10 @@ def issues(there: Mapping[str, str], answers: Mapping[str, ProbeResult]) -> tupl
     several = [name for name in PACKAGES["cv2"] if name in there]
     if len(several) > 1:
         named = " and ".join(f"{name} {there[name]}" for name in several)
-        found.append(
-            Issue(
-                f"{named} both bring cv2 and overwrite each other's files",
-                f"pip uninstall -y {' '.join(several)} && pip install {several[0]}",
-            )
-        )
-    for name, answer in answers.items():
-        if answer.error is not None:
-            found.append(_broken(name, answer.error, there, answers))
-    return tuple(found)
+        remedy = f"pip uninstall -y {' '.join(several)} && pip install {several[0]}"
+        found.append(Issue(f"{named} both bring cv2 and overwrite each other's files", remedy))
+    errors = {name: answer.error for name, answer in answers.items() if answer.error is not None}
+    return (*found, *(_broken(name, error, there, answers) for name, error in errors.items()))
 
 
 def _broken(
@@ -145,13 +130,9 @@ def _broken(
     what = f"{name} does not work ({error})"
     if name == "cv2":
         own = next((each for each in PACKAGES["cv2"] if each in there), "")
-        plain = own and not own.endswith("-headless")
-        remedy = (
-            f"pip uninstall -y {own} && pip install opencv-python-headless"
-            if plain
-            else "pip install --force-reinstall opencv-python-headless"
-        )
-        return Issue(what, remedy)
+        if own and not own.endswith("-headless"):
+            return Issue(what, f"pip uninstall -y {own} && pip install opencv-python-headless")
+        return Issue(what, "pip install --force-reinstall opencv-python-headless")
     if name == "torchvision" and answers["torch"].error is None:
         torch, vision = there.get("torch", "?"), there.get("torchvision", "?")
         return Issue(
@@ -172,14 +153,9 @@ def _cache(folder: Path | None) -> CacheState:
 
 
 def _cache_issues(cache: CacheState) -> tuple[Issue, ...]:
-    if cache.writable:
-        return ()
-    return (
-        Issue(
-            f"the cache folder {cache.folder} cannot be written",
-            "set VISLEAK_CACHE to another folder, or use --cache DIR or --cache off",
-        ),
-    )
+    remedy = "set VISLEAK_CACHE to another folder, or use --cache DIR or --cache off"
+    lost = Issue(f"the cache folder {cache.folder} cannot be written", remedy)
+    return () if cache.writable else (lost,)
 
 
 #: Common name of a package -> distributions of it; the first installed one is reported.
@@ -234,8 +210,7 @@ def installed() -> Mapping[str, str]:
     """Return version by name of all installed distributions; names as pip compares them."""
     found: dict[str, str] = {}
     for each in distributions():
-        name = each.metadata["Name"]
-        if name:
+        if name := each.metadata["Name"]:
             found.setdefault(canonical(name), each.version)
     return found
 
@@ -391,18 +366,15 @@ def _answer(child: subprocess.Popen[str]) -> ProbeResult:
         child.kill()
         child.communicate()
         return ProbeResult({}, f"no answer within {PATIENCE:g} s")
-    lines = complaint.strip().splitlines()
     if child.returncode < 0:
         return ProbeResult({}, f"the process was killed by signal {-child.returncode}")
     if child.returncode:
-        return ProbeResult(
-            {}, lines[-1].strip()[:300] if lines else f"exit code {child.returncode}"
-        )
+        lines = complaint.strip().splitlines() or [f"exit code {child.returncode}"]
+        return ProbeResult({}, lines[-1].strip()[:300])
     try:
-        found: Found = json.loads(output.strip().splitlines()[-1])
+        return ProbeResult(json.loads(output.strip().splitlines()[-1]), None)
     except (ValueError, IndexError):
         return ProbeResult({}, "its output cannot be read")
-    return ProbeResult(found, None)
 
 
 def document(found: Checkup, *, detailed: bool = True) -> Document:

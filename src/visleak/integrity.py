@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Final, TypeAlias
@@ -138,11 +138,8 @@ class _Check:
         if self.summary.unfinished:
             lost = f"{counted(self.summary.unfinished, 'image')} could not be read a second time"
             self._find(AUDIT, lost, "run the same audit again when the source is whole")
-        steps: list[Callable[[], None]] = [
-            self._digests, self._tables, self._sets, self._recount, self._rates, self._methods,
-            self._verdicts,
-        ]  # fmt: skip
-        for step in steps:
+        steps = (self._digests, self._tables, self._sets, self._recount, self._rates)
+        for step in (*steps, self._methods, self._verdicts):
             try:
                 step()
             except VisleakError as error:
@@ -150,16 +147,10 @@ class _Check:
         if images:
             for each in self.summary.sets:
                 self._contents(each, progress)
-        return Integrity(
-            self.folder,
-            # a damaged file stops more than one step
-            tuple(dict.fromkeys(self.findings)),
-            tuple(self.notes),
-            self.counts["pairs"],
-            self.counts["images"],
-            self.counts["verdicts"],
-            self.counts["compared"],
-        )
+        # a damaged file stops more than one step
+        findings = tuple(dict.fromkeys(self.findings))
+        counts = {name: self.counts[name] for name in ("pairs", "images", "verdicts", "compared")}
+        return Integrity(self.folder, findings, tuple(self.notes), **counts)
 
     def _find(self, where: str, what: str, remedy: str = AGAIN) -> None:
         self.findings.append(Finding(where, what, remedy))
@@ -167,9 +158,7 @@ class _Check:
     def _digests(self) -> None:
         files: Mapping[str, str] | None = self.summary.files
         if files is None:
-            self.notes.append(
-                "an older visleak wrote the audit; the digests of its files are lacking"
-            )
+            self.notes.append("an older visleak wrote the audit; digests of its files are lacking")
         content = json.loads((self.folder / AUDIT).read_text("utf-8"))
         if self.summary.digest is None:
             self.notes.append(f"{AUDIT} states no digest of itself, as one of an older visleak")
@@ -200,7 +189,8 @@ class _Check:
     def _sets(self) -> None:
         table = read_table(self.folder, IMAGES, ["set", "id"], checked=False)
         self.counts["images"] = table.num_rows
-        rows = _counted(table["set"])
+        counts = pc.value_counts(table["set"]).to_pylist()
+        rows = {each["values"]: each["counts"] for each in counts}
         problems = Counter(problem.set for problem in read_problems(self.folder / UNREADABLE))
         for each in self.summary.sets:
             name = each.name
@@ -273,25 +263,20 @@ class _Check:
 
     def _methods(self) -> None:
         """Compare thresholds and grader with the settings, and with what this version has."""
-        limits, settings, grader = (
-            self.summary.thresholds, self.summary.settings, self.summary.grader
-        )  # fmt: skip
-        builtin = load_encoder("builtin")
-        stored = {"hard": limits.hard, "soft": limits.soft}
-        kept = thresholds_of(builtin, settings, stored)
-        if {"hard": kept.hard, "soft": kept.soft} != stored:
+        limits, settings = self.summary.thresholds, self.summary.settings
+        builtin, grader = load_encoder("builtin"), self.summary.grader
+        stored = (limits.hard, limits.soft)
+        kept = thresholds_of(builtin, settings, {"hard": limits.hard, "soft": limits.soft})
+        if (kept.hard, kept.soft) != stored:
             self._find(AUDIT, "its thresholds are not those of its settings")
         if self.summary.encoder.digest == builtin.digest:
             own = thresholds_of(builtin, settings)
-            if limits.provenance == own.provenance and (limits.hard, limits.soft) != (
-                own.hard,
-                own.soft,
-            ):
+            if limits.provenance == own.provenance and stored != (own.hard, own.soft):
                 self._find(AUDIT, "its thresholds are not those of the encoder")
         if grader is None:
             return
         current = load_grader(near_at=settings.near_at)
-        if grader.near_at is not None and grader.near_at != settings.near_at:
+        if grader.near_at not in (None, settings.near_at):
             self._find(AUDIT, "near_at of its grader is not that of its settings")
         if grader.digest == current.digest and grader.provenance != current.provenance:
             self._find(AUDIT, "the provenance of its grader is another's")
@@ -299,9 +284,8 @@ class _Check:
     def _verdicts(self) -> None:
         said = read_verdicts(self.folder)
         self.counts["verdicts"] = len(said)
-        images = set(
-            read_table(self.folder, IMAGES, ["digest"], checked=False)["digest"].to_pylist()
-        )
+        table = read_table(self.folder, IMAGES, ["digest"], checked=False)
+        images = set(table["digest"].to_pylist())
         strange = sum(not images.issuperset(verdict.key) for verdict in said)
         if strange:
             self.notes.append(
@@ -331,11 +315,8 @@ class _Check:
                 changed.append(id_)
         for ids, what in ((changed, "changed"), (sorted(stored), "gone")):
             if ids:
-                self._find(
-                    name,
-                    f"{counted(len(ids), 'image', 'is', 'are')} {what} since the audit, such as"
-                    f" {ids[0]!r}",
-                )
+                are = counted(len(ids), "image", "is", "are")
+                self._find(name, f"{are} {what} since the audit, such as {ids[0]!r}")
 
 
 def _read(
@@ -353,14 +334,9 @@ def _read(
 
 
 def _unlike(name: str, stored: object, found: object) -> str:
-    return f"{name}: {_shown(stored)} in {AUDIT}, {_shown(found)} in the tables"
+    def shown(value: object) -> str:
+        if isinstance(value, Rate):
+            return f"{value.count:,} of {value.total:,}"
+        return "nothing" if value is None else str(as_plain(value))
 
-
-def _shown(value: object) -> str:
-    if isinstance(value, Rate):
-        return f"{value.count:,} of {value.total:,}"
-    return "nothing" if value is None else str(as_plain(value))
-
-
-def _counted(column: pa.ChunkedArray) -> dict[str, int]:
-    return {each["values"]: each["counts"] for each in pc.value_counts(column).to_pylist()}
+    return f"{name}: {shown(stored)} in {AUDIT}, {shown(found)} in the tables"

@@ -230,7 +230,7 @@ def group_column(panel: str = SETS) -> str | None:
 
 
 @dataclass(frozen=True)
-class Columns(Options):
+class Columns(Options, panel=SETS):
     """Columns of the tables of a source."""
 
     id: str | None = id_column()
@@ -241,23 +241,21 @@ class Columns(Options):
         "Where the files are that tables and lists name, if these were made elsewhere: the folder"
         " of relative names, or OLD=NEW to replace what names begin with.",
         metavar="DIR|OLD=NEW",
-        panel=SETS,
     )
 
 
 @dataclass(frozen=True)
-class Execution(Options):
+class Execution(Options, panel=SPEED):
     """How fast a result comes; never what it is."""
 
     workers: int | None = option(
-        None, "Worker processes. Default: one per core.", metavar="N", panel=SPEED, least=1
+        None, "Worker processes. Default: one per core.", metavar="N", least=1
     )
     cache: str | None = option(
         None,
         "Folder for fingerprints and evidence between runs. Default: the user's cache folder or"
         " $VISLEAK_CACHE.",
         metavar="DIR|off",
-        panel=SPEED,
     )
 
     def chosen(self) -> dict[str, Any]:
@@ -267,21 +265,17 @@ class Execution(Options):
 
 
 @dataclass(frozen=True)
-class Backend(Options):
+class Backend(Options, panel=SPEED):
     """Where tasks run."""
 
     engine: str = option(
-        "local",
-        "Execution backend: local processes or a Ray cluster.",
-        panel=SPEED,
-        choices=("local", "ray"),
+        "local", "Execution backend: local processes or a Ray cluster.", choices=("local", "ray")
     )
     ray_address: str | None = option(
         None,
         "Cluster to join, from one of its nodes. Default: $RAY_ADDRESS, else one is started here"
         " for this run. Implies --engine ray.",
         metavar="auto|HOST:PORT",
-        panel=SPEED,
     )
 
 

@@ -11,13 +11,12 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from html import escape
-from typing import TYPE_CHECKING, Final, Protocol, TextIO
+from typing import TYPE_CHECKING, Any, Final, Protocol, TextIO
 
 from visleak.quantities import duration
 from visleak.templates import plain
 
 if TYPE_CHECKING:
-    from rich.progress import Progress as RichProgress
     from rich.progress import TaskID
 
 #: Receives a record per step; `logging.basicConfig(level="INFO")` shows them.
@@ -94,14 +93,21 @@ class Step:
 
     @property
     def state(self) -> str:
-        """How far it is, in words."""
-        left = (self.total - self.done) / self.rate if self.rate and not self.finished else None
-        unit = " images" if self.name.startswith(IMAGES) else ""
-        return in_words(self.done, self.total, self.rate, self.took, left, unit)
+        """How far it is: ``200 of 1,000, 50 images/s, 16 s left``, or ``1:15`` that it took."""
+        parts, rate = [], self.rate
+        if self.total > 1:
+            unit = " images" if self.name.startswith(IMAGES) else ""
+            parts.append(f"{self.done:,} of {self.total:,}")
+            parts += [f"{rate:,.{0 if rate >= 10 else 2}f}{unit}/s"] if rate else []
+        if rate and not self.finished:
+            parts.append(f"{duration((self.total - self.done) / rate)} left")
+        else:
+            parts.append(duration(self.took))
+        return ", ".join(parts)
 
 
-class Display(Protocol):
-    """Shows steps."""
+class Silent:
+    """A display of steps that shows nothing."""
 
     def show(self, step: Step, *, new: bool) -> None:
         """Show that a step began or is further."""
@@ -118,7 +124,7 @@ class Steps:
         prefix: put in front of the names of all steps.
     """
 
-    def __init__(self, display: Display, prefix: str = "") -> None:
+    def __init__(self, display: Silent, prefix: str = "") -> None:
         self._display, self._prefix = display, prefix
         self._steps: dict[str, Step] = {}
         self._stages: list[Stage] = []
@@ -126,10 +132,6 @@ class Steps:
     def expect(self, stages: Sequence[Stage]) -> None:
         """Number the steps by the stages of a run, after those that were seen."""
         self._stages = [(name,) for name in self._steps] + list(stages)
-
-    def close(self) -> None:
-        """Show no more."""
-        self._display.close()
 
     def __call__(self, step: str, done: int, total: int) -> None:
         """Note that ``done`` of ``total`` units of a step are done."""
@@ -150,17 +152,7 @@ class Steps:
         self._display.show(known, new=new)
 
 
-class Silent:
-    """Shows nothing."""
-
-    def show(self, step: Step, *, new: bool) -> None:
-        """Show nothing."""
-
-    def close(self) -> None:
-        """Show nothing."""
-
-
-class Forwarded:
+class Forwarded(Silent):
     """Calls a function with the name of the step, how much is done, and of how much."""
 
     def __init__(self, receive: Callable[[str, int, int], None]) -> None:
@@ -170,49 +162,45 @@ class Forwarded:
         """Call the function."""
         self._receive(step.name, step.done, step.total)
 
-    def close(self) -> None:
-        """Call nothing more."""
 
-
-class Lines:
+class _Lines(Silent):
     """Writes a line where a step begins, and one every 30 seconds; a short run writes none.
 
     Steps that take turns, as the rounds of verification do, begin once.
-
-    Args:
-        write: writes a line.
-        patience: seconds before the first line.
     """
 
-    def __init__(self, write: Callable[[str], None], patience: float = PATIENCE) -> None:
+    def __init__(self, write: Callable[[str], None], patience: float) -> None:
         self._write, self._from = write, time.monotonic() + patience
         self._begun: set[str] = set()
         self._written = 0.0
 
     def show(self, step: Step, *, new: bool) -> None:
-        """Write a line where one is due."""
         now = time.monotonic()
-        if now < self._from:
-            return
         due = now - self._written >= INTERVAL and not step.finished
-        if due or step.name not in self._begun:
+        if now >= self._from and (due or step.name not in self._begun):
             self._write(step.label if new else f"{step.label}: {step.state}")
             self._begun.add(step.name)
             self._written = now
 
-    def close(self) -> None:
-        """Write nothing more."""
 
-
-class Bars:
+class _Bars(Silent):
     """Draws a bar per step on a terminal, and removes them at the end."""
 
     def __init__(self) -> None:
-        self._shown = _rich()
+        from rich.console import Console
+        from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn
+
+        self._shown = Progress(
+            SpinnerColumn(finished_text="[green]✓"),
+            TextColumn("{task.description}", markup=False),
+            BarColumn(bar_width=24),
+            TextColumn("{task.fields[state]}", style="dim", markup=False),
+            console=Console(stderr=True),
+            transient=True,
+        )
         self._tasks: dict[str, TaskID] = {}
 
     def show(self, step: Step, *, new: bool) -> None:
-        """Draw a step."""
         # shown from the first step on: a command that reports none draws nothing
         self._shown.start()
         # a step of one unit says nothing until it is done
@@ -228,26 +216,17 @@ class Bars:
         )
 
     def close(self) -> None:
-        """Remove the bars."""
         self._shown.stop()
 
 
-class _Shown(Protocol):
-    """What Jupyter returns for what it displays."""
-
-    def update(self, content: object) -> None:
-        """Replace it."""
-
-
-class Notebook:
-    """Shows a bar under a cell of Jupyter."""
+class _Notebook(Silent):
+    """Shows a bar under a cell of Jupyter, drawn some times a second."""
 
     def __init__(self) -> None:
-        self._handle: _Shown | None = None
+        self._handle: Any = None
         self._drawn = 0.0
 
     def show(self, step: Step, *, new: bool) -> None:
-        """Draw the present step, some times a second."""
         now = time.monotonic()
         if not new and not step.finished and now - self._drawn < 0.2:
             return
@@ -257,7 +236,6 @@ class Notebook:
         self._draw(f"<progress{value}></progress> {text}")
 
     def close(self) -> None:
-        """Remove the bar."""
         if self._handle is not None:
             self._draw("")
 
@@ -270,60 +248,20 @@ class Notebook:
             self._handle.update(HTML(html))
 
 
-def in_notebook() -> bool:
-    """Whether this is a kernel of Jupyter, which shows HTML."""
-    ipython = sys.modules.get("IPython")
-    shell = ipython.get_ipython() if ipython is not None else None
-    return shell is not None and hasattr(shell, "kernel")
-
-
-def display_for(stream: TextIO, write: Callable[[str], None], *, verbose: bool = False) -> Display:
+def display_for(stream: TextIO, write: Callable[[str], None], *, verbose: bool = False) -> Silent:
     """Return the display that a stream can show: a notebook, bars, or (``verbose``) lines."""
-    if in_notebook():
-        return Notebook()
+    ipython = sys.modules.get("IPython")
+    if ipython is not None and hasattr(ipython.get_ipython(), "kernel"):
+        return _Notebook()
     if verbose or not stream.isatty() or os.environ.get("TERM") == "dumb":
-        return Lines(write, 0.0 if verbose else PATIENCE)
-    return Bars()
+        return _Lines(write, 0.0 if verbose else PATIENCE)
+    return _Bars()
 
 
 @contextmanager
-def steps(display: Display, prefix: str = "") -> Iterator[Steps]:
+def steps(display: Silent, prefix: str = "") -> Iterator[Steps]:
     """Give what receives how far each step is; the display is closed at the end."""
     try:
         yield Steps(display, prefix)
     finally:
         display.close()
-
-
-def _rich() -> RichProgress:
-    from rich.console import Console
-    from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn
-
-    return Progress(
-        SpinnerColumn(finished_text="[green]✓"),
-        TextColumn("{task.description}", markup=False),
-        BarColumn(bar_width=24),
-        TextColumn("{task.fields[state]}", style="dim", markup=False),
-        console=Console(stderr=True),
-        transient=True,
-    )
-
-
-def in_words(
-    done: int, total: int, rate: float, took: float, left: float | None, unit: str = ""
-) -> str:
-    """Return how far a step is, in words.
-
-    >>> in_words(200, 1_000, 50.0, 4.0, 16.0, " images")
-    '200 of 1,000, 50 images/s, 16 s left'
-    >>> in_words(2, 10, 0.25, 8.0, 32.0)
-    '2 of 10, 0.25/s, 32 s left'
-    >>> in_words(1, 1, 0.0, 75.0, None)
-    '1:15'
-    """
-    parts = []
-    if total > 1:
-        parts.append(f"{done:,} of {total:,}")
-        parts += [f"{rate:,.{0 if rate >= 10 else 2}f}{unit}/s"] if rate else []
-    parts.append(duration(took) if left is None else f"{duration(left)} left")
-    return ", ".join(parts)

@@ -271,12 +271,18 @@ class ImageSet:
             raise ValueError(f"set {self.name!r}: all columns must have {len(self.ids)} rows")
         if self.ids.null_count:
             raise VisleakError(f"set {self.name!r}: an id is null; every image needs an id")
-        unknown = [role for role in self.roles if role not in ROLES]
-        if unknown:
+        for role in self.roles:
+            if role not in ROLES:
+                raise VisleakError(f"set {self.name!r}: roles are {', '.join(ROLES)}; got {role!r}")
+        counts = pc.value_counts(self.ids)
+        repeated = counts.filter(pc.greater(counts.field("counts"), 1))
+        if len(repeated):
+            value = repeated.field("values")[0]
+            rows = np.flatnonzero(pc.equal(self.ids, value).to_numpy(zero_copy_only=False))
             raise VisleakError(
-                f"set {self.name!r}: roles are {', '.join(ROLES)}; got {unknown[0]!r}"
+                f"set {self.name!r}: id {value.as_py()!r} occurs more than once, in rows {rows[0]}"
+                f" and {rows[1]}; ids must be unique (choose another column with --id)"
             )
-        self._refuse_duplicate_ids()
 
     def __repr__(self) -> str:
         parts = [f"{self.name!r}, {len(self.ids):,} images"]
@@ -285,18 +291,6 @@ class ImageSet:
         if self.source:
             parts.append(f"from {self.source!r}")
         return f"ImageSet({', '.join(parts)})"
-
-    def _refuse_duplicate_ids(self) -> None:
-        counts = pc.value_counts(self.ids)
-        repeated = counts.filter(pc.greater(counts.field("counts"), 1))
-        if not len(repeated):
-            return
-        value = repeated.field("values")[0]
-        rows = np.flatnonzero(pc.equal(self.ids, value).to_numpy(zero_copy_only=False))
-        raise VisleakError(
-            f"set {self.name!r}: id {value.as_py()!r} occurs more than once, in rows {rows[0]} and"
-            f" {rows[1]}; ids must be unique (choose another column with --id)"
-        )
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -398,6 +392,17 @@ AnySet = ImageSet | EmbeddingSet
 Source: TypeAlias = str | os.PathLike[str] | AnySet | Sized
 
 
+def _check_columns(what: str, record: object, shapes: Mapping[str, tuple[int, ...]]) -> None:
+    """Refuse a record with a column of another shape; a column may be ``None``."""
+    for name, shape in shapes.items():
+        column = getattr(record, name)
+        if column is None:
+            continue
+        found = column.shape if isinstance(column, np.ndarray) else (len(column),)
+        if found != shape:
+            raise ValueError(f"{what}: {name} is {found}, not {shape}")
+
+
 @dataclass(frozen=True)
 class Fingerprints:
     """The vectors of the readable images of a set, and what was measured with them."""
@@ -416,16 +421,9 @@ class Fingerprints:
 
     def __post_init__(self) -> None:
         n = len(self.ids)
-        shapes = {
-            "rows": (self.rows.shape, (n,)),
-            "matrix": (self.matrix.shape[:1], (n,)),
-            "digests": (self.digests.shape, (n, 16)),
-            "sizes": (self.sizes.shape, (n, 2)),
-            "flat": (self.flat.shape, (n,)),
-        }
-        for column, (got, want) in shapes.items():
-            if got != want:
-                raise ValueError(f"fingerprints of {self.set!r}: {column} is {got}, not {want}")
+        width = self.matrix.shape[-1]
+        shapes = {"rows": (n,), "matrix": (n, width), "digests": (n, 16), "sizes": (n, 2)}
+        _check_columns(f"fingerprints of {self.set!r}", self, {**shapes, "flat": (n,)})
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -459,12 +457,8 @@ class Pairs:
     votes: Float32 | None = None
 
     def __post_init__(self) -> None:
-        n = len(self.query)
-        for column in ("reference", "similarity", "background", "view"):
-            if getattr(self, column).shape != (n,):
-                raise ValueError(f"pairs: {column} must have {n} rows")
-        if self.votes is not None and self.votes.shape != (n,):
-            raise ValueError(f"pairs: votes must have {n} rows")
+        columns = ("reference", "similarity", "background", "view", "votes")
+        _check_columns("pairs", self, dict.fromkeys(columns, (len(self.query),)))
         if not np.isfinite(self.similarity).all():
             raise ValueError("pairs: a similarity is not a number")
 
@@ -495,13 +489,10 @@ class Evidence:
 
     def __post_init__(self) -> None:
         n = len(self.matrix)
-        if self.matrix.shape != (n, 9):
-            raise ValueError(f"evidence: matrix must be (n, 9), got {self.matrix.shape}")
+        _check_columns("evidence", self, {"matrix": (n, 9), "skipped": (n,)})
         for name, column in self.checks.items():
             if column.shape != (n,):
-                raise ValueError(f"evidence: check {name!r} must have {n} rows")
-        if self.skipped is not None and self.skipped.shape != (n,):
-            raise ValueError(f"evidence: skipped must have {n} rows")
+                raise ValueError(f"evidence: check {name!r} is {column.shape}, not ({n},)")
 
     def __len__(self) -> int:
         return len(self.matrix)
@@ -520,9 +511,8 @@ class Grades:
     transform: tuple[str, ...] = field(repr=False)
 
     def __post_init__(self) -> None:
-        n = len(self.grade)
-        if not (len(self.probability) == len(self.reason) == len(self.transform) == n):
-            raise ValueError(f"grades: all columns must have {n} rows")
+        columns = ("probability", "reason", "transform")
+        _check_columns("grades", self, dict.fromkeys(columns, (len(self.grade),)))
 
     def __len__(self) -> int:
         return len(self.grade)

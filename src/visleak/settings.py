@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 from visleak.errors import UsageError
 from visleak.options import METHOD, SETS, SPEED, Columns, Options, argument, check, option, share
@@ -56,48 +56,45 @@ class Settings:
     visleak.errors.UsageError: views must be one of none, mirror, all; got 'some'
     """
 
+    panel: ClassVar[str] = METHOD
     encoder: str = option(
         "",
         "What makes vectors of images: builtin, clip, dinov2, sscd:FILE and others, see"
         " docs/encoders.md. Default: that of the embeddings, or builtin.",
         metavar="NAME",
-        panel=METHOD,
     )
     search: str = option(
         "exact",
         "Search engine. A faiss index may miss pairs; how many is measured and stored with the"
         " audit.",
         choices=("exact", "faiss"),
-        panel=METHOD,
     )
     hard: float | None = option(
         None,
         "Similarity from which a leak is hard. Default: the encoder's own.",
         metavar="X",
-        panel=METHOD,
+        least=-1,
+        most=1,
     )
     soft: float | None = option(
         None,
         "Similarity from which a leak is soft. Default: the encoder's own.",
         metavar="X",
-        panel=METHOD,
+        least=-1,
+        most=1,
     )
     views: str = option(
-        "all",
-        "Also compare mirrored, rotated and inverted views.",
-        choices=VIEW_CHOICES,
-        panel=METHOD,
+        "all", "Also compare mirrored, rotated and inverted views.", choices=VIEW_CHOICES
     )
     candidates: str = option(
         "auto",
         "Which pairs to verify: all above the threshold and the 20 nearest per image (auto: of"
         " training embeddings those above the threshold alone), or the nearest alone.",
         choices=("auto", "nearest", "best"),
-        panel=METHOD,
     )
     local: bool = True
     within: bool = option(
-        True, "Do not search for duplicates inside the test sets.", "--skip-within", panel=METHOD
+        True, "Do not search for duplicates inside the test sets.", "--skip-within"
     )
     verify: bool = option(
         True,
@@ -105,19 +102,18 @@ class Settings:
         " thresholds do not suit the images (the summary says so), find others with visleak"
         " calibrate.",
         "--no-verify",
-        panel=METHOD,
     )
     near_at: float = option(
         NEAR_AT,
         "Probability from which a verified pair is near, above 0 and below 1.",
         metavar="P",
-        panel=METHOD,
+        above=0,
+        below=1,
     )
     annotations: str = option(
         "auto",
         "Whether training saw the annotations. Default: as the roles of the sets say.",
         choices=("auto", "used", "unused"),
-        panel=METHOD,
     )
     sample: int = option(
         0,
@@ -132,16 +128,16 @@ class Settings:
         "A recording leaks if a test frame is at most this many frames from a training frame.",
         "--max-frame-gap",
         metavar="N",
-        panel=METHOD,
         least=0,
+        below=2**63,
     )
     within_seconds: float = option(
         1.0,
         "The same for frames whose time is known.",
         "--max-time-gap",
         metavar="S",
-        panel=METHOD,
         least=0,
+        below=LONGEST,
     )
     overlap: float | None = option(
         None,
@@ -149,7 +145,6 @@ class Settings:
         " (tiles, crops, panoramas), and count the images of which this share is seen, such as 10%."
         " Takes several times as long.",
         metavar="SHARE",
-        panel=METHOD,
         parse=share,
         least=0,
         most=1,
@@ -157,18 +152,10 @@ class Settings:
 
     def __post_init__(self) -> None:
         check(self)
-        for name in ("hard", "soft"):
-            value = getattr(self, name)
-            if value is not None and not -1.0 <= value <= 1.0:
-                raise UsageError(f"{name} must be a similarity between -1 and 1; got {value}")
         if self.hard is not None and self.soft is not None and self.hard < self.soft:
             raise UsageError(
                 f"hard ({self.hard}) must not be below soft ({self.soft}): similarity is higher"
                 " for more similar images"
-            )
-        if not 0.0 < self.near_at < 1.0:
-            raise UsageError(
-                f"near_at must be a probability above 0 and below 1; got {self.near_at}"
             )
         if self.near_at != NEAR_AT and not self.verify:
             raise UsageError(
@@ -182,11 +169,6 @@ class Settings:
             raise UsageError("overlap needs all partners of an image; use other candidates")
         if self.per_query < 1:
             raise UsageError(f"per_query must be 1 or more; got {self.per_query}")
-        if not (0 <= self.within_frames < 2**63 and 0.0 <= self.within_seconds < LONGEST):
-            raise UsageError(
-                "within_frames must be from 0 to below 2^63, and within_seconds from 0 to below"
-                f" {LONGEST:,.0f}; got {self.within_frames} and {self.within_seconds}"
-            )
 
     def as_dict(self) -> dict[str, object]:
         """Return the settings as plain values, in the order of the attributes.
@@ -207,7 +189,7 @@ class Settings:
 
 
 @dataclass(frozen=True)
-class SideColumns(Columns):
+class SideColumns(Columns, panel=SETS):
     """Columns of the tables of both sides."""
 
     frame: str | None = option(
@@ -217,14 +199,12 @@ class SideColumns(Columns):
         " the id. With --group, test frames next to training frames of their recording are found"
         " by time.",
         metavar="COLUMN|/REGEX/",
-        panel=SETS,
     )
     objects: str | None = option(
         None,
         "boxes: compare the annotated objects of coco:, yolo: and kitti: sources instead, each box"
         " as an image of its own; ids name the image and the box.",
         choices=("boxes",),
-        panel=SETS,
     )
 
 
@@ -264,7 +244,7 @@ class Sides(Options):
 
 
 @dataclass(frozen=True)
-class Network(Options):
+class Network(Options, panel=SPEED):
     """How a network computes vectors; ``None`` leaves it to the encoder."""
 
     device: str | None = option(
@@ -272,14 +252,9 @@ class Network(Options):
         "Device for neural encoders and for comparing embeddings. Default: GPU if available for"
         " encoders, the processor for comparing.",
         metavar="auto|cpu|cuda|..",
-        panel=SPEED,
     )
     batch: int | None = option(
-        None,
-        "Images per batch of a network; fewer need less memory.",
-        metavar="N",
-        panel=SPEED,
-        least=1,
+        None, "Images per batch of a network; fewer need less memory.", metavar="N", least=1
     )
     precision: str | None = option(
         None,

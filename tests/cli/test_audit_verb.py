@@ -136,7 +136,7 @@ def test_nothing_readable_names_the_cure(
 @refusals("""
     {data} --encoder nosuch -> encoder must be one of builtin,
     {data} --search annoy -> search must be one of exact, faiss; got 'annoy'
-    {data} --hard 2 -> hard must be a similarity between -1 and 1; got 2.0
+    {data} --hard 2 -> hard must be from -1 to 1; got 2.0
     {data} --hard 0.1 --soft 0.2 -> hard (0.1) must not be below soft (0.2)
     {data} --expect 4 -> text of the source: emb:FOLDER?expect=N
     {data} --tset x -> no such option --tset; did you mean --set or --test

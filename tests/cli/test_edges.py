@@ -14,6 +14,7 @@ from calling import MOSTLY_READABLE, refused, run
 
 import visleak
 from visleak.cli import edges
+from visleak.templates import plain
 
 VISLEAK = (sys.executable, "-m", "visleak")
 
@@ -158,5 +159,5 @@ def test_ascii_terminal_is_no_error(dataset: Path, audited: Path) -> None:
 
 
 def test_plain_keeps_what_people_write() -> None:
-    assert edges.plain("Grüße 猫.png") == "Grüße 猫.png"
-    assert edges.plain("a\u202egnp.exe\r") == r"a\u202egnp.exe\r"
+    assert plain("Grüße 猫.png") == "Grüße 猫.png"
+    assert plain("a\u202egnp.exe\r") == r"a\u202egnp.exe\r"

@@ -150,9 +150,9 @@ def test_frames_without_recordings_say_so(road, told):
     --frame '/take(.)/' -> frame '/take(.)/' matches no id, such as 'drive0_000003.png'
     --frame time -> frame 'time': the folder
     --group '/(drive.)/' --fail-on recording -> --fail-on recording needs groups and frames on both
-    --max-frame-gap -1 -> within_frames must be 0 or more; got -1
-    --max-time-gap -0.5 -> within_seconds must be 0 or more; got -0.5
-    --max-time-gap 1e9 -> within_seconds from 0 to below 1,000,000,000; got 10 and
+    --max-frame-gap -1 -> within_frames must be 0 or more
+    --max-time-gap -0.5 -> within_seconds must be 0 or more
+    --max-time-gap 1e9 -> within_seconds must be 0 or more and below 1,000,000,000
     --fail-on recording=2 -> --fail-on recording=2: the rate is a share from 0 to 1
 """)
 def test_wrong_calls(road, tmp_path, arguments, words):

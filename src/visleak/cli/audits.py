@@ -44,7 +44,7 @@ OF_STUDIES: Final = (
 
 
 @dataclass(frozen=True)
-class AuditOptions(Options):
+class AuditOptions(Options, panel=OUTPUT):
     """Further inputs of an audit, and its output."""
 
     config: Path | None = option(
@@ -69,31 +69,26 @@ class AuditOptions(Options):
         " recording's frame next to a training frame, or seen to the share of --overlap; or of any"
         " set unreadable (default 5% where another gate is given). May be repeated.",
         metavar="GATE[=RATE]",
-        panel=OUTPUT,
     )
     baseline: tuple[Path, ...] = option(
         (),
         "An audit folder, or a file of accepted pairs (visleak export --format accepted): leaks"
         " known there do not count for --fail-on. May be repeated.",
         metavar="AUDIT_DIR|FILE",
-        panel=OUTPUT,
     )
-    no_images: bool = option(False, "Put no images into the report.", panel=OUTPUT)
+    no_images: bool = option(False, "Put no images into the report.")
     format: str = option(
         "table",
         "What is printed: the summary, audit.json (as --json), or the results of --fail-on as"
         " JUnit, SARIF or annotations of GitHub Actions.",
-        panel=OUTPUT,
         choices=("table", "json", "junit", "sarif", "github"),
     )
-    json: bool = option(False, "Print audit.json instead of the summary.", panel=OUTPUT)
-    open: bool = option(False, "Open the report in a browser.", panel=OUTPUT)
+    json: bool = option(False, "Print audit.json instead of the summary.")
+    open: bool = option(False, "Open the report in a browser.")
     dry_run: bool = option(
-        False,
-        "Print the plan and the estimated cost (images, bytes, time, disk), and exit.",
-        panel=OUTPUT,
+        False, "Print the plan and the estimated cost (images, bytes, time, disk), and exit."
     )
-    force: bool = option(False, "Run again, and keep no earlier result.", panel=OUTPUT)
+    force: bool = option(False, "Run again, and keep no earlier result.")
 
     @property
     def for_gates(self) -> bool:

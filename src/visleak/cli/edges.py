@@ -24,10 +24,10 @@ from typing import Any, Final
 
 import typer
 
-from visleak import templates
 from visleak.errors import UsageError, VisleakError, VisleakWarning
 from visleak.options import Messages
 from visleak.progress import logger
+from visleak.templates import plain
 
 # -- signals --------------------------------------------------------------------------------------
 
@@ -43,7 +43,7 @@ class Terminated(KeyboardInterrupt):
     """SIGTERM came; everything is put in order as for Ctrl-C."""
 
 
-class Interrupts:
+class _Interrupts:
     """Raises an exception for the first signal; a later one does not wait for what is unwound."""
 
     def __init__(self) -> None:
@@ -51,7 +51,6 @@ class Interrupts:
         self._since = 0.0
 
     def handle(self, number: int, frame: FrameType | None) -> None:
-        """Take a signal."""
         if self.came is None:
             self.came, self._since = number, time.monotonic()
             raise self.error()
@@ -74,9 +73,9 @@ class Interrupts:
 
 
 @contextmanager
-def handled() -> Iterator[Interrupts]:
+def handled() -> Iterator[_Interrupts]:
     """Let signals unwind the stack, so that scratch files go; give what knows which came."""
-    interrupts = Interrupts()
+    interrupts = _Interrupts()
     if threading.current_thread() is not threading.main_thread():
         yield interrupts  # somebody else handles signals
         return
@@ -103,28 +102,24 @@ def handled() -> Iterator[Interrupts]:
 # -- streams --------------------------------------------------------------------------------------
 
 
-class Outlet(io.RawIOBase):
+class _Outlet(io.RawIOBase):
     """A stream's bytes on their way out; after a reader went (``| head``) they go nowhere."""
 
     def __init__(self, raw: Any, *, told: bool) -> None:
         self._raw, self._told, self._open = raw, told, True
 
     def writable(self) -> bool:
-        """Say that it can be written to."""
         return True
 
     def isatty(self) -> bool:
-        """Whether it is a terminal."""
         return self._raw is not None and bool(self._raw.isatty())
 
     def fileno(self) -> int:
-        """Return the handle of the file."""
         if self._raw is None:
             raise OSError("the stream is closed")
         return int(self._raw.fileno())
 
     def write(self, data: Any) -> int:
-        """Write all of some bytes, and return how many they are."""
         try:
             left = memoryview(data) if self._open else memoryview(b"")
             while left:
@@ -149,7 +144,12 @@ class Outlet(io.RawIOBase):
 @contextmanager
 def guarded() -> Iterator[None]:
     """Let nothing that happens to stdout and stderr end a run in another way than by one line."""
-    _fill_gaps()
+    # what was closed is opened, so that no other file gets its number, and what is printed with it
+    for number in range(3):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)  # takes the lowest free number
     before = sys.stdout, sys.stderr
     sys.stdout = _guarded(before[0], told=True)
     sys.stderr = _guarded(before[1], told=False)
@@ -162,22 +162,11 @@ def guarded() -> Iterator[None]:
         sys.stdout, sys.stderr = before
 
 
-def _fill_gaps() -> None:
-    """Open what was closed, so that no other file gets its number, and what is printed with it."""
-    for number in range(3):
-        try:
-            os.fstat(number)
-        except OSError:
-            # the lowest free number is taken
-            os.open(os.devnull, os.O_RDWR)
-
-
 def _guarded(stream: Any, *, told: bool) -> Any:
-    """Return a stream that writes to the same place through an :class:`Outlet`."""
-    raw = None
+    """Return a stream that writes to the same place through an :class:`_Outlet`."""
+    raw = getattr(stream, "buffer", None)
+    raw = raw if isinstance(raw, io.RawIOBase) else getattr(raw, "raw", None)
     if stream is not None:
-        raw = getattr(stream, "buffer", None)
-        raw = raw if isinstance(raw, io.RawIOBase) else getattr(raw, "raw", None)
         if raw is None:
             # somebody's own stream: only names that are not UTF-8 must not end a run
             if hasattr(stream, "reconfigure"):
@@ -185,7 +174,7 @@ def _guarded(stream: Any, *, told: bool) -> Any:
             return stream
         with suppress(OSError):
             stream.flush()
-    outlet = Outlet(raw, told=told)
+    outlet = _Outlet(raw, told=told)
     # without a buffer, as what an interrupted write leaves in one is written twice
     return io.TextIOWrapper(
         outlet,
@@ -206,9 +195,6 @@ BOUNDS: Final = {
     errno.EFBIG: "; a process may write no larger file, see ulimit -f",
     errno.EMFILE: "; a process may open no more, see ulimit -n; use fewer --workers",
 }
-
-#: Untrusted text as one line that no terminal takes for a command.
-plain: Final = templates.plain
 
 #: What typer raises for a wrong command line, whichever click it carries.
 Refusal: Final[Any] = next(
@@ -232,7 +218,6 @@ class _Notes(logging.Handler):
     """Shows what the library warns of; what the command line reports itself is shown already."""
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Show a record."""
         if record.name != logger.name:
             show(record.getMessage())
 
@@ -262,14 +247,6 @@ def messages(options: Messages, line: str) -> Iterator[None]:
         _quiet.reset(token)
 
 
-def _head(path: Path) -> bytes:
-    """Return how a file begins; nothing of one that does not exist in a folder that does."""
-    if not path.exists() and path.parent.is_dir():
-        return b""
-    with path.open("rb") as file:
-        return file.read(40)
-
-
 class _Log(logging.FileHandler):
     """A log that is added to; it is opened once the sources are known, among which it may not lie.
 
@@ -282,8 +259,12 @@ class _Log(logging.FileHandler):
         self._held: list[logging.LogRecord] = []
         self._refused = False
         self.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
+        head = b""
         with self._refusing():
-            head = _head(path)
+            # a missing folder is an error, a missing file is not
+            if path.exists() or not path.parent.is_dir():
+                with path.open("rb") as file:
+                    head = file.read(40)
         if head and not re.match(rb"\d{4}-\d\d-\d\d [\d:,]{12} [A-Z]+ ", head):
             raise UsageError(f"--log-file {path} exists, and is not a log; choose another file")
 
@@ -330,8 +311,7 @@ class _Log(logging.FileHandler):
                 super().emit(self._held.pop(0))
 
     def close(self) -> None:
-        """Write what is held, and close the file."""
-        if self._held and not self._refused:
+        if not self._refused:
             self._release()
         super().close()
 
@@ -457,18 +437,17 @@ def verdict(error: BaseException, verb: str = "") -> tuple[str, int]:
 
 def _unforeseen(error: BaseException) -> str:
     """Return the line for an unexpected error."""
+    name = getattr(error, "filename", None)
+    where = f": {os.fsdecode(name)}" if isinstance(name, str | bytes) else ""
     if _is_lack_of_memory(error):
         return f"not enough memory{_limit()}; use fewer --workers, or audit in parts"
-    if isinstance(error, FileNotFoundError) and not _where(error) and _is_nowhere():
+    if isinstance(error, FileNotFoundError) and not where and _is_nowhere():
         return "the working folder was deleted; change to one that exists (cd)"
-    if _is_full_disk(error):
-        return (
-            f"the disk is full{_where(error)}; make room, or write elsewhere with -o DIR"
-            " and --cache DIR"
-        )
+    number = error.errno or 0 if isinstance(error, OSError) else 0
+    if number in (errno.ENOSPC, errno.EDQUOT) or "disk is full" in str(error):
+        return f"the disk is full{where}; make room, or write elsewhere with -o DIR and --cache DIR"
     if isinstance(error, OSError):
-        advice = BOUNDS.get(error.errno or 0, "")
-        return f"{error.strerror or error}{_where(error)}{advice}"
+        return f"{error.strerror or error}{where}{BOUNDS.get(number, '')}"
     if isinstance(error, UnicodeEncodeError) and "surrogates" in error.reason:
         return f"the name {error.object} is not UTF-8, as is needed here; give it another one"
     return (
@@ -498,8 +477,7 @@ def _address_space() -> int | None:
 
 
 def _limit() -> str:
-    most = _address_space()
-    if most is None:
+    if (most := _address_space()) is None:
         return ""
     return f" (a process may use {most // 1_000_000:,} MB of address space, see ulimit -v)"
 
@@ -507,8 +485,8 @@ def _limit() -> str:
 def _refuse_small_space(arguments: Sequence[str]) -> None:
     """Refuse to begin where the libraries cannot be loaded; some of them would end the process."""
     most = _address_space()
-    asked = set(arguments) - {"--help", "-h", "--version"}
-    if most is not None and most < LEAST_SPACE and len(asked) == len(set(arguments)) > 0:
+    light = not arguments or not {"--help", "-h", "--version"}.isdisjoint(arguments)
+    if most is not None and most < LEAST_SPACE and not light:
         raise VisleakError(
             f"not enough memory{_limit()}; the libraries alone need {LEAST_SPACE // 1_000_000:,} MB"
         )
@@ -522,24 +500,12 @@ def _is_nowhere() -> bool:
     return False
 
 
-def _is_full_disk(error: BaseException) -> bool:
-    if isinstance(error, OSError):
-        return error.errno in (errno.ENOSPC, errno.EDQUOT)
-    return "disk is full" in str(error)
-
-
-def _where(error: BaseException) -> str:
-    name = getattr(error, "filename", None)
-    return f": {os.fsdecode(name)}" if isinstance(name, str | bytes) else ""
-
-
 def _refused(error: Any, verb: str) -> str:
     """Return what is wrong with a command line, and what was most likely meant."""
     from visleak.formats.sources import IN_SOURCE
 
     message = " ".join(str(error.format_message()).split()).rstrip(".")
-    option = getattr(error, "option_name", None)
-    guesses = getattr(error, "possibilities", None)
+    option, guesses = (getattr(error, name, None) for name in ("option_name", "possibilities"))
     if option and message.startswith("No such option"):
         message = f"no such option {option}"
         if example := IN_SOURCE.get(option.lstrip("-")):

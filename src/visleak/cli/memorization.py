@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cache, partial
@@ -37,7 +37,6 @@ from visleak.memorization.settings import (
     ExtractSettings,
     GibbsSettings,
     LanguageModel,
-    Norm,
     ScoreSettings,
     SearchScore,
     TraceSettings,
@@ -47,9 +46,8 @@ from visleak.options import Execution, Printed, Replaced, output, share
 
 if TYPE_CHECKING:
     from visleak.memorization import TokenModel
-    from visleak.memorization.benchmark import Benchmark
+    from visleak.memorization.benchmark import Plan
     from visleak.memorization.search.driver import SearchTask
-    from visleak.memorization.tracing import Trace
     from visleak.reporting import Document
 
 NOTICE: Final = (
@@ -59,22 +57,19 @@ NOTICE: Final = (
     " (docs/memorization.md, Responsible use). (Shown once.)"
 )
 
-#: The only gate of ``trace``.
-GATE: Final = "memorized"
-
 
 def say_once() -> None:
     """Print the notice once per user; a file in the cache folder records it."""
     from visleak.storage.cache import default_folder
 
     folder = default_folder()
-    shown = folder / "memorization-notice-1" if folder else None
-    if shown is not None and shown.exists():
+    shown = folder and folder / "memorization-notice-1"
+    if shown and shown.exists():
         return
     edges.note(NOTICE)
-    if shown is not None:
-        # a folder that cannot be written: the notice is shown again
-        with suppress(OSError):
+    # a folder that cannot be written: the notice is shown again
+    with suppress(OSError):
+        if shown:
             shown.parent.mkdir(parents=True, exist_ok=True)
             shown.touch()
 
@@ -98,6 +93,10 @@ class Result(Printed, Replaced):
         refuse_inputs(out, sources, Path())
         refuse_foreign(out, f"{command}.json")
         return out
+
+    def shared(self, **more: object) -> dict[str, Any]:
+        """Return what all runs take: whether an earlier result is replaced, and where notes go."""
+        return {"force": self.force, "note": edges.note, **more}
 
 
 def reply(
@@ -143,16 +142,9 @@ def detect(
     out = result.folder("detect")
     listed, ordinary = prompts.read(), general.read()
     loaded = model.load(model.model, call.progress)
-    found = detected(
-        TriggerScore(loaded, score_for(loaded, score, call.given)),
-        listed,
-        out,
-        general=ordinary,
-        analysis=analysis,
-        force=result.force,
-        progress=call.progress,
-        note=edges.note,
-    )
+    d = TriggerScore(loaded, score_for(loaded, score, call.given))
+    shared = result.shared(progress=call.progress)
+    found = detected(d, listed, out, general=ordinary, analysis=analysis, **shared)
     return reply(document(found), out / "detect.json")
 
 
@@ -162,7 +154,6 @@ def detect(
 def _task(
     loaded: TokenModel, score: ScoreSettings, step: str, budget: Budget, call: Call, chains: int = 1
 ) -> SearchTask:
-    """Return a search."""
     from visleak.memorization.scores import TriggerScore
     from visleak.memorization.search.driver import SearchTask, shown_by
 
@@ -172,11 +163,6 @@ def _task(
 
 def _keeps(out: Path) -> str:
     return f"finished steps are kept in {out}; the same command resumes"
-
-
-def _norm(score: ScoreSettings, call: Call) -> Norm | None:
-    """Return the norm of D that was given; ``None`` leaves it to the preset."""
-    return score.norm if "norm" in call.given else None
 
 
 def search(
@@ -203,7 +189,8 @@ def search(
     from visleak.memorization.settings import preset_of
 
     out, random = result.folder("search"), options.method == "random"
-    preset, norm = preset_of(given), _norm(score, call)
+    # a norm that is not given is left to the preset
+    preset, norm = preset_of(given), score.norm if "norm" in call.given else None
     # random words have no temperature, and are only counted by kappa
     settings = by_preset(given, call.given, None if random else norm)
     if random:
@@ -229,8 +216,7 @@ def search(
         out,
         kappa=counted,
         about=gibbs.about_preset(settings, rules, d.timestep),
-        force=result.force,
-        note=edges.note,
+        **result.shared(),
     )
     return reply(document("search", found), out / "search.json", rows=20)
 
@@ -256,13 +242,13 @@ def augment(
     from visleak.memorization.search.run import augment_into, document
     from visleak.memorization.settings import preset_of
 
-    out, preset = result.folder("augment"), preset_of(given)
-    settings = by_preset(given, call.given, _norm(score, call))
+    out = result.folder("augment")
+    settings = by_preset(given, call.given, score.norm if "norm" in call.given else None)
     rules = gibbs.rules_of(given.preset).banning(words.banned)
     listed = read_prompts(lists.triggers, column=lists.column)
     call.kept = _keeps(out)
     loaded = model.load(model.model, call.progress)
-    gibbs.refuse_other_scale(loaded, preset, call.given)
+    gibbs.refuse_other_scale(loaded, preset_of(given), call.given)
     d = score_for(loaded, score, call.given, settings.norm, gibbs.timestep_of(settings))
     proposer = load_language_model(words.lm, rules=rules, device=loaded.device)
     made = augment_into(
@@ -272,8 +258,7 @@ def augment(
         settings,
         out,
         about={**gibbs.about_preset(settings, rules, d.timestep), "origin": listed.origin},
-        force=result.force,
-        note=edges.note,
+        **result.shared(),
     )
     return reply(document("augment", made), out / "augment.json", rows=20)
 
@@ -290,18 +275,10 @@ def diversify(
 
     out, listed = result.folder("diversify"), prompts.read()
     # a prompt that was made from several triggers has a row for each
-    triggers: tuple[tuple[str, str], ...] = ()
-    if settings.per_source:
-        triggers = read_values(prompts.prompts, TRIGGER, column=prompts.column)
-    made = diversify_into(
-        model.load(model.model, call.progress),
-        listed,
-        out,
-        settings,
-        triggers=triggers,
-        force=result.force,
-        note=edges.note,
-    )
+    per_source = settings.per_source
+    triggers = read_values(prompts.prompts, TRIGGER, column=prompts.column) if per_source else ()
+    loaded = model.load(model.model, call.progress)
+    made = diversify_into(loaded, listed, out, settings, triggers=triggers, **result.shared())
     return reply(document("diversify", made), out / "diversify.json", rows=20)
 
 
@@ -374,9 +351,7 @@ def compare(
         searchers,
         verifier,
         out,
-        force=result.force,
-        progress=call.progress,
-        note=edges.note,
+        **result.shared(progress=call.progress),
     )
     columns = (
         *("method", "memorized images", "candidates with a cluster", "passes of the search"),
@@ -414,8 +389,7 @@ def dataset(options: Dataset, result: Result) -> Reply:
         out,
         origins=[prompt_files.provenance_of(file) for file in files],
         unverified=options.unverified,
-        force=result.force,
-        note=edges.note,
+        **result.shared(),
     )
     lines = (
         headline(made),
@@ -486,7 +460,7 @@ def extract(
 def _gate(text: str) -> float:
     """Return the largest share that passes ``memorized[=RATE]``."""
     name, equals, rate = text.partition("=")
-    if name != GATE:
+    if name != "memorized":
         raise UsageError(f"--fail-on must be memorized or memorized=RATE; got {text!r}")
     return share(rate) if equals else 0.0
 
@@ -503,6 +477,7 @@ def trace(
     from visleak.memorization import tracing
     from visleak.memorization.tracing.document import SECTION, document
     from visleak.memorization.tracing.sources import AUDIT_FOLDER, training_sets
+    from visleak.rates import Rate, percent
     from visleak.report import show_in_report
     from visleak.reporting import section
     from visleak.storage import AUDIT, REPORT
@@ -530,21 +505,15 @@ def trace(
     if (audit / AUDIT).is_file():
         show_in_report(Audit(audit), SECTION, section(page), private=options.no_images)
         more = (str(audit / REPORT), f"judge the pairs: visleak review {audit}")
-    shown = reply(page, out / "trace.json", more=more)
-    failed = tuple(_failures(gates, found))
-    return Reply(shown.shown, shown.content, complaints=failed, code=3 if failed else 0)
-
-
-def _failures(gates: Sequence[float], result: Trace) -> list[str]:
-    from visleak.rates import Rate, percent
-
-    rate = Rate.of(len(result.verified), len(result.matches))
-    return [
-        f"gate {GATE}: {rate.count:,} of {rate.total:,} traced images ({percent(rate.share)} %)"
+    rate = Rate.of(len(found.verified), len(found.matches))
+    failed = [
+        f"gate memorized: {rate.count:,} of {rate.total:,} traced images ({percent(rate.share)} %)"
         f" count as memorized; allowed {percent(allowed)} %"
         for allowed in gates
         if rate.total and rate.share > allowed
     ]
+    shown = reply(page, out / "trace.json", more=more)
+    return replace(shown, complaints=failed, code=3 if failed else 0)
 
 
 # -- benchmark ------------------------------------------------------------------------------------
@@ -566,13 +535,18 @@ def benchmark(
     another method or judge makes only what is missing. Without --model, the finished benchmark in
     DIR is shown.
     """
-    from visleak.memorization.benchmark import read_benchmark
-    from visleak.memorization.benchmark.document import document
-    from visleak.memorization.benchmark.leaderboard import table_beside
+    from visleak.auditing import Audit
+    from visleak.memorization.benchmark import add_to, read_benchmark
+    from visleak.memorization.benchmark import benchmark as run
+    from visleak.memorization.benchmark.document import SECTION, document
+    from visleak.memorization.benchmark.leaderboard import leaderboard_markdown, table_beside
+    from visleak.report import show_in_report
+    from visleak.reporting import section
+    from visleak.storage import write_text
 
     out = result.folder("benchmark", [("references", str(lists.references or ""))])
     if options.leaderboard is not None:
-        table_beside(options.leaderboard)  # refused now rather than after hours
+        beside = table_beside(options.leaderboard)  # refused now rather than after hours
     if model.model is None and lists.triggers is None:
         if set(call.given) - {"out", "leaderboard", "audit", "json", "force"}:
             raise _missing(None, "triggers")
@@ -583,25 +557,29 @@ def benchmark(
             )
         found = read_benchmark(out)
     else:
-        found = _measured(model, lists, options, settings, measures, out, call, force=result.force)
-    notes = _publish(found, options.leaderboard, options.audit)
-    file = out / "benchmark.json"
-    shown = document(found, drawn=False)
-    return reply(shown, file, notes=notes, rows=100, intervals=False)
+        plan = _plan(model, lists, options, settings, measures, call)
+        found = run(plan, out, **result.shared(progress=call.progress))
+    notes = []
+    if options.audit is not None:
+        content = section(document(found, columns=1))
+        show_in_report(Audit(options.audit), SECTION, content, private=False)
+    if options.leaderboard is not None:
+        entries = add_to(options.leaderboard, found)
+        write_text(beside, leaderboard_markdown(entries))
+        notes.append(f"{options.leaderboard}: {len(entries):,} entries; {beside}")
+    file, shown = out / "benchmark.json", document(found, drawn=False)
+    return reply(shown, file, notes=tuple(notes), rows=100, intervals=False)
 
 
-def _measured(
+def _plan(
     model: OptionalModel,
     lists: BenchmarkLists,
     options: BenchmarkOptions,
     settings: BenchmarkSettings,
     measures: Measures,
-    out: Path,
     call: Call,
-    *,
-    force: bool,
-) -> Benchmark:
-    """Load, make images, measure, write."""
+) -> Plan:
+    """Load the models and lists of a benchmark."""
     from visleak.memorization import benchmark
     from visleak.memorization.extraction import seeds_of
     from visleak.memorization.mitigate import methods_of, mitigation
@@ -631,7 +609,7 @@ def _measured(
     loaded = model.load(model.model, call.progress)
     seeds = seeds_of(settings.seed, settings.images)
     methods, skipped = methods_of(options.method, loaded, seeds)
-    plan = benchmark.Plan(
+    return benchmark.Plan(
         model=loaded,
         triggers=triggers,
         references=found,
@@ -641,25 +619,3 @@ def _measured(
         settings=settings,
         skipped=skipped,
     )
-    return benchmark.benchmark(plan, out, force=force, progress=call.progress, note=edges.note)
-
-
-def _publish(result: Benchmark, leaderboard: Path | None, audit: Path | None) -> tuple[str, ...]:
-    """Add a result to a leaderboard, and to the report of an audit; return notes."""
-    from visleak.memorization.benchmark import add_to
-    from visleak.memorization.benchmark.document import SECTION, document
-    from visleak.memorization.benchmark.leaderboard import leaderboard_markdown, table_beside
-    from visleak.reporting import section
-    from visleak.storage import write_text
-
-    if audit is not None:
-        from visleak.auditing import Audit
-        from visleak.report import show_in_report
-
-        show_in_report(Audit(audit), SECTION, section(document(result, columns=1)), private=False)
-    if leaderboard is None:
-        return ()
-    table = table_beside(leaderboard)
-    entries = add_to(leaderboard, result)
-    write_text(table, leaderboard_markdown(entries))
-    return (f"{leaderboard}: {len(entries):,} entries; {table}",)
