@@ -61,23 +61,13 @@ evaluate = group(
 )
 add(evaluate, impact_verb.classify, "test/ --model hf:microsoft/resnet-50 -o resnet-50.parquet")
 add(evaluate, impact_verb.zeroshot, "val/ --classes names.tsv --templates openai -o clip.parquet")
-add(
-    evaluate,
-    impact_verb.retrieve,
-    "flickr30k-images/ --captions dataset_flickr30k.json -o clip.parquet",
-)
+FLICKR: Final = "flickr30k-images/ --captions dataset_flickr30k.json"
+add(evaluate, impact_verb.retrieve, f"{FLICKR} -o clip.parquet")
 add(app, impact_verb.impact, "visleak-audit --predictions resnet=resnet.csv -o impact")
-add(
-    app,
-    dlede,
-    "--test yolo:data.yaml#val --train yolo:data.yaml#train --trainer torch:detector --dry-run",
-)
-mem = group(
-    app,
-    "memorization",
-    "Memorized training images of text-to-image models.",
-    memorization.say_once,
-)
+YOLO: Final = "--test yolo:data.yaml#val --train yolo:data.yaml#train"
+add(app, dlede, f"{YOLO} --trainer torch:detector --dry-run")
+ABOUT: Final = "Memorized training images of text-to-image models."
+mem = group(app, "memorization", ABOUT, memorization.say_once)
 SSCD: Final = "--similarity sscd:sscd_disc_large.torchscript.pt"
 SD: Final = "--model sd-1.4/"
 add(
@@ -171,7 +161,7 @@ OTHERS: Final = ("VISLEAK_CACHE", "VISLEAK_DATA", "VISLEAK_DEBUG")
 Table = Mapping[str, object]
 
 
-class Parameter(Protocol):
+class _Parameter(Protocol):
     """A parameter of a command, whichever click typer carries."""
 
     name: str
@@ -180,20 +170,16 @@ class Parameter(Protocol):
     is_flag: bool
 
 
-class Command(Protocol):
-    """A command."""
-
-    params: Sequence[Parameter]
+class _Command(Protocol):
+    params: Sequence[_Parameter]
 
 
 @runtime_checkable
-class Group(Protocol):
-    """A group of commands."""
-
-    commands: Mapping[str, Command | Group]
+class _Group(Protocol):
+    commands: Mapping[str, _Command | _Group]
 
 
-def defaults(command: Group) -> dict[str, object]:
+def defaults(command: _Group) -> dict[str, object]:
     """Return the defaults of all commands, as click takes them; the environment comes first."""
     place, table = _file(Path.cwd())
     named = any(name.startswith(PREFIX) for name in os.environ if name not in OTHERS)
@@ -201,20 +187,23 @@ def defaults(command: Group) -> dict[str, object]:
         return {}
     result = _Defaults(f"{place}").of_group(command, table, {}, PREFIX)
     if table:
-        from visleak.cli.edges import note
-
-        note(f"defaults from {place}")
+        edges.note(f"defaults from {place}")
     return result
 
 
 def _file(folder: Path) -> tuple[Path | None, Table]:
     """Return the first file of this folder or one above it that sets defaults, and what it sets."""
+    import tomllib
+
     for parent in (folder, *folder.parents):
         for name, keys in ((f"{NAME}.toml", ()), ("pyproject.toml", ("tool", NAME))):
             path = parent / name
             if not path.is_file():
                 continue
-            table = _read(path)
+            try:
+                table: Table = tomllib.loads(path.read_text("utf-8"))
+            except (OSError, ValueError) as error:
+                raise VisleakError(f"{path} cannot be read as TOML: {error}") from error
             for key in keys:
                 inner = table.get(key)
                 table = inner if isinstance(inner, Mapping) else {}
@@ -223,22 +212,15 @@ def _file(folder: Path) -> tuple[Path | None, Table]:
     return None, {}
 
 
-def _read(path: Path) -> Table:
-    import tomllib
-
-    try:
-        return tomllib.loads(path.read_text("utf-8"))
-    except (OSError, ValueError) as error:
-        raise VisleakError(f"{path} cannot be read as TOML: {error}") from error
-
-
 class _Defaults:
     """Matches the keys of a file with the options of commands."""
 
     def __init__(self, place: str) -> None:
         self._place = place
 
-    def of_group(self, group: Group, table: Table, shared: Table, prefix: str) -> dict[str, object]:
+    def of_group(
+        self, group: _Group, table: Table, shared: Table, prefix: str
+    ) -> dict[str, object]:
         """Return the defaults of the commands of a group, by name."""
         own = {key: value for key, value in table.items() if key not in group.commands}
         options = {flag for each in _leaves(group) for flag in _flags(each)}
@@ -252,7 +234,7 @@ class _Defaults:
             if not isinstance(mine, Mapping):
                 raise UsageError(f"{self._place}: {name} must be a table of options")
             inner = f"{prefix}{_variable(name)}_"
-            if isinstance(command, Group):
+            if isinstance(command, _Group):
                 result[name] = self.of_group(command, mine, {**shared, **own}, inner)
             else:
                 result[name] = self._of_command(name, command, mine, {**shared, **own}, inner)
@@ -260,7 +242,7 @@ class _Defaults:
         return {name: values for name, values in result.items() if values}
 
     def _of_command(
-        self, name: str, command: Command, table: Table, shared: Table, prefix: str
+        self, name: str, command: _Command, table: Table, shared: Table, prefix: str
     ) -> dict[str, object]:
         flags = _flags(command)
         for key in table:
@@ -277,7 +259,7 @@ class _Defaults:
                     values[parameter.name] = shlex.split(text) if parameter.multiple else text
         return values
 
-    def _value(self, flag: str, parameter: Parameter, value: object) -> object:
+    def _value(self, flag: str, parameter: _Parameter, value: object) -> object:
         """Return the value of an option as click takes it."""
         kind = "true or false" if parameter.is_flag else "a text or number"
         if parameter.multiple:
@@ -287,15 +269,15 @@ class _Defaults:
         return value if parameter.is_flag else str(value)
 
 
-def _leaves(group: Group) -> Iterator[Command]:
+def _leaves(group: _Group) -> Iterator[_Command]:
     for command in group.commands.values():
-        if isinstance(command, Group):
+        if isinstance(command, _Group):
             yield from _leaves(command)
         else:
             yield command
 
 
-def _flags(command: Command) -> dict[str, Parameter]:
+def _flags(command: _Command) -> dict[str, _Parameter]:
     """Return the options of a command by their long names, without dashes."""
     return {
         text.removeprefix("--"): parameter

@@ -28,9 +28,6 @@ if TYPE_CHECKING:
     from visleak.auditing import Audit, Prepared
     from visleak.gating import Baseline
     from visleak.gating.gates import Gate
-    from visleak.study import Options as StudyOptions
-    from visleak.study import Result as StudyResult
-    from visleak.study import Study
 
 #: Images from which a run is timed beforehand, and seconds from which its cost is shown.
 WORTH_TELLING: Final = 200
@@ -114,6 +111,7 @@ def audit(
     from visleak.pipeline.ray_engine import engine_of
     from visleak.report import renew_report
     from visleak.storage import AUDIT
+    from visleak.storage.cache import default_folder
 
     wanted = gates.parse_all(options.fail_on)
     if options.config is not None:
@@ -128,7 +126,12 @@ def audit(
         cost = prepared.cost(**execution.chosen())
         return Reply([describe(cost)], cost.as_dict())
     _show_cost(prepared, options, execution, call)
-    call.kept = _kept(execution)
+    kept = execution.chosen()["cache"]
+    if folder := default_folder() if kept == "default" else kept:
+        resumes = "the same command resumes from there"
+        call.kept = f"what was read and verified is kept in the cache {folder}; {resumes}"
+    else:
+        call.kept = "nothing is kept, because there is no cache (--cache off)"
     call.progress.expect([*prepared.stages, ("writing the report",)])
     force = options.force or (
         prepared.replaces(options.out) and replaces(options.out, AUDIT, force=False)
@@ -217,20 +220,6 @@ def _reply(
     )
 
 
-def _kept(execution: Execution) -> str:
-    """Return what an interrupted audit keeps."""
-    from visleak.storage.cache import default_folder
-
-    chosen = execution.chosen()["cache"]
-    folder = default_folder() if chosen == "default" else chosen
-    if not folder:
-        return "nothing is kept, because there is no cache (--cache off)"
-    return (
-        f"what was read and verified is kept in the cache {folder}; the same command resumes from"
-        " there"
-    )
-
-
 def _show_cost(prepared: Prepared, options: AuditOptions, execution: Execution, call: Call) -> None:
     """Show a person at a terminal what a run of more than a few seconds will cost."""
     from visleak.pipeline.cost import describe
@@ -259,17 +248,9 @@ def _study(
     from visleak.report import renew_report
     from visleak.reporting import terminal
     from visleak.study import Options as StudyOptions
-    from visleak.study import read_study
-    from visleak.study.document import (
-        PAGE,
-        RESULT,
-        TERMINAL,
-        document,
-        failures,
-        not_compared,
-        plan_of,
-        summary,
-    )
+    from visleak.study import document as documents
+    from visleak.study import read_study, study
+    from visleak.study.document import PAGE, RESULT, TERMINAL
 
     call.only_with("--config, whose file says what is compared and how", OF_STUDIES)
     asked = read_study(options.config or "")
@@ -279,7 +260,7 @@ def _study(
     gates.check(wanted, verify=asked.settings.verify, overlap=measured)
     gates.refuse_group(wanted)
     if options.dry_run:
-        shown, content = plan_of(asked)
+        shown, content = documents.plan_of(asked)
         return Reply(whole(shown), content)
     out = options.out if "out" in call.given else Path("visleak-study")
     call.kept = f"finished audits are kept in {out}; the same command resumes from there"
@@ -296,30 +277,23 @@ def _study(
         watch=call.steps,
         finished=finished,
     )
-    result = _studied(asked, out, chosen)
-    lines = gates.tripped(wanted, summary(result))
-    lines += not_compared(result) if wanted else []
-    found = [*terminal(document(result), columns=TERMINAL, rows=len(result.cells))]
+    try:
+        result = study(asked, out, chosen)
+    except HeldError:
+        # another study is kept aside, as its audits come from the cache
+        if not replaces(out, RESULT, force=False):
+            raise
+        result = study(asked, out, replace(chosen, force=True))
+    lines = gates.tripped(wanted, documents.summary(result))
+    lines += documents.not_compared(result) if wanted else []
+    found = [*terminal(documents.document(result), columns=TERMINAL, rows=len(result.cells))]
     if reused := result.run.reused:
         found.append(f"{counted(reused, 'audit')} finished before; --force runs all again")
     return Reply(
         found,
         out / RESULT,
-        complaints=[*failures(result), *lines],
+        complaints=[*documents.failures(result), *lines],
         files=[out / PAGE],
         page=out / PAGE,
         code=1 if result.failed else 3 if lines else 0,
     )
-
-
-def _studied(asked: Study, out: Path, chosen: StudyOptions) -> StudyResult:
-    """Run a study; another one in its folder is kept aside, as its audits come from the cache."""
-    from visleak.study import study
-    from visleak.study.document import RESULT
-
-    try:
-        return study(asked, out, chosen)
-    except HeldError:
-        if not replaces(out, RESULT, force=False):
-            raise
-        return study(asked, out, replace(chosen, force=True))

@@ -16,16 +16,7 @@ from contextlib import contextmanager
 from dataclasses import MISSING, dataclass, field, is_dataclass
 from functools import wraps
 from pathlib import Path
-from typing import (
-    TYPE_CHECKING,
-    Annotated,
-    Any,
-    Final,
-    Literal,
-    get_args,
-    get_origin,
-    get_type_hints,
-)
+from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args, get_origin, get_type_hints
 
 import typer
 from typer.core import TyperCommand, TyperGroup
@@ -54,9 +45,6 @@ if TYPE_CHECKING:
     from visleak.reporting import Document
 
 
-NO_COLUMNS: Final = Columns()
-
-
 @dataclass
 class Call:
     """The call of a command; a parameter of this type is given to commands that have one."""
@@ -76,14 +64,14 @@ class Call:
             yield progress
 
     def opened(
-        self, source: str, columns: Columns = NO_COLUMNS, out: Path | None = None
+        self, source: str, columns: Columns | None = None, out: Path | None = None
     ) -> ImageSet:
         """Open a set of images; a result ``out`` must not lie among them."""
         from visleak.formats.opening import open_set
         from visleak.storage import refuse_inputs
 
         self.progress("listing images", 0, 0)
-        images = open_set(source, columns)
+        images = open_set(source, columns or Columns())
         if out is not None:
             refuse_inputs(out, [(images.name, images.source)], Path())
         self.progress("listing images", 1, 1)
@@ -190,14 +178,23 @@ def derived(function: Callable[..., Reply]) -> Callable[..., None]:
         }
         for name, (own, hint, declared) in options.items():
             values[name] = _value(name, values[name], own.default, hint, declared)
-        call = Call(given, _line(context), build(Messages, values))
+        line = shlex.join(["visleak", *(context.find_root().obj or ())])
+        line = line.encode("utf-8", "backslashreplace").decode("utf-8")
+        call = Call(given, line, build(Messages, values))
         with edges.messages(call.told, call.line):
             for name, (_, _, declared) in options.items():
                 if declared.metavar == AUDIT_DIR and values[name] is not None:
                     begin_with(values[name])
             settings = {name: build(group, values) for name, group in groups.items()}
             calls = {name: call for name, hint in hints.items() if hint is Call}
-            reply = _replied(lambda: function(**settings, **calls), call)
+            with call.steps() as call.progress:
+                try:
+                    reply = function(**settings, **calls)
+                except KeyboardInterrupt as error:
+                    if not call.kept:
+                        raise
+                    word, code = edges.verdict(error)
+                    raise edges.Stopped(f"{word}; {call.kept}", code) from error
             if values.get("open") and reply.page is not None:
                 webbrowser.open(reply.page.absolute().as_uri())
             json = values.get("json") or values.get("format") == "json"
@@ -208,18 +205,6 @@ def derived(function: Callable[..., Reply]) -> Callable[..., None]:
     command.__signature__ = inspect.Signature([context, *parameters])  # type: ignore[attr-defined]
     command.__annotations__ = {each.name: each.annotation for each in (context, *parameters)}
     return command
-
-
-def _replied(run: Callable[[], Reply], call: Call) -> Reply:
-    """Run a command and show its steps; what an interrupted one keeps is told."""
-    with call.steps() as call.progress:
-        try:
-            return run()
-        except KeyboardInterrupt as error:
-            if not call.kept:
-                raise
-            word, code = edges.verdict(error)
-            raise edges.Stopped(f"{word}; {call.kept}", code) from error
 
 
 def answer(reply: Reply, *, json: bool, quiet: bool = False) -> None:
@@ -254,7 +239,12 @@ def _parameter(own: Any, hint: Any, declared: Option) -> inspect.Parameter:
     """Return the parameter that typer makes an option or argument of."""
     default, kind = own.default, hint
     if declared.parse is not None:
-        kind, default = str | None, _text(default)
+        kind = str | None
+        # as the user would write it
+        if isinstance(default, tuple):
+            default = ",".join(map(str, default))
+        elif isinstance(default, int | float):
+            default = f"{default:g}"
     elif get_origin(hint) is tuple:
         kind = list[get_args(hint)[0]] | None  # type: ignore[misc]
         default = default or None
@@ -284,13 +274,6 @@ def _parameter(own: Any, hint: Any, declared: Option) -> inspect.Parameter:
     )
 
 
-def _text(default: Any) -> Any:
-    """Return the default of an option as the user would write it."""
-    if isinstance(default, tuple):
-        return ",".join(map(str, default))
-    return f"{default:g}" if isinstance(default, int | float) else default
-
-
 def _value(name: str, value: Any, default: Any, hint: Any, declared: Option) -> Any:
     """Return the value of a field from that of its option."""
     if hint is bool:
@@ -309,11 +292,6 @@ def _flag(name: str, declared: Option) -> str:
     if declared.positional:
         return declared.metavar
     return declared.flags[0] if declared.flags else f"--{name.strip('_').replace('_', '-')}"
-
-
-def _line(context: typer.Context) -> str:
-    text = shlex.join(["visleak", *(context.find_root().obj or ())])
-    return text.encode("utf-8", "backslashreplace").decode("utf-8")
 
 
 def replaces(out: Path, result: str, *, force: bool, file: bool = False) -> bool:

@@ -39,23 +39,20 @@ class ImageSet(Options):
 
 
 @dataclass(frozen=True)
-class Encode(Replaced):
+class Encode(Replaced, panel=OUTPUT):
     """Options of ``encode``."""
 
     out: Path = output(..., "Folder of the embeddings.")
     encoder: str = option("builtin", "Makes the vectors.", metavar="NAME", panel=METHOD)
-    shard: int = option(1_000_000, "Vectors per file.", metavar="N", panel=OUTPUT, least=1)
-    dtype: str = option(
-        "float16", "Storage data type.", panel=OUTPUT, choices=("float16", "float32")
-    )
+    shard: int = option(1_000_000, "Vectors per file.", metavar="N", least=1)
+    dtype: str = option("float16", "Storage data type.", choices=("float16", "float32"))
     anonymous: bool = option(
         False,
         "Name images by salted hashes and write nothing else about them. The salt, and a table"
         " that maps the hashes back, are written beside the folder: keep them.",
-        panel=OUTPUT,
     )
     salt: Path | None = option(
-        None, "File with the salt. Default: one is made, DIR.salt.", metavar="FILE", panel=OUTPUT
+        None, "File with the salt. Default: one is made, DIR.salt.", metavar="FILE"
     )
 
 
