@@ -1,7 +1,5 @@
 """A diffusion model in closed form: D of a prompt is known without any network."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from hashlib import blake2b
 from typing import Any

@@ -1,13 +1,10 @@
 """What the tests of several rooms need."""
 
-from __future__ import annotations
-
 import io
 import os
 import shutil
 import signal
 import sys
-from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import IO, Any
 
@@ -44,7 +41,7 @@ NAMES = ("astronaut", "chelsea", "coffee", "rocket", "camera", "coins", "moon", 
 
 
 @pytest.fixture(scope="session", autouse=True)
-def _one_thread() -> Iterator[None]:
+def _one_thread():
     """Keep BLAS threads from fighting over the cores with other tests (100 times slower)."""
     with threadpool_limits(1):
         yield
@@ -59,7 +56,7 @@ def blank_figure(_: object, file: IO[bytes], *, format: str, **how: object) -> N
 
 
 @pytest.fixture(scope="session", autouse=True)
-def _blank_figures() -> Iterator[None]:
+def _blank_figures():
     """Draw no figures, which takes most of the time of a small report; see `drawn_figures`."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Figure, "savefig", blank_figure)
@@ -67,7 +64,7 @@ def _blank_figures() -> Iterator[None]:
 
 
 @pytest.fixture(scope="module")
-def drawn_figures() -> Iterator[None]:
+def drawn_figures():
     """Draw figures as users see them: for modules of tests that look at them."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Figure, "savefig", SAVEFIG)
@@ -75,7 +72,7 @@ def drawn_figures() -> Iterator[None]:
 
 
 @pytest.fixture(scope="session")
-def natural() -> dict[str, np.ndarray]:
+def natural():
     """Return unrelated RGB images by name, read-only."""
     found = {}
     for name in NAMES:
@@ -102,17 +99,17 @@ def encoded(image: Image.Image, kind: str = "PNG", **options: Any) -> bytes:
 
 
 @pytest.fixture
-def picture() -> Callable[..., Image.Image]:
+def picture():
     return smooth
 
 
 @pytest.fixture
-def encode() -> Callable[..., bytes]:
+def encode():
     return encoded
 
 
 @pytest.fixture
-def put(tmp_path: Path) -> Callable[..., Path]:
+def put(tmp_path):
     """Write an image (or bytes) below tmp_path; the ending says the format."""
 
     def write(name: str, content: Image.Image | bytes | str | None = None, seed: int = 0) -> Path:
@@ -130,14 +127,14 @@ def put(tmp_path: Path) -> Callable[..., Path]:
 
 
 @pytest.fixture(scope="session")
-def clip_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def clip_folder(tmp_path_factory):
     """The folder of a small CLIP with its tokenizer and processor."""
     pytest.importorskip("transformers")
     return toy_clip.make_clip(tmp_path_factory.mktemp("clips") / "clip")
 
 
 @pytest.fixture(scope="session")
-def word_clip(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def word_clip(tmp_path_factory):
     """The folder of a CLIP of 16 x 16 pixels and whole words."""
     pytest.importorskip("transformers")
     folder = tmp_path_factory.mktemp("word_clips") / "clip"
@@ -145,7 +142,7 @@ def word_clip(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
-def bare_clip(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def bare_clip(tmp_path_factory):
     """The folder of the same network without a processor's file."""
     pytest.importorskip("transformers")
     folder = tmp_path_factory.mktemp("word_clips") / "bare"
@@ -153,7 +150,7 @@ def bare_clip(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def chromium() -> Iterator[Any]:
+def chromium():
     """A browser, through Playwright."""
     playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
     names = ("chromium", "chromium-browser", "google-chrome")

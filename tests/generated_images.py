@@ -1,7 +1,5 @@
 """A training set, and what an extraction that replays some of it leaves behind."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Drawn invoices of which one field is changed, and an audit of them."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from pathlib import Path
 

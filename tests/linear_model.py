@@ -1,7 +1,5 @@
 """A model whose D has a closed form, and whose images are known beforehand."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any

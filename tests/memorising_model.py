@@ -4,8 +4,6 @@ Of a caption with three words of a memorized image it knows that image, and of a
 of the training set; its answer is the noise that the expected image leaves (DDPM, equation 11).
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any

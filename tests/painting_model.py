@@ -3,8 +3,6 @@
 The model replays an image for a trigger prompt; each word that is put in halves how often.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, field, fields
 from hashlib import blake2b

@@ -1,7 +1,5 @@
 """An executor in this process that behaves as if its workers were on other machines."""
 
-from __future__ import annotations
-
 import pickle
 from dataclasses import dataclass
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Small sets with planted duplicates, and pools with planted traps."""
 
-from __future__ import annotations
-
 import io
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """A model for tests whose images are known beforehand: some prompts replay one image."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 

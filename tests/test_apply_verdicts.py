@@ -1,7 +1,5 @@
 """An audit with verdicts laid over answers as people said; the folder stays as it is."""
 
-from __future__ import annotations
-
 import gc
 from pathlib import Path
 
@@ -24,7 +22,7 @@ def verdict(query: int, reference: int, judgment: str) -> Verdict:
 
 
 @pytest.fixture
-def folder(tmp_path: Path) -> Path:
+def folder(tmp_path):
     return split_audit(tmp_path / "audit", TEST, TRAIN, PAIRS)
 
 
@@ -34,7 +32,7 @@ def contents(folder: Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in own}
 
 
-def test_verdicts_of_the_folder(folder: Path) -> None:
+def test_verdicts_of_the_folder(folder):
     with Ledger(folder) as ledger:
         ledger.add(verdict(0, 0, "different"), verdict(1, 1, "near"), verdict(2, 0, "exact"))
     before = contents(folder)
@@ -58,7 +56,7 @@ def test_verdicts_of_the_folder(folder: Path) -> None:
     assert contents(folder) == before
 
 
-def test_verdicts_given_are_not_kept(folder: Path, tmp_path: Path) -> None:
+def test_verdicts_given_are_not_kept(folder, tmp_path):
     audit = visleak.Audit(folder)
     said = [verdict(0, 0, "different")]
     assert visleak.apply_verdicts(audit, said).rate().count == 0
@@ -80,7 +78,7 @@ def test_verdicts_given_are_not_kept(folder: Path, tmp_path: Path) -> None:
         visleak.apply_verdicts(audit, tmp_path / "gone.csv")
 
 
-def test_an_audit_of_its_own_folder_lives_as_long_as_its_copy() -> None:
+def test_an_audit_of_its_own_folder_lives_as_long_as_its_copy():
     rng = np.random.default_rng(1)
     pictures = [rng.integers(0, 255, (32, 32, 3), np.uint8) for _ in range(2)]
     judged = visleak.apply_verdicts(visleak.audit(pictures, pictures, cache=None, workers=1))

@@ -1,7 +1,5 @@
 """The cache under several processes, kills, damage and odd file systems."""
 
-from __future__ import annotations
-
 import functools
 import os
 import random
@@ -47,7 +45,7 @@ def batches_in(cache: Cache) -> list[int]:
     return [len(cache.get(b"maker", one)) for one in keys]
 
 
-def test_what_was_put_comes_back(tmp_path: Path) -> None:
+def test_what_was_put_comes_back(tmp_path):
     with Cache(tmp_path / "deep" / "er") as cache:
         cache.put(b"a", [(b"k", b"1"), (b"", b""), (b"\x00\xff", bytes(range(256)))])
         cache.put(b"b", [(b"k", b"2")])
@@ -62,14 +60,14 @@ def test_what_was_put_comes_back(tmp_path: Path) -> None:
         assert cache.get(b"a", []) == {}
 
 
-def test_the_first_writer_of_a_key_wins(tmp_path: Path) -> None:
+def test_the_first_writer_of_a_key_wins(tmp_path):
     with Cache(tmp_path) as one, Cache(tmp_path) as other:
         one.put(b"m", [(b"k", b"first")])
         other.put(b"m", [(b"k", b"second"), (b"l", b"new")])
         assert one.get(b"m", [b"k", b"l"]) == {b"k": b"first", b"l": b"new"}
 
 
-def test_a_failing_put_leaves_nothing(tmp_path: Path) -> None:
+def test_a_failing_put_leaves_nothing(tmp_path):
     """One transaction: half a chunk would be taken for a whole one."""
 
     def entries():
@@ -82,7 +80,7 @@ def test_a_failing_put_leaves_nothing(tmp_path: Path) -> None:
         assert cache.get(b"m", [b"k"]) == {}
 
 
-def test_a_kill_while_writing_leaves_a_readable_cache(tmp_path: Path) -> None:
+def test_a_kill_while_writing_leaves_a_readable_cache(tmp_path):
     for wait in (0.02, 0.1):
         process = writer(tmp_path, "k", 10**6)
         assert process.stdout is not None
@@ -98,7 +96,7 @@ def test_a_kill_while_writing_leaves_a_readable_cache(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("content", [b"not a database at all, only text " * 99, os.urandom(8192)])
-def test_a_damaged_file_is_set_aside(tmp_path: Path, content: bytes) -> None:
+def test_a_damaged_file_is_set_aside(tmp_path, content):
     said: list[str] = []
     damaged = file_in(tmp_path)
     damaged.write_bytes(content)
@@ -120,7 +118,7 @@ def filled(folder: Path) -> dict[bytes, bytes]:
     return entries
 
 
-def test_damage_found_while_reading_begins_a_new_file(tmp_path: Path) -> None:
+def test_damage_found_while_reading_begins_a_new_file(tmp_path):
     """Pages may rot behind a good header; other processes go on, and nothing wrong comes back."""
     entries, said = filled(tmp_path), []
     path = file_in(tmp_path)
@@ -138,7 +136,7 @@ def test_damage_found_while_reading_begins_a_new_file(tmp_path: Path) -> None:
         assert cache.get(b"m", list(entries)) == entries
 
 
-def test_no_flipped_bit_comes_back(tmp_path: Path) -> None:
+def test_no_flipped_bit_comes_back(tmp_path):
     entries = filled(tmp_path)
     path = file_in(tmp_path)
     whole = path.read_bytes()
@@ -160,7 +158,7 @@ def test_no_flipped_bit_comes_back(tmp_path: Path) -> None:
     assert missing > 12
 
 
-def test_a_folder_that_cannot_be_used_costs_nothing_but_time(tmp_path: Path) -> None:
+def test_a_folder_that_cannot_be_used_costs_nothing_but_time(tmp_path):
     (tmp_path / "file").write_text("")
     (tmp_path / "other").mkdir()
     file_in(tmp_path / "other").mkdir()
@@ -182,7 +180,7 @@ class Full(sqlite3.Connection):
         raise sqlite3.OperationalError("database or disk is full")
 
 
-def test_a_full_disk_is_one_line(tmp_path: Path, monkeypatch) -> None:
+def test_a_full_disk_is_one_line(tmp_path, monkeypatch):
     monkeypatch.setattr(sqlite3, "connect", functools.partial(sqlite3.connect, factory=Full))
     said: list[str] = []
     with Cache(tmp_path, said.append) as cache:
@@ -193,7 +191,7 @@ def test_a_full_disk_is_one_line(tmp_path: Path, monkeypatch) -> None:
     assert "database or disk is full" in said[0]
 
 
-def test_deleting_the_file_is_allowed(tmp_path: Path) -> None:
+def test_deleting_the_file_is_allowed(tmp_path):
     with Cache(tmp_path) as cache:
         cache.put(b"m", [(b"k", b"v")])
     for path in tmp_path.iterdir():
@@ -213,7 +211,7 @@ def test_deleting_the_file_is_allowed(tmp_path: Path) -> None:
         ("darwin", {"VISLEAK_CACHE": "/here"}, "/here"),
     ],
 )
-def test_the_default_folder(monkeypatch, platform, variables, expected) -> None:
+def test_the_default_folder(monkeypatch, platform, variables, expected):
     monkeypatch.setattr(sys, "platform", platform)
     monkeypatch.setenv("HOME", "/home/ann")
     for name in ("VISLEAK_CACHE", "XDG_CACHE_HOME"):
@@ -223,7 +221,7 @@ def test_the_default_folder(monkeypatch, platform, variables, expected) -> None:
     assert default_folder() == Path(expected)
 
 
-def test_no_default_folder_without_a_home(monkeypatch) -> None:
+def test_no_default_folder_without_a_home(monkeypatch):
     def home() -> Path:
         raise RuntimeError("Could not determine home directory.")
 
@@ -233,7 +231,7 @@ def test_no_default_folder_without_a_home(monkeypatch) -> None:
     assert default_folder() is None
 
 
-def test_a_home_that_cannot_be_written_to_costs_one_line(tmp_path) -> None:
+def test_a_home_that_cannot_be_written_to_costs_one_line(tmp_path):
     for name in ("a", "b"):
         (tmp_path / "data" / name).mkdir(parents=True)
         Image.new("RGB", (40, 40), (9, 90, 200)).save(tmp_path / "data" / name / "1.png")

@@ -1,7 +1,5 @@
 """The script of the whole procedure, on a small set of the shape of CIFAR-10."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys
@@ -37,7 +35,7 @@ def write(path: Path, pictures: list[np.ndarray]) -> None:
 
 
 @pytest.fixture
-def data(tmp_path: Path) -> Path:
+def data(tmp_path):
     """40 test images, of which 4 are in train and 1 repeats another; 60 training images."""
     home = tmp_path / "data" / "cifar10"
     home.mkdir(parents=True)

@@ -1,7 +1,5 @@
 """The estimate of docs/cluster.md: worked out from the measured rates, and from nothing else."""
 
-from __future__ import annotations
-
 import doctest
 import importlib.util
 import json

@@ -1,7 +1,5 @@
 """CSV files in other encodings and with other marks than commas, wherever visleak reads them."""
 
-from __future__ import annotations
-
 import csv
 import io
 from collections.abc import Sequence
@@ -38,7 +36,7 @@ def write(path: Path, rows: Sequence[Sequence[str]], encoding: str, delimiter: s
 
 
 @pytest.mark.parametrize(("encoding", "delimiter"), WRITTEN)
-def test_tables_are_read_as_they_were_meant(tmp_path: Path, encoding: str, delimiter: str) -> None:
+def test_tables_are_read_as_they_were_meant(tmp_path, encoding, delimiter):
     Image.fromarray(np.zeros((8, 8, 3), np.uint8)).save(tmp_path / "ä.png")
     rows = [("path", "label"), ("ä.png", "x, y; z")]
     images = open_images(str(write(tmp_path / "a.csv", rows, encoding, delimiter)))
@@ -66,7 +64,7 @@ def test_tables_are_read_as_they_were_meant(tmp_path: Path, encoding: str, delim
         (b"\xff\xfep\x00a\x00t", ("UTF-16",)),
     ],
 )
-def test_what_is_not_sure_is_named(tmp_path: Path, content: bytes, words: tuple[str, ...]) -> None:
+def test_what_is_not_sure_is_named(tmp_path, content, words):
     path = tmp_path / "a.csv"
     path.write_bytes(content)
     with pytest.raises(VisleakError) as caught:

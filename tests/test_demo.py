@@ -1,16 +1,12 @@
 """The demo: its set is what it says, and the leaks that must be found are found."""
 
-from __future__ import annotations
-
 import itertools
 import json
 import os
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
-from types import ModuleType
 
 import pytest
 
@@ -35,7 +31,7 @@ SURE = (
 
 
 @pytest.fixture(scope="module")
-def demo() -> Iterator[ModuleType]:
+def demo():
     sys.path.insert(0, str(ROOT / "examples"))
     try:
         import demo
@@ -46,7 +42,7 @@ def demo() -> Iterator[ModuleType]:
 
 
 @pytest.fixture(scope="module")
-def said(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[str]]:
+def said(tmp_path_factory):
     """What ``make demo`` runs, twice: its folder, and what it printed."""
     folder = tmp_path_factory.mktemp("made") / "demo"
     command = [sys.executable, str(ROOT / "examples" / "demo.py"), str(folder)]
@@ -55,16 +51,16 @@ def said(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[str]]:
 
 
 @pytest.fixture(scope="module")
-def made(said: tuple[Path, list[str]], demo: ModuleType) -> tuple[Path, tuple]:
+def made(said, demo):
     return said[0], demo.read_truth(said[0])
 
 
 @pytest.fixture(scope="module")
-def audited(said: tuple[Path, list[str]]) -> Audit:
+def audited(said):
     return Audit(said[0] / "audit")
 
 
-def test_the_set_is_of_the_stated_size(made: tuple[Path, tuple], demo: ModuleType) -> None:
+def test_the_set_is_of_the_stated_size(made, demo):
     folder, planted = made
     count = {name: len(images) for name, images in open_splits(folder).items()}
     # a text named .jpg and a blank image; the leaks, a repeat, a cut file, a blank image
@@ -73,25 +69,21 @@ def test_the_set_is_of_the_stated_size(made: tuple[Path, tuple], demo: ModuleTyp
     assert len(planted) == leaks + 1
 
 
-def test_the_same_set_comes_out_again(
-    made: tuple[Path, tuple], demo: ModuleType, tmp_path: Path
-) -> None:
+def test_the_same_set_comes_out_again(made, demo, tmp_path):
     folder, planted = made
     assert demo.build(tmp_path) == planted
     for path in (folder / "test").rglob("*.jpg"):
         assert path.read_bytes() == (tmp_path / path.relative_to(folder)).read_bytes()
 
 
-def test_names_say_nothing_about_what_is_planted(made: tuple[Path, tuple]) -> None:
+def test_names_say_nothing_about_what_is_planted(made):
     _, planted = made
     assert all(re.fullmatch(r"\w+/\d{4}\.(jpg|png)", leak.query) for leak in planted)
     kinds = [leak.kind for leak in sorted(planted, key=lambda leak: leak.query.split("/")[1])]
     assert sum(a == b for a, b in itertools.pairwise(kinds)) < len(kinds) / 4
 
 
-def test_sure_leaks_are_found_and_nothing_else_is(
-    audited: Audit, made: tuple[Path, tuple], demo: ModuleType
-) -> None:
+def test_sure_leaks_are_found_and_nothing_else_is(audited, made, demo):
     counts, alarms = demo.compare(audited.folder, made[1])
     found = {count.kind: (count.found, count.planted) for count in counts}
     assert [kind for kind in SURE if found[kind][0] < found[kind][1]] == [], demo.table(counts, [])
@@ -99,7 +91,7 @@ def test_sure_leaks_are_found_and_nothing_else_is(
     assert {count.kind for count in counts} == {*demo.KINDS, demo.OTHER_LABEL, demo.REPEAT}
 
 
-def test_what_is_no_leak_is_counted_apart(audited: Audit) -> None:
+def test_what_is_no_leak_is_counted_apart(audited):
     summary = audited.summary.as_dict()
     assert [s["flat"] for s in summary["sets"]] == [1, 1]
     assert [(p.set, p.id, p.reason) for p in audited.unreadable()] == [
@@ -109,7 +101,7 @@ def test_what_is_no_leak_is_counted_apart(audited: Audit) -> None:
     assert summary["label_conflicts"] == 1
 
 
-def test_snippets_of_the_readme_run(made: tuple[Path, tuple]) -> None:
+def test_snippets_of_the_readme_run(made):
     folder, _ = made
     text = (ROOT / "README.md").read_text("utf-8")
     (snippet,) = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
@@ -125,7 +117,7 @@ def test_snippets_of_the_readme_run(made: tuple[Path, tuple]) -> None:
     assert "have a near-duplicate or exact copy in train" in done.stdout
 
 
-def test_every_key_of_the_summary_is_explained(audited: Audit) -> None:
+def test_every_key_of_the_summary_is_explained(audited):
     text = (ROOT / "docs" / "output.md").read_text("utf-8")
     stored = json.loads((audited.folder / "audit.json").read_text("utf-8"))
     keys = {*stored, *stored["sets"][0], *stored["thresholds"], *stored["comparisons"][1]}
@@ -133,7 +125,7 @@ def test_every_key_of_the_summary_is_explained(audited: Audit) -> None:
     assert [key for key in sorted(keys) if not re.search(rf"\b{key}\b", text)] == []
 
 
-def test_the_command_makes_it_all_and_can_be_run_again(said: tuple[Path, list[str]]) -> None:
+def test_the_command_makes_it_all_and_can_be_run_again(said):
     folder, (first, again) = said
     for printed in (first, again):
         assert "have a near-duplicate or exact copy in train" in printed

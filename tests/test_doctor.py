@@ -1,7 +1,5 @@
 """``visleak doctor``: what it names in installations made on purpose, and what it says of ours."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess
@@ -36,7 +34,7 @@ STATED = (
 )
 
 
-def test_extras_and_what_they_lack() -> None:
+def test_extras_and_what_they_lack():
     """Those made of others included; too old is missing too; our own tools are left out."""
     there = {"torch": "2.13.0+cpu", "transformers": "4.9.1", "faiss-gpu": "1.9.0"}
     assert extras(there, STATED) == (
@@ -48,21 +46,21 @@ def test_extras_and_what_they_lack() -> None:
     assert extras(there, STATED)[2].install == "pip install 'visleak[timm]'"
 
 
-def test_extras_of_this_installation() -> None:
+def test_extras_of_this_installation():
     """The names that stand in pyproject.toml can be told apart in real metadata."""
     found = {each.name: each.missing for each in extras(installed())}
     assert {"torch", "onnx", "faiss", "ray", "hf", "remote", "heif"} <= found.keys()
     assert "dev" not in found
 
 
-def test_versions_are_those_of_the_metadata() -> None:
+def test_versions_are_those_of_the_metadata():
     """Whichever package brings it."""
     assert versions(installed())["numpy"] == version("numpy")
     told = versions({"opencv-python": "4.9", "onnxruntime-gpu": "1.18"})
     assert (told["cv2"], told["onnxruntime"], told["torch"]) == ("4.9", "1.18", None)
 
 
-def test_two_packages_of_cv2() -> None:
+def test_two_packages_of_cv2():
     """Each overwrites the other's files, and which one works is chance."""
     there = {"opencv-python": "4.9.0", "opencv-python-headless": "5.0.0"}
     (trouble,) = checkup.issues(there, {"cv2": ProbeResult({}, None)})
@@ -86,7 +84,7 @@ def test_two_packages_of_cv2() -> None:
         ({}, "pip install --force-reinstall opencv-python-headless"),
     ],
 )
-def test_cv2_that_does_not_import(there: dict[str, str], remedy: str) -> None:
+def test_cv2_that_does_not_import(there, remedy):
     """As in a container without a display's libraries."""
     error = "ImportError: libGL.so.1: cannot open shared object file"
     (trouble,) = checkup.issues(there, {"cv2": ProbeResult({}, error)})
@@ -94,7 +92,7 @@ def test_cv2_that_does_not_import(there: dict[str, str], remedy: str) -> None:
     assert trouble.remedy == remedy
 
 
-def test_a_broken_torch_is_not_blamed_on_torchvision() -> None:
+def test_a_broken_torch_is_not_blamed_on_torchvision():
     """Two lines, each with its own remedy."""
     answers = {
         "torch": ProbeResult({}, "ImportError: x"),
@@ -110,7 +108,7 @@ def test_a_broken_torch_is_not_blamed_on_torchvision() -> None:
 # -- children ------------------------------------------------------------------------------------
 
 
-def test_what_children_say(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_children_say(monkeypatch):
     """Answers, errors, deaths, silence, and one that hangs; all at once."""
     monkeypatch.setattr("visleak.doctor.PATIENCE", 2.0)
     probes = {
@@ -134,7 +132,7 @@ def test_what_children_say(monkeypatch: pytest.MonkeyPatch) -> None:
     }
 
 
-def test_the_probe_of_cv2_works() -> None:
+def test_the_probe_of_cv2_works():
     """It is the one every installation must pass."""
     answer = run_probes(["cv2"])["cv2"]
     assert answer.error is None
@@ -143,7 +141,7 @@ def test_the_probe_of_cv2_works() -> None:
 
 
 @pytest.mark.slow
-def test_this_installation() -> None:
+def test_this_installation():
     """The probes of torch and onnxruntime on the real packages."""
     pytest.importorskip("torch")
     found = examine()
@@ -192,7 +190,7 @@ def doctor(paths: Path, cache: Path, *arguments: str) -> subprocess.CompletedPro
     )
 
 
-def test_a_broken_installation(tmp_path: Path) -> None:
+def test_a_broken_installation(tmp_path):
     """Two packages of cv2 and a torchvision of another torch: named, with what to do; exit 1.
 
     The import that fails happens in a child, so that the rest is still told.
@@ -223,7 +221,7 @@ def test_a_broken_installation(tmp_path: Path) -> None:
     assert found["devices"][1] == {"name": "cuda:0", "what": "Some GPU", "bytes": 80_000_000_000}
 
 
-def test_a_cache_that_cannot_be_written(tmp_path: Path) -> None:
+def test_a_cache_that_cannot_be_written(tmp_path):
     """A file where the folder would be."""
     (tmp_path / "file").write_text("")
     (trouble,) = checkup._cache_issues(checkup._cache(tmp_path / "file" / "cache"))

@@ -1,7 +1,5 @@
 """Json files that say what they are: nothing else is taken for one. Records as json, and back."""
 
-from __future__ import annotations
-
 import json
 import math
 from collections.abc import Mapping
@@ -24,7 +22,7 @@ def read(path: Path, **changes: str) -> dict[str, object]:
 
 
 @pytest.mark.parametrize("schema", [1, 2])
-def test_a_document_of_this_or_an_older_layout_is_read(tmp_path: Path, schema: int) -> None:
+def test_a_document_of_this_or_an_older_layout_is_read(tmp_path, schema):
     path, content = tmp_path / "a.json", {"kind": "visleak things", "schema": schema, "more": [1]}
     path.write_text(json.dumps(content))
     assert read(path) == content
@@ -46,7 +44,7 @@ def test_a_document_of_this_or_an_older_layout_is_read(tmp_path: Path, schema: i
         ('{"kind": "visleak things", "schema": "1"}', "has layout '1',"),
     ],
 )
-def test_anything_else_is_refused_in_one_line(tmp_path: Path, text: str, said: str) -> None:
+def test_anything_else_is_refused_in_one_line(tmp_path, text, said):
     path = tmp_path / "a.json"
     path.write_text(text)
     with pytest.raises(VisleakError) as error:
@@ -82,7 +80,7 @@ WHOLE = Whole(
 )
 
 
-def test_a_record_comes_back_from_json() -> None:
+def test_a_record_comes_back_from_json():
     text = json.dumps(as_plain(WHOLE), allow_nan=False)
     found = from_plain(Whole, json.loads(text))
     assert found.parts[0] == WHOLE.parts[0]
@@ -109,6 +107,6 @@ def test_a_record_comes_back_from_json() -> None:
         {"by_name": {"a": "1"}},
     ],
 )
-def test_what_a_field_cannot_hold_is_refused(change: dict[str, Any]) -> None:
+def test_what_a_field_cannot_hold_is_refused(change):
     with pytest.raises((KeyError, TypeError, ValueError)):
         from_plain(Whole, as_plain(WHOLE) | change)

@@ -1,7 +1,5 @@
 """The rendered documents: one field changed and nothing else, and copies that are true ones."""
 
-from __future__ import annotations
-
 import importlib
 import sys
 from pathlib import Path

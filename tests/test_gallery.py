@@ -1,6 +1,5 @@
 import base64
 import io
-from pathlib import Path
 
 import cv2
 import numpy as np
@@ -28,7 +27,7 @@ TURN = [0.0, -1, 1, 1, 0, 0, 0, 0, 1]
 
 
 @pytest.fixture(scope="module")
-def photo() -> Pixels:
+def photo():
     return np.asarray(skimage.data.astronaut())
 
 
@@ -46,7 +45,7 @@ def decoded(data: bytes) -> Pixels:
     return np.asarray(Image.open(io.BytesIO(data)).convert("RGB"))
 
 
-def test_equal_pictures_leave_nothing(photo: Pixels) -> None:
+def test_equal_pictures_leave_nothing(photo):
     shown = difference(photo, photo)
     assert shown.shape == (160, 160, 3)
     assert shown.max() <= 4  # magma begins at (0, 0, 4)
@@ -62,7 +61,7 @@ def test_equal_pictures_leave_nothing(photo: Pixels) -> None:
     ],
     ids=["mirrored", "turned back", "turned", "upside down"],
 )
-def test_matrix_is_query_to_reference_in_unit_coordinates(photo, query, matrix) -> None:
+def test_matrix_is_query_to_reference_in_unit_coordinates(photo, query, matrix):
     wide = photo[:300]
     changed = np.ascontiguousarray(query(wide))
     right = difference(changed, wide, matrix)
@@ -71,7 +70,7 @@ def test_matrix_is_query_to_reference_in_unit_coordinates(photo, query, matrix) 
     assert level(right) < 8 < 60 < level(difference(changed, wide))
 
 
-def test_crop_is_laid_where_it_was_cut(photo: Pixels) -> None:
+def test_crop_is_laid_where_it_was_cut(photo):
     crop = photo[128:384, 0:256]
     shown = difference(crop, photo, [0.5, 0, 0, 0, 0.5, 0.25, 0, 0, 1])
     outside = striped(shown)
@@ -82,14 +81,14 @@ def test_crop_is_laid_where_it_was_cut(photo: Pixels) -> None:
     assert level(shown[40:120, 0:80]) < 30
 
 
-def test_brightness_and_contrast_are_fitted(photo: Pixels) -> None:
+def test_brightness_and_contrast_are_fitted(photo):
     changed = np.clip(photo * 0.5 + 60, 0, 255).astype(np.uint8)
     assert level(difference(changed, photo)) < 8
     assert level(difference(changed, photo, fit=False)) > 60
     assert level(difference(255 - photo, photo)) < 8
 
 
-def test_strangers_do_not_fade_into_each_other(photo: Pixels) -> None:
+def test_strangers_do_not_fade_into_each_other(photo):
     other = cv2.resize(skimage.data.coffee(), (512, 512))
     assert level(difference(other, photo)) > 100
 
@@ -97,7 +96,7 @@ def test_strangers_do_not_fade_into_each_other(photo: Pixels) -> None:
 @pytest.mark.parametrize(
     "matrix", [None, [np.nan] * 9, [0.0] * 9, [1, 0, 0, 1, 0, 0, 0, 0, 1], [1e9] * 9]
 )
-def test_useless_matrix_lays_one_straight_over_the_other(photo: Pixels, matrix) -> None:
+def test_useless_matrix_lays_one_straight_over_the_other(photo, matrix):
     assert (difference(photo, photo, matrix) == difference(photo, photo)).all()
 
 
@@ -111,12 +110,12 @@ def test_useless_matrix_lays_one_straight_over_the_other(photo: Pixels, matrix) 
     ],
     ids=["beside", "through infinity", "a dot", "one pixel of it"],
 )
-def test_odd_matrices_give_a_picture(photo: Pixels, matrix) -> None:
+def test_odd_matrices_give_a_picture(photo, matrix):
     assert difference(photo, photo, matrix).shape == (160, 160, 3)
 
 
 @pytest.mark.parametrize("shape", [(1, 1), (1, 300), (3000, 2), (2, 3), (63, 64)])
-def test_any_shape_makes_a_card(photo: Pixels, shape: tuple[int, int]) -> None:
+def test_any_shape_makes_a_card(photo, shape):
     odd = np.full((*shape, 3), 90, np.uint8)
     for pair in ((odd, photo), (photo, odd), (odd, odd)):
         made = card(*pair)
@@ -124,7 +123,7 @@ def test_any_shape_makes_a_card(photo: Pixels, shape: tuple[int, int]) -> None:
             assert 1 <= min(part.width, part.height) <= max(part.width, part.height) <= 160
 
 
-def test_tiny_pictures_stay_crisp_and_whole(photo: Pixels) -> None:
+def test_tiny_pictures_stay_crisp_and_whole(photo):
     tiny = cv2.resize(photo, (32, 24), interpolation=cv2.INTER_AREA)
     made = thumb(tiny)
     assert (made.width, made.height, made.crisp) == (160, 120, True)
@@ -133,7 +132,7 @@ def test_tiny_pictures_stay_crisp_and_whole(photo: Pixels) -> None:
     assert (enlarge(tiny, 160)[:5, :5] == tiny[0, 0]).all()
 
 
-def test_large_pictures_are_bounded_and_light(photo: Pixels) -> None:
+def test_large_pictures_are_bounded_and_light(photo):
     made = thumb(photo[:200])
     assert (made.width, made.height, made.crisp) == (160, 62, False)
     assert decoded(made.data).shape == (62, 160, 3)
@@ -143,13 +142,13 @@ def test_large_pictures_are_bounded_and_light(photo: Pixels) -> None:
     assert shrink(photo, 600) is photo
 
 
-def test_a_card_costs_little(photo: Pixels) -> None:
+def test_a_card_costs_little(photo):
     other = cv2.GaussianBlur(photo, (7, 7), 2)
     made = card(other, photo)
     assert sum(len(t.data) for t in (made.query, made.reference, made.difference)) < 12_000
 
 
-def test_data_uri_holds_the_bytes(photo: Pixels) -> None:
+def test_data_uri_holds_the_bytes(photo):
     made = thumb(photo)
     head, _, body = made.uri.partition(",")
     assert head == f"data:{made.mime};base64"
@@ -157,7 +156,7 @@ def test_data_uri_holds_the_bytes(photo: Pixels) -> None:
     assert data_uri(made.data, made.mime) == made.uri
 
 
-def test_write_card_makes_one_png(photo: Pixels, tmp_path: Path) -> None:
+def test_write_card_makes_one_png(photo, tmp_path):
     path = write_card(
         tmp_path / "new" / "card.png",
         photo[:, ::-1],
@@ -180,7 +179,7 @@ def test_write_card_makes_one_png(photo: Pixels, tmp_path: Path) -> None:
         assert made.width < 3 * 320  # no differences, which would be black
 
 
-def test_write_card_says_what_it_cannot_write(photo: Pixels, tmp_path: Path) -> None:
+def test_write_card_says_what_it_cannot_write(photo, tmp_path):
     (tmp_path / "file").write_text("x")
     with pytest.raises(VisleakError, match=r"card\.png cannot be written \(.+\); choose another"):
         write_card(tmp_path / "file" / "card.png", photo, photo)

@@ -1,12 +1,9 @@
 """The golden runs: what their comparison finds in small folders that are made up."""
 
-from __future__ import annotations
-
 import json
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import pyarrow as pa
@@ -30,7 +27,7 @@ Write = Callable[..., dict[str, Any]]
 
 
 @pytest.fixture(scope="module")
-def golden_values() -> Iterator[ModuleType]:
+def golden_values():
     before, modules = list(sys.path), set(sys.modules)
     sys.path.insert(0, str(BENCHMARKS))
     import golden_values
@@ -42,7 +39,7 @@ def golden_values() -> Iterator[ModuleType]:
 
 
 @pytest.fixture
-def written(golden_values: ModuleType, tmp_path: Path) -> Write:
+def written(golden_values, tmp_path):
     """Return what writes a folder and returns its values."""
 
     def write(
@@ -66,7 +63,7 @@ def written(golden_values: ModuleType, tmp_path: Path) -> Write:
     return write
 
 
-def test_equal_folders_have_no_difference(golden_values: ModuleType, written: Write) -> None:
+def test_equal_folders_have_no_difference(golden_values, written):
     later = SUMMARY | {"timings": {"verify": 0.7}}
     assert golden_values.differences(written(), written(summary=later)) == []
 
@@ -87,16 +84,12 @@ def test_equal_folders_have_no_difference(golden_values: ModuleType, written: Wr
         ({"image": b"others"}, "audit/x.png", "->"),
     ],
 )
-def test_a_changed_value_is_named_with_its_place(
-    golden_values: ModuleType, written: Write, change: dict[str, Any], where: str, values: str
-) -> None:
+def test_a_changed_value_is_named_with_its_place(golden_values, written, change, where, values):
     found = golden_values.differences(written(), written(**change))
     assert any(where in line and values in line for line in found)
 
 
-def test_missing_and_new_columns_keys_and_files_are_named(
-    golden_values: ModuleType, written: Write
-) -> None:
+def test_missing_and_new_columns_keys_and_files_are_named(golden_values, written):
     full = written()
     fewer = {key: value for key, value in PAIRS.items() if key != "similarity"}
     short = written(fewer, {key: SUMMARY[key] for key in ("sets", "timings")}, listed="id\nx.png\n")
@@ -111,7 +104,7 @@ def test_missing_and_new_columns_keys_and_files_are_named(
     assert set(golden_values.differences(short, full)) == {f"{place}: new" for place in places}
 
 
-def test_names_changed_on_purpose_are_followed(golden_values: ModuleType, written: Write) -> None:
+def test_names_changed_on_purpose_are_followed(golden_values, written):
     pairs = {"image" if key == "query" else key: value for key, value in PAIRS.items()}
     sets = [
         {"called" if key == "name" else key: v for key, v in s.items()} for s in SUMMARY["sets"]
@@ -127,9 +120,7 @@ def test_names_changed_on_purpose_are_followed(golden_values: ModuleType, writte
     assert found == ["audit/list.csv: missing as result/list.csv"]
 
 
-def test_fractions_have_a_tolerance_and_sentences_may_be_skipped(
-    golden_values: ModuleType, written: Write
-) -> None:
+def test_fractions_have_a_tolerance_and_sentences_may_be_skipped(golden_values, written):
     nearly = PAIRS | {"probability": pa.array([0.5, 0.2500001], pa.float32())}
     other = SUMMARY | {"headline": "a copy has been found of one image"}
     before, after = written(), written(nearly, other)

@@ -1,7 +1,5 @@
 """Connected components, against networkx-free breadth-first search written down here."""
 
-from __future__ import annotations
-
 from collections import deque
 
 import numpy as np

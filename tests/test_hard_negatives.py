@@ -1,7 +1,5 @@
 """The look-alikes that the grader is fitted against: what they promise, and that they are hard."""
 
-from __future__ import annotations
-
 import importlib.util
 from pathlib import Path
 

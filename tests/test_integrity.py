@@ -1,7 +1,5 @@
 """A folder that was damaged or mixed up is not whole; one that was not is."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from collections.abc import Callable
@@ -29,7 +27,7 @@ FILES = ("audit.json", "pairs.parquet", "images.parquet", "unreadable.csv")
 
 
 @pytest.fixture(scope="module")
-def audited(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def audited(tmp_path_factory):
     """Return a folder with an audit of two small sets, which lie beside it."""
     root = tmp_path_factory.mktemp("whole")
     rng = np.random.default_rng(11)
@@ -45,13 +43,13 @@ def audited(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def folder(audited: Path, tmp_path: Path) -> Path:
+def folder(audited, tmp_path):
     """Return a copy of the audit that may be damaged."""
     shutil.copytree(audited / "audit", tmp_path / "audit")
     return tmp_path / "audit"
 
 
-def test_an_audit_is_whole(audited: Path) -> None:
+def test_an_audit_is_whole(audited):
     found = check_audit(audited / "audit", images=True)
     assert found.findings == ()
     assert found.notes == ()
@@ -60,7 +58,7 @@ def test_an_audit_is_whole(audited: Path) -> None:
 
 
 @pytest.mark.parametrize("name", FILES[1:])
-def test_any_changed_byte_is_found(folder: Path, name: str) -> None:
+def test_any_changed_byte_is_found(folder, name):
     """As a disk or a person changes it."""
     content = (folder / name).read_bytes()
     for place in np.random.default_rng(3).integers(0, len(content), 12):
@@ -72,12 +70,12 @@ def test_any_changed_byte_is_found(folder: Path, name: str) -> None:
 
 
 @pytest.mark.parametrize("name", FILES[1:])
-def test_a_missing_file_is_found(folder: Path, name: str) -> None:
+def test_a_missing_file_is_found(folder, name):
     (folder / name).unlink()
     assert name in {finding.where for finding in check_audit(folder).findings}
 
 
-def test_any_changed_character_of_the_summary_is_found(folder: Path) -> None:
+def test_any_changed_character_of_the_summary_is_found(folder):
     """All but what differs between runs: times, the command and where it was called."""
     path = folder / "audit.json"
     text, found = path.read_text("utf-8"), 0
@@ -107,7 +105,7 @@ def edit(folder: Path, change: Callable[[dict[str, object]], None]) -> None:
     (folder / "audit.json").write_text(json.dumps(content))
 
 
-def test_counts_that_are_not_those_of_the_tables(folder: Path) -> None:
+def test_counts_that_are_not_those_of_the_tables(folder):
     def fewer(content: dict) -> None:
         content["totals"][0]["rates"]["exact"]["count"] -= 1
 
@@ -128,9 +126,7 @@ def test_counts_that_are_not_those_of_the_tables(folder: Path) -> None:
     ],
     ids=["headline", "totals", "files", "comparisons", "interval"],
 )
-def test_an_edited_summary(
-    folder: Path, change: Callable[[dict[str, object]], None], said: str
-) -> None:
+def test_an_edited_summary(folder, change, said):
     edit(folder, change)
     found = check_audit(folder, images=True)
     assert any(said in finding.what for finding in found.findings), found.findings
@@ -171,7 +167,7 @@ PAIR_EDITS = {
 
 
 @pytest.mark.parametrize("name", PAIR_EDITS)
-def test_an_edited_pair_with_its_digest(folder: Path, name: str) -> None:
+def test_an_edited_pair_with_its_digest(folder, name):
     values, said = PAIR_EDITS[name]
     grades = pq.read_table(folder / "pairs.parquet")["grade"].to_pylist()
 
@@ -202,9 +198,7 @@ def test_an_edited_pair_with_its_digest(folder: Path, name: str) -> None:
         *("blank", "digest"),
     ],
 )
-def test_an_edited_table_with_its_digest(
-    folder: Path, name: str, change: Callable[[pa.Table], pa.Table], said: str
-) -> None:
+def test_an_edited_table_with_its_digest(folder, name, change, said):
     sealed(folder, f"{name}.parquet", change)
     found = check_audit(folder).findings
     assert any(said in each.what for each in found), found
@@ -239,14 +233,12 @@ def planted(content: dict[str, Any], *path: str | int) -> dict[str, Any]:
     ],
     ids=str,
 )
-def test_any_number_of_the_summary_follows_from_the_tables(
-    folder: Path, path: tuple[str | int, ...], value: object
-) -> None:
+def test_any_number_of_the_summary_follows_from_the_tables(folder, path, value):
     edit(folder, lambda content: planted(content, *path[:-1]).update({path[-1]: value}))
     assert check_audit(folder).findings, path
 
 
-def test_a_headline_with_its_totals(folder: Path) -> None:
+def test_a_headline_with_its_totals(folder):
     def cleaner(content: dict[str, Any]) -> None:
         headline = content["headline"].replace("3 of 5", "0 of 5")
         content["totals"][0]["headline"] = content["headline"] = headline
@@ -259,9 +251,7 @@ def test_a_headline_with_its_totals(folder: Path) -> None:
     {"sample": 3}, {"verify": False}, {"group": "/(.)/"}, {"train": "again"}, {"near_at": 0.99},
     {"candidates": "nearest"}, {"within": False}, {"hard": 0.3, "soft": 0.2}, {"soft": 0.99},
 ], ids=str)  # fmt: skip
-def test_audits_of_all_kinds_are_whole(
-    audited: Path, tmp_path: Path, options: dict[str, Any]
-) -> None:
+def test_audits_of_all_kinds_are_whole(audited, tmp_path, options):
     given = dict(options)
     group, train = given.pop("group", None), given.pop("train", None)
     sides = [
@@ -275,13 +265,13 @@ def test_audits_of_all_kinds_are_whole(
     assert check_audit(out).findings == ()
 
 
-def test_a_summary_of_another_form_is_refused(folder: Path) -> None:
+def test_a_summary_of_another_form_is_refused(folder):
     edit(folder, lambda content: content.update(sets=None))
     with pytest.raises(VisleakError, match=r"audit\.json is damaged"):
         check_audit(folder)
 
 
-def test_tables_of_another_audit_without_digests(folder: Path) -> None:
+def test_tables_of_another_audit_without_digests(folder):
     """An older audit has no digests; what its tables say is compared all the same."""
     edit(folder, lambda content: [content.pop(name) for name in ("files", "digest")])
     found = check_audit(folder)
@@ -296,7 +286,7 @@ def test_tables_of_another_audit_without_digests(folder: Path) -> None:
     assert any("pairs.parquet" in each.what for each in findings)
 
 
-def test_images_that_changed_since(audited: Path, tmp_path: Path) -> None:
+def test_images_that_changed_since(audited, tmp_path):
     shutil.copytree(audited, tmp_path / "copy")
     root = tmp_path / "copy"
     visleak.audit(root / "test", root / "train", out=root / "again", cache=None, workers=1)
@@ -310,7 +300,7 @@ def test_images_that_changed_since(audited: Path, tmp_path: Path) -> None:
     assert "6.png" in found["train"]
 
 
-def test_verdicts_on_images_of_another_audit(folder: Path) -> None:
+def test_verdicts_on_images_of_another_audit(folder):
     with Ledger(folder) as ledger:
         ledger.add(Verdict.of("0" * 32, "1" * 32, "near", "Ada"))
     found = check_audit(folder)
@@ -318,7 +308,7 @@ def test_verdicts_on_images_of_another_audit(folder: Path) -> None:
     assert "1 of 1 verdicts" in found.notes[0]
 
 
-def test_the_command(folder: Path) -> None:
+def test_the_command(folder):
     runner = CliRunner()
     result = runner.invoke(app, ["check", str(folder)])
     assert result.exit_code == 0
@@ -329,7 +319,7 @@ def test_the_command(folder: Path) -> None:
     assert json.loads(result.stdout)["whole"] is False
 
 
-def test_a_changed_value_is_never_read_as_another(folder: Path) -> None:
+def test_a_changed_value_is_never_read_as_another(folder):
     """Every page of a table has a checksum, which every reader compares."""
     table = pq.read_table(folder / "pairs.parquet")
     content = (folder / "pairs.parquet").read_bytes()

@@ -4,8 +4,6 @@ A guard, not a measurement: `benchmarks/detection.py` has the figures. Half of t
 were seen when the grader was fitted; none of the photographs were.
 """
 
-from __future__ import annotations
-
 import csv
 import io
 import os

@@ -1,7 +1,5 @@
 """A run that is killed at any moment is completed by the next with identical results."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os
@@ -139,9 +137,7 @@ def make_data(root: Path, natural: dict[str, np.ndarray]) -> None:
 
 
 @pytest.fixture(scope="module")
-def reference(
-    tmp_path_factory: pytest.TempPathFactory, natural: dict[str, np.ndarray]
-) -> Reference:
+def reference(tmp_path_factory, natural):
     place = Place(tmp_path_factory.mktemp("killed"))
     make_data(place.root / "data", natural)
     process = place.start()
@@ -154,7 +150,7 @@ def reference(
 
 
 @pytest.fixture
-def place(reference: Reference) -> Iterator[Place]:
+def place(reference):
     """The place of the reference, with nothing in it but the data."""
     reference.place.clear()
     yield reference.place
@@ -182,9 +178,7 @@ def moments() -> Iterator[object]:
         yield pytest.param(float(share), marks=slow)
 
 
-def kill_and_check(
-    reference: Reference, place: Place, share: float, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def kill_and_check(reference, place, share, monkeypatch):
     process = place.start()
     begun = place.claimed(process)
     time.sleep(max(0.0, begun + share * reference.seconds - time.monotonic()))

@@ -1,7 +1,5 @@
 """The rooms and who may import whom, read from the sources themselves."""
 
-from __future__ import annotations
-
 import ast
 import re
 import subprocess
@@ -148,30 +146,30 @@ def cycles(root: Path) -> list[str]:
     return found
 
 
-def test_no_upward_or_sideways_import() -> None:
+def test_no_upward_or_sideways_import():
     assert complaints(ROOT) == []
 
 
-def test_packages_import_few_others() -> None:
+def test_packages_import_few_others():
     packages = {path.name for path in ROOT.iterdir() if (path / "__init__.py").exists()}
     between = {(room(arrow.importer), room(arrow.imported)) for arrow in arrows(ROOT)}
     assert sum(a != b and {a, b} <= packages for a, b in between) <= 120
 
 
-def test_no_import_cycle_inside_a_room() -> None:
+def test_no_import_cycle_inside_a_room():
     assert cycles(ROOT) == []
 
 
-def test_no_module_is_called_utils() -> None:
+def test_no_module_is_called_utils():
     words = ("utils", "util", "helpers", "misc", "common")
     assert [name for name in sources(ROOT) if name.rpartition(".")[2] in words] == []
 
 
-def test_every_module_is_in_a_known_room() -> None:
+def test_every_module_is_in_a_known_room():
     assert {room(name) for name in sources(ROOT) if name not in DOORS} <= set(LEVEL)
 
 
-def test_dotted_paths_in_tables_lead_somewhere() -> None:
+def test_dotted_paths_in_tables_lead_somewhere():
     known = set(sources(ROOT))
     lost = [
         f"{arrow.place}: {arrow.imported}"
@@ -193,7 +191,7 @@ def test_dotted_paths_in_tables_lead_somewhere() -> None:
         ("report/a.py", "def f():\n import visleak.review", "visleak.report.a imports visleak.rev"),
     ],
 )
-def test_the_check_sees_a_wrong_arrow(tmp_path: Path, file: str, line: str, said: str) -> None:
+def test_the_check_sees_a_wrong_arrow(tmp_path, file, line, said):
     root = tmp_path / "visleak"
     for name in ("remedy.py", "training/b.py", "search/b.py", file):
         path = root / name
@@ -204,7 +202,7 @@ def test_the_check_sees_a_wrong_arrow(tmp_path: Path, file: str, line: str, said
     assert found.startswith(f"visleak/{file}:")
 
 
-def test_the_check_sees_a_cycle(tmp_path: Path) -> None:
+def test_the_check_sees_a_cycle(tmp_path):
     """Also one of function-level imports, which Python itself would not notice."""
     root = tmp_path / "visleak" / "images"
     root.mkdir(parents=True)
@@ -215,7 +213,7 @@ def test_the_check_sees_a_cycle(tmp_path: Path) -> None:
     assert "visleak.images.b" in found
 
 
-def test_packages_are_at_hand_and_list_their_functions() -> None:
+def test_packages_are_at_hand_and_list_their_functions():
     script = "import visleak; print(*dir(visleak.remedy), *dir(visleak.integrations))"
     command = [sys.executable, "-c", script]
     listed = subprocess.run(command, capture_output=True, text=True, check=True).stdout.split()
@@ -223,7 +221,7 @@ def test_packages_are_at_hand_and_list_their_functions() -> None:
     assert set(visleak.__all__) == set(dir(visleak))
 
 
-def test_importing_visleak_is_light() -> None:
+def test_importing_visleak_is_light():
     script = (
         "import sys, time; start = time.process_time(); import visleak;"
         "print(time.process_time() - start, *sys.modules)"

@@ -1,7 +1,5 @@
 """Anybody's text in tables: as it is, and never as markup."""
 
-from __future__ import annotations
-
 import re
 
 from hypothesis import given
@@ -13,7 +11,7 @@ HOSTILE = ("<img src=x onerror=alert(1)>", "a|b", "$x_y$ & 50%", "=cmd()", "two\
 
 
 @given(st.text())
-def test_a_markdown_cell_stays_in_its_cell(text: str) -> None:
+def test_a_markdown_cell_stays_in_its_cell(text):
     """Every sign that could begin markup has a backslash of its own before it."""
     cell = markdown_cell(text)
     assert cell.isprintable()
@@ -22,7 +20,7 @@ def test_a_markdown_cell_stays_in_its_cell(text: str) -> None:
 
 
 @given(st.text(alphabet=st.characters(codec="ascii")))
-def test_a_latex_cell_has_no_open_command(text: str) -> None:
+def test_a_latex_cell_has_no_open_command(text):
     """What is left without the commands that are written here has no active sign."""
     cell = latex_cell(text)
     bare = re.sub(r"\\(text[a-z]+|ldots)\{\}|\\[&%$#_{}]|\{''\}|\{[\[*]\}|-\{\}", "", cell)
@@ -30,7 +28,7 @@ def test_a_latex_cell_has_no_open_command(text: str) -> None:
     assert "--" not in cell
 
 
-def test_hostile_names_leave_tables_their_shape() -> None:
+def test_hostile_names_leave_tables_their_shape():
     grid = Grid(
         "Names", ["name", "n"], [[name, "-1.5"] for name in HOSTILE], bold=frozenset({(1, 0)})
     )
@@ -47,14 +45,14 @@ def test_hostile_names_leave_tables_their_shape() -> None:
     assert rows[-1].startswith("{[}6pt]{*} &")
 
 
-def test_a_minus_is_one_in_cells_of_numbers_only() -> None:
+def test_a_minus_is_one_in_cells_of_numbers_only():
     grid = Grid("t", ["a", "b"], [["x -1", "-0.03 to -0.01"], ["ResNet-110", "1.0-2.0"]])
     rows = [line for line in latex_table(grid) if line.endswith(r"\\")][1:]
     assert rows[0] == r"x -1 & $-$0.03 to $-$0.01 \\"
     assert rows[1] == r"ResNet-110 & 1.0-2.0 \\"
 
 
-def test_columns_of_text_stand_to_the_left() -> None:
+def test_columns_of_text_stand_to_the_left():
     grid = Grid("t", ["a", "b", "c"], [["1", "2", "3"]], texts=2)
     assert markdown_table(grid)[1] == "|---|---|---:|"
     assert r"\begin{tabular}{llr}" in latex_table(grid)

@@ -1,7 +1,5 @@
 """No order of storage, worker count or block size changes a byte of the tables."""
 
-from __future__ import annotations
-
 import io
 import os
 from collections.abc import Mapping
@@ -79,7 +77,7 @@ class Sides:
         return f"Sides of {len(self.test)} and {len(self.train)} pictures"
 
     @classmethod
-    def of(cls, natural: Mapping[str, np.ndarray]) -> Sides:
+    def of(cls, natural: Mapping[str, np.ndarray]) -> "Sides":
         rng = np.random.default_rng(4)
 
         def crop(name: str, side: int) -> Image.Image:
@@ -137,7 +135,7 @@ class Tables:
         return f"Tables of {len(self.pairs)} and {len(self.images)} bytes"
 
     @classmethod
-    def of(cls, found: visleak.Audit) -> Tables:
+    def of(cls, found: visleak.Audit) -> "Tables":
         return cls(*((found.folder / name).read_bytes() for name in (PAIRS, IMAGES)))
 
 
@@ -157,7 +155,7 @@ def write_parquet(path: Path, stored: Stored, order: list[str]) -> None:
     pq.write_table(pa.table({"id": order, "image": image, "label": labels}), path, row_group_size=7)
 
 
-def audited(test: Path, train: Path, **options: object) -> Tables:
+def audited(test: Path, train: Path, **options: object) -> "Tables":
     found = visleak.audit(test, train, **({"workers": 1, "cache": None} | options))
     return Tables.of(found)
 
@@ -168,12 +166,12 @@ def shuffled(stored: Stored, seed: int) -> list[str]:
 
 
 @pytest.fixture(scope="module")
-def sides(natural: dict[str, np.ndarray]) -> Sides:
+def sides(natural):
     return Sides.of(natural)
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory, sides: Sides) -> Path:
+def folder(tmp_path_factory, sides):
     """The two sets as Parquet files, as folders and as lists of files."""
     root = tmp_path_factory.mktemp("order")
     for name in ("test", "train"):
@@ -191,7 +189,7 @@ def write_list(path: Path, order: list[str], folder: str) -> None:
 
 
 @pytest.fixture(scope="module")
-def expected(folder: Path) -> Tables:
+def expected(folder):
     return audited(folder / "test.parquet", folder / "train.parquet")
 
 

@@ -4,8 +4,6 @@ A block runs unless a comment before it states what it needs: ``<!-- not run: RE
 that take seconds, and need none before them, are marked ``<!-- slow -->``.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import re
@@ -63,7 +61,7 @@ STAND_INS: dict[str, Callable[[str, int], str]] = {
 
 
 @pytest.fixture(scope="session")
-def stored(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def stored(tmp_path_factory):
     """A small demo, the same set of other names, their audit, and a cache: made once."""
     place = tmp_path_factory.mktemp("pages")
     sys.path.insert(0, str(ROOT / "examples"))
@@ -116,7 +114,7 @@ def run_python(code: str, page: Path, names: dict[str, object]) -> None:
 
 
 @pytest.fixture
-def folder(stored: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def folder(stored, tmp_path, monkeypatch):
     """A working folder of its own for a page."""
     for name in ("demo", *STAND_INS):
         shutil.copytree(stored / name, tmp_path / name)
@@ -139,7 +137,7 @@ def _named(page: Path) -> str:
     return str(page.relative_to(ROOT))
 
 
-def test_marks_state_a_known_reason() -> None:
+def test_marks_state_a_known_reason():
     marks = {(page.name, block.mark) for page in PAGES for block in blocks(page) if block.mark}
     known = {"slow", *(f"not run: {reason}" for reason in REASONS)}
     assert [mark for mark in sorted(marks) if mark[1] not in known] == []
@@ -148,7 +146,7 @@ def test_marks_state_a_known_reason() -> None:
 @pytest.mark.parametrize(
     "page", [p for p in PAGES if any(not b.mark for b in blocks(p))], ids=_named
 )
-def test_code_of_a_page_runs(page: Path, folder: Path) -> None:
+def test_code_of_a_page_runs(page, folder):
     run_page(page, lambda block: not block.mark)
 
 
@@ -156,10 +154,10 @@ def test_code_of_a_page_runs(page: Path, folder: Path) -> None:
 @pytest.mark.parametrize(
     "page", [p for p in PAGES if any(b.mark == "slow" for b in blocks(p))], ids=_named
 )
-def test_slow_code_of_a_page_runs(page: Path, folder: Path) -> None:
+def test_slow_code_of_a_page_runs(page, folder):
     run_page(page, lambda block: block.mark == "slow")
 
 
 @pytest.mark.parametrize("notebook", NOTEBOOKS, ids=_named)
-def test_a_notebook_runs(notebook: Path, folder: Path) -> None:
+def test_a_notebook_runs(notebook, folder):
     run_python(cells(notebook), notebook, {"__name__": "page"})

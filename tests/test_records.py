@@ -1,7 +1,5 @@
 """Records refuse to be born wrong, so that later steps need not check again."""
 
-from __future__ import annotations
-
 import dataclasses
 
 import numpy as np
@@ -55,30 +53,30 @@ def pairs(**columns):
 
 
 @pytest.mark.parametrize("column", ["locators", "labels", "captions", "groups", "frames"])
-def test_a_set_has_columns_of_one_length(column: str) -> None:
+def test_a_set_has_columns_of_one_length(column):
     with pytest.raises(ValueError, match=r"^set 'pets': all columns must have 2 rows$"):
         image_set(**{column: pa.array(["x"])})
 
 
-def test_duplicate_ids_name_two_rows() -> None:
+def test_duplicate_ids_name_two_rows():
     """An id is the only identity."""
     with pytest.raises(VisleakError) as caught:
         image_set(["a", "b", "c", "b", "b"])
     assert "set 'pets': id 'b' occurs more than once, in rows 1 and 3; ids" in str(caught.value)
 
 
-def test_a_null_id_is_refused() -> None:
+def test_a_null_id_is_refused():
     with pytest.raises(VisleakError, match=r"^set 'pets': an id is null; every image needs an id$"):
         image_set(["a", None])
 
 
-def test_an_unknown_role_is_refused() -> None:
+def test_an_unknown_role_is_refused():
     said = "^set 'pets': roles are benchmark, training, pretraining; got 'validation'$"
     with pytest.raises(VisleakError, match=said):
         image_set(roles=("training", "validation"))
 
 
-def test_a_set_may_be_empty_and_knows_its_length() -> None:
+def test_a_set_may_be_empty_and_knows_its_length():
     assert len(image_set([])) == 0
     assert len(image_set(["a", "A", "", "e\u0301", "\u00e9"])) == 5
 
@@ -93,25 +91,25 @@ def test_a_set_may_be_empty_and_knows_its_length() -> None:
         ("flat", np.zeros((2, 1), np.bool_), r"flat is \(2, 1\), not \(2,\)"),
     ],
 )
-def test_fingerprints_of_wrong_shape_are_refused(column, value, said) -> None:
+def test_fingerprints_of_wrong_shape_are_refused(column, value, said):
     with pytest.raises(ValueError, match=f"^fingerprints of 'pets': {said}$"):
         fingerprints(**{column: value})
 
 
 @pytest.mark.parametrize("column", ["reference", "similarity", "background", "view"])
-def test_pairs_have_columns_of_one_length(column: str) -> None:
+def test_pairs_have_columns_of_one_length(column):
     with pytest.raises(ValueError, match=rf"^pairs: {column} is \(3,\), not \(2,\)$"):
         pairs(**{column: np.zeros(3, np.float32)})
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf])
-def test_pairs_have_finite_similarities(value: float) -> None:
+def test_pairs_have_finite_similarities(value):
     """A NaN would sort anywhere and pass no threshold."""
     with pytest.raises(ValueError, match=r"^pairs: a similarity is not a number$"):
         pairs(similarity=np.array([1, value], np.float32))
 
 
-def test_evidence_of_wrong_shape_is_refused() -> None:
+def test_evidence_of_wrong_shape_is_refused():
     with pytest.raises(ValueError, match=r"^evidence: matrix is \(2, 3, 3\), not \(2, 9\)$"):
         Evidence({}, np.zeros((2, 3, 3), np.float32))
     with pytest.raises(ValueError, match=r"^evidence: check 'grey' is \(3,\), not \(2,\)$"):
@@ -119,14 +117,14 @@ def test_evidence_of_wrong_shape_is_refused() -> None:
 
 
 @pytest.mark.parametrize("column", ["probability", "reason", "transform"])
-def test_grades_have_columns_of_one_length(column: str) -> None:
+def test_grades_have_columns_of_one_length(column):
     made = {"probability": np.ones(2, np.float32), "reason": ("", ""), "transform": ("", "")}
     made[column] = made[column][:1]
     with pytest.raises(ValueError, match=rf"^grades: {column} is \(1,\), not \(2,\)$"):
         Grades(np.zeros(2, np.int8), **made)
 
 
-def test_only_known_reasons() -> None:
+def test_only_known_reasons():
     with pytest.raises(ValueError, match=r"^reason must be one of missing, .*; got 'lazy'$"):
         Unreadable("lazy")
 
@@ -143,18 +141,18 @@ def test_only_known_reasons() -> None:
     ],
     ids=lambda record: type(record).__name__,
 )
-def test_records_are_frozen(record: object) -> None:
+def test_records_are_frozen(record):
     name = dataclasses.fields(record)[0].name
     with pytest.raises(dataclasses.FrozenInstanceError):
         setattr(record, name, None)
 
 
-def test_lengths_are_rows() -> None:
+def test_lengths_are_rows():
     grades = Grades(np.zeros(1, np.int8), np.ones(1, np.float32), ("",), ("",))
     assert [len(image_set()), len(fingerprints()), len(pairs()), len(grades)] == [2, 2, 2, 1]
 
 
-def test_words_keep_their_order() -> None:
+def test_words_keep_their_order():
     """Stored numbers are indices into these; reordering would change old audits."""
     assert VIEWS.index("mirror") == 4
     assert VIEWS.index("inverted") == len(VIEWS) - 1 == 8

@@ -1,7 +1,5 @@
 """Settings: one frozen record that refuses what cannot be meant."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 
@@ -26,7 +24,7 @@ from visleak.settings import CHOSEN, Settings
         ({"per_query": 0}, "per_query must be 1 or more; got 0"),
     ],
 )
-def test_wrong_settings_are_refused(given: dict[str, object], said: str) -> None:
+def test_wrong_settings_are_refused(given, said):
     with pytest.raises(UsageError) as caught:
         Settings(**given)
     assert said in str(caught.value)
@@ -35,18 +33,18 @@ def test_wrong_settings_are_refused(given: dict[str, object], said: str) -> None
 
 
 @pytest.mark.parametrize("bound", [-1.0, 1.0])
-def test_the_bounds_of_similarity_are_allowed(bound: float) -> None:
+def test_the_bounds_of_similarity_are_allowed(bound):
     assert Settings(hard=bound, soft=bound).hard == bound
 
 
-def test_settings_travel_as_plain_values() -> None:
+def test_settings_travel_as_plain_values():
     given = Settings(hard=0.9, soft=0.8, views="mirror", within=False, sample=7)
     assert Settings(**json.loads(json.dumps(given.as_dict()))) == given
     named = [field.name for field in dataclasses.fields(Settings)]
     assert list(given.as_dict()) == [name for name in named if name not in CHOSEN]
 
 
-def test_how_near_frames_leak_is_stored_where_somebody_chose_it() -> None:
+def test_how_near_frames_leak_is_stored_where_somebody_chose_it():
     given = Settings(within_frames=25, within_seconds=0.5)
     assert given.as_dict() == Settings().as_dict() | {"within_frames": 25, "within_seconds": 0.5}
     assert Settings(**given.as_dict()) == given
@@ -55,19 +53,19 @@ def test_how_near_frames_leak_is_stored_where_somebody_chose_it() -> None:
 @pytest.mark.parametrize(
     "wrong", [{"within_frames": -1}, {"within_frames": 2**63}, {"within_seconds": float("nan")}]
 )
-def test_how_near_frames_leak_is_a_distance(wrong: dict[str, float]) -> None:
+def test_how_near_frames_leak_is_a_distance(wrong):
     with pytest.raises(UsageError, match=r"within_(frames|seconds) must be"):
         Settings(**wrong)
 
 
-def test_settings_are_frozen_and_hashable() -> None:
+def test_settings_are_frozen_and_hashable():
     """They are part of keys."""
     assert len({Settings(), Settings(), Settings(sample=1)}) == 2
     with pytest.raises(dataclasses.FrozenInstanceError):
         Settings().sample = 3
 
 
-def test_settings_are_stored_without_default_bounds_and_read_from_later_versions() -> None:
+def test_settings_are_stored_without_default_bounds_and_read_from_later_versions():
     """What a later version added is ignored; a bound on frames is stored where it was chosen."""
     assert "within_frames" not in as_plain(Settings())
     chosen = as_plain(Settings(within_frames=3))

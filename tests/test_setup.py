@@ -1,7 +1,5 @@
 """The papers say what is there: commands, options, links, names, columns, versions."""
 
-from __future__ import annotations
-
 import ast
 import os
 import re
@@ -51,12 +49,12 @@ def names_said(code: str) -> Iterator[tuple[str, str]]:
             yield ast.unparse(node.value), node.attr
 
 
-def test_the_two_commands_come_first() -> None:
+def test_the_two_commands_come_first():
     commands = [words for paper, words in shell_lines() if paper.name == "README.md"]
     assert [words[:2] for words in commands[:2]] == [["make", "demo"], ["make", "test"]]
 
 
-def test_make_targets_in_the_papers_exist() -> None:
+def test_make_targets_in_the_papers_exist():
     targets = set(re.findall(r"^([a-z-]+):.*## ", MAKEFILE, re.MULTILINE))
     asked = {words[1] for _, words in shell_lines() if words[0] == "make" and len(words) > 1}
     said = set(re.findall(r"`make ([a-z-]+)`", "".join(p.read_text("utf-8") for p in PAPERS)))
@@ -64,7 +62,7 @@ def test_make_targets_in_the_papers_exist() -> None:
     assert {"demo", "test", "test-fast", "lint", "bench", "clean", "help"} <= targets
 
 
-def test_commands_in_the_papers_have_known_verbs_and_options() -> None:
+def test_commands_in_the_papers_have_known_verbs_and_options():
     verbs = typer.main.get_command(app).commands  # type: ignore[attr-defined]
     seen = 0
     for paper, words in shell_lines():
@@ -81,14 +79,14 @@ def test_commands_in_the_papers_have_known_verbs_and_options() -> None:
 
 
 @pytest.mark.parametrize("paper", PAPERS, ids=lambda paper: paper.name)
-def test_relative_links_lead_somewhere(paper: Path) -> None:
+def test_relative_links_lead_somewhere(paper):
     links = re.findall(r"\]\(([^)\s]+)\)", paper.read_text("utf-8"))
     inner = [link.partition("#")[0] for link in links if "://" not in link]
     assert [link for link in inner if link and not (paper.parent / link).exists()] == []
 
 
 @pytest.mark.parametrize("paper", PAPERS, ids=lambda paper: paper.name)
-def test_names_in_python_snippets_exist(paper: Path) -> None:
+def test_names_in_python_snippets_exist(paper):
     text = paper.read_text("utf-8")
     said = {name for block in blocks(text, "python") for name in names_said(block)}
     said |= {("visleak", name) for name in re.findall(r"`visleak\.(?!toml)(\w+)`", text)}
@@ -105,7 +103,7 @@ def test_names_in_python_snippets_exist(paper: Path) -> None:
     "package",
     [each.name for each in iter_modules(visleak.__path__) if each.ispkg and each.name != "cli"],
 )
-def test_packages_list_their_public_names(package: str) -> None:
+def test_packages_list_their_public_names(package):
     """To those who complete names: neither imports of other libraries nor private names."""
     module = import_module(f"visleak.{package}")
     public = getattr(module, "__all__", [])
@@ -119,11 +117,11 @@ def test_packages_list_their_public_names(package: str) -> None:
         assert name in public or str(home).startswith("visleak."), name
 
 
-def test_the_tour_has_a_snippet_in_python() -> None:
+def test_the_tour_has_a_snippet_in_python():
     assert ("visleak", "audit") in set(names_said("".join(blocks(README, "python"))))
 
 
-def test_every_column_and_word_is_explained() -> None:
+def test_every_column_and_word_is_explained():
     output = (ROOT / "docs" / "output.md").read_text("utf-8")
     concepts = (ROOT / "docs" / "concepts.md").read_text("utf-8")
     columns = (*PAIRS_SCHEMA.names, *IMAGES_SCHEMA.names, *VIEWS)
@@ -131,16 +129,16 @@ def test_every_column_and_word_is_explained() -> None:
     assert [word for word in (*GRADES, *REASONS) if f"`{word}`" not in concepts] == []
 
 
-def test_exit_codes_in_the_readme() -> None:
+def test_exit_codes_in_the_readme():
     assert re.findall(r"^\| (\d+) \|", README, re.MULTILINE) == ["0", "1", "2", "3", "130"]
 
 
-def test_the_changelog_has_this_version() -> None:
+def test_the_changelog_has_this_version():
     version = re.sub(r"\.?(dev|rc|a|b)\d+$", "", visleak.__version__)
     assert f"## [{version}]" in (ROOT / "CHANGELOG.md").read_text("utf-8")
 
 
-def test_pinned_versions_cover_the_direct_dependencies() -> None:
+def test_pinned_versions_cover_the_direct_dependencies():
     project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
     extras = project["optional-dependencies"]
     asked, waiting = set(project["dependencies"]), list(extras["dev"])
@@ -156,7 +154,7 @@ def test_pinned_versions_cover_the_direct_dependencies() -> None:
     assert names <= {name.lower() for name in re.findall(r"^([\w-]+)==", pins, re.MULTILINE)}
 
 
-def test_files_that_the_checks_name_are_there() -> None:
+def test_files_that_the_checks_name_are_there():
     named = re.findall(r"\btests/[\w/]+\.py", (ROOT / ".ci" / "run").read_text("utf-8"))
     assert named
     assert [name for name in named if not (ROOT / name).is_file()] == []
@@ -174,7 +172,7 @@ def run(command: list[str], folder: Path, **environment: str) -> subprocess.Comp
 
 
 @pytest.fixture
-def clone(tmp_path: Path) -> Path:
+def clone(tmp_path):
     (tmp_path / "Makefile").write_text(MAKEFILE)
     for name in ("pyproject.toml", "constraints.txt"):
         (tmp_path / name).write_text((ROOT / name).read_text())
@@ -187,7 +185,7 @@ def script(path: Path, text: str) -> str:
     return str(path)
 
 
-def test_an_old_python_is_refused_in_one_line(clone: Path) -> None:
+def test_an_old_python_is_refused_in_one_line(clone):
     old = script(clone / "old-python", "exit 1")
     done = run(["make", "demo", f"PYTHON={old}"], clone)
     assert done.returncode != 0
@@ -198,7 +196,7 @@ def test_an_old_python_is_refused_in_one_line(clone: Path) -> None:
     ]
 
 
-def test_a_missing_venv_module_is_said_in_one_line(clone: Path) -> None:
+def test_a_missing_venv_module_is_said_in_one_line(clone):
     """Debian ships Python without it."""
     bare = script(clone / "bare-python", 'case "$2" in *ensurepip*) exit 1;; esac; exit 0')
     done = run(["make", "demo", f"PYTHON={bare}"], clone)
@@ -207,12 +205,12 @@ def test_a_missing_venv_module_is_said_in_one_line(clone: Path) -> None:
     assert said.startswith(f"{bare} cannot make virtual environments: install its venv package")
 
 
-def test_help_lists_every_target(clone: Path) -> None:
+def test_help_lists_every_target(clone):
     done = run(["make"], clone)
     assert done.returncode == 0
     assert [line.split()[0] for line in done.stdout.splitlines()][:2] == ["help", "demo"]
 
 
-def test_settings_are_those_the_papers_speak_of() -> None:
+def test_settings_are_those_the_papers_speak_of():
     plain: dict[str, Any] = Settings().as_dict()
     assert (plain["encoder"], plain["views"], plain["candidates"]) == ("", "all", "auto")

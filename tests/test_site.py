@@ -1,7 +1,5 @@
 """The documentation site: it builds without a warning, and its reference is complete."""
 
-from __future__ import annotations
-
 import html
 import importlib.util
 import re
@@ -20,7 +18,7 @@ ROOT = Path(__file__).parents[1]
 
 
 @pytest.fixture(scope="module")
-def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def site(tmp_path_factory):
     if importlib.util.find_spec("mkdocs") is None:
         pytest.skip("mkdocs is not installed")
     clone = tmp_path_factory.mktemp("site") / "clone"
@@ -33,7 +31,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.slow
-def test_the_reference_names_every_command_and_public_name(site: Path) -> None:
+def test_the_reference_names_every_command_and_public_name(site):
     """A heading for each."""
     text = (site / "reference" / "commands.html").read_text("utf-8")
     headings = {html.unescape(found) for found in re.findall(r'<h2 id="([^"]+)', text)}
@@ -48,7 +46,7 @@ def test_the_reference_names_every_command_and_public_name(site: Path) -> None:
 
 
 @pytest.mark.slow
-def test_the_site_loads_nothing_from_other_hosts(site: Path) -> None:
+def test_the_site_loads_nothing_from_other_hosts(site):
     """No script, style, font or image of the start page lies elsewhere."""
     text = (site / "index.html").read_text("utf-8")
     assert re.findall(r"(?:src|rel=\"stylesheet\" href)=\"https?://[^\"]+", text) == []

@@ -1,16 +1,12 @@
 """The example that needs no data: what is planted in it is found, and nothing else."""
 
-from __future__ import annotations
-
 import json
 import sys
-from collections.abc import Iterator
 from pathlib import Path
-from types import ModuleType
 
 import pytest
 
-from visleak.study import Options, Result, read_study, study
+from visleak.study import Options, read_study, study
 from visleak.study.config import plan
 from visleak.study.running import locate, missing_sets
 
@@ -18,7 +14,7 @@ EXAMPLES = Path(__file__).parents[1] / "examples"
 
 
 @pytest.fixture(scope="module")
-def example() -> Iterator[ModuleType]:
+def example():
     # the name of the module is that of a room's function: only this test imports it
     sys.path.insert(0, str(EXAMPLES))
     try:
@@ -35,12 +31,12 @@ Made = tuple[Path, dict[tuple[str, str], int]]
 
 
 @pytest.fixture(scope="module")
-def made(example: ModuleType, tmp_path_factory: pytest.TempPathFactory) -> Made:
+def made(example, tmp_path_factory):
     folder = tmp_path_factory.mktemp("made")
     return folder, example.build(folder)
 
 
-def test_the_plan_of_the_example(made: Made) -> None:
+def test_the_plan_of_the_example(made):
     folder, truth = made
     asked = read_study(folder / "sets.toml")
     planned = plan(asked, missing_sets(locate(asked)))
@@ -49,7 +45,7 @@ def test_the_plan_of_the_example(made: Made) -> None:
     assert {left.why for left in planned.skipped} == {"needs elsewhere"}
 
 
-def test_the_same_sets_come_out_again(made: Made, example: ModuleType, tmp_path: Path) -> None:
+def test_the_same_sets_come_out_again(made, example, tmp_path):
     folder, truth = made
     assert example.build(tmp_path) == truth
     for path in tmp_path.rglob("*.jpg"):
@@ -57,15 +53,13 @@ def test_the_same_sets_come_out_again(made: Made, example: ModuleType, tmp_path:
 
 
 @pytest.fixture(scope="module")
-def result(made: Made) -> Result:
+def result(made):
     folder, _ = made
     return study(folder / "sets.toml", folder / "study", Options(workers=1, cache=None))
 
 
 @pytest.mark.slow
-def test_what_is_planted_is_found_and_nothing_else(
-    made: Made, example: ModuleType, result: Result
-) -> None:
+def test_what_is_planted_is_found_and_nothing_else(made, example, result):
     folder, truth = made
     found = {
         (cell.comparison.query, cell.comparison.reference): cell.rates["near_or_exact"].count
@@ -80,7 +74,7 @@ def test_what_is_planted_is_found_and_nothing_else(
         assert line.split()[2] == line.split()[3], line
 
 
-def test_the_example_for_local_data_can_be_read() -> None:
+def test_the_example_for_local_data_can_be_read():
     """Whether its sources are there or not."""
     planned = plan(read_study(EXAMPLES / "local.toml"))
     assert len(planned.comparisons) == 7

@@ -1,14 +1,11 @@
 """Images of every unusual kind are audited, broken ones are listed, blank ones add no leaks."""
 
-from __future__ import annotations
-
 import io
 import os
 import struct
 import time
 import zlib
 from collections.abc import Callable, Iterator, Mapping
-from pathlib import Path
 
 import cv2
 import hypothesis
@@ -129,17 +126,13 @@ def audited(test: object, train: object) -> visleak.Audit:
 
 
 @pytest.fixture(scope="module")
-def pictures(natural: dict[str, np.ndarray]) -> dict[str, bytes]:
+def pictures(natural):
     maker = Maker(natural)
     return {name: make(maker) for name, make in KINDS.items()}
 
 
 @pytest.fixture(scope="module")
-def found(
-    pictures: dict[str, bytes],
-    natural: dict[str, np.ndarray],
-    tmp_path_factory: pytest.TempPathFactory,
-) -> dict[str, tuple[visleak.Audit, dict[str, str]]]:
+def found(pictures, natural, tmp_path_factory):
     """Audits against byte copies and against re-saves, with the name of each one's copy."""
     root = tmp_path_factory.mktemp("hard")
     for folder in ("test", "copies", "resaves"):
@@ -219,7 +212,7 @@ def huge_png(side: int) -> bytes:
 
 
 @pytest.fixture(scope="module")
-def broken(pictures: dict[str, bytes], tmp_path_factory: pytest.TempPathFactory) -> Path:
+def broken(pictures, tmp_path_factory):
     """Two lists of the same broken files beside some good ones, and what is wrong in a third."""
     root = tmp_path_factory.mktemp("broken")
     bad = {

@@ -1,7 +1,5 @@
 """Stored vectors at unit length: row by row, whatever comes with them."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np
@@ -13,7 +11,7 @@ from visleak.vectors import NORM_TOLERANCE, forget, gathered, unit_rows
 
 
 @pytest.mark.parametrize("kind", [np.float16, np.float32, np.float64])
-def test_rows_have_unit_length_and_keep_their_direction(kind: type) -> None:
+def test_rows_have_unit_length_and_keep_their_direction(kind):
     stored = np.random.default_rng(0).normal(size=(50, 64)).astype(kind)
     rows = unit_rows(stored)
     assert rows.matrix.dtype == np.float32
@@ -23,7 +21,7 @@ def test_rows_have_unit_length_and_keep_their_direction(kind: type) -> None:
     np.testing.assert_array_equal(rows.matrix, exact.astype(np.float32))
 
 
-def test_rows_without_a_direction_are_named_and_zero() -> None:
+def test_rows_without_a_direction_are_named_and_zero():
     stored = np.eye(5, dtype=np.float32)
     stored[1, 2], stored[3, 0], stored[4] = np.nan, np.inf, 0
     rows = unit_rows(stored)
@@ -32,14 +30,14 @@ def test_rows_without_a_direction_are_named_and_zero() -> None:
     assert not rows.matrix[[1, 3, 4]].any()
 
 
-def test_lengths_off_by_more_than_the_tolerance_are_counted() -> None:
+def test_lengths_off_by_more_than_the_tolerance_are_counted():
     lengths = np.array([1.0, 1 + 0.9 * NORM_TOLERANCE, 1 + 1.1 * NORM_TOLERANCE, 0.5])
     rows = unit_rows(lengths[:, None] * np.eye(1, 8))
     assert rows.off.tolist() == [False, False, True, True]
 
 
 @given(st.integers(1, 30), st.integers(0, 29))
-def test_a_row_does_not_depend_on_its_neighbours(count: int, start: int) -> None:
+def test_a_row_does_not_depend_on_its_neighbours(count, start):
     stored = np.random.default_rng(count).normal(size=(30, 17)).astype(np.float16)
     whole = unit_rows(stored).matrix
     part = unit_rows(stored[start : start + count]).matrix
@@ -47,7 +45,7 @@ def test_a_row_does_not_depend_on_its_neighbours(count: int, start: int) -> None
 
 
 @pytest.mark.skipif(not Path("/proc/self/clear_refs").exists(), reason="no clear_refs")
-def test_gathered_rows_leave_the_file_on_disk(tmp_path: Path) -> None:
+def test_gathered_rows_leave_the_file_on_disk(tmp_path):
     """The memory of a file of 80 MB is not taken, not even for a moment, to read a few rows."""
     stored = np.memmap(tmp_path / "rows", np.float32, "w+", shape=(40_000, 512))
     stored[:] = np.arange(40_000, dtype=np.float32)[:, None]

@@ -1,7 +1,5 @@
 """The built wheel holds everything that an audit needs."""
 
-from __future__ import annotations
-
 import os
 import re
 import subprocess
@@ -29,7 +27,7 @@ HOME = "https://example.org/group/project"
 
 
 @pytest.fixture(scope="module")
-def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def wheel(tmp_path_factory):
     """The wheel, as the release builds it."""
     folder = tmp_path_factory.mktemp("wheel")
     command = (*PIP, "wheel", "--no-deps", "-w", folder, ROOT)
@@ -42,7 +40,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.slow
-def test_an_audit_runs_from_the_wheel(wheel: Path, tmp_path: Path) -> None:
+def test_an_audit_runs_from_the_wheel(wheel, tmp_path):
     """Without the source tree: data files and entry points are in the wheel."""
     target = tmp_path / "installed"
     done = run(*PIP, "install", "--no-deps", "--target", target, wheel, cwd=tmp_path)
@@ -62,7 +60,7 @@ def test_an_audit_runs_from_the_wheel(wheel: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_the_wheel_has_its_commit_and_links_that_lead_to_the_repository(wheel: Path) -> None:
+def test_the_wheel_has_its_commit_and_links_that_lead_to_the_repository(wheel):
     with zipfile.ZipFile(wheel) as archive:
         names = archive.namelist()
         (metadata,) = (archive.read(name).decode() for name in names if name.endswith("/METADATA"))

@@ -1,7 +1,5 @@
 """The vocabulary: words that neither sources nor pages use, with what to write in their place."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -76,11 +74,11 @@ def found_in(text: str) -> Iterator[tuple[int, str, str]]:
     ("It is no longer there.", 0),
     ("The standard deviation of similar images", 0),
 ])  # fmt: skip
-def test_words_are_found(text: str, count: int) -> None:
+def test_words_are_found(text, count):
     assert len(list(found_in(text))) == count
 
 
-def test_plain_words_are_used() -> None:
+def test_plain_words_are_used():
     lines = [
         f"{path.relative_to(REPOSITORY)}:{number}: {word!r}; write: {better}"
         for path in texts()

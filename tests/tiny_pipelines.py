@@ -1,7 +1,5 @@
 """Pipelines with random weights, of real classes and a few thousand parameters."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Toy audits: folders written row by row, with rates counted one image at a time."""
 
-from __future__ import annotations
-
 import hashlib
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence

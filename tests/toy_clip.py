@@ -1,7 +1,5 @@
 """A small real CLIP with a small real tokenizer, made with the library the large ones come from."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """The answers of the Hugging Face hub that fetching a model takes, from this machine."""
 
-from __future__ import annotations
-
 import contextlib
 import hashlib
 import json

@@ -1,7 +1,5 @@
 """A world of five words in which D of every prompt is known, and a language model of five words."""
 
-from __future__ import annotations
-
 import itertools
 import math
 from collections.abc import Sequence

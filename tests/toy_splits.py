@@ -1,7 +1,5 @@
 """Splits of blank images, and trainers that answer at once, for the tests of D-LeDe."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -54,7 +52,7 @@ class Rehearsed:
         """Return what changes its results."""
         return {"base": self.base, "epochs": 3}
 
-    def prepare(self, split: Split, folder: Path, progress: Progress) -> Rehearsed:
+    def prepare(self, split: Split, folder: Path, progress: Progress) -> "Rehearsed":
         """Need no look at the split."""
         return self
 

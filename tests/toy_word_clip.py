@@ -1,7 +1,5 @@
 """A CLIP of 16 x 16 pixels and whole words: a tokenizer that is not CLIP's own."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any

@@ -1,13 +1,9 @@
 """A small data set with planted leaks, and its audit."""
 
-from __future__ import annotations
-
 import math
 import os
 import shutil
 import time
-from collections.abc import Callable, Iterator
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -25,7 +21,7 @@ def crop(picture: np.ndarray, number: int, side: int = 96) -> Image.Image:
 
 
 @pytest.fixture(scope="session", autouse=True)
-def _own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+def _own_cache(tmp_path_factory):
     """Keep the user's cache out of it, but one for all tests of the room."""
     patch = pytest.MonkeyPatch()
     cache = tmp_path_factory.mktemp("cache")
@@ -40,7 +36,7 @@ def _own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 
 
 @pytest.fixture(scope="session")
-def dataset(tmp_path_factory: pytest.TempPathFactory, natural: dict[str, np.ndarray]) -> Path:
+def dataset(tmp_path_factory, natural):
     """Six training and seven test images; three leak, one cannot be read, two repeat."""
     root = tmp_path_factory.mktemp("dataset")
     train, test = root / "train" / "thing", root / "test" / "thing"
@@ -61,7 +57,7 @@ def dataset(tmp_path_factory: pytest.TempPathFactory, natural: dict[str, np.ndar
 
 
 @pytest.fixture(scope="session")
-def audited(dataset: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def audited(dataset, tmp_path_factory):
     """The finished audit of the data set."""
     folder = tmp_path_factory.mktemp("audit") / "out"
     assert run("audit", dataset, "-o", folder).code == 0
@@ -69,7 +65,7 @@ def audited(dataset: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
-def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+def made(tmp_path_factory):
     """Return the folder in which commands run while something fails, and a copy of its inputs."""
     root, kept = (tmp_path_factory.mktemp("faults") / name for name in ("work", "kept"))
     inputs(root)
@@ -78,7 +74,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
 
 
 @pytest.fixture
-def scene(made: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch) -> Callable[[str], Scene]:
+def scene(made, monkeypatch):
     """Return a command with the inputs and models that it needs."""
 
     # how long something took is no result, and nobody pulls the plug

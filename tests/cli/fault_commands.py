@@ -1,7 +1,5 @@
 """Every command on a small set, for tests in which a read or a write of it fails."""
 
-from __future__ import annotations
-
 import csv
 import os
 import re

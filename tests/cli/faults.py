@@ -1,7 +1,5 @@
 """Reads and writes that fail on purpose: the k-th time something is opened, written or renamed."""
 
-from __future__ import annotations
-
 import builtins
 import contextlib
 import errno

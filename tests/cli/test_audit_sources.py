@@ -1,12 +1,9 @@
 """The same images from whatever source make the same audit."""
 
-from __future__ import annotations
-
 import functools
 import http.server
 import tarfile
 import threading
-from pathlib import Path
 
 import pytest
 from calling import refused, run
@@ -19,7 +16,7 @@ SECRET = "hunter2"
 
 
 @pytest.fixture(scope="module")
-def shards(dataset, tmp_path_factory) -> Path:
+def shards(dataset, tmp_path_factory):
     """The data set as WebDataset shards, three images each."""
     root = tmp_path_factory.mktemp("shards")
     for side in ("train", "test"):
@@ -96,7 +93,7 @@ def test_a_web_server(address, tmp_path, wanted):
     assert said.startswith(f"archive http://{address}/a.tar cannot be read: the server says 404")
 
 
-def test_the_same_files_on_both_sides_are_named(dataset: Path, tmp_path: Path) -> None:
+def test_the_same_files_on_both_sides_are_named(dataset, tmp_path):
     whole, part = dataset / "train", dataset / "train" / "thing"
     ran = run("audit", "--test", part, "--train", whole, "-o", tmp_path / "out", "--workers", 1)
     assert ran.code == 0

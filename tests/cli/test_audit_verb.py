@@ -1,13 +1,10 @@
 """``visleak audit``: its summary, what it reuses, and what it refuses."""
 
-from __future__ import annotations
-
 import importlib.util
 import json
 import re
 import shlex
 import shutil
-from pathlib import Path
 
 import pytest
 from calling import HOSTILE, check_refused, refusals, refused, run
@@ -15,7 +12,7 @@ from calling import HOSTILE, check_refused, refusals, refused, run
 from visleak.auditing import Audit
 
 
-def test_summary_says_what_the_folder_says(dataset: Path, tmp_path: Path) -> None:
+def test_summary_says_what_the_folder_says(dataset, tmp_path):
     out = tmp_path / "my audits" / "out"
     ran = run("audit", dataset, "-o", out)
     assert (ran.code, ran.err) == (0, "")
@@ -51,9 +48,7 @@ def test_summary_says_what_the_folder_says(dataset: Path, tmp_path: Path) -> Non
     assert (out / "pairs.parquet").read_bytes() == before
 
 
-def test_candidates_by_similarity_are_left_out_where_nothing_is_near(
-    dataset: Path, tmp_path: Path
-) -> None:
+def test_candidates_by_similarity_are_left_out_where_nothing_is_near(dataset, tmp_path):
     test, out = tmp_path / "test", tmp_path / "out"
     test.mkdir()
     for name in ("q0.png", "q1.png"):
@@ -66,7 +61,7 @@ def test_candidates_by_similarity_are_left_out_where_nothing_is_near(
         assert text not in shown
 
 
-def test_no_verify_gives_degrees_only(dataset: Path, tmp_path: Path) -> None:
+def test_no_verify_gives_degrees_only(dataset, tmp_path):
     ran = run("audit", dataset, "-o", tmp_path / "out", "--no-verify")
     assert ran.code == 0
     assert "hard or soft" in ran.out
@@ -74,7 +69,7 @@ def test_no_verify_gives_degrees_only(dataset: Path, tmp_path: Path) -> None:
     assert "verification: switched off" in ran.out
 
 
-def test_sets_in_place_of_a_folder(dataset: Path, audited: Path, tmp_path: Path) -> None:
+def test_sets_in_place_of_a_folder(dataset, audited, tmp_path):
     sides = ("--test", dataset / "test", "--train", dataset / "train")
     assert run("audit", *sides, "-o", tmp_path / "sides").code == 0
     assert Audit(tmp_path / "sides").headline == Audit(audited).headline
@@ -100,7 +95,7 @@ def test_sets_in_place_of_a_folder(dataset: Path, audited: Path, tmp_path: Path)
         ("empty/readme.txt", b"", "holds no images"),
     ],
 )
-def test_sources_without_an_image(tmp_path: Path, name: str, content: bytes, words: str) -> None:
+def test_sources_without_an_image(tmp_path, name, content, words):
     file = tmp_path / name
     file.parent.mkdir(exist_ok=True)
     file.write_bytes(content)
@@ -118,9 +113,7 @@ def test_sources_without_an_image(tmp_path: Path, name: str, content: bytes, wor
     ],
     ids=["lfs", "html", "heic"],
 )
-def test_nothing_readable_names_the_cure(
-    dataset: Path, tmp_path: Path, content: bytes, cure: str
-) -> None:
+def test_nothing_readable_names_the_cure(dataset, tmp_path, content, cure):
     """No gate passes over files that only stand in for images."""
     (tmp_path / "test").mkdir()
     (tmp_path / "test" / "a.jpg").write_bytes(content)
@@ -164,20 +157,18 @@ def test_nothing_readable_names_the_cure(
     --test {data} -> --test needs --train to compare with;
      -> nothing to compare: give a folder with train and test in it
 """)
-def test_wrong_call(dataset: Path, tmp_path: Path, arguments: str, words: str) -> None:
+def test_wrong_call(dataset, tmp_path, arguments, words):
     check_refused(f"audit -o {tmp_path}/out {arguments}", words, data=dataset)
     assert not (tmp_path / "out").exists()
 
 
-def test_output_is_a_file(dataset: Path, tmp_path: Path) -> None:
+def test_output_is_a_file(dataset, tmp_path):
     (tmp_path / "out").write_text("mine")
     check_refused(f"audit {dataset} -o {tmp_path}/out", "out is a file; choose a folder")
     assert (tmp_path / "out").read_text() == "mine"
 
 
-def test_cache_can_be_switched_off_or_put_elsewhere(
-    dataset: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_cache_can_be_switched_off_or_put_elsewhere(dataset, tmp_path, monkeypatch):
     monkeypatch.setenv("VISLEAK_CACHE", str(tmp_path / "default"))
     given = ("audit", dataset, "--no-verify", "--no-images", "-o")
     assert run(*given, tmp_path / "a", "--cache", "off").code == 0
@@ -192,7 +183,7 @@ def test_cache_can_be_switched_off_or_put_elsewhere(
 NEVER = "0.9999999"
 
 
-def test_pairs_below_near_at_are_similar(dataset: Path, audited: Path, tmp_path: Path) -> None:
+def test_pairs_below_near_at_are_similar(dataset, audited, tmp_path):
     strict = tmp_path / "strict"
     call = ("audit", dataset, "-o", strict, "--near-at", NEVER)
     assert run(*call).code == 0

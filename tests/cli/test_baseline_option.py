@@ -1,10 +1,7 @@
 """``audit --baseline``: gates trip on new leaks only."""
 
-from __future__ import annotations
-
 import json
 import shutil
-from pathlib import Path
 
 import pytest
 from calling import HOSTILE, MOSTLY_READABLE, check_refused, run
@@ -14,7 +11,7 @@ from visleak.verdicts import Ledger, Verdict
 
 
 @pytest.fixture(scope="module")
-def changed(dataset: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def changed(dataset, tmp_path_factory):
     """The data set with one more leak: a training image, turned."""
     root = tmp_path_factory.mktemp("changed") / "data"
     shutil.copytree(dataset, root)
@@ -23,7 +20,7 @@ def changed(dataset: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return root
 
 
-def test_known_leaks_pass(dataset: Path, audited: Path, tmp_path: Path) -> None:
+def test_known_leaks_pass(dataset, audited, tmp_path):
     call = ("audit", dataset, "-o", tmp_path / "out", "--baseline", audited)
     ran = run(*call, *MOSTLY_READABLE, "--fail-on", "near")
     assert (ran.code, ran.err) == (0, "")
@@ -35,7 +32,7 @@ def test_known_leaks_pass(dataset: Path, audited: Path, tmp_path: Path) -> None:
     assert (ran.code, "gate unreadable: 1 of 7 test images" in ran.err) == (3, True)
 
 
-def test_new_leaks_trip_and_are_named(changed: Path, audited: Path, tmp_path: Path) -> None:
+def test_new_leaks_trip_and_are_named(changed, audited, tmp_path):
     out = tmp_path / "out"
     command = ("audit", changed, "-o", out, "--baseline", audited)
     gates = ("--fail-on", "near", "--fail-on", "exact", "--fail-on", "unreadable=50%")
@@ -60,7 +57,7 @@ def test_new_leaks_trip_and_are_named(changed: Path, audited: Path, tmp_path: Pa
     assert content == json.loads((out / "audit.json").read_text())
 
 
-def test_without_grades_degrees_are_told(dataset: Path, audited: Path, tmp_path: Path) -> None:
+def test_without_grades_degrees_are_told(dataset, audited, tmp_path):
     command = ("audit", dataset, "--no-verify", "--baseline", audited)
     ran = run(*command, "-o", tmp_path / "builtin")
     assert ran.code == 0
@@ -71,7 +68,7 @@ def test_without_grades_degrees_are_told(dataset: Path, audited: Path, tmp_path:
     assert "gate" not in ran.out
 
 
-def test_accepted_pairs_from_a_file(changed: Path, audited: Path, tmp_path: Path) -> None:
+def test_accepted_pairs_from_a_file(changed, audited, tmp_path):
     accepted, out = tmp_path / "accepted.csv", tmp_path / "out"
     ran = run("export", audited, "--format", "accepted", "-o", accepted)
     assert (ran.code, ran.out) == (0, f"{accepted}\n")
@@ -83,7 +80,7 @@ def test_accepted_pairs_from_a_file(changed: Path, audited: Path, tmp_path: Path
     assert HOSTILE.strip() not in accepted.read_text() or "[red]" in accepted.read_text()
 
 
-def test_verdicts_of_people_count(dataset: Path, tmp_path: Path) -> None:
+def test_verdicts_of_people_count(dataset, tmp_path):
     out = tmp_path / "out"
     assert run("audit", dataset, "-o", out, "--fail-on", "near=34%").code == 3
     import pyarrow.compute as pc
@@ -113,8 +110,8 @@ def test_verdicts_of_people_count(dataset: Path, tmp_path: Path) -> None:
     ],
 )
 def test_a_wrong_baseline_ends_before_anything_is_done(
-    name: str, code: int, words: str, dataset: Path, audited: Path, tmp_path: Path
-) -> None:
+    name, code, words, dataset, audited, tmp_path
+):
     (tmp_path / "empty").mkdir()
     (tmp_path / "file").write_text("first,second\nx,y\n")
     out, baseline = tmp_path / "out", tmp_path / name

@@ -1,9 +1,6 @@
 """``visleak audit --config`` from the command line."""
 
-from __future__ import annotations
-
 import json
-from pathlib import Path
 
 import pytest
 from calling import MOSTLY_READABLE, check_refused, refusals, run
@@ -29,7 +26,7 @@ roles = ['P']
 
 
 @pytest.fixture(scope="module")
-def config(dataset: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def config(dataset, tmp_path_factory):
     file = tmp_path_factory.mktemp("config") / "sets.toml"
     file.write_text(
         TEXT.replace("'test'", f"'{dataset}/test'").replace("'train'", f"'{dataset}/train'")
@@ -37,7 +34,7 @@ def config(dataset: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return file
 
 
-def test_a_study_says_what_came_out_and_where(config: Path, tmp_path: Path) -> None:
+def test_a_study_says_what_came_out_and_where(config, tmp_path):
     ran = run("audit", "--config", config, "-o", tmp_path / "out")
     assert ran.code == 0
     assert ran.err == ""
@@ -53,7 +50,7 @@ def test_a_study_says_what_came_out_and_where(config: Path, tmp_path: Path) -> N
     assert as_json.out == (tmp_path / "out" / "study.json").read_text()
 
 
-def test_gates(config: Path, tmp_path: Path) -> None:
+def test_gates(config, tmp_path):
     given = ("audit", "--config", config, "-o", tmp_path / "out", "--no-images")
     tripped = run(*given, "--fail-on", "near=10%")
     assert tripped.code == 3
@@ -67,7 +64,7 @@ def test_gates(config: Path, tmp_path: Path) -> None:
     assert (ran.code, "set 'gone' was compared with nothing" in ran.err) == (3, True)
 
 
-def test_another_study_is_replaced_and_kept_aside(config: Path, tmp_path: Path) -> None:
+def test_another_study_is_replaced_and_kept_aside(config, tmp_path):
     out, previous, file = tmp_path / "out", tmp_path / "out.previous", tmp_path / "sets.toml"
     for views, note in (("mirror", False), ("none", True)):
         file.write_text(config.read_text().replace("'mirror'", f"'{views}'"))
@@ -77,7 +74,7 @@ def test_another_study_is_replaced_and_kept_aside(config: Path, tmp_path: Path) 
     assert read == ["none", "mirror"]
 
 
-def test_the_plan_is_printed_and_nothing_is_done(config: Path, tmp_path: Path) -> None:
+def test_the_plan_is_printed_and_nothing_is_done(config, tmp_path):
     ran = run("audit", "--config", config, "-o", tmp_path / "out", "--dry-run")
     assert ran.code == 0
     assert not (tmp_path / "out").exists()
@@ -91,9 +88,7 @@ def test_the_plan_is_printed_and_nothing_is_done(config: Path, tmp_path: Path) -
     ]
 
 
-def test_a_comparison_that_fails_is_said_and_ends_with_1(
-    config: Path, dataset: Path, tmp_path: Path
-) -> None:
+def test_a_comparison_that_fails_is_said_and_ends_with_1(config, dataset, tmp_path):
     (tmp_path / "bad.zip").write_bytes(b"PK\x03\x04 no archive")
     file = tmp_path / "sets.toml"
     file.write_text(config.read_text() + "[sets.bad]\nroles = ['T']\nsource = 'bad.zip'\n")
@@ -115,12 +110,12 @@ def test_a_comparison_that_fails_is_said_and_ends_with_1(
     --config {config} --baseline x -> --baseline cannot be used with --config
     --config {config} --fail-on recording -> --fail-on recording is for one audit
 """)
-def test_what_cannot_be_is_refused(config: Path, arguments: str, words: str) -> None:
+def test_what_cannot_be_is_refused(config, arguments, words):
     """Nothing is ignored: an option that the file answers is a mistake."""
     check_refused(f"audit {arguments}", words, config=config)
 
 
-def test_a_gate_for_grades_needs_pictures(config: Path, tmp_path: Path) -> None:
+def test_a_gate_for_grades_needs_pictures(config, tmp_path):
     file = tmp_path / "sets.toml"
     file.write_text(config.read_text().replace("local = false", "verify = false"))
     check_refused(f"audit --config {file} --fail-on near", "asks for a grade")

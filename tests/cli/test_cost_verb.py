@@ -1,11 +1,8 @@
 """``audit --dry-run``, options for the encoder, and audits by encoders without thresholds."""
 
-from __future__ import annotations
-
 import json
 import re
 from dataclasses import replace
-from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
@@ -16,7 +13,7 @@ from visleak.pipeline.cost import describe as line
 from visleak.quantities import size
 
 
-def test_cost_says_a_line_and_stops(dataset: Path, tmp_path: Path) -> None:
+def test_cost_says_a_line_and_stops(dataset, tmp_path):
     ran = run("audit", dataset, "-o", tmp_path / "out", "--dry-run", "--cache", "off")
     assert ran.code == 0
     assert re.fullmatch(
@@ -28,7 +25,7 @@ def test_cost_says_a_line_and_stops(dataset: Path, tmp_path: Path) -> None:
     assert not (tmp_path / "out").exists()
 
 
-def test_cost_as_json(dataset: Path, tmp_path: Path) -> None:
+def test_cost_as_json(dataset, tmp_path):
     ran = run("audit", dataset, "--dry-run", "--json", "--cache", tmp_path / "cache")
     assert ran.code == 0
     found = json.loads(ran.out)
@@ -42,7 +39,7 @@ def test_cost_as_json(dataset: Path, tmp_path: Path) -> None:
     )
 
 
-def test_the_line_of_a_large_run() -> None:
+def test_the_line_of_a_large_run():
     steps = {"fingerprint": 80_000.0, "search": 400.0, "local": 0.0, "screening": 1_000.0}
     cost = Cost(
         images=407_314_000,
@@ -72,7 +69,7 @@ def test_the_line_of_a_large_run() -> None:
 
 
 @pytest.fixture(scope="module")
-def unmeasured(dataset: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def unmeasured(dataset, tmp_path_factory):
     """Return an audit by an encoder without thresholds."""
     folder = tmp_path_factory.mktemp("unmeasured") / "out"
     assert run("audit", dataset, "-o", folder, "--encoder", "phash").code == 0
@@ -85,9 +82,7 @@ HOW = (
 )
 
 
-def test_without_thresholds_there_are_no_degrees(
-    unmeasured: Path, dataset: Path, tmp_path: Path
-) -> None:
+def test_without_thresholds_there_are_no_degrees(unmeasured, dataset, tmp_path):
     audit = json.loads((unmeasured / "audit.json").read_text())
     (total,) = audit["totals"]
     assert total["rates"]["hard"] is total["rates"]["hard_or_soft"] is None
@@ -113,7 +108,7 @@ def test_without_thresholds_there_are_no_degrees(
     assert "hard or soft" not in page
 
 
-def test_without_thresholds_and_pictures_nothing_is_claimed(dataset: Path, tmp_path: Path) -> None:
+def test_without_thresholds_and_pictures_nothing_is_claimed(dataset, tmp_path):
     ran = run("audit", dataset, "-o", tmp_path / "out", "--encoder", "phash", "--no-verify")
     assert ran.code == 0
     assert ran.out.startswith("test was compared with train; no thresholds, so no rate\n")
@@ -121,7 +116,7 @@ def test_without_thresholds_and_pictures_nothing_is_claimed(dataset: Path, tmp_p
     assert HOW in ran.out
 
 
-def test_thresholds_of_the_caller_serve(dataset: Path, tmp_path: Path) -> None:
+def test_thresholds_of_the_caller_serve(dataset, tmp_path):
     base = ("audit", dataset, "--encoder", "phash", "--no-verify", *MOSTLY_READABLE)
     ran = run(*base, "-o", tmp_path / "h", "--hard", "0.95", "--fail-on", "hard=90%")
     assert ran.code == 0
@@ -136,9 +131,7 @@ def test_thresholds_of_the_caller_serve(dataset: Path, tmp_path: Path) -> None:
     assert rates["hard_or_soft"]["count"] == 2
 
 
-def test_the_cost_of_a_long_run_is_shown_at_a_terminal(
-    dataset: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_cost_of_a_long_run_is_shown_at_a_terminal(dataset, tmp_path, monkeypatch):
     monkeypatch.setattr("visleak.cli.audits.WORTH_TELLING", 1)
     monkeypatch.setattr("visleak.cli.audits.TELL_ABOVE", 0.0)
     for times in (1, 0):

@@ -1,7 +1,5 @@
 """Defaults of options from files and the environment, help, completion and suggestions."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys
@@ -14,16 +12,14 @@ from visleak.auditing import Audit
 
 
 @pytest.fixture
-def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def project(tmp_path, monkeypatch):
     folder = tmp_path / "project" / "deep"
     folder.mkdir(parents=True)
     monkeypatch.chdir(folder)
     return folder.parent
 
 
-def test_defaults_of_a_project(
-    dataset: Path, project: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_defaults_of_a_project(dataset, project, monkeypatch):
     """The command line comes before the environment, that before the table of a command."""
     (project / "pyproject.toml").write_text("""
 [tool.visleak]
@@ -53,7 +49,7 @@ no-verify = false
     assert Audit(Path("other")).summary.settings.views == "none"
 
 
-def test_a_file_of_its_own_comes_first(audited: Path, project: Path) -> None:
+def test_a_file_of_its_own_comes_first(audited, project):
     (project / "pyproject.toml").write_text("[tool.visleak]\nnonsense = 1\n")
     (project / "visleak.toml").write_text('[export]\nformat = "csv"\noutput = "pairs.csv"\n')
     assert run("export", audited).code == 0
@@ -69,22 +65,18 @@ def test_a_file_of_its_own_comes_first(audited: Path, project: Path) -> None:
     audit = 1 -> audit must be a table of options
     [audit -> cannot be read as TOML
 """)
-def test_mistakes_in_a_file_are_named(
-    dataset: Path, project: Path, arguments: str, words: str
-) -> None:
+def test_mistakes_in_a_file_are_named(dataset, project, arguments, words):
     (project / "visleak.toml").write_text(arguments.replace("%", "\n"))
     check_refused(f"audit {dataset}", words, code=1 if "TOML" in words else 2)
 
 
-def test_a_wrong_default_of_the_environment_is_called_one(
-    dataset: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_wrong_default_of_the_environment_is_called_one(dataset, monkeypatch):
     monkeypatch.setenv("VISLEAK_WORKERS", "many")
     check_refused(f"audit {dataset}", "by a default of the project's file or of a variable")
     check_refused(f"audit {dataset} --workers few", "for '--workers': Input should be a valid")
 
 
-def test_help_of_a_command() -> None:
+def test_help_of_a_command():
     for words in (("export",), ("memorization", "detect")):
         assert run("help", *words).out == run(*words, "--help").out
     assert run("help").out == run("--help").out
@@ -96,7 +88,7 @@ def test_help_of_a_command() -> None:
     ("visleak export x --format ", "cifair"),
     ("visleak audit --fail", "--fail-on"),
 ])  # fmt: skip
-def test_completion(typed: str, expected: str) -> None:
+def test_completion(typed, expected):
     words = typed.split(" ")
     asked = {"_VISLEAK_COMPLETE": "complete_bash", "COMP_WORDS": typed}
     ran = subprocess.run(
@@ -113,5 +105,5 @@ def test_completion(typed: str, expected: str) -> None:
     audit x --fail-on neer -> got 'neer'; did you mean 'near'?
     audit {data} --encoder buitlin -> did you mean 'builtin'?
 """)
-def test_names_are_suggested(dataset: Path, audited: Path, arguments: str, words: str) -> None:
+def test_names_are_suggested(dataset, audited, arguments, words):
     check_refused(arguments, words, data=dataset, audit=audited)

@@ -1,7 +1,5 @@
 """Commands derived from settings: options, refusals, help, and what a command says and returns."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys
@@ -63,7 +61,7 @@ def toy(sides: Sides, settings: Toy, call: Call) -> Reply:
 
 
 @pytest.fixture
-def run(capsys: pytest.CaptureFixture[str]) -> Callable[..., tuple[int, str, str]]:
+def run(capsys):
     app = typer.Typer(add_completion=False)
     app.callback()(lambda: None)
     add(app, toy, "NAME")
@@ -78,7 +76,7 @@ def run(capsys: pytest.CaptureFixture[str]) -> Callable[..., tuple[int, str, str
 Run = Callable[..., tuple[int, str, str]]
 
 
-def test_options_become_settings(run: Run) -> None:
+def test_options_become_settings(run):
     code, out, err = run("x", "--test", "a", "--test", "b", "--id", "key", "--no-verify", "-n", "5",
                          "--allowed", "2%", "-o", "d")  # fmt: skip
     assert (code, err) == (0, "a note\n")
@@ -93,7 +91,7 @@ def test_options_become_settings(run: Run) -> None:
     assert [Sides(Columns(), name="x"), Toy(), {"name": "NAME"}] == SEEN
 
 
-def test_json_and_exit_code(run: Run) -> None:
+def test_json_and_exit_code(run):
     code, out, err = run("bad", "--json")
     assert (code, json.loads(out)) == (3, {"name": "bad"})
     assert err == "a note\nvisleak: a complaint\n"
@@ -112,20 +110,19 @@ def test_json_and_exit_code(run: Run) -> None:
         (("mode", "--test", "a", "--json", "--id", "k"), ("--id, --test", "--mode")),
     ],
 )
-def test_a_wrong_command_line_is_one_line(run: Run, arguments: tuple[str, ...],
-                                          words: tuple[str, ...]) -> None:  # fmt: skip
+def test_a_wrong_command_line_is_one_line(run, arguments, words):
     code, out, err = run(*arguments)
     assert (code, out, err.count("\n")) == (2, "", 1)
     assert err.startswith("visleak: ")
     assert [word for word in words if word.lower() not in err.lower()] == [], err
 
 
-def test_an_interrupted_command_tells_what_is_kept(run: Run) -> None:
+def test_an_interrupted_command_tells_what_is_kept(run):
     code, _, err = run("stop")
     assert (code, err) == (130, "visleak: interrupted; two files are kept\n")
 
 
-def test_help_has_panels_metavars_and_defaults(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_help_has_panels_metavars_and_defaults(run, monkeypatch):
     monkeypatch.setenv("COLUMNS", "100")
     _, out, _ = run("--help")
     for words in ("Do nothing", "Data", "SOURCE", "Method", "none|all", "default: all", "Example"):
@@ -134,7 +131,7 @@ def test_help_has_panels_metavars_and_defaults(run: Run, monkeypatch: pytest.Mon
     assert "internal" not in out
 
 
-def test_settings_check_themselves() -> None:
+def test_settings_check_themselves():
     with pytest.raises(UsageError, match="views must be one of none, all"):
         Toy(views="some")
     with pytest.raises(UsageError, match="count must be from 1 to 9"):
@@ -147,7 +144,7 @@ def test_settings_check_themselves() -> None:
     assert build(Toy, values) == Toy()
 
 
-def test_what_cannot_be_derived() -> None:
+def test_what_cannot_be_derived():
     def twice(one: Toy, other: Toy) -> Reply:
         return Reply()
 
@@ -159,8 +156,7 @@ def test_what_cannot_be_derived() -> None:
             derived(function)
 
 
-def test_an_unfinished_audit_is_mentioned(tmp_path: Path, run: Run,
-                                          capsys: pytest.CaptureFixture[str]) -> None:  # fmt: skip
+def test_an_unfinished_audit_is_mentioned(tmp_path, run, capsys):
     @dataclass(frozen=True)
     class Folder(Options):
         folder: Path = argument(..., "An audit.", metavar=AUDIT_DIR)
@@ -177,7 +173,7 @@ def test_an_unfinished_audit_is_mentioned(tmp_path: Path, run: Run,
     assert "2 images could not be read again" in capsys.readouterr().err
 
 
-def test_every_command_has_an_example_or_no_options() -> None:
+def test_every_command_has_an_example_or_no_options():
     code = (
         "import sys; from visleak.cli.app import app; import typer; typer.main.get_command(app);"
         "print([m for m in ('numpy', 'pyarrow', 'PIL', 'torch', 'cv2') if m in sys.modules])"

@@ -1,18 +1,15 @@
 """``visleak diff`` from the command line, on audits of a data set before and after a clean-up."""
 
-from __future__ import annotations
-
 import csv
 import json
 import shutil
-from pathlib import Path
 
 import pytest
 from calling import check_refused, refusals, run
 
 
 @pytest.fixture(scope="module")
-def cleaned(dataset: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def cleaned(dataset, tmp_path_factory):
     """The audit after the copies were deleted and an image renamed."""
     root = tmp_path_factory.mktemp("diffed")
     shutil.copytree(dataset, root / "data")
@@ -23,7 +20,7 @@ def cleaned(dataset: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return root / "cleaned"
 
 
-def test_a_clean_up_is_told(audited: Path, cleaned: Path) -> None:
+def test_a_clean_up_is_told(audited, cleaned):
     ran = run("diff", audited, cleaned)
     assert (ran.code, ran.err) == (0, "")
     lines = ran.out.splitlines()
@@ -36,7 +33,7 @@ def test_a_clean_up_is_told(audited: Path, cleaned: Path) -> None:
     assert "1 vanished: 1 with an image that cleaned has not" in ran.out
 
 
-def test_the_same_audit_has_not_changed(audited: Path) -> None:
+def test_the_same_audit_has_not_changed(audited):
     ran = run("diff", audited, audited)
     first = f"{audited} has the same 3 leaking test images as {audited}; near or exact 50.00 %"
     assert ran.out.splitlines()[0] == first
@@ -44,7 +41,7 @@ def test_the_same_audit_has_not_changed(audited: Path) -> None:
     assert "differs" not in ran.out
 
 
-def test_another_encoder_is_told(dataset: Path, audited: Path, tmp_path: Path) -> None:
+def test_another_encoder_is_told(dataset, audited, tmp_path):
     other = tmp_path / "phash"
     assert run("audit", dataset, "-o", other, "--encoder", "phash").code == 0
     ran = run("diff", audited, other)
@@ -54,7 +51,7 @@ def test_another_encoder_is_told(dataset: Path, audited: Path, tmp_path: Path) -
     check_refused(f"diff {audited} {other} --grade soft", "has no thresholds for degrees")
 
 
-def test_every_pair_is_written(audited: Path, cleaned: Path, tmp_path: Path) -> None:
+def test_every_pair_is_written(audited, cleaned, tmp_path):
     out = tmp_path / "changes.csv"
     ran = run("diff", audited, cleaned, "-o", out)
     assert ran.out.splitlines()[-1] == str(out)
@@ -68,7 +65,7 @@ def test_every_pair_is_written(audited: Path, cleaned: Path, tmp_path: Path) -> 
     assert (repeat["within"], repeat["reference_set"]) == ("yes", "test")
 
 
-def test_json_holds_the_numbers(audited: Path, cleaned: Path) -> None:
+def test_json_holds_the_numbers(audited, cleaned):
     content = json.loads(run("diff", audited, cleaned, "--json").out)
     assert content["headline"].startswith("cleaned has 0 leaking test images that out had not")
     (total,) = content["totals"]
@@ -84,7 +81,7 @@ def test_json_holds_the_numbers(audited: Path, cleaned: Path) -> None:
     assert (test["renamed"], test["removed"], train["same"]) == (1, 1, 6)
 
 
-def test_sets_with_other_names(dataset: Path, audited: Path, tmp_path: Path) -> None:
+def test_sets_with_other_names(dataset, audited, tmp_path):
     named = ("--test", f"neu={dataset / 'test'}", "--train", f"alt={dataset / 'train'}")
     assert run("audit", *named, "-o", tmp_path / "renamed").code == 0
     ran = run("diff", audited, tmp_path / "renamed")
@@ -107,11 +104,11 @@ def test_sets_with_other_names(dataset: Path, audited: Path, tmp_path: Path) -> 
     --grade alike -> grade must be one of exact, near, similar, hard, soft; got
     -o . -> the output . is a folder; choose a file with -o FILE
 """)
-def test_wrong_options(arguments: str, words: str, audited: Path) -> None:
+def test_wrong_options(arguments, words, audited):
     check_refused(f"diff {audited} {audited} {arguments}", words)
 
 
-def test_what_is_no_audit(audited: Path, tmp_path: Path) -> None:
+def test_what_is_no_audit(audited, tmp_path):
     check_refused(f"diff {audited} {tmp_path}", "holds no finished audit")
     broken = shutil.copytree(audited, tmp_path / "broken")
     (broken / "images.parquet").write_bytes(b"PAR1")

@@ -1,12 +1,9 @@
 """``visleak dlede`` from the command line: a command that learns by counting, and its result."""
 
-from __future__ import annotations
-
 import json
 import shlex
 import shutil
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -37,7 +34,7 @@ BAD = "<img src=x onerror=alert(1)>.png"
 
 
 @pytest.fixture(scope="module")
-def pictures(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def pictures(tmp_path_factory):
     """Twenty test and 24 training images of other recordings; one name is markup."""
     root = tmp_path_factory.mktemp("pictures")
     rng = np.random.default_rng(5)
@@ -54,7 +51,7 @@ def pictures(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def program(tmp_path_factory):
     path = tmp_path_factory.mktemp("program") / "train.py"
     path.write_text(PROGRAM)
     return path
@@ -71,22 +68,20 @@ def dlede(pictures: Path, program: Path, out: Path, *more: object, gain: float =
 
 
 @pytest.fixture(scope="module")
-def _trained_here() -> Iterator[None]:
+def _trained_here():
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("visleak.dlede.train.execution.sendable", not_sendable)
         yield
 
 
 @pytest.fixture(scope="module")
-def made(
-    _trained_here: None, pictures: Path, program: Path, tmp_path_factory: pytest.TempPathFactory
-) -> tuple[Path, Ran]:
+def made(_trained_here, pictures, program, tmp_path_factory):
     """A clean split, three repetitions, with its audit."""
     out = tmp_path_factory.mktemp("made") / "out"
     return out, dlede(pictures, program, out, "--repetitions", 3)
 
 
-def test_a_clean_split_from_end_to_end(made: tuple[Path, Ran]) -> None:
+def test_a_clean_split_from_end_to_end(made):
     out, ran = made
     assert ran.code == 0, ran.err
     lines = ran.out.splitlines()
@@ -116,9 +111,7 @@ def test_a_clean_split_from_end_to_end(made: tuple[Path, Ran]) -> None:
     assert result.audit.folder == "audit"
 
 
-def test_finished_trainings_are_not_made_again(
-    made: tuple[Path, Ran], pictures: Path, program: Path, tmp_path: Path
-) -> None:
+def test_finished_trainings_are_not_made_again(made, pictures, program, tmp_path):
     out = Path(shutil.copytree(made[0], tmp_path / "out"))
     before = {path: path.stat().st_mtime_ns for path in (out / "runs").rglob("*.json")}
     bare = ("--audit", "off", "--no-phash")
@@ -142,7 +135,7 @@ def test_finished_trainings_are_not_made_again(
     assert (other.code, "holds training runs with another trainer" in other.err) == (2, True)
 
 
-def test_one_set_parted_by_a_recipe(pictures: Path, program: Path, tmp_path: Path) -> None:
+def test_one_set_parted_by_a_recipe(pictures, program, tmp_path):
     out = tmp_path / "out"
     given = ("--set", pictures, "--split", "random:0.5", "--repetitions", 1, "-o", out)
     ran = run("dlede", *given, "--trainer", trainer(program, 0.02), "--no-images")
@@ -152,9 +145,7 @@ def test_one_set_parted_by_a_recipe(pictures: Path, program: Path, tmp_path: Pat
     assert (out / "audit" / "report.html").is_file()
 
 
-def test_a_folder_of_splits_says_what_it_leaves_out(
-    pictures: Path, program: Path, tmp_path: Path
-) -> None:
+def test_a_folder_of_splits_says_what_it_leaves_out(pictures, program, tmp_path):
     data = Path(shutil.copytree(pictures, tmp_path / "data"))
     shutil.copytree(pictures / "test", data / "val")
     given = ("dlede", data, "--trainer", trainer(program, 0.5), "--dry-run")
@@ -166,9 +157,7 @@ def test_a_folder_of_splits_says_what_it_leaves_out(
     assert json.loads(run(*given, "--json", "--full-curve").out)["trainings"] == 110
 
 
-def test_trainings_that_fail_leave_their_reason(
-    pictures: Path, program: Path, tmp_path: Path
-) -> None:
+def test_trainings_that_fail_leave_their_reason(pictures, program, tmp_path):
     ran = dlede(
         pictures, program, tmp_path / "out", "--repetitions", 1, "--audit", "off", gain=-1.0
     )
@@ -177,7 +166,7 @@ def test_trainings_that_fail_leave_their_reason(
     assert not (tmp_path / "out" / "dlede.json").exists()
 
 
-def test_scores_of_trainings_made_elsewhere(tmp_path: Path) -> None:
+def test_scores_of_trainings_made_elsewhere(tmp_path):
     file, out = tmp_path / "kitti.csv", tmp_path / "out"
     file.write_text("step,map50,f1\n0,.852,.839\n10,.856,.842\n20,.866,.850\n")
     ran = run("dlede", "--scores", file, "-o", out)
@@ -194,14 +183,14 @@ def test_scores_of_trainings_made_elsewhere(tmp_path: Path) -> None:
     assert json.loads(again.out)["judgement"]["on_means"] == "clean"
 
 
-def test_scores_that_give_nothing_to_judge_are_no_success(tmp_path: Path) -> None:
+def test_scores_that_give_nothing_to_judge_are_no_success(tmp_path):
     file = tmp_path / "torn.csv"
     file.write_text("step,repetition,map50,f1\n0,1,.5,.5\n10,1,.6,.6\n0,2,.5,.5\n20,2,.6,.6\n")
     check_refused(f"dlede --scores {file} -o {tmp_path}/out", "nothing can be judged", code=1)
     assert not (tmp_path / "out").exists()
 
 
-def test_what_is_read_as_percent_and_what_is_missing_is_said(tmp_path: Path) -> None:
+def test_what_is_read_as_percent_and_what_is_missing_is_said(tmp_path):
     file = tmp_path / "scores.csv"
     file.write_text("step,f1\n0,50\n10,55\n20,60\n")
     ran = run("dlede", "--scores", file, "-o", tmp_path / "out")
@@ -211,9 +200,7 @@ def test_what_is_read_as_percent_and_what_is_missing_is_said(tmp_path: Path) -> 
     assert read_result(tmp_path / "out").scores.of("f1")[0] == pytest.approx([0.5, 0.55, 0.6])
 
 
-def test_a_leak_that_the_audit_proves_is_not_trained(
-    pictures: Path, program: Path, tmp_path: Path
-) -> None:
+def test_a_leak_that_the_audit_proves_is_not_trained(pictures, program, tmp_path):
     out, folder = tmp_path / "out", pictures / "train"
     given = ("--test", f"val={folder}", "--train", f"train={folder}", "-o", out)
     given = (*given, "--trainer", trainer(program, 0.02), "--repetitions", 1)
@@ -244,9 +231,7 @@ def test_a_leak_that_the_audit_proves_is_not_trained(
 
 
 @pytest.mark.parametrize("side", ["train", "test"])
-def test_an_image_changed_since_the_audit_is_refused(
-    made: tuple[Path, Ran], pictures: Path, program: Path, tmp_path: Path, side: str
-) -> None:
+def test_an_image_changed_since_the_audit_is_refused(made, pictures, program, tmp_path, side):
     """Whoever trains; before any training run."""
     copies = Path(shutil.copytree(pictures, tmp_path / "pictures"))
     audit = tmp_path / "audit"
@@ -261,7 +246,7 @@ def test_an_image_changed_since_the_audit_is_refused(
     assert not list((tmp_path / "out").rglob("runs/*/*.json"))
 
 
-def test_an_image_that_a_program_changes_is_noticed(pictures: Path, tmp_path: Path) -> None:
+def test_an_image_that_a_program_changes_is_noticed(pictures, tmp_path):
     copies = Path(shutil.copytree(pictures, tmp_path / "pictures"))
     file = sorted((copies / "train").iterdir())[3]
     program = tmp_path / "train.py"
@@ -308,9 +293,8 @@ def test_an_image_that_a_program_changes_is_noticed(pictures: Path, tmp_path: Pa
     {sides} {by} --audit {audit} -> is of other sets
 """)
 def test_what_cannot_end_well_is_refused_before_any_work(
-    audited: Path, pictures: Path, program: Path, tmp_path: Path, arguments: str, words: str,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:  # fmt: skip
+    audited, pictures, program, tmp_path, arguments, words, monkeypatch
+):
     def never(*arguments: object, **options: object) -> None:
         pytest.fail("the work was begun")
 

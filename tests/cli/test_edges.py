@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import errno
 import os
 import re
@@ -7,13 +5,11 @@ import resource
 import signal
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 from calling import MOSTLY_READABLE, refused, run
 
 import visleak
-from visleak.cli import edges
 from visleak.templates import plain
 
 VISLEAK = (sys.executable, "-m", "visleak")
@@ -31,7 +27,7 @@ main(sys.argv[1:])
 """
 
 
-def test_help_names_every_verb() -> None:
+def test_help_names_every_verb():
     ran = run("--help")
     assert ran.code == 0
     for verb in ("audit", "report", "show", "export"):
@@ -41,7 +37,7 @@ def test_help_names_every_verb() -> None:
         assert "bool" not in run(*group, "--help").out
 
 
-def test_help_comes_at_once() -> None:
+def test_help_comes_at_once():
     """In processor seconds, so that other work of the machine does not count."""
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     subprocess.run([*VISLEAK, "--help"], capture_output=True, check=True)
@@ -49,14 +45,14 @@ def test_help_comes_at_once() -> None:
     assert after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime < 1.0
 
 
-def test_version() -> None:
+def test_version():
     printed = run("--version").out
     assert re.fullmatch(
         rf"visleak {re.escape(visleak.__version__)}( \([0-9a-f]{{12}}\))?\n", printed
     )
 
 
-def test_unknown_verb() -> None:
+def test_unknown_verb():
     code, message = refused("adit")
     assert (code, "'adit'" in message, "audit" in message) == (2, True, True)
 
@@ -72,9 +68,7 @@ def test_unknown_verb() -> None:
         (ZeroDivisionError("by\nzero"), r"unexpected ZeroDivisionError: by\nzero; this is a de"),
     ],
 )
-def test_what_nobody_foresaw_is_one_line(
-    audited: Path, monkeypatch: pytest.MonkeyPatch, error: Exception, said: str
-) -> None:
+def test_what_nobody_foresaw_is_one_line(audited, monkeypatch, error, said):
     def fails(*_: object, **__: object) -> None:
         raise error
 
@@ -84,7 +78,7 @@ def test_what_nobody_foresaw_is_one_line(
     assert message.startswith(said)
 
 
-def test_traceback_on_demand(audited: Path) -> None:
+def test_traceback_on_demand(audited):
     ran = subprocess.run(
         [*VISLEAK, "show", str(audited), "nosuch"],
         env={**os.environ, "VISLEAK_DEBUG": "1"},
@@ -101,9 +95,7 @@ def test_traceback_on_demand(audited: Path) -> None:
     ("number", "code", "word", "cached"),
     [(signal.SIGINT, 130, "interrupted", True), (signal.SIGTERM, 143, "terminated", False)],
 )
-def test_stopped_run_says_what_is_kept(
-    dataset: Path, tmp_path: Path, number: signal.Signals, code: int, word: str, cached: bool
-) -> None:
+def test_stopped_run_says_what_is_kept(dataset, tmp_path, number, code, word, cached):
     out, cache = tmp_path / "out", tmp_path / "cache"
     arguments = ["audit", str(dataset), "-o", str(out), "--cache", str(cache) if cached else "off"]
     with subprocess.Popen(
@@ -128,7 +120,7 @@ def test_stopped_run_says_what_is_kept(
 STEPS = ("step ", "listing ", "loading ")
 
 
-def test_reader_that_leaves_early(dataset: Path, audited: Path) -> None:
+def test_reader_that_leaves_early(dataset, audited):
     reading, writing = os.pipe()
     os.close(reading)
     gates = ("--fail-on", "near", *MOSTLY_READABLE)
@@ -147,7 +139,7 @@ def test_reader_that_leaves_early(dataset: Path, audited: Path) -> None:
     assert second.startswith("visleak: gate near")
 
 
-def test_ascii_terminal_is_no_error(dataset: Path, audited: Path) -> None:
+def test_ascii_terminal_is_no_error(dataset, audited):
     ran = subprocess.run(
         [*VISLEAK, "audit", str(dataset), "-o", str(audited)],
         env={**os.environ, "PYTHONIOENCODING": "ascii"},
@@ -158,6 +150,6 @@ def test_ascii_terminal_is_no_error(dataset: Path, audited: Path) -> None:
     assert ran.stdout.startswith(b"3 of 6 test images")
 
 
-def test_plain_keeps_what_people_write() -> None:
+def test_plain_keeps_what_people_write():
     assert plain("Grüße 猫.png") == "Grüße 猫.png"
     assert plain("a\u202egnp.exe\r") == r"a\u202egnp.exe\r"

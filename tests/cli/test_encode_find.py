@@ -1,7 +1,5 @@
 """``visleak encode``, ``visleak find``, and what other verbs say to embeddings."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from pathlib import Path
@@ -14,7 +12,7 @@ from calling import HOSTILE, check_refused, refusals, refused, run
 
 
 @pytest.fixture(scope="module")
-def encoded(dataset: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+def encoded(dataset, tmp_path_factory):
     """Both splits of the data set as embeddings."""
     root = tmp_path_factory.mktemp("encoded")
     for split in ("test", "train"):
@@ -23,7 +21,7 @@ def encoded(dataset: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str
     return {split: root / split for split in ("test", "train")}
 
 
-def test_encode_says_what_it_wrote(dataset: Path, tmp_path: Path) -> None:
+def test_encode_says_what_it_wrote(dataset, tmp_path):
     ran = run("encode", dataset / "test", "-o", tmp_path / "out", "--shard", 4)
     assert (ran.code, ran.err) == (0, "")
     assert ran.out == f"6 vectors in 2 files, 1 unreadable\n{tmp_path / 'out'}\n"
@@ -51,17 +49,14 @@ def test_encode_says_what_it_wrote(dataset: Path, tmp_path: Path) -> None:
     audit --test {data}/test --train emb:{emb}/train --device cuda:97 -o u -> cuda:97 is not there
     audit --test {data}/test --train {data}/train --device auto -o u -> has no option 'device'
 """)
-def test_wrong_calls(
-    dataset: Path, encoded: dict[str, Path], tmp_path: Path, arguments: str, words: str,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:  # fmt: skip
+def test_wrong_calls(dataset, encoded, tmp_path, arguments, words, monkeypatch):
     monkeypatch.chdir(tmp_path)
     np.save(tmp_path / "v.npy", np.eye(4, dtype=np.float16))
     vectors = f"{tmp_path}/v.npy?encoder="
     check_refused(arguments, words, data=dataset, emb=encoded["test"].parent, v=vectors)
 
 
-def test_anonymous_warns_of_thumbnails_and_says_what_to_keep(dataset: Path, tmp_path: Path) -> None:
+def test_anonymous_warns_of_thumbnails_and_says_what_to_keep(dataset, tmp_path):
     out = tmp_path / "pub"
     ran = run("encode", dataset / "test", "-o", out, "--anonymous")
     assert ran.code == 0
@@ -80,9 +75,7 @@ def test_anonymous_warns_of_thumbnails_and_says_what_to_keep(dataset: Path, tmp_
     assert json.loads(found.out)["totals"][0]["rates"]["hard_or_soft"]["count"] == 3
 
 
-def test_an_audit_of_embeddings_speaks_of_degrees(
-    encoded: dict[str, Path], dataset: Path, tmp_path: Path
-) -> None:
+def test_an_audit_of_embeddings_speaks_of_degrees(encoded, dataset, tmp_path):
     sides = ("--test", f"emb:{encoded['test']}", "--train", f"emb:{encoded['train']}")
     ran = run("audit", *sides, "-o", tmp_path / "out")
     assert (ran.code, ran.err) == (0, "")
@@ -107,9 +100,7 @@ def test_an_audit_of_embeddings_speaks_of_degrees(
     assert shown.err.endswith("set 'test' holds embeddings only; it has no images to show\n")
 
 
-def test_pictures_beside_embeddings_are_looked_at(
-    encoded: dict[str, Path], dataset: Path, tmp_path: Path
-) -> None:
+def test_pictures_beside_embeddings_are_looked_at(encoded, dataset, tmp_path):
     trained = ("--train", f"emb:{encoded['train']}", "--train", f"pictures={dataset / 'train'}")
     ran = run("audit", "--test", dataset / "test", *trained, "-o", tmp_path / "out", "--json")
     assert (ran.code, ran.err) == (0, "")
@@ -133,15 +124,13 @@ def test_pictures_beside_embeddings_are_looked_at(
     assert "data:image/" in page
 
 
-def test_a_device_may_be_asked_for_where_only_vectors_are_compared(
-    dataset: Path, encoded: dict[str, Path], tmp_path: Path
-) -> None:
+def test_a_device_may_be_asked_for_where_only_vectors_are_compared(dataset, encoded, tmp_path):
     """The built-in fingerprint has no device, the comparison with embeddings has."""
     sides = ("--test", dataset / "test", "--train", f"emb:{encoded['train']}")
     assert run("audit", *sides, "--device", "auto", "-o", tmp_path / "auto").code == 0
 
 
-def test_a_changed_file_is_another_audit(encoded: dict[str, Path], tmp_path: Path) -> None:
+def test_a_changed_file_is_another_audit(encoded, tmp_path):
     """Its stamp is part of the audit's key."""
     np.save(tmp_path / "v.npy", np.eye(4, dtype=np.float16))
     sides = ("--test", f"a=emb:{tmp_path}/v.npy?encoder=other:x", "--train",
@@ -154,7 +143,7 @@ def test_a_changed_file_is_another_audit(encoded: dict[str, Path], tmp_path: Pat
     assert "kept in" in again.err
 
 
-def test_encoders_must_agree(encoded: dict[str, Path], tmp_path: Path) -> None:
+def test_encoders_must_agree(encoded, tmp_path):
     np.save(tmp_path / "v.npy", np.eye(560, dtype=np.float16))
     code, said = refused("audit", "--test", f"emb:{encoded['test']}", "--train",
                          f"emb:{tmp_path}/v.npy?encoder=clip", "-o", tmp_path / "out")  # fmt: skip
@@ -171,7 +160,7 @@ def test_encoders_must_agree(encoded: dict[str, Path], tmp_path: Path) -> None:
 # -- find ----------------------------------------------------------------------------------------
 
 
-def test_find_in_pictures_looks_at_them(dataset: Path) -> None:
+def test_find_in_pictures_looks_at_them(dataset):
     copy, other = dataset / "test" / "thing" / "copy.png", dataset / "test" / "thing" / "q0.png"
     ran = run("find", copy, other, "--against", dataset / "train", "--json", "--top-k", 2)
     assert (ran.code, ran.err) == (0, "")
@@ -188,7 +177,7 @@ def test_find_in_pictures_looks_at_them(dataset: Path) -> None:
     assert text.splitlines()[0] == f"{copy}: found: thing/t0.png of train (exact)"
 
 
-def test_find_in_embeddings_speaks_of_likeness(dataset: Path, encoded: dict[str, Path]) -> None:
+def test_find_in_embeddings_speaks_of_likeness(dataset, encoded):
     copy, other = dataset / "test" / "thing" / "copy.png", dataset / "test" / "thing" / "q0.png"
     for place in (encoded["train"], f"emb:{encoded['train']}"):
         first, second = json.loads(run("find", copy, other, "--against", place, "--json").out)[
@@ -202,7 +191,7 @@ def test_find_in_embeddings_speaks_of_likeness(dataset: Path, encoded: dict[str,
     assert any(": not found; the nearest has similarity 0." in line for line in lines)
 
 
-def test_find_in_an_audit_looks_through_its_sets(dataset: Path, audited: Path) -> None:
+def test_find_in_an_audit_looks_through_its_sets(dataset, audited):
     picture = dataset / "train" / "thing" / "t1.png"
     found = json.loads(run("find", picture, "--against", audited, "--json").out)["images"][0]
     assert [(m["set"], m["id"], m["grade"]) for m in found["matches"][:2]] == [
@@ -211,7 +200,7 @@ def test_find_in_an_audit_looks_through_its_sets(dataset: Path, audited: Path) -
     ]
 
 
-def test_find_counts_what_cannot_be_read(dataset: Path) -> None:
+def test_find_counts_what_cannot_be_read(dataset):
     picture, train = dataset / "test" / "thing" / "copy.png", dataset / "train"
     text = dataset / "test" / "thing" / "text.jpg"
     check_refused(f"find {text} --against {train}", "not-an-image", code=1)
@@ -220,7 +209,7 @@ def test_find_counts_what_cannot_be_read(dataset: Path) -> None:
     assert f"{text}: cannot be read (not-an-image)" in ran.out
 
 
-def test_missing_files_are_counted_as_skipped(tmp_path: Path) -> None:
+def test_missing_files_are_counted_as_skipped(tmp_path):
     folder = tmp_path / "train"
     folder.mkdir()
     rng = np.random.default_rng(0)
@@ -244,9 +233,7 @@ def test_missing_files_are_counted_as_skipped(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("side", "search"), [("--test", "exact"), ("--train", "faiss")])
-def test_a_shard_that_is_not_its_manifests_is_refused(
-    encoded: dict[str, Path], tmp_path: Path, side: str, search: str
-) -> None:
+def test_a_shard_that_is_not_its_manifests_is_refused(encoded, tmp_path, side, search):
     if search == "faiss":
         pytest.importorskip("faiss")
     folder = shutil.copytree(encoded["train"], tmp_path / "edited")
@@ -274,7 +261,7 @@ def test_a_shard_that_is_not_its_manifests_is_refused(
     assert (code, "truncated" in said) == (1, True)
 
 
-def test_zero_vectors_are_unreadable(tmp_path: Path) -> None:
+def test_zero_vectors_are_unreadable(tmp_path):
     """They were counted as images, which makes every rate smaller."""
     vectors = np.eye(6, dtype=np.float32)
     vectors[2], vectors[3, 0], vectors[4, 0] = 0, np.nan, np.inf
@@ -295,7 +282,7 @@ def test_zero_vectors_are_unreadable(tmp_path: Path) -> None:
         assert "NaN" in lines[1]
 
 
-def test_files_that_are_not_encoded_are_counted(dataset: Path, tmp_path: Path) -> None:
+def test_files_that_are_not_encoded_are_counted(dataset, tmp_path):
     images = Path(shutil.copytree(dataset / "train", tmp_path / "train"))
     (images / "scan.exr").write_bytes(b"no image")
     command = ("encode", images, "-o", tmp_path / "vectors")
@@ -303,7 +290,7 @@ def test_files_that_are_not_encoded_are_counted(dataset: Path, tmp_path: Path) -
         assert "skipped: 1 file: 1 .exr" in run(*command).out
 
 
-def test_the_table_of_ids_replaces_no_other_file(dataset: Path, tmp_path: Path) -> None:
+def test_the_table_of_ids_replaces_no_other_file(dataset, tmp_path):
     (tmp_path / "vectors.ids.csv").write_text("my,notes\n")
     command = ("encode", dataset / "test", "-o", tmp_path / "vectors", "--anonymous")
     ran = run(*command)

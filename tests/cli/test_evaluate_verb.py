@@ -1,10 +1,7 @@
 """``visleak evaluate classify`` from the command line: what it says, and its refusals."""
 
-from __future__ import annotations
-
 import json
 import os
-from pathlib import Path
 
 import numpy as np
 import pyarrow.parquet as pq
@@ -16,13 +13,13 @@ torch = pytest.importorskip("torch")
 
 
 @pytest.fixture(autouse=True)
-def _environment(monkeypatch: pytest.MonkeyPatch) -> None:
+def _environment(monkeypatch):
     """What the verb sets for its own process is no matter of other tests."""
     monkeypatch.setenv("OMP_WAIT_POLICY", "PASSIVE")
 
 
 @pytest.fixture(scope="module")
-def pictures(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def pictures(tmp_path_factory):
     """Three classes of two noisy images each, one of a hostile name, and one that is damaged."""
     folder = tmp_path_factory.mktemp("evaluate") / "pictures"
     made = np.random.default_rng(0)
@@ -36,7 +33,7 @@ def pictures(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def model(pictures: Path) -> str:
+def model(pictures):
     """A ResNet-20 of six classes."""
     from visleak.impact.evaluators.checkpoints import CifarResNet
 

@@ -3,14 +3,11 @@
 As SQLite tests its errors of input: files that a command opens fail, one at a time.
 """
 
-from __future__ import annotations
-
 import io
 import os
 from collections import Counter
 from collections.abc import Callable
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -27,7 +24,7 @@ WITHIN = ("out/audit", "out/layouts", "out/proof")
 QUICK = ("find", "same", "show", "purge", "check", "encode")
 
 
-def test_every_command_has_a_fault_test() -> None:
+def test_every_command_has_a_fault_test():
     there = {name.partition(":")[0] for name in COMMANDS} | set(OTHERS)
     assert there == set(every_command())
 
@@ -135,13 +132,11 @@ def check(scene: Scene, ran: Ran, whole: dict[str, bytes], act: str) -> None:
     "name",
     [pytest.param(name, marks=[] if name in QUICK else pytest.mark.slow) for name in COMMANDS],
 )
-def test_a_read_that_fails(scene: Callable[[str], Scene], name: str) -> None:
+def test_a_read_that_fails(scene, name):
     sweep(scene(name))
 
 
-def test_an_image_lost_before_layouts_are_compared(
-    scene: Callable[[str], Scene], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_image_lost_before_layouts_are_compared(scene, tmp_path, monkeypatch):
     """Fewer variants of a layout are never the answer."""
     here = scene("memorization trace")
     here.set()
@@ -161,9 +156,7 @@ def test_an_image_lost_before_layouts_are_compared(
     assert not (here.root / "out" / "trace.csv").exists()
 
 
-def test_an_image_that_changes_before_layouts_are_compared(
-    scene: Callable[[str], Scene], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_image_that_changes_before_layouts_are_compared(scene, monkeypatch):
     """The layout of another image is never the answer."""
     here = scene("memorization trace")
     here.set()

@@ -1,9 +1,6 @@
 """``--frame``, ``--max-frame-gap`` and ``--fail-on recording`` as a stranger meets them."""
 
-from __future__ import annotations
-
 import csv
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -19,7 +16,7 @@ SIDES = {"test": ((3, 7), (30,)), "train": ((2, 4, 8), (0, 1))}
 
 
 @pytest.fixture(scope="module")
-def road(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def road(tmp_path_factory):
     """Folders with frames of two rendered drives, and a list of them with seconds."""
     root = tmp_path_factory.mktemp("road")
     rng = np.random.default_rng(2)
@@ -41,7 +38,7 @@ def road(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def told(road: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable[..., tuple[Path, str]]:
+def told(road, tmp_path_factory):
     """Audit with some options; return the folder and what was printed, without the groups."""
 
     def audited(code: int, *options: object) -> tuple[Path, str, str]:

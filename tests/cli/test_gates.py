@@ -1,15 +1,12 @@
 """``--fail-on``: exit codes and what the audit leaves behind."""
 
-from __future__ import annotations
-
 import json
-from pathlib import Path
 
 import pytest
 from calling import MOSTLY_READABLE, check_refused, refused, run
 
 
-def test_tripped_gates_end_with_three_after_all_is_written(dataset: Path, tmp_path: Path) -> None:
+def test_tripped_gates_end_with_three_after_all_is_written(dataset, tmp_path):
     out = tmp_path / "out"
     ran = run(
         *("audit", dataset, "-o", out, "--fail-on", "near", "--fail-on", "exact=50%"),
@@ -25,13 +22,13 @@ def test_tripped_gates_end_with_three_after_all_is_written(dataset: Path, tmp_pa
     assert (out / "report.html").is_file()
 
 
-def test_gates_hold_for_a_reused_audit(dataset: Path, audited: Path) -> None:
+def test_gates_hold_for_a_reused_audit(dataset, audited):
     call = ("audit", dataset, "-o", audited, *MOSTLY_READABLE)
     assert run(*call, "--fail-on", "near", "--json").code == 3
     assert run(*call, "--fail-on", "near=50%").code == 0
 
 
-def test_a_gate_fails_where_too_little_was_compared(dataset: Path, audited: Path) -> None:
+def test_a_gate_fails_where_too_little_was_compared(dataset, audited):
     ran = run("audit", dataset, "-o", audited, "--fail-on", "near=50%")
     assert ran.code == 3
     (line,) = [line for line in ran.err.splitlines() if "gate" in line]
@@ -42,9 +39,7 @@ def test_a_gate_fails_where_too_little_was_compared(dataset: Path, audited: Path
 @pytest.mark.parametrize(
     ("side", "gate"), [("--test", ()), ("--train", ("--fail-on", "unreadable=1"))]
 )
-def test_a_side_without_a_readable_image_is_an_error(
-    dataset: Path, tmp_path: Path, side: str, gate: tuple[str, ...]
-) -> None:
+def test_a_side_without_a_readable_image_is_an_error(dataset, tmp_path, side, gate):
     gone = tmp_path / "gone.csv"
     gone.write_text("path\n" + "".join(f"nowhere/{number}.png\n" for number in range(7)))
     sides = {"--test": dataset / "test", "--train": dataset / "train"} | {side: gone}
@@ -55,9 +50,7 @@ def test_a_side_without_a_readable_image_is_an_error(
     assert not (tmp_path / "out" / "audit.json").exists()
 
 
-def test_results_for_other_tools(
-    dataset: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_results_for_other_tools(dataset, tmp_path, monkeypatch):
     """A format replaces what is printed, and no exit code."""
     shown: list[str] = []
     monkeypatch.setattr("webbrowser.open", shown.append)

@@ -1,13 +1,11 @@
 """``visleak impact`` from the command line: an audit, files of answers, and what comes out."""
 
-from __future__ import annotations
-
 import csv
 import errno
 import json
 import random
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -23,12 +21,12 @@ LINKS = ("--framework", "PyTorch", "--code", "https://a.org", "--weights", "http
 
 
 @pytest.fixture
-def folder(audited: Path, tmp_path: Path) -> Path:
+def folder(audited, tmp_path):
     return Path(shutil.copytree(audited, tmp_path / "audit"))
 
 
 @pytest.fixture(scope="module")
-def ids(audited: Path) -> list[str]:
+def ids(audited):
     """Return the six readable test images; the last three leak."""
     images = pq.read_table(audited / IMAGES, columns=["set", "id"]).to_pylist()
     found = [row["id"] for row in images if row["set"] == "test"]
@@ -45,7 +43,7 @@ def answers(path: Path, ids: Sequence[str], **columns: Sequence[object]) -> Path
 
 
 @pytest.fixture
-def files(ids: list[str], tmp_path: Path) -> Mapping[str, Path]:
+def files(ids, tmp_path):
     """Two models: one is right on leaked images alone, the other on all but one of them."""
     return {
         "one": answers(tmp_path / "one.csv", ids, correct=[0, 0, 1, 1, 1, 1]),
@@ -54,9 +52,7 @@ def files(ids: list[str], tmp_path: Path) -> Mapping[str, Path]:
     }
 
 
-def test_tables_figures_and_a_section_of_the_report(
-    folder: Path, files: Mapping[str, Path], tmp_path: Path
-) -> None:
+def test_tables_figures_and_a_section_of_the_report(folder, files, tmp_path):
     out = tmp_path / "out"
     two = f"second={files['two']}"
     ran = run("impact", folder, "--predictions", files["one"], "--predictions", two, "-o", out)
@@ -86,9 +82,7 @@ def test_tables_figures_and_a_section_of_the_report(
     assert "data:image/" in page
 
 
-def test_an_audit_that_may_only_be_read(
-    folder: Path, files: Mapping[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_audit_that_may_only_be_read(folder, files, tmp_path, monkeypatch):
     def refusing(path: Path, content: object) -> None:
         raise PermissionError(errno.EACCES, "Permission denied", str(path))
 
@@ -99,9 +93,7 @@ def test_an_audit_that_may_only_be_read(
     assert (tmp_path / "out" / "impact.json").is_file()
 
 
-def test_json_is_all_that_is_printed(
-    folder: Path, files: Mapping[str, Path], tmp_path: Path
-) -> None:
+def test_json_is_all_that_is_printed(folder, files, tmp_path):
     out, path = tmp_path / "out", tmp_path / "lr=0.1.csv"
     shutil.copy(files["one"], path)
     ran = run("impact", folder, "--predictions", path, "-o", out, "--json", "--exact-p")
@@ -112,9 +104,7 @@ def test_json_is_all_that_is_printed(
     assert content["effects"][0]["model"] == "lr=0.1"
 
 
-def test_errors_on_the_fair_set_and_the_leaderboard(
-    folder: Path, files: Mapping[str, Path], tmp_path: Path
-) -> None:
+def test_errors_on_the_fair_set_and_the_leaderboard(folder, files, tmp_path):
     board = tmp_path / "leaderboard.json"
     given = ("impact", folder, "--predictions", files["one"], "--fair-predictions", files["fair"])
     for force in ((), ("--force",)):
@@ -153,9 +143,8 @@ def test_errors_on_the_fair_set_and_the_leaderboard(
     --audit a={audit} --predictions a:{file} --leaderboard l -> --leaderboard is about one audit
 """)
 def test_what_is_wrong_is_said_before_the_work(
-    folder: Path, files: Mapping[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
-    arguments: str, words: str,
-) -> None:  # fmt: skip
+    folder, files, tmp_path, monkeypatch, arguments, words
+):
     def never(*arguments: object, **options: object) -> None:
         pytest.fail("the work was begun")
 
@@ -171,18 +160,14 @@ def test_what_is_wrong_is_said_before_the_work(
     check_refused(f"impact {given}", words, audit=folder, file=files["one"])
 
 
-def test_a_damaged_leaderboard_ends_with_1(
-    folder: Path, files: Mapping[str, Path], tmp_path: Path
-) -> None:
+def test_a_damaged_leaderboard_ends_with_1(folder, files, tmp_path):
     board = tmp_path / "damaged.json"
     board.write_text("{}")
     given = f"--predictions {files['one']} --fair-predictions {files['fair']} --leaderboard {board}"
     check_refused(f"impact {folder} {given} {' '.join(LINKS)}", "is not a leaderboard", code=1)
 
 
-def test_what_is_wrong_in_a_file_of_predictions_ends_with_1(
-    folder: Path, ids: Sequence[str], tmp_path: Path
-) -> None:
+def test_what_is_wrong_in_a_file_of_predictions_ends_with_1(folder, ids, tmp_path):
     damaged = tmp_path / "d.parquet"
     damaged.write_bytes(b"PAR1 and no more")
     listed = tmp_path / "ids.txt"
@@ -203,7 +188,7 @@ def test_what_is_wrong_in_a_file_of_predictions_ends_with_1(
     assert not (tmp_path / "out").exists()
 
 
-def test_a_file_that_is_mixed_up_is_recognised(tmp_path: Path) -> None:
+def test_a_file_that_is_mixed_up_is_recognised(tmp_path):
     classes = random.Random(0).choices("abc", k=60)
     test = [Image(f"{n:03d}.png", label) for n, label in enumerate(classes)]
     audit = split_audit(tmp_path / "audit", test, [Image("r", "a")], [Pair("000.png", "r")])
@@ -228,9 +213,7 @@ def test_a_file_that_is_mixed_up_is_recognised(tmp_path: Path) -> None:
     assert len(written["doubts"]) == 1
 
 
-def test_a_check_of_few_images_says_that_it_tells_nothing(
-    folder: Path, ids: Sequence[str], tmp_path: Path
-) -> None:
+def test_a_check_of_few_images_says_that_it_tells_nothing(folder, ids, tmp_path):
     swapped = answers(tmp_path / "m.csv", ids, prediction=["a", "b"] * 3)
     ran = run("impact", folder, "--predictions", swapped, "--check")
     assert ran.code == 0
@@ -238,9 +221,7 @@ def test_a_check_of_few_images_says_that_it_tells_nothing(
     assert "needed" in ran.out.splitlines()[0]
 
 
-def test_leaked_images_against_others_that_are_as_difficult(
-    folder: Path, files: Mapping[str, Path], ids: Sequence[str], tmp_path: Path
-) -> None:
+def test_leaked_images_against_others_that_are_as_difficult(folder, files, ids, tmp_path):
     hard = answers(tmp_path / "hard.csv", ids, difficulty=[1, 2, 3, 1, 2, 3])
     out = tmp_path / "out"
     given = ("--predictions", files["one"], "--difficulty", f"{hard}#difficulty")
@@ -267,9 +248,7 @@ def test_leaked_images_against_others_that_are_as_difficult(
     assert (code, "no column 'loss'" in said) == (1, True)
 
 
-def test_the_probe_needs_two_classes(
-    folder: Path, dataset: Path, files: Mapping[str, Path], tmp_path: Path
-) -> None:
+def test_the_probe_needs_two_classes(folder, dataset, files, tmp_path):
     """Of one class all images are equally difficult."""
     out = tmp_path / "out"
     code, said = refused(
@@ -289,9 +268,7 @@ def test_the_probe_needs_two_classes(
     assert "a probe" in str(read_impact(out).settings["difficulty"])
 
 
-def test_the_probe_refuses_pictures_that_changed(
-    folder: Path, dataset: Path, files: Mapping[str, Path], tmp_path: Path
-) -> None:
+def test_the_probe_refuses_pictures_that_changed(folder, dataset, files, tmp_path):
     moved = tmp_path / "dataset"
     shutil.copytree(dataset, moved)
     summary = json.loads((folder / "audit.json").read_text())
@@ -306,9 +283,7 @@ def test_the_probe_refuses_pictures_that_changed(
     assert (code, "1 image of 'test' missing or changed since" in said) == (1, True), said
 
 
-def test_several_audits_stand_side_by_side(
-    folder: Path, files: Mapping[str, Path], tmp_path: Path
-) -> None:
+def test_several_audits_stand_side_by_side(folder, files, tmp_path):
     other, out = Path(shutil.copytree(folder, tmp_path / "other")), tmp_path / "out"
     given = [
         *("impact", "--audit", f"c10={folder}", "--audit", f"c100={other}", "-o", out),

@@ -1,7 +1,5 @@
 """SIGINT and SIGTERM at any moment: exit code 130 or 143, one line, and nothing half written."""
 
-from __future__ import annotations
-
 import os
 import random
 import shutil
@@ -42,9 +40,7 @@ def started(verb: str, dataset: Path, audited: Path, out: Path) -> subprocess.Po
     )
 
 
-def stop_and_check(
-    process: subprocess.Popen[str], number: signal.Signals, *, group: bool, out: Path
-) -> None:
+def stop_and_check(process, number, *, group, out):
     """Send a signal to a run, or to its workers too; it ends in good order or was faster."""
     (os.killpg if group else os.kill)(process.pid, number)
     _, said = process.communicate(timeout=PATIENCE)
@@ -62,17 +58,13 @@ def stop_and_check(
 @pytest.mark.parametrize(
     ("verb", "number"), [("report", signal.SIGINT), ("export", signal.SIGTERM)]
 )
-def test_a_signal_while_it_loads(
-    dataset: Path, audited: Path, tmp_path: Path, verb: str, number: signal.Signals
-) -> None:
+def test_a_signal_while_it_loads(dataset, audited, tmp_path, verb, number):
     process = started(verb, dataset, audited, tmp_path / "out")
     time.sleep(2 * EARLIEST)
     stop_and_check(process, number, group=False, out=tmp_path / "out")
 
 
-def test_a_signal_to_the_group_while_workers_load(
-    dataset: Path, audited: Path, tmp_path: Path
-) -> None:
+def test_a_signal_to_the_group_while_workers_load(dataset, audited, tmp_path):
     process = started("audit", dataset, audited, tmp_path / "out")
     while not list((tmp_path / "out").glob(".visleak-scratch-*/workers-*")):
         assert process.poll() is None
@@ -83,7 +75,7 @@ def test_a_signal_to_the_group_while_workers_load(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("verb", ["audit", "encode", "purge"])
-def test_a_signal_at_any_moment(dataset: Path, audited: Path, tmp_path: Path, verb: str) -> None:
+def test_a_signal_at_any_moment(dataset, audited, tmp_path, verb):
     draw = random.Random(verb)
     start = time.monotonic()
     _, said = started(verb, dataset, audited, tmp_path / "whole").communicate(timeout=PATIENCE)

@@ -1,7 +1,5 @@
 """What the system allows a process: one line names the cause, and nothing half written stays."""
 
-from __future__ import annotations
-
 import os
 import resource
 import shutil
@@ -38,7 +36,7 @@ def left(folder: Path) -> list[str]:
 
 
 @pytest.mark.parametrize("megabytes", [300, 800])
-def test_too_little_address_space(audited: Path, tmp_path: Path, megabytes: int) -> None:
+def test_too_little_address_space(audited, tmp_path, megabytes):
     line = refused(
         *("stats", str(audited), "-o", str(tmp_path / "out")),
         limit=bounded(resource.RLIMIT_AS, megabytes * 1_000_000),
@@ -49,7 +47,7 @@ def test_too_little_address_space(audited: Path, tmp_path: Path, megabytes: int)
 
 
 @pytest.mark.parametrize("verb", ["audit", "show", "encode"])
-def test_a_limit_on_files(dataset: Path, audited: Path, tmp_path: Path, verb: str) -> None:
+def test_a_limit_on_files(dataset, audited, tmp_path, verb):
     out = tmp_path / "out.png"
     given = {
         "audit": ("audit", str(dataset), "--cache", "off", "--workers", "1"),
@@ -63,7 +61,7 @@ def test_a_limit_on_files(dataset: Path, audited: Path, tmp_path: Path, verb: st
     assert set(left(tmp_path)) <= folders
 
 
-def test_verdicts_that_cannot_be_written(audited: Path, tmp_path: Path) -> None:
+def test_verdicts_that_cannot_be_written(audited, tmp_path):
     """SQLite writes them, which no test of writes in Python reaches."""
     folder = Path(shutil.copytree(audited, tmp_path / "audit"))
     given = tmp_path / "list.csv"
@@ -77,7 +75,7 @@ def test_verdicts_that_cannot_be_written(audited: Path, tmp_path: Path) -> None:
     assert (folder / "verdicts.csv").read_text().count("\n") == 2
 
 
-def test_a_working_folder_that_was_deleted(audited: Path, tmp_path: Path) -> None:
+def test_a_working_folder_that_was_deleted(audited, tmp_path):
     gone = tmp_path / "gone"
     gone.mkdir()
     line = refused(
@@ -87,7 +85,7 @@ def test_a_working_folder_that_was_deleted(audited: Path, tmp_path: Path) -> Non
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="names are any bytes on Linux alone")
-def test_names_that_are_not_utf8(dataset: Path, tmp_path: Path) -> None:
+def test_names_that_are_not_utf8(dataset, tmp_path):
     name = os.fsdecode(b"na\xefve")
     data = Path(shutil.copytree(dataset, tmp_path / "data"))
     (data / "test" / "thing" / "copy.png").rename(data / "test" / "thing" / f"{name}.png")

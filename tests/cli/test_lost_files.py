@@ -1,9 +1,6 @@
 """Files that go away while an audit runs: the command says so, and ends with 1."""
 
-from __future__ import annotations
-
 import json
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -17,7 +14,7 @@ from visleak.search.hits import Wanted
 
 
 @pytest.fixture
-def folder(tmp_path: Path) -> Path:
+def folder(tmp_path):
     """Two test images, one of which is a copy of the training image."""
     named = ((0, "train/a.png", "test/a.jpg"), (1, "test/b.jpg"), (2, "train/b.png", "train/c.png"))
     for seed, *names in named:
@@ -28,9 +25,7 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_a_file_that_went_away_is_no_clean_result(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_file_that_went_away_is_no_clean_result(folder, monkeypatch):
     """No gate passes; when the file is back, the same command does what is missing."""
     command = ["audit", "--test", folder / "test", "--train", folder / "train"]
     command += ["-o", folder / "audit", "--cache", "off", "--workers", 1]
@@ -59,9 +54,7 @@ def test_a_file_that_went_away_is_no_clean_result(
 
 
 @pytest.mark.parametrize("verb", ["audit", "encode"])
-def test_a_result_without_an_image_is_not_reused_when_the_image_is_back(
-    folder: Path, monkeypatch: pytest.MonkeyPatch, verb: str
-) -> None:
+def test_a_result_without_an_image_is_not_reused_when_the_image_is_back(folder, monkeypatch, verb):
     given = ["--test", folder / "test", "--train"] if verb == "audit" else []
     command = [verb, *given, folder / "train", "-o", folder / "out", "--cache", "off"]
     read = files.read_file
@@ -78,7 +71,7 @@ def test_a_result_without_an_image_is_not_reused_when_the_image_is_back(
     assert "reused" in run(*command, "--workers", 1).err
 
 
-def test_a_table_with_a_flipped_bit_is_not_read(folder: Path) -> None:
+def test_a_table_with_a_flipped_bit_is_not_read(folder):
     """Pages have checksums; names, dictionaries and statistics of a file have none."""
     audit = folder / "audit"
     command = ["audit", "--test", folder / "test", "--train", folder / "train", "-o", audit]
@@ -98,7 +91,7 @@ def test_a_table_with_a_flipped_bit_is_not_read(folder: Path) -> None:
     assert "is not the file that the audit wrote" in ran.err
 
 
-def test_a_cache_that_cannot_be_used_is_one_line(folder: Path) -> None:
+def test_a_cache_that_cannot_be_used_is_one_line(folder):
     (folder / "file").write_text("")
     command = ["audit", "--test", folder / "test", "--train", folder / "train", "--workers", 1]
     ran = run(*command, "-o", folder / "audit", "--cache", folder / "file" / "cache")
@@ -121,9 +114,7 @@ def test_a_cache_that_cannot_be_used_is_one_line(folder: Path) -> None:
     ],
     ids=lambda verb: verb[0],
 )  # fmt: skip
-def test_numbers_of_an_unfinished_audit_are_said_to_be_so(
-    folder: Path, tmp_path: Path, verb: tuple[str, ...]
-) -> None:
+def test_numbers_of_an_unfinished_audit_are_said_to_be_so(folder, tmp_path, verb):
     audit = folder / "audit"
     given = ["audit", "--test", folder / "test", "--train", folder / "train", "-o", audit]
     assert run(*given, "--cache", "off", "--workers", 1).code == 0

@@ -1,7 +1,5 @@
 """``visleak memorization augment`` and ``diversify`` from the command line."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from types import SimpleNamespace
@@ -20,14 +18,14 @@ ON_L2 = ("--norm", "l2", "--temperature", "0.3", "--kappa", "1.0")
 
 
 @pytest.fixture(autouse=True)
-def _world(monkeypatch: pytest.MonkeyPatch) -> None:
+def _world(monkeypatch):
     """Put a world of five words in the place of models."""
     monkeypatch.setattr(diffusion, "load_model", lambda *given, **how: FiveWords(noisy=True))
     monkeypatch.setattr(proposals, "load_language_model", lambda *given, **how: FiveProposer())
 
 
 @pytest.fixture
-def triggers(tmp_path: Path) -> Path:
+def triggers(tmp_path):
     path = tmp_path / "triggers.txt"
     path.write_text("ant bee cat\neel dog\nyak \n")
     return path
@@ -38,7 +36,7 @@ def augment(triggers: Path, out: Path, *more: object) -> Any:
     return run("memorization", "augment", *given, *more)
 
 
-def test_verbs_chain_through_files(tmp_path: Path, triggers: Path) -> None:
+def test_verbs_chain_through_files(tmp_path, triggers):
     ran = augment(triggers, tmp_path / "augmented")
     assert ran.code == 0, ran.err
     made = json.loads((tmp_path / "augmented" / "augment.json").read_text())
@@ -60,9 +58,7 @@ def test_verbs_chain_through_files(tmp_path: Path, triggers: Path) -> None:
     assert again.code == 0, again.err
 
 
-def test_the_codes_way_is_a_preset(
-    tmp_path: Path, triggers: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_codes_way_is_a_preset(tmp_path, triggers, monkeypatch):
     monkeypatch.setattr(diffusion, "load_model", lambda *given, **how: PaperWords())
     ran = run("memorization", "augment", "--model", "m", "--triggers", triggers, "--preset",
               "official-code", "--repeats", 2, "--iterations", 3, "--floor", "0.1", "--json",
@@ -77,9 +73,7 @@ def test_the_codes_way_is_a_preset(
     assert ran.out.encode() == (tmp_path / "out" / "augment.json").read_bytes()
 
 
-def test_a_stable_diffusion_2_is_told_of_its_own_preset(
-    tmp_path: Path, triggers: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_stable_diffusion_2_is_told_of_its_own_preset(tmp_path, triggers, monkeypatch):
     model = PaperWords()
     model.shape = (4, 96, 96)
     model.network = SimpleNamespace(config=SimpleNamespace(cross_attention_dim=1024))
@@ -99,9 +93,7 @@ def test_a_stable_diffusion_2_is_told_of_its_own_preset(
     --preset paper-sd2 -> constants of D of Stable Diffusion 2 (temperature 50, kappa 50)
     --preset official-code -> Give --temperature and --kappa and --floor on
 """)
-def test_an_augmentation_that_cannot_be_is_refused(
-    tmp_path: Path, triggers: Path, arguments: str, words: str
-) -> None:
+def test_an_augmentation_that_cannot_be_is_refused(tmp_path, triggers, arguments, words):
     command = f"memorization augment --model m --triggers {triggers} -o {tmp_path}/out {arguments}"
     check_refused(command, words)
 
@@ -110,8 +102,6 @@ def test_an_augmentation_that_cannot_be_is_refused(
     {list} --per-source -> --per-source needs the column trigger in triggers.txt (text)
     none.txt -> there is no such file
 """)
-def test_picks_that_cannot_be_are_refused(
-    tmp_path: Path, triggers: Path, arguments: str, words: str
-) -> None:
+def test_picks_that_cannot_be_are_refused(tmp_path, triggers, arguments, words):
     command = f"memorization diversify --model m -o {tmp_path}/out --prompts {arguments}"
     check_refused(command, words, list=triggers)

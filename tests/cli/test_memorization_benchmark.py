@@ -1,7 +1,5 @@
 """``visleak memorization benchmark`` from the command line, with tiny real networks."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 
@@ -22,7 +20,7 @@ HOSTILE = "[red]=x\x1b[31m cat"
 
 
 @pytest.fixture(scope="module")
-def given(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def given(tmp_path_factory):
     """A tiny Stable Diffusion, a tiny CLIP, a head, lists and memorized images."""
     import torch
 
@@ -59,7 +57,7 @@ def asked(given: Path, out: Path, *more: object) -> tuple[object, ...]:
 METHODS = ("rna:2", "rta:1", "wen:0.01,lr=0.2", "ren:1.1")
 
 
-def test_every_method_runs_on_a_real_pipeline(given: Path, tmp_path: Path) -> None:
+def test_every_method_runs_on_a_real_pipeline(given, tmp_path):
     out, board = tmp_path / "out", tmp_path / "board.json"
     methods = [part for text in METHODS for part in ("--method", text)]
     call = asked(
@@ -125,9 +123,7 @@ def test_every_method_runs_on_a_real_pipeline(given: Path, tmp_path: Path) -> No
         ("deepfloyd", {"none", "rna", "rta"}, {"wen", "ren"}),
     ],
 )
-def test_without_methods_every_pipeline_has_what_it_can(
-    family: str, methods: set[str], skipped: set[str], given: Path, tmp_path: Path
-) -> None:
+def test_without_methods_every_pipeline_has_what_it_can(family, methods, skipped, given, tmp_path):
     tiny_pipelines.saved(getattr(tiny_pipelines, family), tmp_path / "model")
     few = ("--trigger-sample", 2, "--images", 1, "--steps", 1)
     ran = run(*asked(given, tmp_path / "out", *few), "--model", tmp_path / "model")
@@ -148,7 +144,7 @@ def test_without_methods_every_pipeline_has_what_it_can(
     --method rna:1 --std x -> deviation must be one of images, prompts, within
     --method rna:1 --trigger-sample 0 -> a sample has at least 1 prompt; got 0
 """)
-def test_what_cannot_be_is_refused(arguments: str, words: str, given: Path, tmp_path: Path) -> None:
+def test_what_cannot_be_is_refused(arguments, words, given, tmp_path):
     command = " ".join(map(str, asked(given, tmp_path / "out")))
     check_refused(f"{command} {arguments}", words)
 
@@ -158,5 +154,5 @@ def test_what_cannot_be_is_refused(arguments: str, words: str, given: Path, tmp_
     --method rna:1 -> --model is missing: give --model MODEL and --triggers FILE
      -> {out} holds no finished benchmark to show; give --model MODEL
 """)
-def test_half_a_request_says_what_is_missing(arguments: str, words: str, tmp_path: Path) -> None:
+def test_half_a_request_says_what_is_missing(arguments, words, tmp_path):
     check_refused(f"memorization benchmark -o {tmp_path} {arguments}", words, out=tmp_path)

@@ -1,10 +1,6 @@
 """``visleak memorization compare`` from the command line, with a model in closed form."""
 
-from __future__ import annotations
-
 import json
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -23,7 +19,7 @@ COMPARE = ("memorization", "compare", "--model", "some/folder", "--device", "cpu
 
 
 @pytest.fixture(autouse=True)
-def model(monkeypatch: pytest.MonkeyPatch, natural: dict[str, np.ndarray]) -> Any:
+def model(monkeypatch, natural):
     """The model that every name stands for; it lies with the tests of the room."""
     made = linear_model()
     made.replays = {"cow": small(natural["chelsea"])}
@@ -37,7 +33,7 @@ def small(picture: np.ndarray) -> np.ndarray:
 
 
 @pytest.fixture
-def training(tmp_path: Path, natural: dict[str, np.ndarray]) -> Path:
+def training(tmp_path, natural):
     folder = tmp_path / "training"
     folder.mkdir()
     for name in ("chelsea", "coffee", "rocket"):
@@ -46,13 +42,13 @@ def training(tmp_path: Path, natural: dict[str, np.ndarray]) -> Path:
 
 
 @pytest.fixture
-def listed(tmp_path: Path) -> Path:
+def listed(tmp_path):
     path = tmp_path / "list.txt"
     path.write_text("ant bee\ncow dog\nfox gnu\n")
     return path
 
 
-def test_a_sentence_a_table_and_a_folder(training: Path, listed: Path, tmp_path: Path) -> None:
+def test_a_sentence_a_table_and_a_folder(training, listed, tmp_path):
     out = tmp_path / "out"
     ask = (
         *(*COMPARE, "--methods", "greedy, pez", "--prompts", listed, "--source", training),
@@ -97,8 +93,6 @@ def test_a_sentence_a_table_and_a_folder(training: Path, listed: Path, tmp_path:
     --lm no/folder -> constants of D of Stable Diffusion 1 (temperature 0.1)
     --length 99 -> --length must be at most
 """)
-def test_what_cannot_be_is_refused_in_a_line(
-    arguments: str, words: str, training: Path, listed: Path, tmp_path: Path
-) -> None:
+def test_what_cannot_be_is_refused_in_a_line(arguments, words, training, listed, tmp_path):
     command = f"{' '.join(COMPARE)} --source {training} -o {tmp_path}/out {arguments}"
     check_refused(command, words, list=listed)

@@ -1,9 +1,6 @@
 """``visleak memorization dataset``."""
 
-from __future__ import annotations
-
 import json
-from pathlib import Path
 
 import pytest
 from calling import check_refused, refusals, refused, run
@@ -15,14 +12,14 @@ from visleak.storage import RunFolder, write_json
 
 
 @pytest.fixture
-def listed(tmp_path: Path) -> Path:
+def listed(tmp_path):
     file = tmp_path / "list.csv"
     file.write_text("prompt,urls\na red bag,\"['u', 'v']\"\na red bag now,['v']\n=wall,\n")
     return file
 
 
 @pytest.fixture
-def traced(tmp_path: Path) -> Path:
+def traced(tmp_path):
     folder = tmp_path / "traced"
     folder.mkdir()
     common = ("train", "1.png", 0.9, "near", 0.95)
@@ -45,7 +42,7 @@ def traced(tmp_path: Path) -> Path:
     return folder
 
 
-def test_a_list_of_others(tmp_path: Path, listed: Path) -> None:
+def test_a_list_of_others(tmp_path, listed):
     out = tmp_path / "set"
     ran = run(
         "memorization", "dataset", listed, "--verified-by", "Ann, by eye\x1b[31m", "-o", out
@@ -62,7 +59,7 @@ def test_a_list_of_others(tmp_path: Path, listed: Path) -> None:
     assert read_prompts(out / "prompts.parquet").texts == ("a red bag", "a red bag now")
 
 
-def test_a_trace_is_the_record(tmp_path: Path, listed: Path, traced: Path) -> None:
+def test_a_trace_is_the_record(tmp_path, listed, traced):
     out = tmp_path / "set"
     ran = run("memorization", "dataset", listed, "--trace", traced, "--json", "-o", out)
     assert ran.code == 0
@@ -81,7 +78,7 @@ def test_a_trace_is_the_record(tmp_path: Path, listed: Path, traced: Path) -> No
     assert alone.out.startswith("2 trigger prompts naming 2 sources in 1 group")
 
 
-def test_candidates_say_what_they_are(tmp_path: Path, listed: Path) -> None:
+def test_candidates_say_what_they_are(tmp_path, listed):
     code, message = refused("memorization", "dataset", listed, "-o", tmp_path / "set")
     assert code == 1
     assert message.startswith("none of 3 prompts is verified; trace their images")
@@ -98,11 +95,11 @@ def test_candidates_say_what_they_are(tmp_path: Path, listed: Path) -> None:
     --trace {folder} -> no trace.json
     none.csv -> prompts none.csv: there is no such file
 """)
-def test_refusals(tmp_path: Path, arguments: str, words: str) -> None:
+def test_refusals(tmp_path, arguments, words):
     check_refused(f"memorization dataset {arguments}", words, folder=tmp_path)
 
 
-def test_another_set_is_not_replaced(tmp_path: Path, listed: Path) -> None:
+def test_another_set_is_not_replaced(tmp_path, listed):
     call = ("memorization", "dataset", listed, "--verified-by", "Ann", "-o", tmp_path / "set")
     assert run(*call).code == 0
     code, message = refused(*call, "--unverified")

@@ -1,9 +1,6 @@
 """``visleak memorization detect`` from the command line, with a model in closed form."""
 
-from __future__ import annotations
-
 import json
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -22,7 +19,7 @@ DETECT = ("memorization", "detect", "--model", "some/folder")
 
 
 @pytest.fixture(autouse=True)
-def model(monkeypatch: pytest.MonkeyPatch) -> Any:
+def model(monkeypatch):
     """The model that every name stands for; figures are tested with the room."""
     made = ClosedForm()
     asked: list[tuple[str, str, str]] = []
@@ -40,7 +37,7 @@ def model(monkeypatch: pytest.MonkeyPatch) -> Any:
 
 
 @pytest.fixture
-def lists(tmp_path: Path) -> tuple[Path, Path]:
+def lists(tmp_path):
     """Three prompts, two of them known to be memorized, and three hundred ordinary ones."""
     own, general = tmp_path / "own.csv", tmp_path / "general.txt"
     own.write_text('prompt,label\nhouse 6,1\n"[red]cat\x1b[31m 9",1\nplain 0.5,0\n')
@@ -48,7 +45,7 @@ def lists(tmp_path: Path) -> tuple[Path, Path]:
     return own, general
 
 
-def test_a_sentence_a_table_and_a_folder(lists: tuple[Path, Path], tmp_path: Path) -> None:
+def test_a_sentence_a_table_and_a_folder(lists, tmp_path):
     own, general = lists
     out = tmp_path / "out"
     ran = run(*DETECT, "--prompts", own, "--general", general, "-o", out)
@@ -75,9 +72,7 @@ def test_a_sentence_a_table_and_a_folder(lists: tuple[Path, Path], tmp_path: Pat
     }  # fmt: skip
 
 
-def test_an_unlabelled_list_has_no_auc_for_a_result(
-    lists: tuple[Path, Path], tmp_path: Path
-) -> None:
+def test_an_unlabelled_list_has_no_auc_for_a_result(lists, tmp_path):
     own = tmp_path / "words.csv"
     own.write_text("words\nhouse 6\ncat 9\n")
     given = ("--prompts", own, "--column", "words")
@@ -91,7 +86,7 @@ def test_an_unlabelled_list_has_no_auc_for_a_result(
     check_refused(command, "name the one with the prompts (--general-column C)", code=1)
 
 
-def test_options_reach_the_score(model: Any, lists: tuple[Path, Path], tmp_path: Path) -> None:
+def test_options_reach_the_score(model, lists, tmp_path):
     ran = run(
         *DETECT, "--prompts", lists[0], "--noises", 2, "--timestep", 999, "--norm", "squared",
         "--score-output", "epsilon", "--seed", 4, "--batch", 2, "--device", "cpu",
@@ -107,7 +102,7 @@ def test_options_reach_the_score(model: Any, lists: tuple[Path, Path], tmp_path:
     assert ran.out.encode() == (tmp_path / "out" / "detect.json").read_bytes()
 
 
-def test_tokens_are_shown(lists: tuple[Path, Path], tmp_path: Path) -> None:
+def test_tokens_are_shown(lists, tmp_path):
     given = ("--tokens", 1, "--tokens-by", "leave-one-out", "-o", tmp_path / "out")
     ran = run(*DETECT, "--prompts", lists[0], *given)
     (line,) = (line for line in ran.out.splitlines() if line.startswith("tokens of "))
@@ -116,7 +111,7 @@ def test_tokens_are_shown(lists: tuple[Path, Path], tmp_path: Path) -> None:
     assert "\x1b" not in line
 
 
-def test_a_bounded_rate(lists: tuple[Path, Path], tmp_path: Path) -> None:
+def test_a_bounded_rate(lists, tmp_path):
     own, general = lists
     given = ("--general", general, "--bounded", "--fpr", "0.01", "-o", tmp_path / "out", "--json")
     threshold = json.loads(run(*DETECT, "--prompts", own, *given).out)["threshold"]
@@ -130,15 +125,13 @@ def test_a_bounded_rate(lists: tuple[Path, Path], tmp_path: Path) -> None:
     --general-column x -> --general-column goes with --general FILE
     --prompts no.csv -> prompts no.csv: there is no such file
 """)
-def test_what_is_refused(
-    lists: tuple[Path, Path], tmp_path: Path, arguments: str, words: str
-) -> None:
+def test_what_is_refused(lists, tmp_path, arguments, words):
     command = f"{' '.join(DETECT)} --prompts {lists[0]} -o {tmp_path}/out {arguments}"
     check_refused(command, words)
     assert not (tmp_path / "out").exists()
 
 
-def test_a_timestep_that_the_model_was_not_trained_on_is_refused() -> None:
+def test_a_timestep_that_the_model_was_not_trained_on_is_refused():
     about = {"train_timesteps": 1000}
     model = SimpleNamespace(device="cpu", prediction="epsilon", about=lambda: about)
     with pytest.raises(UsageError, match="--timestep must be at most 999 for this model"):

@@ -1,10 +1,7 @@
 """``visleak memorization extract`` from the command line, with a model that replays by plan."""
 
-from __future__ import annotations
-
 import json
 import shutil
-from pathlib import Path
 from typing import Any
 
 import pyarrow.parquet as pq
@@ -24,7 +21,7 @@ HOSTILE = "[red]=x\x1b[31m cat"
 
 
 @pytest.fixture(autouse=True)
-def model(monkeypatch: pytest.MonkeyPatch) -> Any:
+def model(monkeypatch):
     """The model that every name stands for."""
     made = ReplayingModel({HOSTILE: (0, 1.0)})
     made.asked = []
@@ -38,13 +35,13 @@ def model(monkeypatch: pytest.MonkeyPatch) -> Any:
 
 
 @pytest.fixture
-def prompts(tmp_path: Path) -> Path:
+def prompts(tmp_path):
     path = tmp_path / "prompts.csv"
     path.write_text(f'prompt\n"{HOSTILE}"\nan ordinary one\n', encoding="utf-8")
     return path
 
 
-def test_a_sentence_a_list_and_a_folder(prompts: Path, tmp_path: Path, model: Any) -> None:
+def test_a_sentence_a_list_and_a_folder(prompts, tmp_path, model):
     out = tmp_path / "out"
     ran = run(*EXTRACT, *FEW, "--prompts", prompts, "-o", out, "--device", "cpu")
     assert (ran.code, ran.err) == (0, "")
@@ -83,7 +80,7 @@ def test_a_sentence_a_list_and_a_folder(prompts: Path, tmp_path: Path, model: An
 
 
 @pytest.mark.parametrize("fault", ["gone", "short", "other"])
-def test_kept_images_that_cannot_be_read_again(fault: str, prompts: Path, tmp_path: Path) -> None:
+def test_kept_images_that_cannot_be_read_again(fault, prompts, tmp_path):
     out = tmp_path / "out"
     assert run(*EXTRACT, *FEW, "--prompts", prompts, "-o", out).code == 0
     before = (out / "extract.json").read_bytes()
@@ -105,7 +102,7 @@ def test_kept_images_that_cannot_be_read_again(fault: str, prompts: Path, tmp_pa
         assert (copy / "extract.json").read_bytes() == before
 
 
-def test_new_clusters_have_to_fit_the_images_of_the_folder(prompts: Path, tmp_path: Path) -> None:
+def test_new_clusters_have_to_fit_the_images_of_the_folder(prompts, tmp_path):
     out = tmp_path / "out"
     few = ("--images", 60, "--steps", 1, "--batch", 60, "--no-sheets")
     assert run(*EXTRACT, *few, "--prompts", prompts, "-o", out).code == 0
@@ -115,7 +112,7 @@ def test_new_clusters_have_to_fit_the_images_of_the_folder(prompts: Path, tmp_pa
     check_refused(" ".join(map(str, (*again, 61))), "must be at most the number of images (60)")
 
 
-def test_the_rule_of_the_code(prompts: Path, tmp_path: Path) -> None:
+def test_the_rule_of_the_code(prompts, tmp_path):
     out = tmp_path / "out"
     few = ("--steps", 1, "--batch", 50, "--no-sheets")
     ran = run(*EXTRACT, "--prompts", prompts, "--extract-rule", "code", *few, "-o", out)
@@ -135,14 +132,12 @@ def test_the_rule_of_the_code(prompts: Path, tmp_path: Path) -> None:
     --recluster -> --model, --prompts cannot be used with --recluster
     --similarity ssim -> similarity is builtin, pixels, sscd:FILE or another encoder
 """)
-def test_what_cannot_be_is_refused(
-    arguments: str, words: str, prompts: Path, tmp_path: Path, model: Any
-) -> None:
+def test_what_cannot_be_is_refused(arguments, words, prompts, tmp_path, model):
     check_refused(f"{' '.join(EXTRACT)} --prompts {prompts} -o {tmp_path}/o {arguments}", words)
     assert model.asked == []
 
 
-def test_the_column_of_the_prompts_may_have_another_name(tmp_path: Path) -> None:
+def test_the_column_of_the_prompts_may_have_another_name(tmp_path):
     path = tmp_path / "list.csv"
     path.write_text("words,note\nan ordinary one,a\n", encoding="utf-8")
     given = (*EXTRACT, *FEW, "--prompts", path, "-o", tmp_path / "out")
@@ -150,7 +145,7 @@ def test_the_column_of_the_prompts_may_have_another_name(tmp_path: Path) -> None
     assert run(*given, "--column", "words").code == 0
 
 
-def test_only_the_best_of_a_search_are_made(tmp_path: Path) -> None:
+def test_only_the_best_of_a_search_are_made(tmp_path):
     folder = tmp_path / "searched"
     folder.mkdir()
     path = folder / "prompts.csv"
@@ -173,5 +168,5 @@ def test_only_the_best_of_a_search_are_made(tmp_path: Path) -> None:
     --model m -> --prompts is missing: give --model MODEL and --prompts FILE
     --prompts p.txt -> --model is missing: give --model MODEL and --prompts FILE
 """)
-def test_what_is_missing_is_named(arguments: str, words: str) -> None:
+def test_what_is_missing_is_named(arguments, words):
     check_refused(f"memorization extract {arguments}", words)

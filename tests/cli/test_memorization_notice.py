@@ -1,9 +1,5 @@
 """What the verbs of memorization are for is said once to each user, and never in the way."""
 
-from __future__ import annotations
-
-from pathlib import Path
-
 import pytest
 from calling import run
 
@@ -12,14 +8,14 @@ from visleak.storage.cache import default_folder
 
 
 @pytest.fixture
-def fresh(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def fresh(tmp_path, monkeypatch):
     """The cache folder of a user who has not been told."""
     folder = tmp_path / "cache"
     monkeypatch.setenv("VISLEAK_CACHE", str(folder))
     return folder
 
 
-def test_it_is_said_once(fresh: Path, tmp_path: Path) -> None:
+def test_it_is_said_once(fresh, tmp_path):
     call = ("memorization", "dataset", tmp_path / "none.csv")
     first, second = run(*call), run(*call)
     assert first.err.splitlines()[0] == NOTICE
@@ -29,7 +25,7 @@ def test_it_is_said_once(fresh: Path, tmp_path: Path) -> None:
     assert [each.name for each in fresh.iterdir()] == ["memorization-notice-1"]
 
 
-def test_asking_for_help_says_nothing_and_uses_nothing_up(fresh: Path) -> None:
+def test_asking_for_help_says_nothing_and_uses_nothing_up(fresh):
     for call in (
         ("memorization",),
         ("memorization", "--help"),
@@ -40,7 +36,7 @@ def test_asking_for_help_says_nothing_and_uses_nothing_up(fresh: Path) -> None:
     assert not fresh.exists()
 
 
-def test_a_file_in_the_place_of_the_folder_is_no_error(fresh: Path) -> None:
+def test_a_file_in_the_place_of_the_folder_is_no_error(fresh):
     fresh.write_text("")
     assert default_folder() == fresh
     for _ in range(2):

@@ -1,7 +1,5 @@
 """``visleak memorization search`` from the command line, in a world of five words."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any
@@ -27,7 +25,7 @@ class Hostile(FiveProposer):
 
 
 @pytest.fixture
-def asked(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+def asked(monkeypatch):
     """Put the small world in the place of models; return what was asked of it."""
     seen: dict[str, Any] = {"model": FiveWords(), "proposer": Hostile()}
 
@@ -48,7 +46,7 @@ def search(out: Path, *more: object) -> Ran:
     return run("memorization", "search", "--model", "folder/", *SMALL, "-o", out, *more)
 
 
-def test_a_search_says_one_line_and_writes_its_files(tmp_path: Path, asked: dict[str, Any]) -> None:
+def test_a_search_says_one_line_and_writes_its_files(tmp_path, asked):
     ran = search(tmp_path, *ON_L2, "--lm", "bert/")
     assert ran.code == 0, ran.err
     held = json.loads((tmp_path / "search.json").read_text())
@@ -67,7 +65,7 @@ def test_a_search_says_one_line_and_writes_its_files(tmp_path: Path, asked: dict
     assert len(read_prompts(tmp_path / "prompts.csv")) >= 1
 
 
-def test_presets_are_the_papers_or_the_codes(tmp_path: Path, asked: dict[str, Any]) -> None:
+def test_presets_are_the_papers_or_the_codes(tmp_path, asked):
     asked["model"] = PaperWords()
     search(tmp_path / "paper", "--max-calls", "200", "--rounds", "1")
     paper = json.loads((tmp_path / "paper" / "search.json").read_text())
@@ -97,18 +95,14 @@ def test_presets_are_the_papers_or_the_codes(tmp_path: Path, asked: dict[str, An
     --preset paper --temperature 2 -> Give --kappa on
     --preset official-code -> Give --temperature on
 """)
-def test_constants_of_another_models_d_are_refused(
-    tmp_path: Path, asked: dict[str, Any], arguments: str, words: str
-) -> None:
+def test_constants_of_another_models_d_are_refused(tmp_path, asked, arguments, words):
     command = f"memorization search --model m {' '.join(SMALL)} -o {tmp_path}/out {arguments}"
     check_refused(command, "constants of D of Stable Diffusion 1")
     check_refused(command, words)
     assert not (tmp_path / "out").exists()
 
 
-def test_random_words_are_not_counted_by_another_models_kappa(
-    tmp_path: Path, asked: dict[str, Any]
-) -> None:
+def test_random_words_are_not_counted_by_another_models_kappa(tmp_path, asked):
     ran = search(tmp_path / "other", "--method", "random", "--max-calls", "100")
     assert ran.code == 0, ran.err
     assert "kappa is on another scale of D" in ran.err
@@ -120,7 +114,7 @@ def test_random_words_are_not_counted_by_another_models_kappa(
     assert {each["reached"] for each in held["best"]} == {False}
 
 
-def test_rules_and_random_words_are_options(tmp_path: Path, asked: dict[str, Any]) -> None:
+def test_rules_and_random_words_are_options(tmp_path, asked):
     banned = tmp_path / "colours.txt"
     banned.write_text("red\nblue\n")
     assert search(tmp_path / "out", *ON_L2, "--banned", banned).code == 0
@@ -142,8 +136,6 @@ def test_rules_and_random_words_are_options(tmp_path: Path, asked: dict[str, Any
     --max-seconds 0 -> seconds must be above 0; got 0.0
     --norm l2 --temperature 0.3 --kappa 1 --length 76 -> --length must be at most 75
 """)
-def test_what_cannot_be_asked_is_refused(
-    tmp_path: Path, asked: dict[str, Any], arguments: str, words: str
-) -> None:
+def test_what_cannot_be_asked_is_refused(tmp_path, asked, arguments, words):
     check_refused(f"memorization search --model m -o {tmp_path}/out {arguments}", words)
     assert not (tmp_path / "out").exists()

@@ -1,10 +1,5 @@
 """``visleak memorization trace``."""
 
-from __future__ import annotations
-
-from pathlib import Path
-
-import numpy as np
 import pytest
 from calling import check_refused, refusals, run
 from PIL import Image
@@ -19,7 +14,7 @@ from visleak.verdicts import Ledger, Verdict, digests_of
 
 
 @pytest.fixture(scope="session")
-def folders(tmp_path_factory: pytest.TempPathFactory, natural: dict[str, np.ndarray]) -> Path:
+def folders(tmp_path_factory, natural):
     """Three training images; two generated ones, of which one is a copy."""
     root = tmp_path_factory.mktemp("to-trace")
     for name in ("train", "made"):
@@ -33,14 +28,14 @@ def folders(tmp_path_factory: pytest.TempPathFactory, natural: dict[str, np.ndar
 
 
 @pytest.fixture(scope="session")
-def traced(folders: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def traced(folders, tmp_path_factory):
     out = tmp_path_factory.mktemp("traced") / "out"
     ran = run("memorization", "trace", folders / "made", "--source", folders / "train", "-o", out)
     assert ran.code == 0
     return out
 
 
-def test_the_summary(folders: Path, traced: Path) -> None:
+def test_the_summary(folders, traced):
     ran = run(
         "memorization", "trace", folders / "made", "--source", folders / "train", "-o", traced
     )
@@ -58,7 +53,7 @@ def test_the_summary(folders: Path, traced: Path) -> None:
     assert "sources of the generated images" in page
 
 
-def test_the_gate(folders: Path, traced: Path) -> None:
+def test_the_gate(folders, traced):
     asked = ("memorization", "trace", folders / "made", "--source", folders / "train")
     ran = run(*asked, "--fail-on", "memorized", "-o", traced)
     assert ran.code == 3
@@ -66,7 +61,7 @@ def test_the_gate(folders: Path, traced: Path) -> None:
     assert run(*asked, "--fail-on", "memorized=50%", "-o", traced).code == 0
 
 
-def test_the_review_opens_and_counts(folders: Path, traced: Path, tmp_path: Path) -> None:
+def test_the_review_opens_and_counts(folders, traced, tmp_path):
     asked = ("memorization", "trace", folders / "made", "--source", folders / "train", "-o")
     out = tmp_path / "out"
     assert run(*asked, out).code == 0
@@ -92,11 +87,11 @@ def test_the_review_opens_and_counts(folders: Path, traced: Path, tmp_path: Path
     --unverified --kappa-share much -> --kappa-share: a share is a number from 0 to 1
     --unverified --tau 2 -> tau must be -1 or more and below 1; got 2.0
 """)
-def test_refused(folders: Path, tmp_path: Path, arguments: str, words: str) -> None:
+def test_refused(folders, tmp_path, arguments, words):
     check_refused(f"memorization trace {folders}/made -o {tmp_path} {arguments}", words)
 
 
-def test_unverified(folders: Path, tmp_path: Path) -> None:
+def test_unverified(folders, tmp_path):
     ran = run("memorization", "trace", folders / "made", "--unverified", "-o", tmp_path)
     assert ran.code == 0
     lines = ran.out.splitlines()

@@ -1,7 +1,5 @@
 """Where results may be written: never over files of others, never among what is read."""
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 
@@ -24,11 +22,11 @@ def tree(folder: Path) -> dict[str, bytes]:
 
 
 @pytest.fixture
-def folder(audited: Path, tmp_path: Path) -> Path:
+def folder(audited, tmp_path):
     return Path(shutil.copytree(audited, tmp_path / "audit"))
 
 
-def test_an_input_is_never_written_over(dataset: Path, tmp_path: Path) -> None:
+def test_an_input_is_never_written_over(dataset, tmp_path):
     place = tmp_path / "d"
     place.mkdir()
     files = sorted(str(path) for path in (dataset / "train").rglob("*.png"))
@@ -66,8 +64,8 @@ def test_an_input_is_never_written_over(dataset: Path, tmp_path: Path) -> None:
     stats {audit} -o {mine} --force -> that visleak did not write
 """)
 def test_no_command_writes_among_images_or_files_of_others(
-    dataset: Path, audited: Path, tmp_path: Path, arguments: str, words: str
-) -> None:
+    dataset, audited, tmp_path, arguments, words
+):
     mine = tmp_path / "mine"
     mine.mkdir()
     for name in ("notes.txt", "counts.json", "types.csv"):
@@ -77,9 +75,7 @@ def test_no_command_writes_among_images_or_files_of_others(
     assert (tree(dataset), tree(mine)) == before
 
 
-def test_an_empty_folder_and_one_of_visleak_may_be_written_to(
-    dataset: Path, folder: Path, tmp_path: Path
-) -> None:
+def test_an_empty_folder_and_one_of_visleak_may_be_written_to(dataset, folder, tmp_path):
     (tmp_path / "empty").mkdir()
     (folder / ".visleak.lock").unlink(missing_ok=True)
     for place, more in ((tmp_path / "empty", ()), (folder, ("--force",))):
@@ -93,9 +89,7 @@ def test_an_empty_folder_and_one_of_visleak_may_be_written_to(
     verdicts {audit} export -> is a part of an audit
     calibrate {data}/train --fpr 1e-1 -> is a part of an audit
 """)
-def test_the_files_of_an_audit_are_never_written_over(
-    folder: Path, dataset: Path, tmp_path: Path, arguments: str, words: str
-) -> None:
+def test_the_files_of_an_audit_are_never_written_over(folder, dataset, tmp_path, arguments, words):
     before = tree(folder)
     (tmp_path / "link").symlink_to(folder)
     given = tmp_path / "list.csv"
@@ -111,7 +105,7 @@ def test_the_files_of_an_audit_are_never_written_over(
     assert tree(folder) == before
 
 
-def test_an_image_is_of_the_format_of_its_name(audited: Path, tmp_path: Path) -> None:
+def test_an_image_is_of_the_format_of_its_name(audited, tmp_path):
     image = Audit(audited).pairs(grade="near")["query"][0].as_py()
     for name, kind in (("a.jpg", "JPEG"), ("a.png", "PNG")):
         assert run("show", audited, image, "-o", tmp_path / name).code == 0
@@ -122,7 +116,7 @@ def test_an_image_is_of_the_format_of_its_name(audited: Path, tmp_path: Path) ->
         assert (code, words in message) == (2, True)
 
 
-def test_counts_replace_only_their_own_folder(audited: Path, tmp_path: Path) -> None:
+def test_counts_replace_only_their_own_folder(audited, tmp_path):
     out = tmp_path / "counts"
     assert run("stats", audited, "-o", out).code == 0
     (out / "example-near-99.png").write_bytes(b"of an earlier run")
@@ -132,7 +126,7 @@ def test_counts_replace_only_their_own_folder(audited: Path, tmp_path: Path) -> 
     assert "kept in" not in run("stats", audited, "-o", out, "--force").err
 
 
-def test_exported_verdicts_write_over_nothing(folder: Path, tmp_path: Path) -> None:
+def test_exported_verdicts_write_over_nothing(folder, tmp_path):
     given, out = tmp_path / "list.csv", tmp_path / "out.csv"
     given.write_text("TestID,TrainID,Judgment\nthing/copy.png,thing/t0.png,0\n")
     assert run("verdicts", folder, "import", given, "--reviewer", "Ada").code == 0
@@ -144,7 +138,7 @@ def test_exported_verdicts_write_over_nothing(folder: Path, tmp_path: Path) -> N
     assert "thing/copy.png,thing/t0.png,0.0,0" in out.read_text()
 
 
-def test_a_document_that_lies_anywhere_makes_no_folder_ours(dataset: Path, tmp_path: Path) -> None:
+def test_a_document_that_lies_anywhere_makes_no_folder_ours(dataset, tmp_path):
     folder = tmp_path / "project"
     folder.mkdir()
     (folder / "images.parquet").write_text("mine")
@@ -160,9 +154,7 @@ JUDGED = "TestID,TrainID,Judgment\nthing/copy.png,thing/t0.png,0\n"
 
 
 @pytest.mark.parametrize("output", ["", "leaks/v1.2", "."])
-def test_an_earlier_audit_is_replaced_and_kept_aside(
-    dataset: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, output: str
-) -> None:
+def test_an_earlier_audit_is_replaced_and_kept_aside(dataset, tmp_path, monkeypatch, output):
     """A gate in a workspace that is kept must fail as a gate, not as a wrong command line."""
     work = tmp_path / "work"
     work.mkdir()
@@ -186,9 +178,7 @@ def test_an_earlier_audit_is_replaced_and_kept_aside(
     )
 
 
-def test_what_people_judged_in_the_previous_audit_alone_is_not_replaced(
-    dataset: Path, tmp_path: Path
-) -> None:
+def test_what_people_judged_in_the_previous_audit_alone_is_not_replaced(dataset, tmp_path):
     out, previous = tmp_path / "leaks", tmp_path / "leaks.previous"
     given = f"audit {dataset} -o {out} --no-verify --no-images --views"
     assert run(*given.split(), "none").code == 0
@@ -206,9 +196,7 @@ def test_what_people_judged_in_the_previous_audit_alone_is_not_replaced(
     assert run(*given.split(), "none").code == 0
 
 
-def test_a_place_for_the_previous_result_that_is_taken_is_refused(
-    dataset: Path, audited: Path, tmp_path: Path
-) -> None:
+def test_a_place_for_the_previous_result_that_is_taken_is_refused(dataset, audited, tmp_path):
     out, previous = tmp_path / "leaks", tmp_path / "leaks.previous"
     given = f"audit {dataset} -o {out} --no-verify --no-images"
     assert run(*given.split()).code == 0
@@ -225,9 +213,7 @@ def test_a_place_for_the_previous_result_that_is_taken_is_refused(
     assert tree(tmp_path) == before
 
 
-def test_files_of_others_in_the_default_place_are_refused(
-    dataset: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_files_of_others_in_the_default_place_are_refused(dataset, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     for name in ("visleak-audit", "visleak-robustness"):
         Path(name).mkdir()
@@ -241,9 +227,7 @@ def test_files_of_others_in_the_default_place_are_refused(
 
 
 @pytest.mark.parametrize("output", ["", "mine.json"])
-def test_an_earlier_file_is_kept_aside(
-    dataset: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, output: str
-) -> None:
+def test_an_earlier_file_is_kept_aside(dataset, tmp_path, monkeypatch, output):
     monkeypatch.chdir(tmp_path)
     given = ("calibrate", dataset / "train", "--conditions", "jpeg-30", "--no-verify")
     given = (*given, *(("-o", output) if output else ()), "--fpr")
@@ -256,7 +240,7 @@ def test_an_earlier_file_is_kept_aside(
     assert file.read_bytes() != first
 
 
-def test_a_file_of_another_command_is_not_replaced(dataset: Path, tmp_path: Path) -> None:
+def test_a_file_of_another_command_is_not_replaced(dataset, tmp_path):
     counts = tmp_path / "counts.json"
     counts.write_text('{"kind": "visleak stats", "visleak": "1"}')
     check_refused(f"calibrate {dataset}/train --fpr 1e-1 -o {counts}", "exists;")
@@ -273,8 +257,8 @@ def test_a_file_of_another_command_is_not_replaced(dataset: Path, tmp_path: Path
     memorization detect --model m --prompts {mine}/notes.csv -> holds a result of visleak audit
 """)
 def test_no_command_mixes_its_files_with_those_of_another(
-    dataset: Path, folder: Path, tmp_path: Path, arguments: str, words: str
-) -> None:
+    dataset, folder, tmp_path, arguments, words
+):
     mine = tmp_path / "mine"
     mine.mkdir()
     (mine / "notes.csv").write_text("id,correct\nthing/q0.png,1\n")
@@ -286,9 +270,7 @@ def test_no_command_mixes_its_files_with_those_of_another(
     assert tree(folder) == before
 
 
-def test_logs_and_caches_spare_the_files_of_others(
-    dataset: Path, folder: Path, tmp_path: Path
-) -> None:
+def test_logs_and_caches_spare_the_files_of_others(dataset, folder, tmp_path):
     before = tree(dataset), tree(folder)
     for image, why in (("t0.png", "is not a log"), ("run.log", "lies among the images of")):
         check_refused(f"check {folder} --log-file {dataset}/train/thing/{image}", why)

@@ -1,10 +1,7 @@
-from __future__ import annotations
-
 import io
 import re
 import sys
 import time
-from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -20,7 +17,7 @@ class Terminal(io.StringIO):
 
 
 @pytest.fixture
-def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+def clock(monkeypatch):
     """Seconds that have passed, to be set."""
     now = [0.0]
     monkeypatch.setattr(time, "monotonic", lambda: now[0])
@@ -28,9 +25,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
 
 
 @pytest.mark.parametrize(("stream", "term"), [(io.StringIO, "xterm"), (Terminal, "dumb")])
-def test_lines_off_a_terminal(
-    monkeypatch: pytest.MonkeyPatch, stream: type[io.StringIO], term: str, clock: list[float]
-) -> None:
+def test_lines_off_a_terminal(monkeypatch, stream, term, clock):
     """A short run is silent; a long one has a line per step and one every 30 seconds."""
     monkeypatch.setenv("TERM", term)
     monkeypatch.setattr("visleak.progress.PATIENCE", 10.0)
@@ -56,7 +51,7 @@ def test_lines_off_a_terminal(
     ]
 
 
-def test_steps_that_take_turns_have_a_line_each(clock: list[float]) -> None:
+def test_steps_that_take_turns_have_a_line_each(clock):
     lines: list[str] = []
     with steps(display_for(io.StringIO(), lines.append, verbose=True)) as progress:
         for turn in range(8):
@@ -67,7 +62,7 @@ def test_steps_that_take_turns_have_a_line_each(clock: list[float]) -> None:
     assert [line.partition(":")[0] for line in lines] == ["screening", "checking", "screening"]
 
 
-def test_the_rate_of_a_repeated_step_leaves_out_the_pause(clock: list[float]) -> None:
+def test_the_rate_of_a_repeated_step_leaves_out_the_pause(clock):
     lines: list[str] = []
     with steps(display_for(io.StringIO(), lines.append, verbose=True)) as progress:
         progress("reading a", 1, 1)
@@ -77,7 +72,7 @@ def test_the_rate_of_a_repeated_step_leaves_out_the_pause(clock: list[float]) ->
     assert lines[-1].endswith("10 images/s, 1:09 left")
 
 
-def test_steps_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_steps_on_a_terminal(monkeypatch):
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.setenv("COLUMNS", "120")
     monkeypatch.setattr(sys, "stderr", Terminal())
@@ -92,7 +87,7 @@ def test_steps_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "500 of 2,000" in text
 
 
-def test_a_bar_in_a_notebook(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_bar_in_a_notebook(monkeypatch):
     """One output per run, renewed; names are escaped."""
     shown: list[str] = []
     handle = SimpleNamespace(update=shown.append)
@@ -114,7 +109,7 @@ def test_a_bar_in_a_notebook(monkeypatch: pytest.MonkeyPatch) -> None:
     assert gone == ""
 
 
-def test_quiet_verbose_and_log_file(dataset: Path, tmp_path: Path) -> None:
+def test_quiet_verbose_and_log_file(dataset, tmp_path):
     log = tmp_path / "run.log"
     given = ("audit", dataset, "-o", tmp_path / "out", "--no-verify", "--no-images")
     ran = run(*given, "-q", "--log-file", log)
@@ -134,7 +129,7 @@ def test_quiet_verbose_and_log_file(dataset: Path, tmp_path: Path) -> None:
     check_refused(f"audit {dataset} --log-file {tmp_path}", "cannot be written")
 
 
-def test_steps_are_log_records(dataset: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_steps_are_log_records(dataset, caplog):
     with caplog.at_level("INFO", logger="visleak"):
         visleak.audit(dataset / "test", dataset / "train", verify=False, cache=None)
     assert any("reading test" in record.message for record in caplog.records)

@@ -1,7 +1,5 @@
 """``visleak purge`` as a stranger calls it, on a real audit."""
 
-from __future__ import annotations
-
 import json
 
 from calling import check_refused, refusals, run

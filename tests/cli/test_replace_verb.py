@@ -1,10 +1,7 @@
 """``visleak replace``: what it says, what it writes, how it ends."""
 
-from __future__ import annotations
-
 import json
 import shutil
-from pathlib import Path
 
 import pytest
 from calling import check_refused, refusals, refused, run
@@ -13,7 +10,7 @@ from planted_pool import audited, plant, traps
 
 
 @pytest.fixture(scope="module")
-def planted(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def planted(tmp_path_factory):
     root = plant(tmp_path_factory.mktemp("planted"))
     traps(root)
     audited(root)
@@ -21,13 +18,13 @@ def planted(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def asked(planted: Path, tmp_path: Path) -> list[object]:
+def asked(planted, tmp_path):
     """The audit, the pool, and how to be quick about it."""
     folder = shutil.copytree(planted / "audit", tmp_path / "audit")
     return [folder, "--pool", planted / "pool", "--workers", 1, "--cache", planted / "cache"]
 
 
-def test_a_plan_in_words(asked: list[object], tmp_path: Path) -> None:
+def test_a_plan_in_words(asked, tmp_path):
     ran = run("replace", *asked, "--select", "auto", "-o", tmp_path / "fair")
     assert (ran.code, ran.err) == (0, "")
     lines = ran.out.splitlines()
@@ -49,7 +46,7 @@ def test_a_plan_in_words(asked: list[object], tmp_path: Path) -> None:
     assert not (tmp_path / "fair").exists()
 
 
-def test_written_and_then_there_already(asked: list[object], tmp_path: Path) -> None:
+def test_written_and_then_there_already(asked, tmp_path):
     out = tmp_path / "fair"
     order = ["replace", *asked, "--select", "auto", "--apply", "-o", out]
     assert run(*order).out.splitlines()[-1] == f"written: {out}; it opens as {out}"
@@ -58,7 +55,7 @@ def test_written_and_then_there_already(asked: list[object], tmp_path: Path) -> 
     assert (told["replaced"], told["chosen_by_machine"], told["missing"]) == (5, 5, [])
 
 
-def test_what_is_without_a_replacement(asked: list[object], tmp_path: Path) -> None:
+def test_what_is_without_a_replacement(asked, tmp_path):
     ran = run("replace", *asked)
     assert "no replacement: cat/00.png (nothing approved)" in ran.out
     code, said = refused("replace", *asked, "--apply", "-o", tmp_path / "fair")
@@ -78,5 +75,5 @@ def test_what_is_without_a_replacement(asked: list[object], tmp_path: Path) -> N
     review {audit} --no-browser --pool {pool} --instructions no.md -> no.md is not a file
     review {audit} --no-browser --instructions no.md -> name a pool with --pool
 """)
-def test_wrong_options(planted: Path, arguments: str, words: str) -> None:
+def test_wrong_options(planted, arguments, words):
     check_refused(arguments, words, audit=planted / "audit", pool=planted / "pool")

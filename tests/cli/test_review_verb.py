@@ -1,7 +1,5 @@
 """``visleak review`` as a stranger meets it: its errors, its address, its end."""
 
-from __future__ import annotations
-
 import json
 import re
 import shutil
@@ -26,7 +24,7 @@ pytest.importorskip("uvicorn", reason="the review app needs the extra web")
 
 
 @pytest.fixture
-def folder(audited: Path, tmp_path: Path) -> Path:
+def folder(audited, tmp_path):
     return Path(shutil.copytree(audited, tmp_path / "audit"))
 
 
@@ -74,7 +72,7 @@ def name_in(page: str) -> str:
     return found[1]
 
 
-def test_ctrl_c_ends_it_and_says_where_the_verdicts_are(folder: Path) -> None:
+def test_ctrl_c_ends_it_and_says_where_the_verdicts_are(folder):
     visitor = Visitor(folder, "--reviewer", "ada")
     assert re.match(r"\d+ pairs to review as ada; Ctrl-C ends it", visitor.said[0])
     name = name_in(visitor.page())
@@ -88,7 +86,7 @@ def test_ctrl_c_ends_it_and_says_where_the_verdicts_are(folder: Path) -> None:
     assert (folder / "verdicts.csv").read_text().count("near") == 1
 
 
-def test_the_filter_of_the_command_line_is_where_it_begins(folder: Path) -> None:
+def test_the_filter_of_the_command_line_is_where_it_begins(folder):
     visitor = Visitor(folder, "--grade", "near", "--candidates", "nearest")
     try:
         page = visitor.page()
@@ -98,7 +96,7 @@ def test_the_filter_of_the_command_line_is_where_it_begins(folder: Path) -> None
         visitor.end(signal.SIGINT)
 
 
-def test_it_listens_to_this_machine_only(folder: Path) -> None:
+def test_it_listens_to_this_machine_only(folder):
     listening = bound(0)
     assert listening.getsockname()[0] == "127.0.0.1"
     listening.close()
@@ -111,12 +109,12 @@ def test_it_listens_to_this_machine_only(folder: Path) -> None:
     {audit} --reviewer '  ' -> a reviewer is called by one line of 1 to 100 characters
     {audit}/none -> holds no finished audit
 """)
-def test_wrong_options(folder: Path, arguments: str, words: str) -> None:
+def test_wrong_options(folder, arguments, words):
     check_refused(f"review --no-browser {arguments}", words, audit=folder)
     assert not (folder / "verdicts.sqlite").exists()
 
 
-def test_a_port_that_is_taken(folder: Path) -> None:
+def test_a_port_that_is_taken(folder):
     taken = bound(0)
     try:
         port = taken.getsockname()[1]
@@ -125,14 +123,14 @@ def test_a_port_that_is_taken(folder: Path) -> None:
         taken.close()
 
 
-def test_missing_packages_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_packages_are_named(monkeypatch):
     monkeypatch.setitem(sys.modules, "uvicorn", None)
     with pytest.raises(MissingExtra) as said:
         require_web("visleak review")
     assert str(said.value) == "visleak review needs an extra: pip install 'visleak[web]'"
 
 
-def test_a_user_without_a_name(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_user_without_a_name(monkeypatch):
     def none() -> str:
         raise KeyError("getpwuid(): uid not found: 1234")
 
@@ -141,9 +139,7 @@ def test_a_user_without_a_name(monkeypatch: pytest.MonkeyPatch) -> None:
         user_name()
 
 
-def test_the_browser_is_opened_with_a_token_of_its_own(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_browser_is_opened_with_a_token_of_its_own(folder, monkeypatch):
     import uvicorn
 
     opened: list[str] = []

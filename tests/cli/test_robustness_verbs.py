@@ -1,18 +1,14 @@
 """``visleak robustness`` and ``visleak calibrate`` from the command line."""
 
-from __future__ import annotations
-
 import json
-from pathlib import Path
 
-import numpy as np
 import pytest
 from calling import check_refused, refusals, refused, run
 from PIL import Image
 
 
 @pytest.fixture(scope="module")
-def pictures(tmp_path_factory: pytest.TempPathFactory, natural: dict[str, np.ndarray]) -> Path:
+def pictures(tmp_path_factory, natural):
     root = tmp_path_factory.mktemp("collection")
     for name in ("astronaut", "chelsea", "coffee", "coins", "camera"):
         small = Image.fromarray(natural[name])
@@ -21,7 +17,7 @@ def pictures(tmp_path_factory: pytest.TempPathFactory, natural: dict[str, np.nda
     return root
 
 
-def test_robustness_writes_a_folder_and_says_what_came_out(pictures: Path, tmp_path: Path) -> None:
+def test_robustness_writes_a_folder_and_says_what_came_out(pictures, tmp_path):
     out = tmp_path / "out"
     given = ("--conditions", "original,flip-h,gauss", "--queries", 3, "--report-at", 0.5, "-o", out)
     ran = run("robustness", f"mine={pictures}", *given)
@@ -40,7 +36,7 @@ def test_robustness_writes_a_folder_and_says_what_came_out(pictures: Path, tmp_p
     assert ran.err.startswith(f"the earlier result is kept in {out}.previous")
 
 
-def test_calibrate_then_audit(pictures: Path, tmp_path: Path) -> None:
+def test_calibrate_then_audit(pictures, tmp_path):
     file = tmp_path / "thresholds.json"
     given = ("--fpr", "0.1,0.2", "--conditions", "original,red", "-o", file)
     ran = run("calibrate", pictures, *given)
@@ -60,7 +56,7 @@ def test_calibrate_then_audit(pictures: Path, tmp_path: Path) -> None:
     assert (code, said.startswith(f"{file} exists;")) == (2, True)
 
 
-def test_calibrate_says_what_it_cannot_support(pictures: Path, tmp_path: Path) -> None:
+def test_calibrate_says_what_it_cannot_support(pictures, tmp_path):
     file = tmp_path / "t.json"
     ran = run("calibrate", pictures, "--fpr", "1e-6", "--no-verify", "--json", "-o", file)
     assert ran.code == 0
@@ -70,7 +66,7 @@ def test_calibrate_says_what_it_cannot_support(pictures: Path, tmp_path: Path) -
     assert json.loads(ran.out) == json.loads(file.read_text())
 
 
-def test_thresholds_of_another_encoder_are_refused(pictures: Path, tmp_path: Path) -> None:
+def test_thresholds_of_another_encoder_are_refused(pictures, tmp_path):
     file = tmp_path / "t.json"
     entry = {"name": "clip", "hard": 0.9, "soft": 0.8, "provenance": "x"}
     content = {"kind": "visleak thresholds", "schema": 1, "encoders": {"c0ffee" * 5: entry}}
@@ -90,13 +86,13 @@ def test_thresholds_of_another_encoder_are_refused(pictures: Path, tmp_path: Pat
     calibrate {set} -> missing option '--fpr'
     audit --set {set} --thresholds {set}/t.json -> t.json is not a file
 """)
-def test_wrong_command_lines(pictures: Path, tmp_path: Path, arguments: str, words: str) -> None:
+def test_wrong_command_lines(pictures, tmp_path, arguments, words):
     check_refused(f"{arguments} -o {tmp_path}/out", words, set=pictures)
     assert not (tmp_path / "out").exists()
 
 
 @pytest.mark.parametrize("verb", ["robustness", "calibrate"])
-def test_a_set_that_cannot_be_read_is_told_with_the_cure(tmp_path: Path, verb: str) -> None:
+def test_a_set_that_cannot_be_read_is_told_with_the_cure(tmp_path, verb):
     folder = tmp_path / "pointers"
     folder.mkdir()
     for number in range(3):

@@ -1,7 +1,5 @@
 """Tables and lists that were made on another machine, and groups that are none."""
 
-from __future__ import annotations
-
 import csv
 import shlex
 from pathlib import Path
@@ -25,7 +23,7 @@ def table(path: Path, files: list[Path], root: Path, prefix: str = "") -> None:
 
 
 @pytest.fixture
-def files(dataset: Path) -> dict[str, list[Path]]:
+def files(dataset):
     found = {side: sorted((dataset / side).rglob("*.png")) for side in ("test", "train")}
     return {
         side: [path for path in paths if "\n" not in path.name] for side, paths in found.items()
@@ -33,10 +31,7 @@ def files(dataset: Path) -> dict[str, list[Path]]:
 
 
 @pytest.mark.parametrize("prefix", ["", f"{ELSEWHERE}/"])
-def test_files_of_a_table_made_elsewhere(
-    dataset: Path, tmp_path: Path, files: dict[str, list[Path]], prefix: str,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:  # fmt: skip
+def test_files_of_a_table_made_elsewhere(dataset, tmp_path, files, prefix, monkeypatch):
     """The line on missing files names the option, which then works, also for later commands."""
     monkeypatch.chdir(dataset.parent)
     out, given = tmp_path / "out", []
@@ -60,7 +55,7 @@ def test_files_of_a_table_made_elsewhere(
     assert ran.code == 0, ran.err
 
 
-def test_lists_and_python(dataset: Path, tmp_path: Path, files: dict[str, list[Path]]) -> None:
+def test_lists_and_python(dataset, tmp_path, files):
     lines = tmp_path / "test.txt"
     lines.write_text("".join(f"{ELSEWHERE}/{path.name}\n" for path in files["test"]))
     root = f"{ELSEWHERE}={dataset}/test/thing"
@@ -71,12 +66,12 @@ def test_lists_and_python(dataset: Path, tmp_path: Path, files: dict[str, list[P
             visleak.open_images(lines, root=wrong)
 
 
-def test_a_table_without_header(tmp_path: Path) -> None:
+def test_a_table_without_header(tmp_path):
     (tmp_path / "a.csv").write_text("x/a.png,cat\nx/b.png,dog\n")
     check_refused(f"audit --set {tmp_path}/a.csv", "add a header, such as path,label", code=1)
 
 
-def test_groups_are_counted_and_doubted(dataset: Path, tmp_path: Path) -> None:
+def test_groups_are_counted_and_doubted(dataset, tmp_path):
     given = ("audit", dataset, "-o", tmp_path / "out", "--no-verify", "--no-images", "--group")
     ran = run(*given, "/([a-z]+)[0-9]*\\.png$/")
     assert "groups: 3 in 7 images of test, 1 in 6 images of train" in ran.err

@@ -1,11 +1,7 @@
 """``visleak same``: two images."""
 
-from __future__ import annotations
-
 import json
-from pathlib import Path
 
-import numpy as np
 import pytest
 from calling import check_refused, run
 from PIL import Image
@@ -13,7 +9,7 @@ from PIL import Image
 import visleak
 
 
-def test_the_grade_is_that_of_the_audit(dataset: Path, audited: Path) -> None:
+def test_the_grade_is_that_of_the_audit(dataset, audited):
     test, train = dataset / "test" / "thing", dataset / "train" / "thing"
     pairs = visleak.Audit(audited).pairs().to_pylist()
     for name, other in (("copy.png", "t0.png"), ("mirrored.png", "t1.png"), ("q1.png", "t4.png")):
@@ -29,7 +25,7 @@ def test_the_grade_is_that_of_the_audit(dataset: Path, audited: Path) -> None:
     assert (ran.code, ran.out.startswith("near, mirrored: ")) == (3, True)
 
 
-def test_what_cannot_be_compared(dataset: Path, tmp_path: Path) -> None:
+def test_what_cannot_be_compared(dataset, tmp_path):
     image = dataset / "test" / "thing" / "copy.png"
     check_refused(f"same {image} {tmp_path}/none.png", "is not a file")
     check_refused(f"same {image} {dataset}/test/thing/text.jpg", "not-an-image", code=1)
@@ -37,7 +33,7 @@ def test_what_cannot_be_compared(dataset: Path, tmp_path: Path) -> None:
     check_refused(f"same {image} {tmp_path}/blank.png", "blank", code=1)
 
 
-def test_pixels_in_python(natural: dict[str, np.ndarray]) -> None:
+def test_pixels_in_python(natural):
     image = natural["astronaut"][:96, :96]
     assert visleak.same(image, image[:, ::-1]).grade == "near"
     with pytest.raises(visleak.VisleakError, match="is not a file"):

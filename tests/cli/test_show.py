@@ -1,7 +1,4 @@
-from __future__ import annotations
-
 import re
-from pathlib import Path
 
 import pytest
 from calling import HOSTILE, check_refused, refusals, refused, run
@@ -9,7 +6,7 @@ from calling import HOSTILE, check_refused, refusals, refused, run
 from visleak.auditing import Audit
 
 
-def test_all_pairs_of_a_query_best_first(audited: Path) -> None:
+def test_all_pairs_of_a_query_best_first(audited):
     ran = run("show", audited, "thing/mirrored.png", "--all")
     head, _, names, _, first, *rest = ran.out.rstrip("\n").split("\n")
     assert head == "thing/mirrored.png of test (96 x 96, label thing)"
@@ -28,7 +25,7 @@ def test_all_pairs_of_a_query_best_first(audited: Path) -> None:
     assert 1 + len(rest) == len(mine)
 
 
-def test_different_pairs_are_counted_and_listed_on_request(audited: Path) -> None:
+def test_different_pairs_are_counted_and_listed_on_request(audited):
     table = Audit(audited).pairs().to_pylist()
     rows = [r for r in table if "thing/mirrored.png" in (r["query"], r["reference"])]
     different = sum(row["grade"] == "different" for row in rows)
@@ -39,7 +36,7 @@ def test_different_pairs_are_counted_and_listed_on_request(audited: Path) -> Non
     assert "--all" in shown
 
 
-def test_pairs_of_a_reference_lead_to_the_queries(audited: Path) -> None:
+def test_pairs_of_a_reference_lead_to_the_queries(audited):
     ran = run("show", audited, "thing/t0.png")
     lines = ran.out.splitlines()
     assert lines[0].startswith("thing/t0.png of train")
@@ -48,7 +45,7 @@ def test_pairs_of_a_reference_lead_to_the_queries(audited: Path) -> None:
     assert any("thing/copy.png" in line for line in exact)
 
 
-def test_hostile_ids_stay_text_on_one_line(audited: Path) -> None:
+def test_hostile_ids_stay_text_on_one_line(audited):
     ran = run("show", audited, f"thing/{HOSTILE}")
     assert ran.code == 0
     assert "\x1b" not in ran.out
@@ -65,16 +62,16 @@ def test_hostile_ids_stay_text_on_one_line(audited: Path) -> None:
     gone x -> gone holds no finished audit (no audit.json); run `visleak audit` first
     {audit} -> missing argument 'ID'; see visleak show --help
 """)
-def test_wrong_calls(audited: Path, arguments: str, words: str) -> None:
+def test_wrong_calls(audited, arguments, words):
     check_refused(f"show {arguments}", words, audit=audited)
 
 
-def test_unreadable_id(audited: Path) -> None:
+def test_unreadable_id(audited):
     check_refused(f"show {audited} thing/text.jpg", "could not be read: not-an-image", code=1)
 
 
 @pytest.fixture(scope="module")
-def two_sets(dataset: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def two_sets(dataset, tmp_path_factory):
     """Two test sets with the same ids."""
     out = tmp_path_factory.mktemp("two") / "out"
     source = dataset / "test"
@@ -86,7 +83,7 @@ def two_sets(dataset: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return out
 
 
-def test_ambiguous_id_asks_for_the_set(two_sets: Path) -> None:
+def test_ambiguous_id_asks_for_the_set(two_sets):
     code, message = refused("show", two_sets, "thing/copy.png")
     assert (code, message) == (2, "'thing/copy.png' is in a and b; choose with --set")
     assert run("show", two_sets, "thing/copy.png", "--set", "b").out.startswith(
@@ -94,7 +91,7 @@ def test_ambiguous_id_asks_for_the_set(two_sets: Path) -> None:
     )
 
 
-def test_lists_of_several_test_sets_ask_for_one(two_sets: Path, tmp_path: Path) -> None:
+def test_lists_of_several_test_sets_ask_for_one(two_sets, tmp_path):
     out = tmp_path / "ids.txt"
     code, message = refused("export", two_sets, "--format", "ids", "-o", out)
     assert (code, message) == (

@@ -1,12 +1,8 @@
 """``visleak split`` and ``--group`` from the command line: words, codes, files."""
 
-from __future__ import annotations
-
 import json
 import re
-from pathlib import Path
 
-import numpy as np
 import pytest
 from calling import check_refused, refusals, run
 from PIL import Image
@@ -15,7 +11,7 @@ from visleak.storage import read_summary
 
 
 @pytest.fixture(scope="module")
-def frames(tmp_path_factory: pytest.TempPathFactory, natural: dict[str, np.ndarray]) -> Path:
+def frames(tmp_path_factory, natural):
     """Six clips of two frames, and a split of them that tears every clip."""
     root = tmp_path_factory.mktemp("frames")
     for number, name in enumerate(sorted(natural)[:6]):
@@ -29,7 +25,7 @@ def frames(tmp_path_factory: pytest.TempPathFactory, natural: dict[str, np.ndarr
 
 
 @pytest.fixture(scope="module")
-def audited(frames: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def audited(frames, tmp_path_factory):
     """The audit of the torn split, with its clips as groups."""
     out = tmp_path_factory.mktemp("torn") / "a"
     ran = run(
@@ -40,7 +36,7 @@ def audited(frames: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return out
 
 
-def test_plan_then_apply(frames: Path, tmp_path: Path) -> None:
+def test_plan_then_apply(frames, tmp_path):
     arguments = (
         "split", frames / "all", "--ratios", "train=67%,test=33%", "-o", tmp_path / "s",
         "--group", r"/(clip\d)_/",
@@ -62,7 +58,7 @@ def test_plan_then_apply(frames: Path, tmp_path: Path) -> None:
     assert content == json.loads((tmp_path / "s" / "split.json").read_text())
 
 
-def test_a_missed_tolerance_is_told_and_not_written(frames: Path, tmp_path: Path) -> None:
+def test_a_missed_tolerance_is_told_and_not_written(frames, tmp_path):
     ran = run(
         "split", frames / "all", "--ratios", "a=50%,b=50%", "-o", tmp_path / "s",
         "--group", "/(clip)/", "--apply",
@@ -77,7 +73,7 @@ def test_a_missed_tolerance_is_told_and_not_written(frames: Path, tmp_path: Path
     assert not (tmp_path / "s" / "data").exists()
 
 
-def test_fix_says_what_moves(audited: Path, tmp_path: Path) -> None:
+def test_fix_says_what_moves(audited, tmp_path):
     ran = run("split", "--repair", audited, "-o", tmp_path / "f")
     assert ran.code == 0, ran.err
     assert ran.out.startswith("6 images would move to unite 6 components\n")
@@ -103,13 +99,13 @@ def test_fix_says_what_moves(audited: Path, tmp_path: Path) -> None:
     audit {sides} --group '/(reel)/' -> matches no id, such as 'clip0_2.png' of set 'test'
     audit {sides} --fail-on group -> --fail-on group needs groups on both sides of one data set
 """)
-def test_wrong_calls(frames: Path, tmp_path: Path, arguments: str, words: str) -> None:
+def test_wrong_calls(frames, tmp_path, arguments, words):
     given = arguments.replace("{sides}", f"--test {frames}/test --train {frames}/train")
     check_refused(f"{given} -o {tmp_path}/s", words, all=frames / "all")
     assert not (tmp_path / "s").exists()
 
 
-def test_groups_in_an_audit(frames: Path, audited: Path) -> None:
+def test_groups_in_an_audit(frames, audited):
     summary = read_summary(audited).as_dict()
     assert summary["headline"].endswith("; 6 groups are on both sides (6 of 6 test images)")
     sides = ("--test", frames / "test", "--train", frames / "train")
@@ -125,7 +121,7 @@ def test_groups_in_an_audit(frames: Path, audited: Path) -> None:
     assert "clip5" in page
 
 
-def test_a_shared_group_is_no_clean_bill(frames: Path, tmp_path: Path) -> None:
+def test_a_shared_group_is_no_clean_bill(frames, tmp_path):
     for part, name in (("test", "clip0_2.png"), ("train", "clip1_0.png")):
         (tmp_path / part).mkdir()
         (tmp_path / part / name).write_bytes((frames / part / name).read_bytes())

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import json
 import shutil
 from pathlib import Path
@@ -11,7 +9,7 @@ from visleak.auditing import Audit
 
 
 @pytest.fixture
-def folder(audited: Path, tmp_path: Path) -> Path:
+def folder(audited, tmp_path):
     return Path(shutil.copytree(audited, tmp_path / "audit"))
 
 
@@ -21,7 +19,7 @@ def judge(folder: Path, place: Path) -> None:
     assert run("verdicts", folder, "import", path).code == 0
 
 
-def test_counts_before_and_after_review(folder: Path, tmp_path: Path) -> None:
+def test_counts_before_and_after_review(folder, tmp_path):
     ran = run("stats", folder)
     assert (ran.code, ran.err) == (0, "")
     lines = ran.out.splitlines()
@@ -44,7 +42,7 @@ def test_counts_before_and_after_review(folder: Path, tmp_path: Path) -> None:
     assert "1 listed pair has another grade than the automatic one" in ran.out
 
 
-def test_json_is_all_that_is_printed(folder: Path, tmp_path: Path) -> None:
+def test_json_is_all_that_is_printed(folder, tmp_path):
     judge(folder, tmp_path)
     out = tmp_path / "counts"
     ran = run("stats", folder, "--json", "-o", out)
@@ -60,7 +58,7 @@ def test_json_is_all_that_is_printed(folder: Path, tmp_path: Path) -> None:
     assert len([*out.glob("example-exact-*.png")]) == 3
 
 
-def test_a_narrower_grade_and_wrong_words(folder: Path, tmp_path: Path) -> None:
+def test_a_narrower_grade_and_wrong_words(folder, tmp_path):
     assert "(exact)" in run("stats", folder, "--grade", "exact").out.splitlines()[0]
     check_refused(f"stats {tmp_path}/none", "holds no finished audit")
     (tmp_path / "file").write_text("")

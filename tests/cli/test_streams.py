@@ -1,12 +1,9 @@
 """stdout and stderr that are closed, full, or lead to a reader that has left."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
@@ -24,7 +21,7 @@ def shell(command: str) -> subprocess.CompletedProcess[str]:
     ("verb", "where", "cause"),
     [("--version", ">&-", "closed"), ("--help", ">/dev/full", "No space left on device")],
 )
-def test_what_cannot_be_shown_is_one_line(verb: str, where: str, cause: str) -> None:
+def test_what_cannot_be_shown_is_one_line(verb, where, cause):
     if "full" in where and not os.path.exists("/dev/full"):
         pytest.skip("this system has no /dev/full")
     ran = shell(f"{verb} {where}")
@@ -34,7 +31,7 @@ def test_what_cannot_be_shown_is_one_line(verb: str, where: str, cause: str) -> 
     assert cause in line
 
 
-def test_a_closed_stderr_keeps_complaints_out_of_stdout(audited: Path, dataset: Path) -> None:
+def test_a_closed_stderr_keeps_complaints_out_of_stdout(audited, dataset):
     ran = shell(f"audit {dataset} -o {audited} --json 2>&-")
     assert (ran.returncode, json.loads(ran.stdout)["schema"], ran.stderr) == (0, 1, "")
     ran = shell("nonsense 2>&-")
@@ -43,7 +40,7 @@ def test_a_closed_stderr_keeps_complaints_out_of_stdout(audited: Path, dataset: 
 
 
 @pytest.mark.parametrize("verb", ["--version", "audit --help"])
-def test_a_reader_that_left_is_no_error(verb: str) -> None:
+def test_a_reader_that_left_is_no_error(verb):
     reading, writing = os.pipe()
     os.close(reading)
     with os.fdopen(writing, "wb") as closed:

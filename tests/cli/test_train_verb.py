@@ -1,10 +1,7 @@
 """``visleak train-encoder`` at the command line: what it prints, and every refusal in one line."""
 
-from __future__ import annotations
-
 import json
 import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -21,7 +18,7 @@ QUICK = ("--epochs", "2", "--batch", "8", "--threads", "1")
 
 
 @pytest.fixture(scope="module")
-def shapes(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def shapes(tmp_path_factory):
     """Return a table of bright and dark images, with two columns of labels and one of videos."""
     root = tmp_path_factory.mktemp("shapes")
     rng = np.random.default_rng(0)
@@ -37,7 +34,7 @@ def shapes(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return table
 
 
-def test_what_it_prints(shapes: Path, tmp_path: Path) -> None:
+def test_what_it_prints(shapes, tmp_path):
     out = tmp_path / "model.onnx"
     ran = run("train-encoder", shapes, "-o", out, *QUICK, "--group", "video")
     assert ran.code == 0
@@ -52,7 +49,7 @@ def test_what_it_prints(shapes: Path, tmp_path: Path) -> None:
     assert after == f"use it with --encoder onnx:{out}"
 
 
-def test_json_is_the_record_and_notes_go_elsewhere(shapes: Path, tmp_path: Path) -> None:
+def test_json_is_the_record_and_notes_go_elsewhere(shapes, tmp_path):
     bare = tmp_path / "pictures"
     bare.mkdir()
     for picture in sorted(shapes.parent.glob("*.png"))[:20]:
@@ -81,7 +78,7 @@ def test_json_is_the_record_and_notes_go_elsewhere(shapes: Path, tmp_path: Path)
     -o {here}/m.onnx --schedule paper --epochs 3 -> the schedule paper has 372 epochs
     -o {here}/m.onnx --device tpu -> device must be auto, cpu, cuda or cuda:N; got 'tpu'
 """)
-def test_what_it_refuses(shapes: Path, tmp_path: Path, arguments: str, words: str) -> None:
+def test_what_it_refuses(shapes, tmp_path, arguments, words):
     (tmp_path / "there.onnx.json").write_text("{}")
     check_refused(f"train-encoder {shapes} {arguments}", words, here=tmp_path)
     assert not [*tmp_path.glob("*.onnx"), *tmp_path.glob(".*")]
@@ -92,7 +89,7 @@ def test_what_it_refuses(shapes: Path, tmp_path: Path, arguments: str, words: st
     -o {here}/m.onnx --test {images}/00.png --epochs 2 -> has one of the training labels (bright
     -o {here}/file/m.onnx -> the output folder {here}/file/.m.onnx.training cannot be
 """)
-def test_content_it_refuses(shapes: Path, tmp_path: Path, arguments: str, words: str) -> None:
+def test_content_it_refuses(shapes, tmp_path, arguments, words):
     (tmp_path / "file").write_text("")
     places = {"here": tmp_path, "images": shapes.parent}
     check_refused(f"train-encoder {shapes} {arguments}", words, code=1, **places)
@@ -100,9 +97,7 @@ def test_content_it_refuses(shapes: Path, tmp_path: Path, arguments: str, words:
 
 
 @pytest.mark.parametrize("missing", ["torch", "onnx"])
-def test_a_missing_library_is_named_before_anything_is_read(
-    shapes: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, missing: str
-) -> None:
+def test_a_missing_library_is_named_before_anything_is_read(shapes, tmp_path, monkeypatch, missing):
     """Torch exports with onnx: to learn that after the training would be late."""
     monkeypatch.setitem(sys.modules, missing, None)
     assert refused("train-encoder", shapes, "-o", tmp_path / "m.onnx") == (
@@ -111,9 +106,7 @@ def test_a_missing_library_is_named_before_anything_is_read(
     )
 
 
-def test_an_interrupt_says_what_is_kept(
-    shapes: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_interrupt_says_what_is_kept(shapes, tmp_path, monkeypatch):
     out = tmp_path / "model.onnx"
 
     class Stopping(Silent):

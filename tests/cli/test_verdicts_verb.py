@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import json
 import shutil
 from pathlib import Path
@@ -11,12 +9,12 @@ SCRIPT = "<img src=x onerror=alert(1)>"
 
 
 @pytest.fixture
-def folder(audited: Path, tmp_path: Path) -> Path:
+def folder(audited, tmp_path):
     return Path(shutil.copytree(audited, tmp_path / "audit"))
 
 
 @pytest.fixture
-def listed(tmp_path: Path) -> Path:
+def listed(tmp_path):
     path = tmp_path / "ada.csv"
     path.write_text(
         "TestID,TrainID,Distance,Judgment,Mood\n"
@@ -27,7 +25,7 @@ def listed(tmp_path: Path) -> Path:
     return path
 
 
-def test_from_import_to_export(folder: Path, listed: Path, tmp_path: Path) -> None:
+def test_from_import_to_export(folder, listed, tmp_path):
     assert run("verdicts", folder).out.startswith("no pair was judged yet")
     ran = run("verdicts", folder, "import", listed)
     assert (ran.code, ran.err) == (0, "")
@@ -52,7 +50,7 @@ def test_from_import_to_export(folder: Path, listed: Path, tmp_path: Path) -> No
     assert json.loads(ran.out)["known"] == 2
 
 
-def test_who_said_what(folder: Path, listed: Path) -> None:
+def test_who_said_what(folder, listed):
     run("verdicts", folder, "import", listed, "--reviewer", f"{SCRIPT}[red]")
     listed.write_text("TestID,TrainID,Judgment\nthing/mirrored.png,thing/t1.png,1\n")
     run("verdicts", folder, "import", listed, "--reviewer", "Ben")
@@ -69,7 +67,7 @@ def test_who_said_what(folder: Path, listed: Path) -> None:
     assert value["disputes"][0]["said"] == {f"{SCRIPT}[red]": "similar", "Ben": "near"}
 
 
-def test_verdicts_count_in_show_and_export(folder: Path, listed: Path, tmp_path: Path) -> None:
+def test_verdicts_count_in_show_and_export(folder, listed, tmp_path):
     run("verdicts", folder, "import", listed)
     shown = run("show", folder, "thing/mirrored.png").out
     assert "similar (judged; machine near)" in shown
@@ -88,9 +86,7 @@ def test_verdicts_count_in_show_and_export(folder: Path, listed: Path, tmp_path:
                for line in out.read_text().splitlines())  # fmt: skip
 
 
-def test_the_same_audit_again_says_that_people_judged(
-    dataset: Path, folder: Path, listed: Path
-) -> None:
+def test_the_same_audit_again_says_that_people_judged(dataset, folder, listed):
     before = (folder / "audit.json").read_bytes()
     assert "pairs judged" not in run("audit", dataset, "-o", folder).out
     run("verdicts", folder, "import", listed)
@@ -100,7 +96,7 @@ def test_the_same_audit_again_says_that_people_judged(
     assert (folder / "audit.json").read_bytes() == before
 
 
-def test_disputed_pairs_are_told_when_left_out(folder: Path, tmp_path: Path) -> None:
+def test_disputed_pairs_are_told_when_left_out(folder, tmp_path):
     for who, judgment in (("Ada", 1), ("Ben", 3)):
         path = tmp_path / "list.csv"
         path.write_text(f"TestID,TrainID,Judgment\nthing/mirrored.png,thing/t1.png,{judgment}\n")
@@ -121,11 +117,11 @@ def test_disputed_pairs_are_told_when_left_out(folder: Path, tmp_path: Path) -> 
     import x.csv -> x.csv is not a file; name the one to import
     export x.csv -> no pair was judged in
 """)
-def test_wrong_command_lines(audited: Path, arguments: str, words: str) -> None:
+def test_wrong_command_lines(audited, arguments, words):
     check_refused(f"verdicts {audited} {arguments}", words)
 
 
-def test_wrong_content(folder: Path, tmp_path: Path) -> None:
+def test_wrong_content(folder, tmp_path):
     path = tmp_path / "list.csv"
     path.write_text("TestID,TrainID,Judgment\nthing/q0.png,thing/t0.png,7\n")
     words = "line 2: Judgment must be 0 exact, 1 near, 2 similar or 3 different; got '7'"
@@ -135,7 +131,7 @@ def test_wrong_content(folder: Path, tmp_path: Path) -> None:
     check_refused(f"verdicts {tmp_path} import {path}", "holds no finished audit")
 
 
-def test_hostile_ids_survive(folder: Path, tmp_path: Path) -> None:
+def test_hostile_ids_survive(folder, tmp_path):
     path = tmp_path / "list.csv"
     path.write_text(f'TestID,TrainID,Judgment\n"thing/{HOSTILE}",thing/t0.png,1\n')
     assert run("verdicts", folder, "import", path).code == 0

@@ -4,10 +4,7 @@ As SQLite tests its errors of input and output: every single act of writing of a
 and the command that runs after it gives what one gives that nobody disturbed.
 """
 
-from __future__ import annotations
-
 import errno
-from collections.abc import Callable
 
 import pytest
 from fault_commands import COMMANDS, Scene, chosen, most
@@ -68,7 +65,7 @@ def check(scene: Scene, whole: dict[str, bytes], fatal: int, code: int) -> None:
         if name not in ("find", "same", "check")
     ],
 )
-def test_a_write_that_fails(scene: Callable[[str], Scene], name: str) -> None:
+def test_a_write_that_fails(scene, name):
     here = scene(name)
     whole, acts = whole_of(here)
     assert acts
@@ -78,7 +75,7 @@ def test_a_write_that_fails(scene: Callable[[str], Scene], name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["audit", "encode"])
-def test_a_finished_result_that_is_read_only(scene: Callable[[str], Scene], name: str) -> None:
+def test_a_finished_result_that_is_read_only(scene, name):
     """It is reused, and another one is refused without a traceback."""
     here = scene(name)
     here.set()

@@ -1,9 +1,6 @@
 """``visleak evaluate zeroshot`` and ``retrieve`` from the command line: summaries, refusals."""
 
-from __future__ import annotations
-
 import json
-from pathlib import Path
 
 import numpy as np
 import pyarrow.parquet as pq
@@ -17,7 +14,7 @@ pytest.importorskip("torch")
 
 
 @pytest.fixture(scope="module")
-def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def place(tmp_path_factory):
     """A set of a dozen noisy images in three folders, one hostile, one damaged; and a CLIP."""
     folder = tmp_path_factory.mktemp("zeroshot")
     made = np.random.default_rng(0)
@@ -36,7 +33,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def here(place: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def here(place, monkeypatch):
     """The folder of these, where ``device=auto`` is the CPU."""
     import torch
 
@@ -45,7 +42,7 @@ def here(place: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return place
 
 
-def test_zeroshot_says(here: Path, tmp_path: Path) -> None:
+def test_zeroshot_says(here, tmp_path):
     out = tmp_path / "p.parquet"
     ran = run("evaluate", "zeroshot", "set", "--model", "clip:clip", "-o", out)
     assert ran.code == 0
@@ -63,7 +60,7 @@ def test_zeroshot_says(here: Path, tmp_path: Path) -> None:
     assert HOSTILE in {row["id"].removeprefix("bee/") for row in rows}
 
 
-def test_zeroshot_as_json(here: Path, tmp_path: Path) -> None:
+def test_zeroshot_as_json(here, tmp_path):
     arguments = ["evaluate", "zeroshot", "set", "--model", "clip:clip", "-o", tmp_path / "p.csv"]
     ran = run(*arguments, "--json", "--templates", "openai")
     told = json.loads(ran.out)
@@ -78,7 +75,7 @@ def test_zeroshot_as_json(here: Path, tmp_path: Path) -> None:
     assert run(*arguments, "--force").code == 0
 
 
-def test_retrieve_says(here: Path, tmp_path: Path) -> None:
+def test_retrieve_says(here, tmp_path):
     out = tmp_path / "p.parquet"
     ran = run(
         "evaluate", "retrieve", "set", "--model", "clip:clip", "--captions", "c.csv", "-o", out
@@ -104,7 +101,7 @@ def test_retrieve_says(here: Path, tmp_path: Path) -> None:
     assert (told["queries"], told["collection"]) == (11, 12)
 
 
-def test_retrieve_from_vectors_draws(tmp_path: Path) -> None:
+def test_retrieve_from_vectors_draws(tmp_path):
     vectors = np.random.default_rng(0).standard_normal((250, 8))
     np.save(tmp_path / "i.npy", vectors)
     np.save(tmp_path / "t.npy", vectors + np.random.default_rng(1).standard_normal((250, 8)))
@@ -136,11 +133,11 @@ def test_retrieve_from_vectors_draws(tmp_path: Path) -> None:
     retrieve --images a --texts b --caption all -> --caption cannot be used with
     retrieve --images a --texts b -> --images a: there is no a; give emb:FOLDER, or a
 """)
-def test_refusals(here: Path, tmp_path: Path, arguments: str, words: str) -> None:
+def test_refusals(here, tmp_path, arguments, words):
     check_refused(f"evaluate {arguments} -o {tmp_path}/p.parquet", words)
     assert not list(tmp_path.iterdir())
 
 
-def test_a_model_that_does_not_exist(here: Path, tmp_path: Path) -> None:
+def test_a_model_that_does_not_exist(here, tmp_path):
     command = f"evaluate zeroshot set --model clip:nowhere/at/all -o {tmp_path}/p.csv"
     check_refused(command, "encoder clip: there is no folder nowhere", code=1)

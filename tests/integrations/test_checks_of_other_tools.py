@@ -1,14 +1,11 @@
 """The pytest plugin, the GitHub Action and the pre-commit hook, run as their tools run them."""
 
-from __future__ import annotations
-
 import os
 import shlex
 import subprocess
 import sys
 from pathlib import Path
 
-import numpy as np
 import pytest
 import yaml
 from PIL import Image
@@ -18,7 +15,7 @@ PROGRAMS = Path(sys.executable).parent
 
 
 @pytest.fixture(scope="module")
-def data(tmp_path_factory: pytest.TempPathFactory, natural: dict[str, np.ndarray]) -> Path:
+def data(tmp_path_factory, natural):
     """A leaking split, and ``fair``, which does not leak."""
     root = tmp_path_factory.mktemp("data")
     names = {"train": "astronaut", "test": "astronaut", "fair": "coffee"}
@@ -35,7 +32,7 @@ def called(command: list[str], folder: Path, **more: str) -> subprocess.Complete
     )
 
 
-def test_the_marker_of_pytest(data: Path) -> None:
+def test_the_marker_of_pytest(data):
     (data / "test_data.py").write_text("""
 import pytest
 
@@ -55,7 +52,7 @@ def test_leaking(): pass
     assert "1 of 1 test images" in ran.stdout
 
 
-def test_the_action_of_github(data: Path) -> None:
+def test_the_action_of_github(data):
     action = yaml.safe_load((ROOT / "action.yml").read_text())
     script = action["runs"]["steps"][-1]
     assert "${{" not in script["run"]
@@ -71,7 +68,7 @@ def test_the_action_of_github(data: Path) -> None:
         assert (data / "out folder" / "report.html").is_file()
 
 
-def test_the_hook_of_pre_commit(data: Path) -> None:
+def test_the_hook_of_pre_commit(data):
     (hook,) = yaml.safe_load((ROOT / ".pre-commit-hooks.yaml").read_text())
     entry = shlex.split(hook["entry"])
     for test, code in (("test", 3), ("fair", 0), ("test", 3)):

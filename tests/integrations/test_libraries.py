@@ -1,7 +1,5 @@
 """Groups, splits and filters with the real libraries, on images with planted duplicates."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -15,7 +13,7 @@ Images = list[np.ndarray]
 
 
 @pytest.fixture(scope="module")
-def images(natural: dict[str, np.ndarray]) -> Images:
+def images(natural):
     """Eight images; 4 to 7 are mirrored, brighter, identical and identical copies of 0 to 3."""
     names = ("astronaut", "chelsea", "coffee", "rocket")
     first = [np.ascontiguousarray(natural[name][:96, :96]) for name in names]
@@ -23,7 +21,7 @@ def images(natural: dict[str, np.ndarray]) -> Images:
     return [*first, np.ascontiguousarray(first[0][:, ::-1]), brighter, first[2], first[3]]
 
 
-def test_duplicates_share_a_group(images: Images) -> None:
+def test_duplicates_share_a_group(images):
     assert duplicate_groups(images).tolist() == [0, 1, 2, 3, 0, 1, 2, 3]
     assert duplicate_groups(images, grade="exact").tolist() == [0, 1, 2, 3, 4, 5, 2, 3]
     # known groups connect further images
@@ -39,9 +37,7 @@ def test_duplicates_share_a_group(images: Images) -> None:
     st.lists(st.floats(0.1, 1.0), min_size=1, max_size=4),
     st.integers(0, 3),
 )
-def test_parts_cover_all_images_and_divide_no_group(
-    groups: list[int], shares: list[float], seed: int
-) -> None:
+def test_parts_cover_all_images_and_divide_no_group(groups, shares, seed):
     numbers = np.array(groups)
     parts = divided(numbers, shares, seed=seed)
     assert sorted(np.concatenate(parts).tolist()) == list(range(len(groups)))
@@ -49,7 +45,7 @@ def test_parts_cover_all_images_and_divide_no_group(
     assert sum(map(len, owners)) == len(set(groups))
 
 
-def test_folds_of_scikit_learn(images: Images) -> None:
+def test_folds_of_scikit_learn(images):
     model_selection = pytest.importorskip("sklearn.model_selection")
     dummy = pytest.importorskip("sklearn.dummy")
     from visleak.integrations.sklearn import LeakFreeGroupKFold
@@ -62,7 +58,7 @@ def test_folds_of_scikit_learn(images: Images) -> None:
     assert len(scores) == 4
 
 
-def test_subsets_of_torch(images: Images) -> None:
+def test_subsets_of_torch(images):
     data = pytest.importorskip("torch.utils.data")
     from visleak.integrations.torch import leak_free_split
 
@@ -78,7 +74,7 @@ def test_subsets_of_torch(images: Images) -> None:
     assert {label for _, label in train}.isdisjoint(label for _, label in test)
 
 
-def test_splits_of_hugging_face(images: Images) -> None:
+def test_splits_of_hugging_face(images):
     datasets = pytest.importorskip("datasets")
     from visleak.integrations.datasets import filter_leaks
 

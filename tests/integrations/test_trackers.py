@@ -1,10 +1,5 @@
 """Audits in the runs of experiment trackers, with the real libraries, offline."""
 
-from __future__ import annotations
-
-from pathlib import Path
-
-import numpy as np
 import pytest
 
 import visleak
@@ -13,21 +8,19 @@ from visleak.integrations.tracking import log_to_mlflow, log_to_wandb, rates
 
 
 @pytest.fixture(scope="module")
-def result(natural: dict[str, np.ndarray]) -> visleak.Audit:
+def result(natural):
     """One of two test images leaks."""
     leaking, clean = (natural[name][:96, :96] for name in ("astronaut", "coffee"))
     return visleak.audit([leaking, clean], [leaking], within=False)
 
 
-def test_rates_are_those_of_the_audit(result: visleak.Audit) -> None:
+def test_rates_are_those_of_the_audit(result):
     found = rates(result)
     assert found["leaks/test/exact"] == 0.5
     assert found["leaks/test/near_or_exact_low"] < 0.5 < found["leaks/test/near_or_exact_high"]
 
 
-def test_a_run_of_mlflow_has_rates_and_report(
-    result: visleak.Audit, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_run_of_mlflow_has_rates_and_report(result, tmp_path, monkeypatch):
     mlflow = pytest.importorskip("mlflow")
     monkeypatch.setenv("MLFLOW_ALLOW_FILE_STORE", "true")
     mlflow.set_tracking_uri(tmp_path.as_uri())
@@ -40,9 +33,7 @@ def test_a_run_of_mlflow_has_rates_and_report(
     assert list(tmp_path.rglob("visleak/report.html"))
 
 
-def test_a_run_of_wandb_has_rates_and_report(
-    result: visleak.Audit, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_run_of_wandb_has_rates_and_report(result, tmp_path, monkeypatch):
     wandb = pytest.importorskip("wandb")
     for name in ("WANDB_DIR", "WANDB_CACHE_DIR", "WANDB_CONFIG_DIR", "WANDB_DATA_DIR"):
         monkeypatch.setenv(name, str(tmp_path))
