@@ -30,7 +30,7 @@ def in_blocks(values, size, classes=None):
 
     ids = pa.array([str(n) for n in range(len(values))])
     names = None if classes is None else pa.array(classes)
-    return PredictionFile("f", ids, {}, {"scores": blocks}, names, ())
+    return PredictionFile({}, {"scores": blocks}, names, path="f", ids=ids)
 
 
 @pytest.mark.parametrize("size", [1, 7, 500])

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import fields, is_dataclass, replace
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import fields, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Final, Literal
@@ -29,6 +29,7 @@ from visleak.impact.results import (
 from visleak.impact.run import Check, CheckedFile
 from visleak.quantities import counted
 from visleak.reporting import Column, Document, Figure, Table, latex, markdown
+from visleak.stats.bootstrap import Estimate
 from visleak.storage import File, RunFolder
 
 KIND: Final = "visleak impact"
@@ -38,7 +39,6 @@ TITLE: Final = "Impact on scores"
 SECTION: Final = "impact.json"  # file of the section among those of the audit
 BESIDE: Final = 3  # models or metrics beside each other in a table: more would be wider than a page
 
-CONTROLS: Final = ("random", "class-matched")  # rows that are drawn in any case
 
 #: Pairs of models are listed if they change places, or may with this probability.
 MAY_FLIP: Final = 0.05
@@ -50,24 +50,15 @@ _CUMULATIVE: Final = ("hard", "hard or soft", "near or exact", "similar or close
 #: Where a document is read: in files of its own, in the audit's page, on a terminal.
 Medium = Literal["files", "page", "terminal"]
 
-_EFFECTS: Final = (
-    *("model", "metric", "less_is_better", "leak", "subset", "images"),
-    *("score", "score_low", "score_high", "gain", "gain_low", "gain_high"),
-    *("deviation", "draws", "overlap"),
-)
-_COMPARISONS: Final = (
-    *("model", "metric", "leak", "leaked", "others"),
-    *("difference", "difference_low", "difference_high", "p", "p_holm"),
-    *("p_within_classes", "p_within_classes_holm", "fair", "fair_low", "fair_high"),
-    *("inflation", "inflation_low", "inflation_high", "classes_lost"),
-    *("twinned", "twins", "twinned_score", "twinned_difference", "twinned_difference_low"),
-    *("twinned_difference_high", "p_twinned", "p_twinned_holm"),
-)
-_GAPS: Final = (
-    *("model", "metric", "images", "original", "original_low", "original_high"),
-    *("fair", "fair_low", "fair_high", "gap", "gap_low", "gap_high"),
-    *("relative", "p", "right_on_fair_only", "right_on_original_only"),
-)
+#: Columns of files whose names differ from those of the records.
+_RENAMED: Final = {
+    "adjusted": "p_holm",
+    "within_classes": "p_within_classes",
+    "within_classes_adjusted": "p_within_classes_holm",
+}
+
+#: Headings of texts; all other columns are numbers.
+_TEXTS: Final = ("model", "leak", "subset", "metric", "first", "second")
 
 
 def write(result: Impact, folder: str | os.PathLike[str]) -> Path:
@@ -102,41 +93,52 @@ def files(result: Impact) -> dict[str, File]:
 
 def _stored(result: Impact) -> dict[str, pa.Table]:
     """Return the tables of files: numbers as they are, in the metric's unit."""
-    rows = [(effect, row) for effect in result.effects for row in effect.rows]
-    compared = [(effect, each) for effect in result.effects for each in effect.comparisons]
-    # without `dominated` and `twinned`, which are last
-    effects = [(e.model, e.metric, e.lower, *_flat(row)[:-1]) for e, row in rows]
-    comparisons = [
-        (e.model, e.metric, *_flat(replace(each, twinned=None))[:-1], *_twins(each.twinned))
-        for e, each in compared
+    rows: list[dict[str, object]] = []
+    compared: list[dict[str, object]] = []
+    for effect in result.effects:
+        name = {"model": effect.model, "metric": effect.metric}
+        direction = {"less_is_better": effect.lower}
+        rows += [name | direction | _flat(row, without="dominated") for row in effect.rows]
+        compared += [name | _flat(c, without="twinned") | _twins(c) for c in effect.comparisons]
+    gaps = [
+        _flat(gap, without="changed")
+        | dict(zip(("right_on_fair_only", "right_on_original_only"), gap.changed, strict=True))
+        for gap in result.gaps
     ]
     return {
-        "impact.csv": _arrow(_EFFECTS, effects),
-        "comparisons.csv": _arrow(_COMPARISONS, comparisons),
-        "flips.csv": _arrow([each.name for each in fields(Flip)], list(map(_flat, result.flips))),
-        "gaps.csv": _arrow(_GAPS, list(map(_flat, result.gaps))),
+        "impact.csv": pa.Table.from_pylist(rows),
+        "comparisons.csv": pa.Table.from_pylist(compared),
+        "flips.csv": pa.Table.from_pylist([_flat(flip) for flip in result.flips]),
+        "gaps.csv": pa.Table.from_pylist(gaps),
     }
 
 
-def _flat(value: object) -> tuple[object, ...]:
-    """Return the fields of a record in their order, and those of records and tuples in it."""
-    if is_dataclass(value):
-        value = tuple(getattr(value, each.name) for each in fields(value))
-    if not isinstance(value, tuple):
-        return (value,)
-    return tuple(each for part in value for each in _flat(part))
+def _flat(record: Effect | Row | Comparison | Flip | Gap, without: str = "") -> dict[str, object]:
+    """Return the fields of a record; an estimate has columns for its ends, too."""
+    found: dict[str, object] = {}
+    for each in fields(record):
+        value, name = getattr(record, each.name), _RENAMED.get(each.name, each.name)
+        if isinstance(value, Estimate):
+            found |= {name: value.value, f"{name}_low": value.low, f"{name}_high": value.high}
+        elif name != without:
+            found[name] = value
+    return found
 
 
-def _twins(twins: MatchedComparison | None) -> tuple[object, ...]:
+def _twins(comparison: Comparison) -> dict[str, object]:
+    twins = comparison.twinned
     if twins is None:
-        return (0, 0, *[math.nan] * 6)
-    counts = (twins.leaked, twins.leaked * twins.twins)
-    return (*counts, twins.score, *_flat(twins.difference), twins.p, twins.adjusted)
-
-
-def _arrow(names: Sequence[str], rows: Sequence[Sequence[object]]) -> pa.Table:
-    columns = zip(*rows, strict=True) if rows else [()] * len(names)
-    return pa.table({name: list(column) for name, column in zip(names, columns, strict=True)})
+        twins = MatchedComparison(0, 0, 0, (0.0,) * 4, math.nan, Estimate(math.nan), math.nan)
+    return {
+        "twinned": twins.leaked,
+        "twins": twins.leaked * twins.twins,
+        "twinned_score": twins.score,
+        "twinned_difference": twins.difference.value,
+        "twinned_difference_low": twins.difference.low,
+        "twinned_difference_high": twins.difference.high,
+        "p_twinned": twins.p,
+        "p_twinned_holm": twins.adjusted,
+    }
 
 
 def document(result: Impact, medium: Medium = "files") -> Document:
@@ -261,9 +263,6 @@ def tables(result: Impact, *, brief: bool = False) -> Iterator[Table]:
         yield _gap_table(result, [gap for gap in result.gaps if gap.metric == metric], brief=brief)
 
 
-# -- columns --------------------------------------------------------------------------------------
-
-
 def _number(heading: str, show: Callable[[Any], str] | None = None) -> Column:
     return Column(heading=heading, show=show, number=True)
 
@@ -276,15 +275,29 @@ def _estimate(heading: str, percent: bool, *, sign: bool = False, ends: bool = T
     return _number(heading, partial(estimated, percent=percent, sign=sign, ends=ends))
 
 
-def _texts(*headings: str) -> list[Column]:
-    return [Column(heading=heading) for heading in headings]
+def _wide_table(
+    title: str, columns: Sequence[Column], rows: Sequence[Sequence[object]], **options: Any
+) -> Table:
+    return Table(title, tuple(columns), rows, limit=len(rows), **options)
 
 
-def _table(title: str, columns: Sequence[Column], rows: Sequence[Sequence[object]]) -> Table:
-    return Table(title, tuple(columns), rows, limit=len(rows))
-
-
-# -- tables ---------------------------------------------------------------------------------------
+def _table(
+    title: str,
+    headings: str,
+    rows: Sequence[Sequence[object]],
+    shown: Mapping[str, Callable[[Any], str]],
+    hidden: Collection[str] = (),
+    **options: Any,
+) -> Table:
+    """Return a table, some of its headings hidden; ``shown`` makes texts of values."""
+    names = headings.split(", ")
+    kept = [place for place, name in enumerate(names) if name not in hidden]
+    columns = tuple(
+        Column(heading=names[at], show=shown.get(names[at]), number=names[at] not in _TEXTS)
+        for at in kept
+    )
+    own = [[row[at] for at in kept] for row in rows]
+    return Table(title, columns, own, limit=len(rows), **options)
 
 
 def metric_name(result: Impact, metric: str) -> str:
@@ -295,9 +308,8 @@ def metric_name(result: Impact, metric: str) -> str:
 
 def is_drawn(effects: Sequence[Effect]) -> bool:
     """Whether parts that need not be drawn were, so that scores have deviations (table 4)."""
-    return any(
-        row.draws > 1 and row.subset not in CONTROLS for effect in effects for row in effect.rows
-    )
+    rows = (row for effect in effects for row in effect.rows if row.draws > 1)
+    return any(row.subset not in ("random", "class-matched") for row in rows)
 
 
 def parts(result: Impact, effects: Sequence[Effect]) -> list[tuple[str, str]]:
@@ -315,32 +327,24 @@ def _score_tables(result: Impact, *, brief: bool) -> Iterator[Table]:
     One model has its metrics side by side (table 4 of Ramos et al.), several have a table per
     metric (table 3), at most :data:`BESIDE` of them each.
     """
-    if len(result.models) == 1 and len(result.metrics) > 1:
-        name = f"Scores on parts of {result.test_set}: {result.models[0]}"
-        groups = [(name, list(result.effects), True)]
-    else:
-        groups = [
-            (
-                f"Scores on parts of {result.test_set}: {metric_name(result, metric)}",
-                [effect for effect in result.effects if effect.metric == metric],
-                False,
-            )
-            for metric in result.metrics
-        ]
-    for title, effects, by_metric in groups:
+    by_metric = len(result.models) == 1 and len(result.metrics) > 1
+    for metric in result.metrics[:1] if by_metric else result.metrics:
+        effects = [each for each in result.effects if by_metric or each.metric == metric]
+        title = result.models[0] if by_metric else metric_name(result, metric)
         starts = range(0, len(effects), BESIDE)
         for number, start in enumerate(starts, 1):
             own = effects[start : start + BESIDE]
             names = [metric_name(result, e.metric) if by_metric else e.model for e in own]
             place = f" ({number} of {len(starts)})" if len(starts) > 1 else ""
-            yield _side_by_side(result, own, names, title + place, ends=not brief or len(own) == 1)
+            whole = f"Scores on parts of {result.test_set}: {title}{place}"
+            yield _side_by_side(result, own, names, whole, ends=not brief or len(own) == 1)
 
 
 def _side_by_side(
     result: Impact, effects: Sequence[Effect], names: Sequence[str], title: str, *, ends: bool
 ) -> Table:
     drawn = is_drawn(effects)
-    columns = [*_texts("leak", "subset"), _number("images", str)]
+    columns = [Column(heading="leak"), Column(heading="subset"), _number("images", str)]
     for effect, name in zip(effects, names, strict=True):
         percent = effect.percent
         show = partial(_row_score, percent=percent, drawn=drawn, ends=ends)
@@ -349,11 +353,14 @@ def _side_by_side(
     rows = []
     for leak, subset in parts(result, effects):
         found = [effect.row(leak, subset) for effect in effects]
-        cells: list[object] = [leak, subset, _images([row for row in found if row is not None])]
+        # models may have predictions for more or fewer images
+        counts = [row.images for row in found if row is not None]
+        low, high = min(counts), max(counts)
+        cells: list[object] = [leak, subset, f"{low:,}" if low == high else f"{low:,}-{high:,}"]
         for row in found:
-            cells += [None, None] if row is None else [row, row.gain]
+            cells += [row, row and row.gain]
         rows.append(cells)
-    return _table(title + ", mean ± standard deviation over draws" * drawn, columns, rows)
+    return _wide_table(title + ", mean ± standard deviation over draws" * drawn, columns, rows)
 
 
 def _row_score(row: Row, *, percent: bool, drawn: bool, ends: bool) -> str:
@@ -362,47 +369,38 @@ def _row_score(row: Row, *, percent: bool, drawn: bool, ends: bool) -> str:
     return estimated(row.score, percent=percent, ends=ends)
 
 
-def _images(rows: Sequence[Row]) -> str:
-    """Return how many images a row has; models may have predictions for more or fewer."""
-    low, high = (pick(row.images for row in rows) for pick in (min, max))
-    return f"{low:,}" if low == high else f"{low:,}-{high:,}"
-
-
-def _compared(result: Impact, metric: str) -> list[tuple[Effect, Comparison]]:
-    return [
+def _compared(result: Impact, metric: str) -> tuple[list[tuple[Effect, Comparison]], bool]:
+    """Return the comparisons in a metric, and whether its scores are percentages."""
+    found = [
         (effect, each)
         for effect in result.effects
         for each in effect.comparisons
         if effect.metric == metric and result.leaks.get(each.leak)
     ]
-
-
-def _percent(found: Sequence[tuple[Effect, Comparison]]) -> bool:
-    """Return whether a metric's scores are percentages; the same for all of its models."""
-    return bool(found) and found[0][0].percent
+    # the same for all models
+    return found, bool(found) and found[0][0].percent
 
 
 def _comparisons(result: Impact, metric: str, *, brief: bool) -> Table:
-    found = _compared(result, metric)
-    classes = any(not math.isnan(each.within_classes) for _, each in found)
-    columns = [
-        *_texts("model", "leak"),
-        *([] if brief else [_number("leaked"), _number("others")]),
-        _estimate("difference", _percent(found), sign=True),
-        _number("p (Holm)"),
-        *([_number("within classes")] if classes else []),
-    ]
+    found, percent = _compared(result, metric)
+    hidden = {"leaked", "others"} if brief else set()
+    if all(math.isnan(each.within_classes) for _, each in found):
+        hidden.add("within classes")
     rows = [
-        [
-            *(effect.model, each.leak),
-            *(() if brief else (each.leaked, each.others)),
-            *(each.difference, _corrected(each.p, each.adjusted)),
-            *([_corrected(each.within_classes, each.within_classes_adjusted)] if classes else []),
-        ]
+        (
+            *(effect.model, each.leak, each.leaked, each.others, each.difference),
+            _corrected(each.p, each.adjusted),
+            _corrected(each.within_classes, each.within_classes_adjusted),
+        )
         for effect, each in found
     ]
     title = f"Leaked images against the others, {metric_name(result, metric)}"
-    return _table(title, columns, rows)
+    headings = "model, leak, leaked, others, difference, p (Holm), within classes"
+    return _table(title, headings, rows, {"difference": _difference(percent)}, hidden)
+
+
+def _difference(percent: bool) -> Callable[[Any], str]:
+    return partial(estimated, percent=percent, sign=True)
 
 
 def _corrected(p: float, adjusted: float) -> str | None:
@@ -411,79 +409,58 @@ def _corrected(p: float, adjusted: float) -> str | None:
 
 def _matched_tables(result: Impact, metric: str, *, brief: bool) -> Table:
     """Return leaked images against others of their class and difficulty."""
-    found = _compared(result, metric)
-    harder = [_number(f"{who} %") for who in ("leaked harder than", "others", "twins")]
-    columns = [
-        *_texts("model", "leak"),
-        *(_number("matched"), _number("twins")),
-        _estimate("difference", _percent(found), sign=True),
-        _number("p (Holm)"),
-        *([] if brief else harder),
-    ]
+    found, percent = _compared(result, metric)
     rows = []
     for effect, each in found:
-        twins = each.twinned
-        if twins is None:
-            continue
-        leaked, others, _, matched = (f"{100 * share:.1f}" for share in twins.difficulty)
-        rows.append(
-            [
-                *(effect.model, each.leak, f"{twins.leaked:,} of {each.leaked:,}"),
-                *(twins.leaked * twins.twins, twins.difference),
-                _corrected(twins.p, twins.adjusted),
-                *([] if brief else [leaked, others, matched]),
-            ]
-        )
+        if (twins := each.twinned) is not None:
+            leaked, others, _, matched = (f"{100 * share:.1f}" for share in twins.difficulty)
+            own = (effect.model, each.leak, f"{twins.leaked:,} of {each.leaked:,}")
+            compared = (twins.leaked * twins.twins, twins.difference)
+            p = _corrected(twins.p, twins.adjusted)
+            rows.append((*own, *compared, p, leaked, others, matched))
     name = metric_name(result, metric)
     title = f"Leaked images against others of the same class and difficulty, {name}"
-    return _table(title, columns, rows)
+    harder = ("leaked harder than %", "others %", "twins %")
+    headings = ", ".join(("model, leak, matched, twins, difference, p (Holm)", *harder))
+    shown = {"difference": _difference(percent)}
+    return _table(title, headings, rows, shown, harder if brief else ())
 
 
 def _fair_tables(result: Impact, metric: str, *, brief: bool) -> Table:
-    found = _compared(result, metric)
-    percent, lost = _percent(found), any(each.classes_lost for _, each in found) and not brief
-    columns = [
-        *_texts("model", "leak"),
-        *([] if brief else [_number("images")]),
-        *(_score("original", percent), _estimate("fair", percent)),
-        # on a terminal inflation is the gain of what does not leak, and a note counts lost classes
-        *([] if brief else [_estimate("inflation", percent, sign=True)]),
-        *([_number("classes lost")] if lost else []),
-    ]
+    found, percent = _compared(result, metric)
+    # on a terminal inflation is the gain of what does not leak, and a note counts lost classes
+    hidden = {"images", "inflation", "classes lost"} if brief else set()
+    if not any(each.classes_lost for _, each in found):
+        hidden.add("classes lost")
     rows = [
-        [
-            *(effect.model, each.leak),
-            *([] if brief else [each.others]),
-            *(effect.original.score.value, each.fair),
-            *([] if brief else [each.inflation]),
-            *([each.classes_lost] if lost else []),
-        ]
+        (
+            *(effect.model, each.leak, each.others, effect.original.score.value),
+            *(each.fair, each.inflation, each.classes_lost),
+        )
         for effect, each in found
     ]
-    unit = ", %" if percent else ""
-    title = f"Scores of images that do not leak, {metric_name(result, metric)}{unit}"
-    return _table(f"{title}; classes weighted as in the whole", columns, rows)
+    shown: dict[str, Callable[[Any], str]] = {
+        "original": partial(score, percent=percent),
+        "fair": partial(estimated, percent=percent),
+        "inflation": _difference(percent),
+    }
+    title = f"Scores of images that do not leak, {metric_name(result, metric)}{', %' * percent}"
+    headings = "model, leak, images, original, fair, inflation, classes lost"
+    return _table(f"{title}; classes weighted as in the whole", headings, rows, shown, hidden)
 
 
 def _flip_table(result: Impact, *, brief: bool) -> Table:
     rows = []
     for flip in filter(_may_flip, result.flips):
         effect = result.effect(flip.first, flip.metric)
-        percent = effect is not None and effect.percent
-        rows.append(
-            [
-                *([] if brief else [metric_name(result, flip.metric)]),
-                *(flip.leak, flip.first, flip.second),
-                *(signed(value, percent=percent) for value in (flip.original, flip.fair)),
-                *("yes" if flip.flipped else "no", flip.chance, flip.behind),
-            ]
-        )
-    columns = [
-        *_texts(*([] if brief else ["metric"]), "leak", "first", "second"),
-        *(_number(name) for name in ("original", "fair", "change")),
-        *(_score("chance %", percent=True), _score("behind %", percent=True)),
-    ]
-    return _table("Models that change places without the leaked images, or may", columns, rows)
+        show = partial(signed, percent=effect is not None and effect.percent)
+        order = (flip.leak, flip.first, flip.second, show(flip.original), show(flip.fair))
+        chances = ("yes" if flip.flipped else "no", flip.chance, flip.behind)
+        rows.append((metric_name(result, flip.metric), *order, *chances))
+    shown = dict.fromkeys(("chance %", "behind %"), partial(score, percent=True))
+    title = "Models that change places without the leaked images, or may"
+    headings = "metric, leak, first, second, original, fair, change, chance %, behind %"
+    return _table(title, headings, rows, shown, ("metric",) if brief else ())
 
 
 def _may_flip(flip: Flip) -> bool:
@@ -492,52 +469,39 @@ def _may_flip(flip: Flip) -> bool:
 
 def _gap_table(result: Impact, gaps: Sequence[Gap], *, brief: bool) -> Table:
     """Return errors on the original and the fair test set; the best in bold."""
-    columns = [
-        *_texts("model"),
-        *(_score("original %", percent=True), _score("fair %", percent=True)),
-        _estimate("gap", percent=True, sign=True),
-        *(_score("relative %", percent=True), _number("p", probability)),
-        *([] if brief else [_number("images")]),
-    ]
     rows = [
-        [
-            *(gap.model, gap.original.value, gap.fair.value, gap.gap, gap.relative, gap.p),
-            *([] if brief else [gap.images]),
-        ]
+        (
+            *(gap.model, gap.original.value, gap.fair.value, gap.gap, gap.relative),
+            *(gap.p, gap.images),
+        )
         for gap in gaps
     ]
-    values = {
-        f"{name}{unit}": [abs(number(gap)) for gap in gaps]
-        for (name, number), unit in zip(_GAP_NUMBERS.items(), (" %", " %", "", " %"), strict=True)
-    }
-    metric = gaps[0].metric
-    what = "Error" if metric == "accuracy" else f"Error ({metric})"
+    names = ("original %", "fair %", "gap", "relative %")
+    numbers = zip(*map(_gap_numbers, gaps), strict=True)
+    shown: dict[str, Callable[[Any], str]] = dict.fromkeys(names, partial(score, percent=True))
+    shown |= {"gap": _difference(percent=True), "p": probability}
+    what = "Error" if gaps[0].metric == "accuracy" else f"Error ({gaps[0].metric})"
     title = f"{what} on {result.test_set} and on its fair test set"
-    return replace(_table(title, columns, rows), bold=_best(values))
+    headings = "model, original %, fair %, gap, relative %, p, images"
+    bold = _best(dict(zip(names, numbers, strict=True)))
+    return _table(title, headings, rows, shown, ("images",) if brief else (), bold=bold)
 
 
-#: The numbers of a gap that are compared between models.
-_GAP_NUMBERS: Final[Mapping[str, Callable[[Gap], float]]] = {
-    "original": lambda gap: gap.original.value,
-    "fair": lambda gap: gap.fair.value,
-    "gap": lambda gap: gap.gap.value,
-    "relative": lambda gap: gap.relative,
-}
+def _gap_numbers(gap: Gap) -> tuple[float, float, float, float]:
+    """Return the numbers of a gap that are compared between models."""
+    return gap.original.value, gap.fair.value, gap.gap.value, gap.relative
 
 
 def _best(values: Mapping[str, Sequence[float]]) -> frozenset[tuple[int, str]]:
-    """Return the cells of the smallest values per column; one row alone is not the best."""
+    """Return the cells of the values nearest to zero per column; one row alone is not the best."""
     found = set()
     for name, column in values.items():
         # what is equal in the table is equal
-        shown = [round(value, 4) for value in column]
+        shown = [round(abs(value), 4) for value in column]
         known = [value for value in shown if not math.isnan(value)]
         if len(column) > 1 and known:
             found |= {(row, name) for row, value in enumerate(shown) if value == min(known)}
     return frozenset(found)
-
-
-# -- several audits -------------------------------------------------------------------------------
 
 
 def several_document(results: Mapping[str, Impact], medium: Medium = "files") -> Document:
@@ -590,7 +554,7 @@ def _models(results: Mapping[str, Impact]) -> list[str]:
 
 def _several_fair(results: Mapping[str, Impact]) -> Table:
     """Return scores on all images and on those that do not leak, model by model."""
-    columns, named = _texts("model"), []
+    columns, named = [Column(heading="model")], []
     cells: dict[str, list[object]] = {model: [model] for model in _models(results)}
     for name, result in results.items():
         effects = {effect.model: effect for effect in result.first_effects}
@@ -605,31 +569,29 @@ def _several_fair(results: Mapping[str, Impact]) -> Table:
         ]
         for model, row in cells.items():
             effect = effects.get(model)
-            each = None if effect is None else effect.comparison(result.principal)
+            each = effect.comparison(result.principal) if effect is not None else None
             if effect is None or each is None:
                 row += [None, None, None]
             else:
                 whole = effect.original.score.value
                 row += [whole, each.fair, each.fair.value - whole]
     title = "Scores of all images, and of those that do not leak with classes weighted as in the"
-    return _table(f"{title} whole ({', '.join(named)})", columns, list(cells.values()))
+    return _wide_table(f"{title} whole ({', '.join(named)})", columns, list(cells.values()))
 
 
 def _several_gaps(results: Mapping[str, Impact]) -> Table:
     """Return errors on test sets and fair ones, as table 2 of Barz & Denzler; the best in bold."""
     own = {name: result for name, result in results.items() if result.gaps}
-    columns, values = _texts("model"), {}
+    models, values = _models(own), {}
     for name, result in own.items():
-        first = {gap.model: gap for gap in reversed(result.gaps)}
-        headings = ("error %", "fair %", "gap", "relative gap %")
-        for heading, number in zip(headings, _GAP_NUMBERS.values(), strict=True):
-            columns.append(_score(f"{name}: {heading}", percent=True))
-            values[f"{name}: {heading}"] = [
-                number(first[model]) if model in first else math.nan for model in _models(own)
-            ]
-    rows = [list(row) for row in zip(_models(own), *values.values(), strict=True)]
-    bold = _best({name: [abs(value) for value in column] for name, column in values.items()})
-    return replace(_table("Errors on the test sets and on the fair ones", columns, rows), bold=bold)
+        first = {gap.model: _gap_numbers(gap) for gap in reversed(result.gaps)}
+        for at, heading in enumerate(("error %", "fair %", "gap", "relative gap %")):
+            numbers = [first[model][at] if model in first else math.nan for model in models]
+            values[f"{name}: {heading}"] = numbers
+    columns = [Column(heading="model"), *(_score(name, percent=True) for name in values)]
+    rows = [list(row) for row in zip(models, *values.values(), strict=True)]
+    title = "Errors on the test sets and on the fair ones"
+    return _wide_table(title, columns, rows, bold=_best(values))
 
 
 def _several_parts(results: Mapping[str, Impact], *, brief: bool) -> Table:
@@ -639,30 +601,26 @@ def _several_parts(results: Mapping[str, Impact], *, brief: bool) -> Table:
         for name, result in results.items()
         for effect in result.first_effects
     ]
-    columns = _texts("leak", "subset")
-    for name, result, effect in effects:
-        if result.models[0] == effect.model:
-            columns.append(_number(f"{name}: images"))
-        columns.append(_score(f"{name}: {effect.model}{' %' * effect.percent}", effect.percent))
-        if not brief:
-            columns.append(_number("gain", partial(signed, percent=effect.percent)))
     known = dict.fromkeys(part for _, result, effect in effects for part in parts(result, [effect]))
-    order = {leak: at for at, leak in enumerate(dict.fromkeys(leak for leak, _ in known))}
-    rows = []
-    for leak, subset in sorted(known, key=lambda part: order[part[0]]):
-        cells: list[object] = [leak, subset]
-        for _, result, effect in effects:
-            row = effect.row(leak, subset)
-            if result.models[0] == effect.model:
-                cells.append(row and row.images)
-            cells.append(row and row.score.value)
-            if not brief:
-                cells.append(row and row.gain.value)
-        rows.append(cells)
-    return _table("Scores on parts of the test sets", columns, rows)
-
-
-# -- a check of files -----------------------------------------------------------------------------
+    leaks = list(dict.fromkeys(leak for leak, _ in known))
+    known_parts = sorted(known, key=lambda part: leaks.index(part[0]))
+    columns = [Column(heading="leak"), Column(heading="subset")]
+    rows: list[list[object]] = [[*part] for part in known_parts]
+    for name, result, effect in effects:
+        found = [effect.row(*part) for part in known_parts]
+        own: list[tuple[Column, Callable[[Row], object]]] = []
+        if result.models[0] == effect.model:
+            own.append((_number(f"{name}: images"), lambda row: row.images))
+        heading = f"{name}: {effect.model}{' %' * effect.percent}"
+        own.append((_score(heading, effect.percent), lambda row: row.score.value))
+        if not brief:
+            gain = _number("gain", partial(signed, percent=effect.percent))
+            own.append((gain, lambda row: row.gain.value))
+        for column, value in own:
+            columns.append(column)
+            for cells, row in zip(rows, found, strict=True):
+                cells.append(row and value(row))
+    return _wide_table("Scores on parts of the test sets", columns, rows)
 
 
 def check_lines(found: Check) -> list[str]:
@@ -684,13 +642,9 @@ def check_lines(found: Check) -> list[str]:
 def _check_line(file: CheckedFile, images: int) -> str:
     where = " (fair test set)" if file.fair else ""
     scores = ", ".join(f"{name} {score(v, percent=False)}" for name, v in file.scores.items())
-    how = (
-        f"{' and '.join(file.checked)} compared with the audited labels"
-        if file.checked
-        else "no predicted classes or labels to compare, so ids and order were only compared with"
-        " other models"
-    )
-    return (
-        f"{file.model}{where}: predictions for {file.answered:,} of {images:,} images; {scores};"
-        f" {how}"
-    )
+    how = f"{' and '.join(file.checked)} compared with the audited labels"
+    if not file.checked:
+        how = "no predicted classes or labels to compare: ids and order were only compared with"
+        how += " other models"
+    answered = f"predictions for {file.answered:,} of {images:,} images"
+    return f"{file.model}{where}: {answered}; {scores}; {how}"

@@ -73,8 +73,13 @@ def checkpoint_classifier(request: Request) -> Classifier:
     running = running_of(request)
     architecture = _architecture(request, name)
     weights = read_tensors(path, request.called, WHOLE)
-    classes = _classes(weights, architecture, name, path)
-    module = architecture.build(classes)
+    head = weights.get(architecture.head)
+    if head is None or head.ndim < 1:
+        raise VisleakError(
+            f"{path} is not of the architecture {name}: it has no {architecture.head}; it has"
+            f" {some(list(weights))}"
+        )
+    module = architecture.build(int(head.shape[0]))
     _fill(module, weights, name, path)
     prep = request.options.get("prep")
     recipe = read_recipe(Path(prep)) if prep else None
@@ -93,7 +98,6 @@ def checkpoint_classifier(request: Request) -> Classifier:
 
 def _architecture(request: Request, name: str) -> Architecture:
     """Return an architecture by name: ours, timm's or torchvision's, in this order."""
-
     if name in DEPTHS:
         blocks = DEPTHS[name]
         return Architecture("cifar", lambda n: CifarResNet(blocks, n), HEAD, lambda: CIFAR)
@@ -109,13 +113,11 @@ def _architecture(request: Request, name: str) -> Architecture:
             return found
         known += there
     close = difflib.get_close_matches(name, known, n=3)
-    near = (
-        f"; similar names are {', '.join(close)}" if close else f"; known are {', '.join(DEPTHS)}"
-    )
+    near = "similar names" if close else "known"
     lack = f" ({' and '.join(missing)} cannot be imported here)" if missing else ""
     raise UsageError(
         f"option arch of {request.called} must be an architecture of visleak, timm or"
-        f" torchvision{lack}{near}; got {name!r}"
+        f" torchvision{lack}; {near} are {', '.join(close or DEPTHS)}; got {name!r}"
     )
 
 
@@ -158,16 +160,6 @@ def _last(module: nn.Module) -> str:
     return names[-1]
 
 
-def _classes(weights: Weights, architecture: Architecture, name: str, path: Path) -> int:
-    head = weights.get(architecture.head)
-    if head is None or head.ndim < 1:
-        raise VisleakError(
-            f"{path} is not of the architecture {name}: it has no {architecture.head}; it has"
-            f" {some(list(weights))}"
-        )
-    return int(head.shape[0])
-
-
 def _fill(module: nn.Module, weights: Weights, name: str, path: Path) -> None:
     """Put weights into a network, all of them and nothing else."""
     wanted = module.state_dict()
@@ -189,25 +181,13 @@ def _fill(module: nn.Module, weights: Weights, name: str, path: Path) -> None:
     module.load_state_dict(weights, strict=False)
 
 
-# -- the residual networks for CIFAR of He et al. (2016), section 4.2, with shortcuts of opti -----
-
+# The residual networks for CIFAR of He et al. (2016), section 4.2, with shortcuts of option A:
 # 6n + 2 layers with weights: a 3 x 3 convolution of 16 channels, three stages of n blocks with 16,
 # 32 and 64 channels at 32, 16 and 8 pixels, global averaging, one linear layer. Where a stage
 # begins the shortcut takes every second pixel and fills the new channels with zeros, so it has no
-# weights.
-#
-# Imports torch: imported on use only. Tensors are named as in the widespread checkpoints.
+# weights. Tensors are named as in the widespread checkpoints.
 
-
-#: Name -> n, blocks a stage.
-DEPTHS: Final = {
-    "resnet20": 3,
-    "resnet32": 5,
-    "resnet44": 7,
-    "resnet56": 9,
-    "resnet110": 18,
-    "resnet1202": 200,
-}
+DEPTHS: Final = {f"resnet{6 * n + 2}": n for n in (3, 5, 7, 9, 18, 200)}  # blocks per stage
 
 HEAD: Final = "linear.weight"  # the tensor whose rows are the classes
 

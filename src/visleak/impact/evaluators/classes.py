@@ -27,13 +27,11 @@ Names = tuple[tuple[str, ...], ...]
 #: A model's own names are the set's classes where they cover this much of its labels.
 SHARED: Final = 0.5
 
-#: Why an output has its meaning.
-IN_FILE: Final = "the names in the file"
+IN_FILE: Final = "the names in the file"  # why an output has its meaning
 OWN: Final = "the model's own names"
 
-#: Targets that are not an output: a label without a class of the model, and no label.
-FOREIGN: Final = -1
-UNLABELLED: Final = -2
+FOREIGN: Final = -1  # target of a label without a class of the model
+UNLABELLED: Final = -2  # target of no label
 
 
 @dataclass(frozen=True)
@@ -84,37 +82,44 @@ def classes_of(
     sorted as text, if there are ``width`` of them (torchvision's ImageFolder numbers folders so).
     Without labels: the names, else the numbers of the outputs.
     """
-    distinct = _distinct(labels)
+    every = sorted(pc.unique(labels).drop_null().to_pylist()) if labels is not None else []
+    spelt: dict[str, str] = {}
+    for key, label in zip(_keys(every), every, strict=True):
+        spelt.setdefault(key, label)
+    distinct = tuple(spelt.values())
     given = read_names(file, width) if file else None
-    if not distinct:
-        names = given or own or tuple((str(output),) for output in range(width))
-        if given:
-            return _matched(names, (), IN_FILE)
-        return _matched(names, (), OWN if own else "the numbers of the outputs")
     if given:
         made = _matched(given, distinct, IN_FILE)
-        if not made.in_set.any():
+        if distinct and not made.in_set.any():
             raise VisleakError(
                 f"no label of the set is among the names in {file}: labels are {_few(distinct)},"
                 f" names are {_few(made.names)}"
             )
         return made
+    if not distinct:
+        numbers = tuple((str(output),) for output in range(width))
+        return _matched(own or numbers, (), OWN if own else "the numbers of the outputs")
     if own:
         made = _matched(own, distinct, OWN)
         if len(distinct) - len(made.foreign) >= SHARED * len(distinct):
             return made
-    if all(label.isascii() and label.isdecimal() and _below(label, width) for label in distinct):
-        numbers = {int(label): label for label in distinct}
-        names = tuple((numbers.get(output, str(output)),) for output in range(width))
+    # int() would refuse a label of a thousand digits
+    if all(_is_number(label) and len(label) < 10 and int(label) < width for label in distinct):
+        by_number = {int(label): label for label in distinct}
+        names = tuple((by_number.get(output, str(output)),) for output in range(width))
         return _matched(names, distinct, "the labels are numbers of outputs")
     if len(distinct) == width:
         return _matched(_alone(distinct), distinct, "the labels in sorted order")
+    has = f", the model has {_few([names[0] for names in own])}" if own else ""
     raise VisleakError(
         f"which of the model's {width:,} outputs is which of the set's {len(distinct):,} classes is"
-        f" not known: labels are {_few(distinct)}"
-        f"{f', the model has {_few([names[0] for names in own])}' if own else ''}; name the outputs"
-        " with --classes FILE, one per line in their order"
+        f" not known: labels are {_few(distinct)}{has}; name the outputs with --classes FILE, one"
+        " per line in their order"
     )
+
+
+def _is_number(label: str) -> bool:
+    return label.isascii() and label.isdecimal()
 
 
 def read_names(path: Path, width: int) -> Names:
@@ -125,11 +130,8 @@ def read_names(path: Path, width: int) -> Names:
     """
     try:
         text = path.read_text(encoding="utf-8-sig")
-        names = (
-            _output_json(json.loads(text))
-            if path.suffix.lower() == ".json"
-            else _output_lines(text)
-        )
+        is_json = path.suffix.lower() == ".json"
+        names = _output_json(json.loads(text)) if is_json else _output_lines(text)
     except (OSError, ValueError, RecursionError) as error:
         raise UsageError(f"--classes {path} cannot be read ({error})") from error
     if len(names) != width:
@@ -159,12 +161,10 @@ def _output_lines(text: str) -> Names:
 
 def _output_json(content: object) -> Names:
     if isinstance(content, Mapping):
-        numbers = list(content.values())
-        if numbers and all(type(value) is int for value in numbers):
+        if content and all(type(value) is int for value in content.values()):
             content = {str(number): name for name, number in content.items()}
         wanted = [str(number) for number in range(len(content))]
-        lacking = [number for number in wanted if number not in content]
-        if lacking:
+        if lacking := [number for number in wanted if number not in content]:
             raise ValueError(f"output {lacking[0]} has no name")
         content = [content[number] for number in wanted]
     if not isinstance(content, list):
@@ -178,17 +178,6 @@ def _one(value: object) -> tuple[str, ...]:
     if not names or len(names) < len(values):
         raise ValueError(f"{json.dumps(value)[:60]} is not a name")
     return names if len(names) > 1 else synonyms(names[0])
-
-
-def _distinct(labels: pa.StringArray | None) -> tuple[str, ...]:
-    """Return the distinct labels, sorted; of those that are equal when normalised, the first."""
-    if labels is None:
-        return ()
-    distinct = sorted(pc.unique(labels).drop_null().to_pylist())
-    found: dict[str, str] = {}
-    for key, label in zip(_keys(distinct), distinct, strict=True):
-        found.setdefault(key, label)
-    return tuple(found.values())
 
 
 def _matched(names: Names, distinct: Sequence[str], rule: str) -> Classes:
@@ -213,11 +202,6 @@ def _matched(names: Names, distinct: Sequence[str], rule: str) -> Classes:
 def _keys(names: Sequence[str]) -> list[str]:
     keys: list[str] = normalised(pa.array(list(names), pa.string())).to_pylist()
     return keys
-
-
-def _below(label: str, width: int) -> bool:
-    # a label of a thousand digits is not an output, and int() would refuse it
-    return len(label) < 10 and int(label) < width
 
 
 #: How a file of names is written, for messages.
@@ -260,8 +244,7 @@ def class_names(labels: pa.StringArray | None, file: Path | None) -> ClassNames:
         return _by_file(file, list(found), tuple(found.values()), distinct, "labels in the file")
     keys = _keys(found)
     matched = sum(key in set(keys) for key in _keys(distinct))
-    numbered = all(label.isascii() and label.isdecimal() for label in distinct)
-    if distinct and numbered and matched < SHARED * len(distinct):
+    if distinct and all(map(_is_number, distinct)) and matched < SHARED * len(distinct):
         places = [str(place) for place in range(len(found))]
         return _by_file(file, places, tuple(found), distinct, "labels are the numbers of the lines")
     return _by_file(file, found, tuple(found), distinct, "names in the file are the labels")
@@ -273,7 +256,11 @@ def read_class_names(path: Path) -> Mapping[str, str] | Sequence[str]:
         raise UsageError(f"--classes {path}: file not found; write {WRITTEN}")
     try:
         if path.suffix.lower() in (".csv", ".tsv"):
-            found: Mapping[str, str] | Sequence[str] = _of_table(path)
+            with open_rows(path, padded=True) as rows:
+                rows.need(("label", "name"))
+                named = enumerate(((row["label"], row["name"]) for row in rows), start=1)
+                pairs = ((f"row {n}", *pair) for n, pair in named)
+                found: Mapping[str, str] | Sequence[str] = _pairs(pairs)
         else:
             content = path.read_bytes()
             text = content.decode(encoding_of(content[:64]))
@@ -298,12 +285,6 @@ def _name_lines(text: str) -> Mapping[str, str] | Sequence[str]:
     if not all(tabbed):
         raise ValueError(f"line {lines[tabbed.index(False)][0]} has no tab, other lines have")
     return _pairs((f"line {n}", *line.partition("\t")[::2]) for n, line in lines)
-
-
-def _of_table(path: Path) -> Mapping[str, str]:
-    with open_rows(path, padded=True) as rows:
-        rows.need(("label", "name"))
-        return _pairs((f"row {n}", row["label"], row["name"]) for n, row in enumerate(rows, 1))
 
 
 def _name_json(content: object) -> Mapping[str, str] | Sequence[str]:
@@ -334,20 +315,17 @@ def _listed(numbered: Iterable[tuple[int, str]]) -> Sequence[str]:
 
 
 def _by_labels(distinct: Sequence[str]) -> ClassNames:
+    why = ""
     if len(distinct) < 2:
-        raise UsageError(
-            f"the set has {'no labels' if not distinct else 'one label'} to take names of classes"
-            f" from; give --classes FILE: {WRITTEN}"
-        )
-    if all(_CODE.fullmatch(label) for label in distinct):
-        raise UsageError(
-            f"the set's labels are {_few(distinct)}, which are not names for prompts; give"
-            f" --classes FILE: {WRITTEN}"
-        )
+        count = "one label" if distinct else "no labels"
+        why = f"the set has {count} to take names of classes from"
+    elif all(_CODE.fullmatch(label) for label in distinct):
+        why = f"the set's labels are {_few(distinct)}, which are not names for prompts"
+    if why:
+        raise UsageError(f"{why}; give --classes FILE: {WRITTEN}")
     names = tuple(" ".join(label.replace("_", " ").split()) or label for label in distinct)
-    return ClassNames(
-        _matched(_alone(distinct), distinct, "the set's labels, underscores as spaces"), names
-    )
+    rule = "the set's labels, underscores as spaces"
+    return ClassNames(_matched(_alone(distinct), distinct, rule), names)
 
 
 def _by_file(

@@ -80,19 +80,6 @@ def ranked(outputs: Float32, allowed: Bool) -> Ranked:
     """
     columns = np.flatnonzero(allowed)
     kept = outputs[:, columns].astype(np.float64)
-    return Ranked(best_of(kept, columns), _confidence(outputs, kept))
-
-
-def best_of(scores: Float64, columns: Int64) -> Int64:
-    """Return the outputs with the highest scores, (n, 5)."""
-    order = np.argsort(-scores, axis=1, kind="stable")[:, :BEST]
-    best = np.full((len(scores), BEST), NONE, np.int64)
-    best[:, : order.shape[1]] = columns[order]
-    return best
-
-
-def _confidence(outputs: Float32, kept: Float64) -> Float32:
-    """Return the probability of the largest of ``kept`` among them (n,)."""
     sums = outputs.astype(np.float64).sum(axis=1)
     likely = (outputs >= 0).all(axis=1) & (np.abs(sums - 1) <= _SUM)
     largest = kept.max(axis=1)
@@ -101,7 +88,16 @@ def _confidence(outputs: Float32, kept: Float64) -> Float32:
         shares = largest / kept.sum(axis=1)
     # if all allowed classes have probability 0, they are equally likely
     shares = np.where(np.isnan(shares), 1 / kept.shape[1], shares)
-    return np.asarray(np.where(likely, shares, softmax), np.float32)
+    confidence = np.asarray(np.where(likely, shares, softmax), np.float32)
+    return Ranked(best_of(kept, columns), confidence)
+
+
+def best_of(scores: Float64, columns: Int64) -> Int64:
+    """Return the outputs with the highest scores, (n, 5)."""
+    order = np.argsort(-scores, axis=1, kind="stable")[:, :BEST]
+    best = np.full((len(scores), BEST), NONE, np.int64)
+    best[:, : order.shape[1]] = columns[order]
+    return best
 
 
 def hits(best: Int64, targets: Int64) -> Bool:
@@ -142,7 +138,11 @@ def save(
     top_5 = images.labels is not None and len(chosen) > BEST
     columns["prediction"] = names.take(pa.array(found.best[:, 0]))
     if target.suffix.lower() != ".csv":
-        columns["predictions"] = _lists(names, found.best)
+        # without empty places
+        known = found.best != NONE
+        ends = pa.array(np.append(0, np.cumsum(known.sum(axis=1))), pa.int32())
+        flat = names.take(pa.array(found.best[known]))
+        columns["predictions"] = pa.ListArray.from_arrays(ends, flat)
     elif top_5:
         columns["top-5"] = pa.array(right.any(axis=1).astype(np.int8), mask=~labelled)
     columns["confidence"] = found.confidence
@@ -160,19 +160,19 @@ def save(
     )
     total = int(labelled.sum())
     first, five = (int(right[labelled, :k].any(axis=1).sum()) for k in (1, BEST))
-    known = images.labels is not None
+    has_labels = images.labels is not None
     return Classification(
         file=target,
         set=images.name,
         model=model,
         images=len(rows),
-        accuracy=Rate.of(first, total) if known else None,
+        accuracy=Rate.of(first, total) if has_labels else None,
         top_5=Rate.of(five, total) if top_5 else None,
         unreadable=len(problems),
         unreadable_file=unreadable,
         classes=len(classes),
         rule=classes.rule,
-        notes=(*notes, *(_label_notes(classes, targets) if known else ())),
+        notes=(*notes, *(_label_notes(classes, targets) if has_labels else ())),
     )
 
 
@@ -184,13 +184,6 @@ def _label_notes(classes: Classes, targets: Int64) -> Iterator[str]:
         )
     if unlabelled := int(np.count_nonzero(targets == UNLABELLED)):
         yield f"images without a label, which are not counted: {unlabelled:,}"
-
-
-def _lists(names: pa.StringArray, best: Int64) -> pa.ListArray:
-    """Return the names of the best outputs of each image, without empty places."""
-    known = best != NONE
-    ends = np.concatenate([[0], np.cumsum(known.sum(axis=1))])
-    return pa.ListArray.from_arrays(pa.array(ends, pa.int32()), names.take(pa.array(best[known])))
 
 
 def document(result: Classification) -> Document:
@@ -231,9 +224,6 @@ def content(result: Classification) -> dict[str, object]:
     )
 
 
-# -- running a classifier on a set: its predictions as a file, and its accuracy -------------------
-
-
 def classify(
     images: ImageSet,
     model: str | Classifier,
@@ -256,7 +246,11 @@ def classify(
     that is an object must have a digest of its weights if there is a cache.
     """
     target = check_target(out, force=force)
-    _refuse(images, target, restrict=restrict, scores=scores)
+    if scores and target.suffix.lower() == ".csv":
+        raise UsageError(f"the scores of all classes need a .parquet; got {str(target)!r}")
+    refuse_embeddings(images)
+    if restrict and (images.labels is None or images.labels.null_count == len(images)):
+        raise UsageError(f"--restrict needs labels, and set {images.name!r} has none")
     progress("loading the model", 0, 0)
     network = load_classifier(model, **(running or {})) if isinstance(model, str) else model
     progress("loading the model", 1, 1)
@@ -286,6 +280,13 @@ def classify(
         if not rows.rows:
             raise nothing_read(images, problems)
         repeated = "names that several outputs have, which count as one class"
+        parts = ("name", "digest", "precision", "device")
+        described = {name: getattr(network, name) for name in parts}
+        about = {
+            "evaluator": "classify",
+            "model": {**described, "preparation": dict(network.prepared)},
+            "classes": {**meaning.about(), "restricted": restrict},
+        }
         result = save(
             images,
             rows.mapped(),
@@ -293,7 +294,7 @@ def classify(
             meaning,
             target,
             model=network.name,
-            about=_about(network, meaning, restrict),
+            about=about,
             problems=problems,
             allowed=allowed,
             scores=matrix.mapped() if matrix is not None else None,
@@ -301,23 +302,3 @@ def classify(
             force=force,
         )
         return replace(result, seconds=time.perf_counter() - start)
-
-
-def _about(network: Classifier, meaning: Classes, restrict: bool) -> dict[str, object]:
-    names = ("name", "digest", "precision", "device")
-    return {
-        "evaluator": "classify",
-        "model": {
-            **{name: getattr(network, name) for name in names},
-            "preparation": dict(network.prepared),
-        },
-        "classes": {**meaning.about(), "restricted": restrict},
-    }
-
-
-def _refuse(images: ImageSet, target: Path, *, restrict: bool, scores: bool) -> None:
-    if scores and target.suffix.lower() == ".csv":
-        raise UsageError(f"the scores of all classes need a .parquet; got {str(target)!r}")
-    refuse_embeddings(images)
-    if restrict and (images.labels is None or images.labels.null_count == len(images)):
-        raise UsageError(f"--restrict needs labels, and set {images.name!r} has none")

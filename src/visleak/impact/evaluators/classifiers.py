@@ -41,12 +41,11 @@ from visleak.records import Float32
 if TYPE_CHECKING:
     from torch import Tensor, nn
 
+_HERE: Final = "visleak.impact.evaluators.classifiers"
+
 #: Name on the command line -> function from a request to the classifier, imported on use.
 MODELS: Final = {
-    "hf": "visleak.impact.evaluators.classifiers:hf_classifier",
-    "timm": "visleak.impact.evaluators.classifiers:timm_classifier",
-    "onnx": "visleak.impact.evaluators.classifiers:onnx_classifier",
-    "torchscript": "visleak.impact.evaluators.classifiers:torchscript_classifier",
+    **{kind: f"{_HERE}:{kind}_classifier" for kind in ("hf", "timm", "onnx", "torchscript")},
     "checkpoint": "visleak.impact.evaluators.checkpoints:checkpoint_classifier",
 }
 
@@ -126,27 +125,37 @@ def torch_classifier(
     name = request.named(*shown)
 
     def outputs(loaded: nn.Module, inputs: Tensor) -> Tensor:
-        made = call(loaded, _arranged(inputs, recipe) if recipe else inputs)
+        count = len(inputs)
+        if recipe and recipe.channels == "BGR":
+            inputs = inputs.flip(1)
+        if recipe and recipe.layout == "NHWC":
+            inputs = inputs.permute(0, 2, 3, 1).contiguous()
+        made = call(loaded, inputs)
         if recipe and recipe.output:
-            made = _named(made, recipe.output, name)
-        shape = tuple(getattr(made, "shape", ()))
-        if len(shape) != 2 or shape[0] != len(inputs):
+            known = isinstance(made, dict)
+            if not known or recipe.output not in made:
+                there = f"its outputs are {', '.join(made)}" if known else "it has no names"
+                raise VisleakError(f"model {name} has no output {recipe.output!r}; {there}")
+            made = made[recipe.output]
+        shape = getattr(made, "shape", None)
+        if shape is None or len(shape) != 2 or shape[0] != count:
+            kind = f"a {type(made).__name__}" if shape is None else f"an array {tuple(shape)}"
             raise VisleakError(
-                f"model {name} returns {_described(made)} for a batch of {len(inputs)}; a"
-                " classifier returns (n, classes), a number for each image and class"
+                f"model {name} returns {kind} for a batch of {count}; a classifier returns"
+                " (n, classes), a number for each image and class"
             )
         return made
 
+    sides = preprocessing.pixels.shape
+    if sides and running.device == "cpu" and "batch" not in request.options:
+        fitting = min(MOST, PIXELS // (sides[0] * sides[1]))
+        running = replace(running, batch=max(running.batch, fitting))
     try:
-        tower = Tower(module, outputs, digest)
-        network = NetworkEncoder(
-            name, tower, preprocessing, _paced(request, running, preprocessing)
-        )
+        network = NetworkEncoder(name, Tower(module, outputs, digest), preprocessing, running)
     except VisleakError:
         raise
     except Exception as error:
         # a network raises what its code raises: RuntimeError, IndexError, TypeError ...
-        sides = preprocessing.pixels.shape
         size = f"{sides[0]} x {sides[1]}" if sides else "any number of"
         raise VisleakError(
             f"model {name} cannot be run on images of {size} pixels ({said(error, 240)}); check"
@@ -170,15 +179,6 @@ def running_of(request: Request) -> Running:
     return Running.asked(replace(request, options={"precision": "fp32", **request.options}))
 
 
-def _paced(request: Request, running: Running, preprocessing: Preprocessing) -> Running:
-    """Return how a network runs, with more small images per call without a given batch size."""
-    shape = preprocessing.pixels.shape
-    if "batch" in request.options or running.device != "cpu" or shape is None:
-        return running
-    fitting = min(MOST, PIXELS // (shape[0] * shape[1]))
-    return replace(running, batch=max(running.batch, fitting))
-
-
 def of_recipe(recipe: Recipe) -> Preprocessing:
     """Return the preprocessing of a recipe, for torch."""
     mean, std = recipe.mean, recipe.std
@@ -188,31 +188,12 @@ def of_recipe(recipe: Recipe) -> Preprocessing:
     return Preprocessing(recipe.preparation, Scaling(1 / 255, mean, std))
 
 
-def _arranged(inputs: Tensor, recipe: Recipe) -> Tensor:
-    """Return inputs (n, 3, height, width), RGB, in a recipe's order of channels and axes."""
-    if recipe.channels == "BGR":
-        inputs = inputs.flip(1)
-    return inputs.permute(0, 2, 3, 1).contiguous() if recipe.layout == "NHWC" else inputs
-
-
 def file_of(request: Request, what: str) -> Path:
     """Return the file that a request names."""
     path = Path(request.wanted_argument("FILE")).expanduser()
     if not path.is_file():
         raise VisleakError(f"{request.called}: there is no file {path}; give {what}")
     return path
-
-
-def _named(made: object, output: str, name: str) -> Tensor:
-    if isinstance(made, dict) and output in made:
-        return made[output]
-    there = f"its outputs are {', '.join(made)}" if isinstance(made, dict) else "it has no names"
-    raise VisleakError(f"model {name} has no output {output!r}; {there}")
-
-
-def _described(made: object) -> str:
-    shape = getattr(made, "shape", None)
-    return f"a {type(made).__name__}" if shape is None else f"an array {tuple(shape)}"
 
 
 def hf_classifier(request: Request) -> Classifier:
@@ -232,11 +213,11 @@ def hf_classifier(request: Request) -> Classifier:
     about = {"model": matters(config), "outputs": "logits"}
     digest = tensors_digest(StoredTensors(found.path), about)
     names = _hf_names(config.get("id2label"))
-    return torch_classifier(request, module, _logits, digest, preprocessing, running, names=names)
 
+    def logits(loaded: nn.Module, inputs: Tensor) -> Tensor:
+        return loaded(pixel_values=inputs).logits
 
-def _logits(module: nn.Module, inputs: Tensor) -> Tensor:
-    return module(pixel_values=inputs).logits
+    return torch_classifier(request, module, logits, digest, preprocessing, running, names=names)
 
 
 def _hf_names(id2label: object) -> Names | None:
@@ -270,10 +251,8 @@ def _timm_names(timm: ModuleType, module: nn.Module) -> Names | None:
     if isinstance(labels, list | tuple) and labels:
         described = module.pretrained_cfg.get("label_descriptions") or {}
         return tuple(
-            (str(name), *synonyms(str(described[name])))
-            if name in described
-            else synonyms(str(name))
-            for name in labels
+            (str(n), *synonyms(str(described[n]))) if n in described else synonyms(str(n))
+            for n in labels
         )
     subset = timm.data.infer_imagenet_subset(module)
     if not subset:

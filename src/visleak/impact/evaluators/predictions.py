@@ -8,7 +8,7 @@ import json
 import os
 import platform
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from itertools import chain
@@ -47,9 +47,8 @@ if TYPE_CHECKING:
     from visleak.impact.evaluators.classifiers import Classifier
 
 
-#: What the metadata says the file is, and the version of its layout.
-KIND: Final = "visleak predictions"
-SCHEMA: Final = 1
+KIND: Final = "visleak predictions"  # what the metadata says the file is
+SCHEMA: Final = 1  # version of its layout
 
 SUFFIXES: Final = (".parquet", ".csv")
 
@@ -88,7 +87,11 @@ def write_predictions(
     wrong = [name for name, values in columns.items() if len(values) != len(ids)]
     if wrong:
         raise ValueError(f"column {wrong[0]!r} has another length than the ids, {len(ids)}")
-    parts = _slices({"id": _arrow(ids).cast(pa.string()), **columns}, len(ids))
+    every = {"id": _arrow(ids).cast(pa.string()), **columns}
+    parts = (
+        pa.table({name: _arrow(values[start : start + _ROWS]) for name, values in every.items()})
+        for start in range(0, max(len(ids), 1), _ROWS)
+    )
     first = next(parts)
     if target.suffix.lower() == ".csv":
         if lists := [each.name for each in first.schema if pa.types.is_list(each.type)]:
@@ -134,13 +137,6 @@ def _unreadable(target: Path) -> Path:
     return target.with_name(f"{target.stem}.unreadable.csv")
 
 
-def _slices(columns: Mapping[str, Values], rows: int) -> Iterator[pa.Table]:
-    """Yield the rows in order, at least one table."""
-    for start in range(0, max(rows, 1), _ROWS):
-        part = slice(start, start + _ROWS)
-        yield pa.table({name: _arrow(values[part]) for name, values in columns.items()})
-
-
 def _arrow(values: Values) -> pa.Array:
     """Return a column as an Arrow array; a numpy array (n, k) becomes lists."""
     if isinstance(values, np.ndarray) and values.ndim == 2:
@@ -181,14 +177,9 @@ def versions() -> dict[str, str]:
     """Return the versions of what is installed of :data:`LIBRARIES`."""
     found = {"python": platform.python_version()}
     for name in LIBRARIES:
-        try:
+        with suppress(PackageNotFoundError):
             found[name] = version(name)
-        except PackageNotFoundError:
-            continue
     return found
-
-
-# -- results --------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -205,15 +196,10 @@ def document_of(result: Evaluation, headline: str, facts: Iterable[tuple[str, st
     """Return a result as a document."""
     every = list(facts)
     if result.unreadable_file is not None:
-        every.append(
-            ("unreadable", f"{result.unreadable:,}, not counted: {result.unreadable_file}")
-        )
-    return Document(
-        title="Predictions",
-        headline=headline,
-        facts=tuple(Fact(name, text) for name, text in every),
-        notes=result.notes,
-    )
+        text = f"{result.unreadable:,}, not counted: {result.unreadable_file}"
+        every.append(("unreadable", text))
+    rows = tuple(Fact(name, text) for name, text in every)
+    return Document(title="Predictions", headline=headline, facts=rows, notes=result.notes)
 
 
 def content_of(result: Evaluation, **more: object) -> dict[str, object]:
@@ -239,9 +225,6 @@ def rate_numbers(rate: Rate | None) -> dict[str, object] | None:
         return None
     ends = {"low": rate.low, "high": rate.high}
     return {"value": rate.share, **ends, "right": rate.count, "images": rate.total}
-
-
-# -- feeding images to a network -------------------------------------------------------------------
 
 
 PathText = str | os.PathLike[str]

@@ -7,7 +7,7 @@ import json
 import re
 import zipfile
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, cast
@@ -24,8 +24,7 @@ from visleak.formats.tables import read_csv, read_footer, read_tables
 from visleak.records import Bool, EmbeddingSet, Float32, ImageSet
 from visleak.vectors import check_digest, forget, unit_rows
 
-#: Which of several captions of an image are used; or its number, from 1.
-FIRST: Final = "first"
+FIRST: Final = "first"  # which of several captions of an image are used; or a number, from 1
 ALL: Final = "all"
 
 #: Columns with the id of an image and with a caption, in order of preference.
@@ -86,17 +85,17 @@ class Captions:
             raise UsageError(f"--caption must be {FIRST}, {ALL} or a number from 1; got {which!r}")
         seen: Counter[str] = Counter()
         kept = []
-        for place, id_ in enumerate(self.ids):
-            seen[id_] += 1
-            if seen[id_] == number:
-                kept.append(place)
+        for pair in zip(self.ids, self.texts, strict=True):
+            seen[pair[0]] += 1
+            if seen[pair[0]] == number:
+                kept.append(pair)
         if not kept:
             most = max(seen.values())
             raise VisleakError(
                 f"--caption {which}: no image of {self.source} has as many captions; the most is"
                 f" {most}"
             )
-        ids, texts = (tuple(column[place] for place in kept) for column in (self.ids, self.texts))
+        ids, texts = zip(*kept, strict=True)
         return Captions(ids, texts, self.empty, self.source)
 
 
@@ -143,68 +142,58 @@ def _collected(rows: Iterable[Row], source: str) -> Captions:
     return Captions(tuple(ids), tuple(texts), empty, source)
 
 
-def _of_csv(path: Path) -> Iterable[Row]:
-    return _of_columns(path, read_csv(path))
-
-
-def _of_parquet(path: Path) -> Iterable[Row]:
-    names = read_footer(path).schema.to_arrow_schema().names
-    wanted = [_column(path, names, usual) for usual in (ID_COLUMNS, CAPTION_COLUMNS)]
-    return _of_columns(path, read_tables([path], wanted))
-
-
-def _of_columns(path: Path, table: pa.Table) -> Iterable[Row]:
-    names = [_column(path, table.column_names, usual) for usual in (ID_COLUMNS, CAPTION_COLUMNS)]
-    ids, texts = text_column(table[names[0]], names[0]), table[names[1]].combine_chunks()
+def _of_table(path: Path) -> Iterable[Row]:
+    table = read_csv(path) if path.suffix.lower() != ".parquet" else None
+    schema = read_footer(path).schema.to_arrow_schema() if table is None else table.schema
+    names, columns = schema.names, []
+    for usual in (ID_COLUMNS, CAPTION_COLUMNS):
+        found = next((name for name in usual if name in names), None)
+        if found is None:
+            raise VisleakError(
+                f"--captions {path} has no column {usual[0]!r}; it has {', '.join(names)}"
+            )
+        columns.append(found)
+    if table is None:
+        table = read_tables([path], columns)
+    ids, texts = text_column(table[columns[0]], columns[0]), table[columns[1]].combine_chunks()
     if pa.types.is_list(texts.type) or pa.types.is_large_list(texts.type):
         lengths = texts.value_lengths().fill_null(0).to_numpy(zero_copy_only=False)
         ids = ids.take(pa.array(np.repeat(np.arange(len(ids)), lengths)))
         texts = texts.flatten()
-    return zip(ids.to_pylist(), text_column(texts, names[1]).to_pylist(), strict=True)
-
-
-def _column(path: Path, names: Sequence[str], usual: tuple[str, ...]) -> str:
-    found = next((name for name in usual if name in names), None)
-    if found is None:
-        raise VisleakError(
-            f"--captions {path} has no column {usual[0]!r}; it has {', '.join(names)}"
-        )
-    return found
+    return zip(ids.to_pylist(), text_column(texts, columns[1]).to_pylist(), strict=True)
 
 
 def _of_token(path: Path) -> Iterable[Row]:
     for number, line in enumerate(path.read_text(encoding="utf-8-sig").splitlines(), start=1):
-        if not line.strip():
-            continue
-        found = _TOKEN.fullmatch(line)
-        if found is None:
-            raise VisleakError(f"--captions {path}, line {number}: it is not NAME#N<TAB>CAPTION")
-        yield found["id"], found["text"]
+        if line.strip():
+            found = _TOKEN.fullmatch(line)
+            if found is None:
+                raise VisleakError(
+                    f"--captions {path}, line {number}: it is not NAME#N<TAB>CAPTION"
+                )
+            yield found["id"], found["text"]
 
 
 def _of_json(path: Path) -> Iterable[Row]:
     content = json.loads(path.read_text(encoding="utf-8-sig"))
+    if not isinstance(content, Mapping):
+        raise VisleakError(f"--captions {path} holds a list; give {WRITTEN}")
     try:
-        if isinstance(content, Mapping) and "annotations" in content:
-            return _of_coco(content)
-        if isinstance(content, Mapping) and "images" in content:
+        if "annotations" in content:
+            names = {image["id"]: str(image["file_name"]) for image in content["images"]}
+            rows = content["annotations"]
+            return [(names[row["image_id"]], str(row["caption"])) for row in rows]
+        if "images" in content:
             return [
                 (str(image["filename"]), str(sentence["raw"]))
                 for image in content["images"]
                 for sentence in image["sentences"]
             ]
-        if isinstance(content, Mapping):
-            return [(id_, text) for id_, value in content.items() for text in _texts(value)]
+        return [(id_, text) for id_, value in content.items() for text in _texts(value)]
     except (KeyError, TypeError) as error:
         raise VisleakError(
             f"--captions {path} is not understood ({type(error).__name__}: {error}); give {WRITTEN}"
         ) from error
-    raise VisleakError(f"--captions {path} holds a list; give {WRITTEN}")
-
-
-def _of_coco(content: Mapping[str, list[dict[str, object]]]) -> list[Row]:
-    names = {image["id"]: str(image["file_name"]) for image in content["images"]}
-    return [(names[row["image_id"]], str(row["caption"])) for row in content["annotations"]]
 
 
 def _texts(value: object) -> list[str]:
@@ -215,30 +204,21 @@ def _texts(value: object) -> list[str]:
     return texts
 
 
-#: Ending of a file -> what reads it.
 _READERS: Final[Mapping[str, Callable[[Path], Iterable[Row]]]] = {
-    ".csv": _of_csv,
-    ".tsv": _of_csv,
-    ".parquet": _of_parquet,
+    **dict.fromkeys((".csv", ".tsv", ".parquet"), _of_table),
     ".json": _of_json,
-    ".token": _of_token,
-    ".txt": _of_token,
+    **dict.fromkeys((".token", ".txt"), _of_token),
 }
-
-
-# -- existing vectors of images or captions --------------------------------------------------------
 
 
 Matrix = npt.NDArray[np.floating]
 
 ROWS: Final = 65_536  # rows that are normalised at a time
 
-#: Names in a .npz of the ids of images and of the vectors, in order of preference.
-NPZ_IDS: Final = ("image_id", "id", "ids")
+NPZ_IDS: Final = ("image_id", "id", "ids")  # names of the ids of images, the first that is there
 NPZ_VECTORS: Final = ("vectors", "embeddings", "features")
 
-#: Columns with the id of the image that a caption is of, in order of preference.
-TEXT_IDS: Final = ("image_id", "id")
+TEXT_IDS: Final = ("image_id", "id")  # columns with the id of the image that a caption is of
 
 VECTORS: Final = "emb:FOLDER, or a .npy, .npz or .parquet file"  # what is given, for messages
 
@@ -264,7 +244,7 @@ class StoredVectors:
 
 def read_image_vectors(text: str) -> StoredVectors:
     """Return the vectors of images; their ids are unique."""
-    found = _read_npz(text, "--images") if _is_npz(text) else _read_emb(text, "--images")
+    found = _stored(text, "--images")
     counts = found.ids.value_counts()
     if len(counts) < len(found.ids):
         twice = next(row["values"].as_py() for row in counts if row["counts"].as_py() > 1)
@@ -276,11 +256,11 @@ def read_image_vectors(text: str) -> StoredVectors:
 
 def read_caption_vectors(text: str) -> StoredVectors:
     """Return the vectors of captions, each with the id of the image it is of."""
-    return _read_npz(text, "--texts") if _is_npz(text) else _read_emb(text, "--texts")
+    return _stored(text, "--texts")
 
 
-def _is_npz(text: str) -> bool:
-    return text.lower().endswith(".npz")
+def _stored(text: str, option: str) -> StoredVectors:
+    return (_read_npz if text.lower().endswith(".npz") else _read_emb)(text, option)
 
 
 def _read_npz(text: str, option: str) -> StoredVectors:
@@ -318,8 +298,11 @@ def _read_emb(text: str, option: str) -> StoredVectors:
         # the model does not matter as long as both sides come from one
         source += f"{'&' if asks else '?'}encoder=unknown"
     images = cast(EmbeddingSet, open_images(source))
-    if option == "--texts":
-        column = _text_column(images)
+    about = getattr(images.partitions[0], "about", None)
+    if option == "--texts" and isinstance(about, Table):
+        # ids of the images that captions are of need not be unique
+        names = read_footer(about.path).schema.to_arrow_schema().names
+        column = next((name for name in TEXT_IDS if name in names), None)
         images = images if column is None else cast(EmbeddingSet, open_images(source, id=column))
     parts = images.partitions
     for part in parts:
@@ -330,38 +313,24 @@ def _read_emb(text: str, option: str) -> StoredVectors:
     return _unit(ids, (part.matrix() for part in parts), len(images), text)
 
 
-def _text_column(images: EmbeddingSet) -> str | None:
-    """Return the column with the image that a caption is of; ids there need not be unique."""
-    about = getattr(images.partitions[0], "about", None)
-    if not isinstance(about, Table):
-        return None
-    names = read_footer(about.path).schema.to_arrow_schema().names
-    return next((name for name in TEXT_IDS if name in names), None)
-
-
 def _unit(ids: pa.StringArray, stored: Iterable[Matrix], rows: int, source: str) -> StoredVectors:
     """Return stored matrices, one after the other, as unit rows."""
     matrix: Float32 | None = None
     usable = np.zeros(rows, np.bool_)
     done = 0
-    for part in _blocks(stored):
-        unit = unit_rows(part)
+    for given in stored:
         if matrix is None:
-            matrix = np.empty((rows, part.shape[1]), np.float32)
-        there = slice(done, done + len(part))
-        matrix[there] = unit.matrix
-        usable[there] = ~unit.broken
-        done += len(part)
+            matrix = np.empty((rows, given.shape[1]), np.float32)
+        for start in range(0, len(given), ROWS):
+            unit = unit_rows(given[start : start + ROWS])
+            there = slice(done, done + len(unit.matrix))
+            matrix[there] = unit.matrix
+            usable[there] = ~unit.broken
+            done = there.stop
+        forget(given)
     if matrix is None or not usable.any():
         raise VisleakError(f"{source} holds no vector with a direction")
     return StoredVectors(ids, matrix, usable, source)
-
-
-def _blocks(stored: Iterable[Matrix]) -> Iterator[Matrix]:
-    for matrix in stored:
-        for start in range(0, len(matrix), ROWS):
-            yield matrix[start : start + ROWS]
-        forget(matrix)
 
 
 def about_vectors(vectors: StoredVectors) -> Mapping[str, object]:

@@ -36,7 +36,6 @@ from visleak.impact.evaluators.predictions import (
 from visleak.impact.evaluators.retrieval_inputs import (
     FIRST,
     Captions,
-    StoredVectors,
     about_vectors,
     captions_of,
     read_caption_vectors,
@@ -157,6 +156,15 @@ def retrieve_stored(
             f"--images {images} holds vectors of {widths[0]} numbers, --texts {texts} of"
             f" {widths[1]}; both must come from one model"
         )
+    without = vectors.ids.filter(pa.array(~vectors.usable)).to_pylist()
+    why = (vectors.source, "unsupported", "a vector without a direction")
+    lost = int(np.count_nonzero(~captions.usable))
+    about = {
+        "evaluator": "retrieve",
+        "images": about_vectors(vectors),
+        "texts": about_vectors(captions),
+        "versions": versions(),
+    }
     search = _Search(
         "",
         "",
@@ -164,14 +172,9 @@ def retrieve_stored(
         vectors.matrix[vectors.usable],
         captions.ids.filter(pa.array(captions.usable)),
         captions.matrix[captions.usable],
-        {
-            "evaluator": "retrieve",
-            "images": about_vectors(vectors),
-            "texts": about_vectors(captions),
-            "versions": versions(),
-        },
-        tuple(_without_direction(vectors)),
-        tuple(_lost(captions)),
+        about,
+        tuple(Problem("images", id_, *why) for id_ in without),
+        (f"captions whose vector has no direction, which are ignored: {lost:,}",) * bool(lost),
     )
     return _found(search, target, progress, seed, force)
 
@@ -199,6 +202,15 @@ def _found(search: _Search, target: Path, progress: Progress, seed: int, force: 
     recall = recalls(found, seed)
     unreadable = write_unreadable(target, search.problems)
     foreign = int(np.count_nonzero(sides.owner < 0))
+    notes = list(search.notes)
+    if len(search.ids) > len(ids):
+        count = len(search.ids) - len(ids)
+        notes.append(f"images without a caption, which are not ranked: {count:,}")
+    if foreign:
+        notes.append(
+            "captions of images that were not ranked (unreadable, or not in the set), but are in"
+            f" the collection: {foreign:,}"
+        )
     about = {
         **search.about,
         "queries": len(ids),
@@ -218,19 +230,8 @@ def _found(search: _Search, target: Path, progress: Progress, seed: int, force: 
         recalls=recall,
         unreadable=len(search.problems),
         unreadable_file=unreadable,
-        notes=(*search.notes, *_notes(search, len(ids), foreign)),
+        notes=tuple(notes),
     )
-
-
-def _notes(search: _Search, queries: int, foreign: int) -> Iterator[str]:
-    without = len(search.ids) - queries
-    if without:
-        yield f"images without a caption, which are not ranked: {without:,}"
-    if foreign:
-        yield (
-            "captions of images that were not ranked (unreadable, or not in the set), but are in"
-            f" the collection: {foreign:,}"
-        )
 
 
 def _caption_notes(captions: Captions, cut: int, context: int) -> Iterator[str]:
@@ -248,18 +249,6 @@ def _caption_notes(captions: Captions, cut: int, context: int) -> Iterator[str]:
         )
 
 
-def _without_direction(vectors: StoredVectors) -> Iterator[Problem]:
-    for row in np.flatnonzero(~vectors.usable):
-        id_ = vectors.ids[int(row)].as_py()
-        yield Problem("images", id_, vectors.source, "unsupported", "a vector without a direction")
-
-
-def _lost(vectors: StoredVectors) -> Iterator[str]:
-    lost = int(np.count_nonzero(~vectors.usable))
-    if lost:
-        yield f"captions whose vector has no direction, which are ignored: {lost:,}"
-
-
 def document(result: Retrieved) -> Document:
     """Return a result as a document."""
     model = f" of {result.name} by {result.model}" if result.name else ""
@@ -267,10 +256,8 @@ def document(result: Retrieved) -> Document:
     drawn = [(each.k, each.drawn) for each in result.recalls if each.drawn is not None]
     if drawn:
         values = (f"R@{k} {100 * own.mean:.2f} ± {100 * own.deviation:.2f}" for k, own in drawn)
-        first = drawn[0][1]
-        facts.append(
-            ("drawn", f"{', '.join(values)} % ({first.draws} draws of {first.queries} images)")
-        )
+        draws = f"{drawn[0][1].draws} draws of {drawn[0][1].queries} images"
+        facts.append(("drawn", f"{', '.join(values)} % ({draws})"))
     headline = f"{result.queries:,} images{model}, each among {result.collection:,} captions"
     return document_of(result, headline, facts)
 
@@ -287,11 +274,7 @@ def content(result: Retrieved) -> dict[str, object]:
     )
 
 
-# -- ranks -----------------------------------------------------------------------------------------
-
-
-#: Similarities in memory at a time: 16 MB, and where all are ties, some 100 bytes each.
-CELLS: Final = 4_000_000
+CELLS: Final = 4_000_000  # similarities in memory: 16 MB, and 100 bytes each where all are ties
 
 PAIRS: Final = 65_536  # pairs that are computed exactly at a time
 
@@ -302,8 +285,7 @@ class Sides:
 
     images: Float32  # (n, d), unit rows
     captions: Float32  # (m, d), unit rows: the whole collection
-    # (m,): row of the image that a caption is of; -1 where that image is not among them
-    owner: Int64
+    owner: Int64  # (m,): row of the image that a caption is of; -1 where it is not among them
 
     def __post_init__(self) -> None:
         if self.owner.shape != (len(self.captions),):
@@ -361,12 +343,15 @@ def exact(sides: Sides, image: Int64, caption: Int64) -> Float32:
 def _ahead(sides: Sides, own: Float32, rows: Int64, columns: Int64) -> Int64:
     """Return how many foreign captions of a block are ahead of each image's best own, (rows,)."""
     rough = sides.images[rows[0] : rows[-1] + 1] @ sides.captions[columns[0] : columns[-1] + 1].T
-    margin = _margin(sides.images.shape[1])
+    # Bound on the rounding error of a float32 dot product of unit rows, Higham (2002), "Accuracy
+    # and Stability of Numerical Algorithms", section 3.1: n u / (1 - n u) times the sum of the
+    # products' sizes, at most 1; four units more for the rows' lengths and the comparison.
+    error = sides.images.shape[1] * 2.0**-24
+    margin = np.float32(error / (1 - error) + 4 * 2.0**-24)
     floor = own[rows, None]
     sure = rough > floor + margin
     counts: Int64 = np.count_nonzero(sure, axis=1).astype(np.int64)
-    near = (rough >= floor - margin) & ~sure
-    row, column = np.nonzero(near)
+    row, column = np.nonzero((rough >= floor - margin) & ~sure)
     foreign: Bool = sides.owner[columns[column]] != rows[row]
     row, column = row[foreign], column[foreign]
     level = exact(sides, rows[row], columns[column]) >= own[rows[row]]
@@ -374,31 +359,18 @@ def _ahead(sides: Sides, own: Float32, rows: Int64, columns: Int64) -> Int64:
     return counts
 
 
-def _margin(width: int) -> np.float32:
-    """Return a bound on the rounding error of a float32 dot product of unit rows.
-
-    Higham (2002), "Accuracy and Stability of Numerical Algorithms", section 3.1: n u / (1 - n u)
-    times the sum of the products' sizes, which for unit rows is at most 1; four units in the last
-    place for the rows' own lengths and for the comparison.
-    """
-    unit = 2.0**-24
-    return np.float32(width * unit / (1 - width * unit) + 4 * unit)
-
-
 AT: Final = (1, 5, 10)  # the ranks up to which a caption counts as found
 
-#: The paper's protocol: number of queries, and of draws.
-DRAWN: Final = 200
-DRAWS: Final = 10
+DRAWN: Final = 200  # the paper's protocol: queries of a draw
+DRAWS: Final = 10  # the paper's protocol: draws
 
 
 @dataclass(frozen=True, slots=True)
 class Drawn:
     """Recall of repeated draws of queries."""
 
-    # mean, deviation: over the draws; the deviation is that of a sample (n - 1)
-    mean: float
-    deviation: float
+    mean: float  # over the draws
+    deviation: float  # over the draws: that of a sample (n - 1)
     queries: int = DRAWN  # of a draw
     draws: int = DRAWS  # number of draws
 

@@ -40,12 +40,10 @@ from visleak.records import Float32, Float64, ImageSet
 
 PLACE: Final = "{}"  # placeholder for the name of a class
 
-#: Names of the built-in templates.
-SIMPLE: Final = "simple"
+SIMPLE: Final = "simple"  # names of the built-in templates
 OPENAI: Final = "openai"
 
-#: Radford et al. (2021), section 3.1.4: a template for any data set.
-_SIMPLE: Final = ("a photo of a {}.",)
+_SIMPLE: Final = ("a photo of a {}.",)  # Radford et al. (2021), section 3.1.4: for any data set
 
 _OPENAI_FILE: Final = "openai_templates.json"  # the 80 for ImageNet, with source and licence
 
@@ -83,47 +81,33 @@ def load_templates(text: str) -> Templates:
     if text == SIMPLE:
         return Templates(SIMPLE, _SIMPLE)
     if text == OPENAI:
-        content = (
-            files("visleak.impact.evaluators").joinpath(_OPENAI_FILE).read_text(encoding="utf-8")
-        )
-        return Templates(OPENAI, tuple(json.loads(content)["templates"]))
+        stored = files("visleak.impact.evaluators").joinpath(_OPENAI_FILE)
+        return Templates(OPENAI, tuple(json.loads(stored.read_text(encoding="utf-8"))["templates"]))
     path = Path(text)
     if not path.is_file():
         raise UsageError(
             f"templates must be {OPENAI}, {SIMPLE} or a text file with one per line; got {text!r}"
         )
-    return Templates(text, _checked(path, _lines(path)))
-
-
-def _lines(path: Path) -> list[tuple[int, str]]:
-    """Return the lines that are not blank, with their numbers."""
     try:
-        text = path.read_text(encoding="utf-8-sig")
+        lines = path.read_text(encoding="utf-8-sig").splitlines()
     except (OSError, UnicodeDecodeError) as error:
         raise VisleakError(f"templates {path} cannot be read as UTF-8 text ({error})") from error
-    numbered = enumerate((line.strip() for line in text.splitlines()), start=1)
-    return [(number, line) for number, line in numbered if line]
-
-
-def _checked(path: Path, lines: Sequence[tuple[int, str]]) -> tuple[str, ...]:
-    if not lines:
+    seen: dict[str, int] = {}
+    for number, line in enumerate(map(str.strip, lines), start=1):
+        where = f"templates {path}, line {number}: {line[:80]!r}"
+        if line and PLACE not in line:
+            raise VisleakError(
+                f"{where} has no {PLACE} for the name of a class; write such as {_SIMPLE[0]}"
+            )
+        if line in seen:
+            raise VisleakError(f"{where} is also in line {seen[line]}; it would count twice")
+        if line:
+            seen[line] = number
+    if not seen:
         raise VisleakError(
             f"templates {path}: the file is empty; write one per line, such as {_SIMPLE[0]}"
         )
-    seen: dict[str, int] = {}
-    for number, line in lines:
-        if PLACE not in line:
-            raise VisleakError(
-                f"templates {path}, line {number}: {line[:80]!r} has no {PLACE} for the name of a"
-                f" class; write such as {_SIMPLE[0]}"
-            )
-        if line in seen:
-            raise VisleakError(
-                f"templates {path}, line {number}: {line[:80]!r} is also in line {seen[line]};"
-                " it would count twice"
-            )
-        seen[line] = number
-    return tuple(seen)
+    return Templates(text, tuple(seen))
 
 
 BLOCK: Final = 2_048  # images compared with all classes at a time
@@ -173,7 +157,14 @@ def zeroshot(
             f"names that several classes have: {some(names.shared)}; the first of these classes is"
             " predicted"
         )
-    used = {"name": sentences.name, "count": len(sentences.sentences), "digest": sentences.digest}
+    count = len(sentences.sentences)
+    about = {
+        "evaluator": "zeroshot",
+        "model": {**towers.about(), "logit scale": towers.texts.logit_scale},
+        "classes": {**names.classes.about(), "names digest": names.digest},
+        "templates": {"name": sentences.name, "count": count, "digest": sentences.digest},
+        "prompts": {"count": made.prompts, "cut": made.cut},
+    }
     with context(images, workers, cache, progress) as place:
         prints = image_vectors(images, towers.images, place)
         result = save(
@@ -183,18 +174,12 @@ def zeroshot(
             names.classes,
             target,
             model=towers.images.name,
-            about={
-                "evaluator": "zeroshot",
-                "model": {**towers.about(), "logit scale": towers.texts.logit_scale},
-                "classes": {**names.classes.about(), "names digest": names.digest},
-                "templates": used,
-                "prompts": {"count": made.prompts, "cut": made.cut},
-            },
+            about=about,
             problems=(*images.problems, *prints.problems),
             notes=notes,
             force=force,
         )
-    named = (sentences.name, len(sentences.sentences))
+    named = (sentences.name, count)
     return replace(result, templates=named, prompts=made.prompts, cut=made.cut)
 
 
@@ -204,13 +189,8 @@ def class_vectors(
     """Return the unit vectors of classes, ensembled over templates."""
     prompts = [prompt for name in names for prompt in templates.prompts(name)]
     read = tower.encode(prompts, lambda done, total: progress("reading prompts", done, total))
-    each = len(templates.sentences)
-    means = np.stack(
-        [
-            read.matrix[start : start + each].astype(np.float64).mean(axis=0)
-            for start in range(0, len(prompts), each)
-        ]
-    )
+    by_class = read.matrix.reshape(len(names), len(templates.sentences), -1).astype(np.float64)
+    means = by_class.mean(axis=1)
     # prompts that cancel each other out leave no direction, and the class is never predicted
     lengths = np.linalg.norm(means, axis=1, keepdims=True)
     matrix = np.divide(means, lengths, out=np.zeros_like(means), where=lengths > 0)

@@ -72,8 +72,8 @@ def is_text(kind: pa.DataType) -> bool:
     """Whether a column of a type is text, in any of the ways Arrow stores it."""
     if pa.types.is_dictionary(kind):
         return is_text(kind.value_type)
-    types = ("string", "large_string", "binary", "large_binary", "null", "string_view")
-    return str(kind) in types
+    texts = ("string", "large_string", "binary", "large_binary", "null", "string_view")
+    return str(kind) in texts
 
 
 def is_number(kind: pa.DataType) -> bool:
@@ -92,7 +92,16 @@ def text_of(column: pa.Array, where: str) -> pa.StringArray:
     """
     column = joined(column)
     if pa.types.is_floating(column.type):
-        column = _whole(column, where)
+        # pandas stores integers as floats where one is missing
+        values = column.cast(pa.float64()).to_numpy(zero_copy_only=False)
+        missing = np.isnan(values)
+        wrong = ~missing & ((values != np.trunc(values)) | (np.abs(values) > 2**53))
+        if wrong.any():
+            row = int(wrong.argmax())
+            raise VisleakError(
+                f"{where} must hold text or whole numbers; row {row} holds {values[row]}"
+            )
+        column = pa.array(np.where(missing, 0, values).astype(np.int64), mask=missing)
     if not (is_text(column.type) or is_number(column.type)):
         raise VisleakError(f"{where} must hold text or whole numbers; its type is {column.type}")
     try:
@@ -101,19 +110,6 @@ def text_of(column: pa.Array, where: str) -> pa.StringArray:
     except pa.ArrowInvalid as error:
         raise VisleakError(f"{where} of type {column.type} is not text in UTF-8") from error
     return pc.if_else(pc.equal(text, ""), pa.scalar(None, pa.string()), text)
-
-
-def _whole(column: pa.Array, where: str) -> pa.Array:
-    """Return floats as integers; pandas stores integers so where one is missing."""
-    values = column.cast(pa.float64()).to_numpy(zero_copy_only=False)
-    missing = np.isnan(values)
-    wrong = ~missing & ((values != np.trunc(values)) | (np.abs(values) > 2**53))
-    if wrong.any():
-        row = int(wrong.argmax())
-        raise VisleakError(
-            f"{where} must hold text or whole numbers; row {row} holds {values[row]}"
-        )
-    return pa.array(np.where(missing, 0, values).astype(np.int64), mask=missing)
 
 
 def numbers_of(column: pa.Array) -> Float64 | int:
@@ -176,17 +172,8 @@ _BYTES: Final = 8 << 20
 LARGEST: Final = 2 << 30
 
 _DAMAGE: Final = (
-    Refused,
-    OSError,
-    ValueError,
-    EOFError,
-    RuntimeError,
-    pa.ArrowException,
-    csv.Error,
-    zipfile.BadZipFile,
-    zlib.error,
-    lzma.LZMAError,
-    struct.error,
+    *(Refused, OSError, ValueError, EOFError, RuntimeError, pa.ArrowException, csv.Error),
+    *(zipfile.BadZipFile, zlib.error, lzma.LZMAError, struct.error),
 )
 
 #: Reads lists from the first row on, as Arrow arrays of lists.
@@ -197,24 +184,18 @@ Blocks = Callable[[], Iterator[pa.Array]]
 class Contents:
     """What a reader finds in a file."""
 
-    columns: dict[str, pa.Array]  # with one value per image, as stored; a CSV has text only
-    # readers of the columns in LISTS that are there
-    lists: dict[str, Blocks] = field(default_factory=dict)
-    # names of the classes of `scores`, where the file has them
-    classes: pa.StringArray | None = None
+    columns: Mapping[str, pa.Array]  # one value per image, as stored; a CSV has text only
+    lists: Mapping[str, Blocks] = field(default_factory=dict)  # readers of those of LISTS there
+    classes: pa.StringArray | None = None  # names of those of `scores`, where the file has them
     unused: tuple[str, ...] = ()  # columns of a type that cannot be used
 
 
 @dataclass(frozen=True)
-class PredictionFile:
-    """A prediction file, row by row."""
+class PredictionFile(Contents):
+    """A prediction file, row by row; ids are no longer among its columns."""
 
-    path: str  # as given
-    ids: pa.StringArray  # (n,), without nulls, unique
-    columns: Mapping[str, pa.Array]  # the others with one value per image
-    lists: Mapping[str, Blocks]
-    classes: pa.StringArray | None
-    unused: tuple[str, ...]
+    path: str = field(kw_only=True)  # as given
+    ids: pa.StringArray = field(kw_only=True)  # (n,), without nulls, unique
 
     def ranked(self) -> Iterator[pa.ListArray]:
         """Yield lists of class names as text, best first, in blocks of rows."""
@@ -257,12 +238,18 @@ def read_predictions(path: str | os.PathLike[str]) -> PredictionFile:
         raise UsageError(f"{place}: predictions are read from {', '.join(SUFFIXES)} files")
     if not place.is_file():
         raise UsageError(f"{place}: there is no such prediction file")
+    reader = {"CSV": read_csv, "Parquet": read_parquet, "npz": read_npz}[kind]
     with _damage(place, kind):
-        found = _READERS[kind](place)
+        found = reader(place)
         ids = _ids(place, kind, found)
+
+    def guarded(blocks: Blocks) -> Iterator[pa.Array]:
+        with _damage(place, kind):
+            yield from blocks()
+
     columns = {name: column for name, column in found.columns.items() if name != "id"}
-    lists = {name: partial(_guarded, blocks, place, kind) for name, blocks in found.lists.items()}
-    return PredictionFile(str(place), ids, columns, lists, found.classes, found.unused)
+    lists = {name: partial(guarded, blocks) for name, blocks in found.lists.items()}
+    return PredictionFile(columns, lists, found.classes, found.unused, path=str(place), ids=ids)
 
 
 def _ids(place: Path, kind: str, found: Contents) -> pa.StringArray:
@@ -271,14 +258,11 @@ def _ids(place: Path, kind: str, found: Contents) -> pa.StringArray:
         raise VisleakError(f"{place}: `id` must be a column of text or of whole numbers")
     if "id" not in found.columns:
         names = [*found.columns, *found.lists, *found.unused]
-        advice = ""
+        there = listed(names) or "none"
         if kind == "CSV" and len(names) == 1 and any(mark in names[0] for mark in ",;:\t|"):
             mark = "tabs" if place.suffix.lower() == ".tsv" else "commas"
-            advice = f": separate the columns of a {place.suffix} by {mark}"
-        raise VisleakError(
-            f"{place} has no column `id` with the ids of the images; it has"
-            f" {listed(names) or 'none'}{advice}"
-        )
+            there += f": separate the columns of a {place.suffix} by {mark}"
+        raise VisleakError(f"{place} has no column `id` with the ids of the images; it has {there}")
     ids = text_of(found.columns["id"], f"{place}: column `id`")
     if not len(ids):
         raise VisleakError(f"{place} holds no predictions: it has columns, but no rows")
@@ -290,17 +274,12 @@ def _ids(place: Path, kind: str, found: Contents) -> pa.StringArray:
     repeated = counts.filter(pc.greater(counts.field("counts"), 1))
     if len(repeated):
         twice = repeated.field("values")[0]
-        rows = np.flatnonzero(pc.equal(ids, twice).to_numpy(zero_copy_only=False))
+        first, second, *_ = np.flatnonzero(pc.equal(ids, twice).to_numpy(zero_copy_only=False))
         raise VisleakError(
-            f"{place}: id {quoted(twice)} occurs more than once, in rows {rows[0]} and {rows[1]};"
+            f"{place}: id {quoted(twice)} occurs more than once, in rows {first} and {second};"
             " keep one prediction per image"
         )
     return ids
-
-
-def _guarded(blocks: Blocks, place: Path, kind: str) -> Iterator[pa.Array]:
-    with _damage(place, kind):
-        yield from blocks()
 
 
 @contextmanager
@@ -319,9 +298,6 @@ def _unique(path: Path, names: Sequence[str]) -> None:
     name, count = Counter(names).most_common(1)[0]
     if count > 1:
         raise VisleakError(f"{path} has more than one column {quoted(name)}; keep one")
-
-
-# -- CSV ------------------------------------------------------------------------------------------
 
 
 def read_csv(path: Path) -> Contents:
@@ -389,9 +365,6 @@ def _unguarded(column: pa.ChunkedArray) -> pa.StringArray:
     return pc.replace_with_mask(text, guarded, pa.array(plain, pa.string()))
 
 
-# -- Parquet --------------------------------------------------------------------------------------
-
-
 def read_parquet(path: Path) -> Contents:
     """Return the plain columns of a Parquet file and its lists."""
     with pq.ParquetFile(path) as file:
@@ -446,9 +419,6 @@ def _parquet_lists(path: Path, name: str) -> Iterator[pa.Array]:
             yield batch.column(name)
 
 
-# -- npz ------------------------------------------------------------------------------------------
-
-
 def read_npz(path: Path) -> Contents:
     """Return the plain columns of an npz archive, its lists, and the rest."""
     with zipfile.ZipFile(path) as archive:
@@ -460,14 +430,26 @@ def read_npz(path: Path) -> Contents:
         whole = {*plain, *({"classes", "predictions"} & known)}
         if "scores" in matrices and found["scores"].fortran:
             whole.add("scores")
-        _refuse_large(path, {name: found[name].size for name in whole})
+        sizes = {name: found[name].size for name in whole}
+        if (total := sum(sizes.values())) > LARGEST:
+            raise VisleakError(
+                f"{path}: its arrays claim {total:,} bytes, array"
+                f" {quoted(max(sizes, key=sizes.__getitem__))} most of them; at most {LARGEST:,}"
+                " are read (use Parquet for more)"
+            )
         columns = {name: joined(pa.array(_read(archive, name))) for name in plain}
         lists: dict[str, Blocks] = {}
         classes = None
         if "scores" in matrices and found["scores"].dtype.kind in "iuf":
             lists["scores"] = partial(_npz_scores, path)
             if "classes" in known:
-                classes = _npz_classes(path, _read(archive, "classes"))
+                names = _read(archive, "classes")
+                where = f"{path}: array `classes`"
+                if names.ndim != 1:
+                    raise VisleakError(
+                        f"{where} must be one name per class; its shape is {names.shape}"
+                    )
+                classes = text_of(pa.array(names), where)
         if "predictions" in matrices:
             lists["predictions"] = partial(_slices, _read(archive, "predictions"))
     used = {*columns, *lists, *(["classes"] if "scores" in lists else [])}
@@ -517,16 +499,6 @@ def _npz_rows(path: Path, found: Mapping[str, Header]) -> tuple[int, ...]:
     return rows
 
 
-def _refuse_large(path: Path, sizes: Mapping[str, int]) -> None:
-    total = sum(sizes.values())
-    if total > LARGEST:
-        name = max(sizes, key=lambda each: sizes[each])
-        raise VisleakError(
-            f"{path}: its arrays claim {total:,} bytes, array {quoted(name)} most of them; at most"
-            f" {LARGEST:,} are read (use Parquet for more)"
-        )
-
-
 def _read(archive: zipfile.ZipFile, name: str) -> npt.NDArray[np.generic]:
     with archive.open(f"{name}.npy") as member:
         return _native(np.lib.format.read_array(member, allow_pickle=False))
@@ -534,14 +506,6 @@ def _read(archive: zipfile.ZipFile, name: str) -> npt.NDArray[np.generic]:
 
 def _native(array: npt.NDArray[np.generic]) -> npt.NDArray[np.generic]:
     return array.astype(array.dtype.newbyteorder("="), copy=False)
-
-
-def _npz_classes(path: Path, names: npt.NDArray[np.generic]) -> pa.StringArray:
-    if names.ndim != 1:
-        raise VisleakError(
-            f"{path}: array `classes` must be one name per class; its shape is {names.shape}"
-        )
-    return text_of(pa.array(names), f"{path}: array `classes`")
 
 
 def _npz_scores(path: Path) -> Iterator[pa.Array]:
@@ -563,10 +527,3 @@ def _slices(matrix: npt.NDArray[np.generic]) -> Iterator[pa.Array]:
     step = max(1, BLOCK // max(1, matrix.shape[1]))
     for start in range(0, len(matrix), step):
         yield _rows(matrix[start : start + step])
-
-
-_READERS: Final[Mapping[str, Callable[[Path], Contents]]] = {
-    "CSV": read_csv,
-    "Parquet": read_parquet,
-    "npz": read_npz,
-}

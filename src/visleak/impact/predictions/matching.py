@@ -44,16 +44,14 @@ def match(ids: pa.StringArray, benchmark: Benchmark, path: str) -> Match:
     if not known.any():
         of = f"set {quoted(benchmark.name)}"
         theirs = f"{of} has {quoted(benchmark.ids[0])}" if len(benchmark) else f"{of} has none"
+        advice = "ids must be those of the audit (column `id` of its images.parquet)"
         raise VisleakError(
             f"{path}: none of its ids is one of {of} ({len(ids):,} and {len(benchmark):,} ids): it"
-            f" has {quoted(ids[0])}, {theirs}; {_hint(ids, benchmark) or _ADVICE}"
+            f" has {quoted(ids[0])}, {theirs}; {_hint(ids, benchmark) or advice}"
         )
     rows = np.flatnonzero(known)
     images = place.filter(place.is_valid()).to_numpy().astype(np.int64)
     return Match(rows, images, len(ids) - len(rows))
-
-
-_ADVICE: Final = "ids must be those of the audit (column `id` of its images.parquet)"
 
 
 def unknown_note(found: Match, ids: pa.StringArray, benchmark: Benchmark) -> Iterator[str]:
@@ -79,57 +77,51 @@ def coverage_note(
     if count == total:
         return
     absent = total - len(found.rows)
-    empty = total - count - absent
+    # rounded down, so that too few never looks enough
+    percent = np.floor(1000 * count / total) / 10
     text = (
         f"{count:,} of the {total:,} readable images of set {quoted(benchmark.name)} have a"
-        f" prediction ({_percent(count, total)} %); not in the file: {absent:,}, without a value:"
-        f" {empty:,}, such as {quoted(benchmark.ids[int(answered.argmin())])}"
+        f" prediction ({percent:.1f} %); not in the file: {absent:,}, without a value:"
+        f" {total - count - absent:,}, such as {quoted(benchmark.ids[int(answered.argmin())])}"
     )
     if count >= COVERAGE * total:
         yield f"{text}; the others are ignored"
-        return
-    if not allow or not count:
+    elif allow and count:
+        yield f"only {text}; scores, gains and leaks are those of the images with a prediction"
+    else:
         hint = _hint(ids, benchmark, len(found.rows))
         raise VisleakError(
-            f"{path}: only {text}; {100 * COVERAGE:.0f} % are needed:"
-            f" {f'{hint}; or ' if hint else ''}complete the file, or accept it with"
-            " --allow-partial"
+            f"{path}: only {text}; {100 * COVERAGE:.0f} % are needed: {hint + '; or ' * bool(hint)}"
+            "complete the file, or accept it with --allow-partial"
         )
-    yield f"only {text}; scores, gains and leaks are those of the images with a prediction"
 
 
-def _percent(part: int, whole: int) -> str:
-    """Return a share in percent, rounded down, so that too few never looks enough."""
-    return f"{np.floor(1000 * part / whole) / 10:.1f}"
+def _replaced(*patterns: tuple[str, str]) -> Callable[[pa.Array], pa.Array]:
+    """Return a function that replaces one regular expression after the other."""
+
+    def reading(ids: pa.Array) -> pa.Array:
+        for pattern, by in patterns:
+            ids = pc.replace_substring_regex(ids, pattern, by)
+        return ids
+
+    return reading
 
 
-def _slashes(ids: pa.Array) -> pa.Array:
-    return pc.replace_substring_regex(pc.replace_substring(ids, "\\", "/"), r"^(\./|/)+", "")
-
-
-def _bare(ids: pa.Array) -> pa.Array:
-    return pc.replace_substring_regex(_slashes(ids), r"^.*/", "")
-
-
-def _stem(ids: pa.Array) -> pa.Array:
-    return pc.replace_substring_regex(ids, r"\.[A-Za-z0-9]{1,5}$", "")
-
-
-def _plain_number(ids: pa.Array) -> pa.Array:
-    return pc.replace_substring_regex(
-        pc.replace_substring_regex(ids, r"^([0-9]+)\.0+$", r"\1"), r"^0+([0-9]+)$", r"\1"
-    )
+_SLASHES: Final = ((r"\\", "/"), (r"^(\./|/)+", ""))
+_FOLDERS: Final = (*_SLASHES, (r"^.*/", ""))
+_SUFFIX: Final = (r"\.[A-Za-z0-9]{1,5}$", "")
+_ZEROS: Final = ((r"^([0-9]+)\.0+$", r"\1"), (r"^0+([0-9]+)$", r"\1"))
 
 
 #: Spellings of the ids of both sides in which they may agree; what changes least comes first.
-_READINGS: Final[tuple[tuple[str, Callable[[pa.Array], pa.Array]], ...]] = (
+_READINGS: Final = (
     ("without spaces around them", pc.utf8_trim_whitespace),
-    ("with `/` between folders and without `./` before them", _slashes),
+    ("with `/` between folders and without `./` before them", _replaced(*_SLASHES)),
     ("without regard to case", pc.utf8_lower),
-    ("without leading zeros and `.0`", _plain_number),
-    ("without their folders", _bare),
-    ("without their suffixes", _stem),
-    ("without folders and suffixes", lambda ids: _stem(_bare(ids))),
+    ("without leading zeros and `.0`", _replaced(*_ZEROS)),
+    ("without their folders", _replaced(*_FOLDERS)),
+    ("without their suffixes", _replaced(_SUFFIX)),
+    ("without folders and suffixes", _replaced(*_FOLDERS, _SUFFIX)),
 )
 
 
@@ -144,29 +136,27 @@ def _hint(ids: pa.StringArray, benchmark: Benchmark, matched: int = 0) -> str:
         if agree > known and 2 * agree >= len(sample):
             return f"ids agree {name}: write them as the audit has them"
     mine, theirs = _are_rows(ids), _are_rows(benchmark.ids)
-    if mine and not theirs and not matched:
+    if matched or mine == theirs:
+        return ""
+    if mine:
         return "its ids look like row numbers; write the ids that the audit has instead"
-    if theirs and not mine and not matched:
-        return "the audit uses row numbers as ids of these images; write those instead"
-    return ""
+    return "the audit uses row numbers as ids of these images; write those instead"
 
 
 def _are_rows(ids: pa.StringArray) -> bool:
     """Whether ids are whole numbers from 0 or 1 on, one per row, in any order."""
     if not pc.all(pc.match_substring_regex(ids, r"^(0|[1-9][0-9]{0,9})$")).as_py():
         return False
-    ends = pc.min_max(ids.cast(pa.int64()))
-    low, high = ends["min"].as_py(), ends["max"].as_py()
+    low, high = pc.min_max(ids.cast(pa.int64())).as_py().values()
     return low in (0, 1) and high - low + 1 == len(ids)
 
 
 Block = TypeVar("Block", pa.ListArray, tuple[Float64, Bool])
 
-TOP: Final = 5  # A label is searched among this many predictions
+TOP: Final = 5  # a label is searched among this many predictions
 
-#: Classes of predictions that are not in the vocabulary, and of rows without a prediction.
-FOREIGN: Final = -1
-MISSING: Final = -2
+FOREIGN: Final = -1  # class of a prediction that is not in the vocabulary
+MISSING: Final = -2  # class of a row without a prediction
 
 
 @dataclass(frozen=True)

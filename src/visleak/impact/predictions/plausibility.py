@@ -25,11 +25,9 @@ from visleak.impact.predictions.files import quoted
 from visleak.impact.results import Gap
 from visleak.records import Bool, Float64, Int64
 
-#: Images below which nothing is doubted: too few to distinguish a mix-up from a weak model.
-FEWEST: Final = 30
+FEWEST: Final = 30  # images below which nothing is doubted: too few to tell from a weak model
 
-#: Images from which predictions that agree with labels only by chance are doubted.
-ENOUGH: Final = 200
+ENOUGH: Final = 200  # images from which predictions that agree with labels by chance are doubted
 
 #: Standard errors by which an alternative must fit better, and agreement must exceed chance.
 BETTER: Final = 5.0
@@ -37,18 +35,14 @@ CHANCE: Final = 3.0
 
 PARTS: Final = 4  # parts into which a file is divided, in the order of its rows
 
-#: Share of a file's own labels that must be the audited ones, if class names are the same.
-FITTING: Final = 0.8
+FITTING: Final = 0.8  # share of a file's labels that must be the audited ones, by the same names
 
-#: Permuted names must explain this share of the images of their classes; images per class; most
-#: classes.
-EXPLAINED: Final = 0.5
-PER_CLASS: Final = 5
+EXPLAINED: Final = 0.5  # share of the images of their classes that permuted names must explain
+PER_CLASS: Final = 5  # images per class, and most classes, for names that are permuted
 CLASSES: Final = 2000
 
-#: Images needed to compare two models, and images of each kind, right and wrong.
-RELATED: Final = 1000
-ANSWERS: Final = 50
+RELATED: Final = 1000  # images needed to compare two models
+ANSWERS: Final = 50  # images of each kind, right and wrong, that are needed
 
 #: Standard errors up to which correct predictions of two models are uncorrelated. A weak and a
 #: strong model on 1,000 images have three and more.
@@ -233,10 +227,8 @@ def _translated(own: Labels, mine: Int64, known: Bool) -> tuple[Int64, Bool]:
     fitted, held_out = (known & (np.arange(len(known)) % 2 == part) for part in (0, 1))
     if not fitted.any():
         return mine, held_out
-    size = int(mine[known].max()) + 1
-    width = int(own.theirs[fitted].max()) + 1
-    cells = np.bincount(mine[fitted] * width + own.theirs[fitted], minlength=size * width)
-    counts = cells.reshape(size, width)
+    counts = np.zeros((int(mine[known].max()) + 1, int(own.theirs[fitted].max()) + 1), np.int64)
+    np.add.at(counts, (mine[fitted], own.theirs[fitted]), 1)
     matched = counts.argmax(axis=1)[np.where(known, mine, 0)]
     return np.asarray(np.where(known, matched, -1)), held_out
 
@@ -323,34 +315,32 @@ def between(
     apart: list[tuple[Scores, Scores]] = []
     for one, other in combinations(models, 2):
         excess = _related(one, other)
-        if excess is None:
-            continue
-        for scores in (one, other):
-            related.setdefault(scores.model, []).append(excess > UNRELATED)
-        if excess <= UNRELATED:
-            apart.append((one, other))
+        if excess is not None:
+            for scores in (one, other):
+                related.setdefault(scores.model, []).append(excess > UNRELATED)
+            if excess <= UNRELATED:
+                apart.append((one, other))
     lonely = [model for model, found in related.items() if not any(found)]
     if not lonely or len(lonely) == len(related) > 2:
         return
-    moved = list(_moved_apart(apart, ids))
-    yield from moved or (
+    yield _moved_apart(apart, ids) or (
         f"rows of {' or '.join(lonely)} look shuffled, or of other images: correct predictions"
         " of the models are no more correlated than in random order, although images are hard or"
-        " easy for all",
+        " easy for all"
     )
 
 
-def _moved_apart(apart: Sequence[tuple[Scores, Scores]], ids: pa.StringArray) -> Iterator[str]:
-    """Yield pairs of models whose correct predictions are correlated if one is moved by a row."""
+def _moved_apart(apart: Sequence[tuple[Scores, Scores]], ids: pa.StringArray) -> str:
+    """Return models whose correct predictions are correlated if one is moved by a row, if any."""
     for way, rows in _shifts(ids) if apart else ():
         for one, other in apart:
             excess = _related(one, other, rows)
             if excess is not None and excess > BETTER:
-                yield (
+                return (
                     f"ids of {one.model} or {other.model} look off by one: their correct"
                     f" predictions are only correlated where, of {one.model}, {way}"
                 )
-                return
+    return ""
 
 
 def _related(one: Scores, other: Scores, rows: Int64 | None = None) -> float | None:
@@ -403,10 +393,9 @@ def _varies(values: Float64) -> bool:
 
 def _swapped_names(models: Sequence[str], files: Mapping[str, str]) -> Iterator[str]:
     """Yield models each of which has the file that is named after the other one."""
-    plain = {model: _letters(model) for model in models}
-    stems = {model: _letters(files.get(model, "")) for model in models}
     for one, other in combinations(models, 2):
-        names, own = (plain[one], plain[other]), (stems[one], stems[other])
+        names = [re.sub(r"[^a-z0-9]", "", each.lower()) for each in (one, other)]
+        own = [re.sub(r"[^a-z0-9]", "", files.get(each, "").lower()) for each in (one, other)]
         crossed = all(names) and names[0] in own[1] and names[1] in own[0]
         apart = names[0] not in own[0] and names[1] not in own[1]
         if crossed and (apart or (names != own and names == own[::-1])):
@@ -414,10 +403,6 @@ def _swapped_names(models: Sequence[str], files: Mapping[str, str]) -> Iterator[
                 f"files look swapped: {one} has {quoted(files[one])} and {other} has"
                 f" {quoted(files[other])}"
             )
-
-
-def _letters(text: str) -> str:
-    return re.sub(r"[^a-z0-9]", "", text.lower())
 
 
 def doubtful_gaps(gaps: Sequence[Gap]) -> Iterator[str]:

@@ -105,8 +105,7 @@ def read_scores(
     gathered = _Gathered(file, found, benchmark)
     values = gathered.metrics(wanted)
     chosen = _chosen(file, values, gathered, metrics, lower)
-    _refuse_infinite(file, found, chosen)
-    columns, torn = _complete(chosen, found, benchmark)
+    columns, torn = _complete(file, chosen, found, len(benchmark))
     answered = ~np.isnan(next(iter(columns.values())))
     notes = [*unknown_note(found, file.ids, benchmark), *gathered.notes]
     if torn:
@@ -141,28 +140,34 @@ def _chosen(
     lower: Sequence[str],
 ) -> dict[str, Float64]:
     """Return the metrics that are wanted; all where none is."""
+    unread = gathered.unread
     if not values:
         names = listed([*file.columns, *file.unused])
         there = f"it has {names}" if names else "it has `id` alone"
-        texts = ((name, cell) for name, cell in gathered.unread.items() if cell)
-        name, cell = next(texts, ("", ""))
-        hint = f"; {quoted(name)} is not of numbers such as 0.5: {cell}" if name else ""
-        hint = f"; {_LISTS}" if cell == _LISTS else hint
+        name, cell = next(((name, cell) for name, cell in unread.items() if cell), ("", ""))
+        if cell:
+            odd = f"{quoted(name)} is not of numbers such as 0.5: {cell}"
+            there += f"; {_LISTS if cell == _LISTS else odd}"
         raise VisleakError(
             f"{file.path} holds nothing to score: it needs `correct`, `prediction`, `predictions`,"
-            f" class scores or a column of numbers; {there}{hint}"
+            f" class scores or a column of numbers; {there}"
         )
     for name in (*metrics, *lower):
         if name not in values:
-            why = gathered.unread.get(name)
-            reason = f" ({why})" if why else ""
+            reason = f" ({unread[name]})" if unread.get(name) else ""
             raise VisleakError(
                 f"{file.path} has no metric {quoted(name)}{reason}; it has {listed(values)}"
             )
     return {name: values[name] for name in (metrics or values)}
 
 
-def _refuse_infinite(file: PredictionFile, found: Match, chosen: Mapping[str, Float64]) -> None:
+def _complete(
+    file: PredictionFile, chosen: Mapping[str, Float64], found: Match, images: int
+) -> tuple[dict[str, Float64], int]:
+    """Return metrics by image, all NaN where one is, and how many images lack some but not all."""
+    missing = np.stack([np.isnan(values) for values in chosen.values()])
+    lost = missing.any(axis=0)
+    columns = {}
     for name, values in chosen.items():
         if (wrong := np.isinf(values)).any():
             row = int(found.rows[int(wrong.argmax())])
@@ -170,37 +175,21 @@ def _refuse_infinite(file: PredictionFile, found: Match, chosen: Mapping[str, Fl
                 f"{file.path}: metric {quoted(name)} of row {row} (id {quoted(file.ids[row])}) is"
                 " infinite; leave the cell empty where there is no value"
             )
-
-
-def _complete(
-    chosen: Mapping[str, Float64], found: Match, benchmark: Benchmark
-) -> tuple[dict[str, Float64], int]:
-    """Return metrics by image, all NaN where one is, and how many images lack some but not all."""
-    missing = np.stack([np.isnan(values) for values in chosen.values()])
-    lost = missing.any(axis=0)
-    columns = {}
-    for name, values in chosen.items():
-        columns[name] = np.full(len(benchmark), np.nan)
+        columns[name] = np.full(images, np.nan)
         columns[name][found.images] = np.where(lost, np.nan, values)
     return columns, int((lost & ~missing.all(axis=0)).sum())
 
 
 class _Gathered:
-    """The metrics of a file, (m,) by matched row, and where each comes from.
-
-    ``sources``: metric to the columns that give it: their names and values. ``unusable``: why
-    predictions cannot be compared with labels. ``unread``: columns that are not numbers, and the
-    first cell that is not one. ``notes``: what a reader must know. ``evidence``: what is predicted,
-    against the labels.
-    """
+    """The metrics of a file, (m,) by matched row, and where each comes from."""
 
     def __init__(self, file: PredictionFile, found: Match, benchmark: Benchmark) -> None:
         self.file, self.found, self.benchmark = file, found, benchmark
-        self.sources: dict[str, dict[str, Float64]] = {}
-        self.unusable: list[str] = []
-        self.unread: dict[str, str] = {}
+        self.sources: dict[str, dict[str, Float64]] = {}  # metric to columns, and their values
+        self.unusable: list[str] = []  # why predictions cannot be compared with labels
+        self.unread: dict[str, str] = {}  # columns that are not numbers, and the first such cell
         self.notes: list[str] = []
-        self.evidence: Evidence | None = None
+        self.evidence: Evidence | None = None  # what is predicted, against the labels
 
     def metrics(self, wanted: frozenset[str]) -> dict[str, Float64]:
         """Return the metrics by name, NaN for no value; ``wanted`` is empty for all."""
@@ -292,7 +281,7 @@ class _Gathered:
 
     def _add_classes(self) -> None:
         file, rows = self.file, self.found.rows
-        there = [name for name in ("prediction",) if name in file.columns] + list(file.lists)
+        there = {*file.lists, *(name for name in ("prediction",) if name in file.columns)}
         if not there:
             return
         truth, notes = truth_of(file, self.found, self.benchmark)
@@ -383,11 +372,9 @@ class _Gathered:
 
     def _settle(self) -> None:
         """Refuse predictions that cannot be compared with labels, unless ``correct`` is there."""
-        if not self.unusable:
-            return
-        others = [name for name in self.sources if name != ACCURACY]
-        if ACCURACY not in self.sources:
-            instead = f", or ask for {listed(others)} with --metric" if others else ""
+        if self.unusable and ACCURACY not in self.sources:
+            others = listed(self.sources)
+            instead = f", or ask for {others} with --metric" if others else ""
             raise VisleakError(f"{self.file.path}: {self.unusable[0]}{instead}")
         self.notes += [f"not used: {reason}" for reason in self.unusable]
 
@@ -415,9 +402,6 @@ def _first_not_binary(values: Float64) -> int | None:
 
 def _cell(column: pa.Array, row: int) -> str:
     return f"row {row} holds {quoted(column[row].as_py())}"
-
-
-# -- labels ---------------------------------------------------------------------------------------
 
 
 def truth_of(
