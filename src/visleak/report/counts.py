@@ -21,7 +21,7 @@ from visleak.errors import UsageError, VisleakError, not_one_of
 from visleak.pipeline.rates import ContentPairs
 from visleak.quantities import counted, listed
 from visleak.rates import Rate
-from visleak.records import GRADES, Bytes8, PairRow, ends_of
+from visleak.records import GRADES, PairRow, ends_of
 from visleak.reporting import Document
 from visleak.reporting.charts import Bar, bar_chart
 from visleak.reporting.contact_sheet import write_card
@@ -48,6 +48,14 @@ from visleak.verdicts import (
 from visleak.verdicts.exchange import as_listed
 
 COUNTED: Final = GRADES[:3]  # grades that make a pair a duplicate, the strongest first
+KIND: Final = "visleak counts"  # kind of the document of counts
+PERCENTILES: Final = (10, 50, 90)  # percentiles of distance of the examples
+
+#: Columns of the pairs that counts and the cards of examples need.
+COLUMNS: Final = (
+    *("query_set", "query", "reference_set", "reference", "similarity", "view", "matrix"),
+    *("grade", "query_label", "reference_label", "coverage", "machine_grade", "judged"),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,11 +79,9 @@ class Tally:
 
     def as_dict(self) -> dict[str, object]:
         """Return what ``--json`` prints."""
-        kinds: dict[str, object] = {
-            grade: {"pairs": count, "images": self.images[grade]}
-            for grade, count in self.pairs.items()
-        }
-        return kinds | {"total": {"pairs": self.all_pairs, "images": self.all_images}}
+        rows = {grade: (count, self.images[grade]) for grade, count in self.pairs.items()}
+        rows["total"] = self.all_pairs, self.all_images
+        return {name: {"pairs": pairs, "images": images} for name, (pairs, images) in rows.items()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,59 +114,6 @@ class Class:
     images: int  # of them with a duplicate, after review
     before: int  # the same by the automatic grades
     size: int  # all that can be read
-
-
-def state(
-    pairs: pa.Table,
-    contents: ContentPairs,
-    column: str,
-    grades: Sequence[str],
-    *,
-    leaks: bool,
-    within: bool,
-) -> State:
-    """Count the duplicates of one test set."""
-    code = pc.index_in(pairs[column], pa.array(grades, pa.string()))
-    many = contents.stand_for(pc.fill_null(code, len(grades)).to_numpy())
-    pairs = pairs.append_column("many", pa.array(many))
-    found = pairs.filter(pc.is_valid(code))
-    inside = pc.equal(found["coverage"], "within")
-    rows = found.select(["query", "query_label"]).group_by(["query", "query_label"])
-    labels = rows.aggregate([])["query_label"].to_pylist()
-    return State(
-        leaks=_tally(found.filter(pc.invert(inside)), column, grades) if leaks else None,
-        within=_tally(found.filter(inside), column, grades) if within else None,
-        pairs=pc.sum(found["many"]).as_py() or 0,
-        images=len(labels),
-        classes=Counter(labels),
-    )
-
-
-def _tally(found: pa.Table, column: str, grades: Sequence[str]) -> Tally:
-    codes = pc.index_in(found[column], pa.array(grades, pa.string()))
-    table = pa.table({"query": found["query"], "code": codes})
-    best = table.group_by("query").aggregate([("code", "min")])["code_min"]
-    images = Counter(best.to_pylist())
-    pairs = {
-        code: pc.sum(found["many"].filter(pc.equal(codes, code))) for code in range(len(grades))
-    }
-    return Tally(
-        {grade: pairs[code].as_py() or 0 for code, grade in enumerate(grades)},
-        {grade: images[code] for code, grade in enumerate(grades)},
-    )
-
-
-def classes_of(after: State, before: State, sizes: Mapping[str | None, int]) -> tuple[Class, ...]:
-    """Return every class of a test set, that with most duplicates first, unlabelled images last."""
-    names = {*sizes, *after.classes, *before.classes}
-    found = [
-        Class(name, after.classes.get(name, 0), before.classes.get(name, 0), sizes.get(name, 0))
-        for name in names
-    ]
-    return tuple(sorted(found, key=lambda c: (c.name is None, -c.images, -c.before, c.name or "")))
-
-
-PERCENTILES: Final = (10, 50, 90)  # percentiles of distance of the examples
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,30 +151,6 @@ class Example:
         }
 
 
-def examples(pairs: pa.Table, grades: Sequence[str]) -> tuple[Example, ...]:
-    """Choose the examples of each type, of both kinds of duplicates together.
-
-    Pairs without a similarity and disputed pairs are never chosen. The example at percentile ``p``
-    of ``n`` pairs is the one whose rank from 0 is nearest to ``p / 100 * (n - 1)``.
-    """
-    chosen: list[Example] = []
-    usable = pc.and_not(pc.is_valid(pairs["similarity"]), disputed(pairs))
-    pairs = pairs.filter(usable)
-    for grade in grades:
-        own = pairs.filter(pc.equal(pairs["grade"], grade))
-        keys = [("similarity", "descending"), ("query", "ascending"), ("reference", "ascending")]
-        order = pc.sort_indices(own, [*keys, ("reference_set", "ascending")])
-        ranks: dict[int, list[int]] = {}
-        for each in PERCENTILES if len(own) else ():
-            ranks.setdefault(math.floor(each / 100 * (len(own) - 1) + 0.5), []).append(each)
-        rows = own.take(order.take(pa.array(list(ranks), pa.int64()))).to_pylist()
-        chosen += [
-            Example(grade, tuple(places), row)
-            for places, row in zip(ranks.values(), rows, strict=True)
-        ]
-    return tuple(chosen)
-
-
 @dataclass(frozen=True, slots=True)
 class Dispute:
     """A pair on which reviewers disagree on near-or-not, and the verdict of each of them."""
@@ -247,44 +176,11 @@ class Review:
         return {
             "judged": self.agreement.judged,
             "disputed": self.agreement.disputed,
-            "settled": dict(self.settled),
-            "reviewers": {name: dict(counts) for name, counts in self.judgments.items()},
+            "settled": self.settled,
+            "reviewers": self.judgments,
             "kappas": as_plain(self.agreement.kappas),
             "disputes": as_plain(self.disputes),
         }
-
-
-def review_of(verdicts: Sequence[Verdict]) -> Review:
-    """Count verdicts."""
-    settled = consensus_of(verdicts)
-    agreed = agreement(verdicts)
-    given = Counter(
-        (verdict.reviewer, verdict.judgment)
-        for each in settled.values()
-        for verdict in each.verdicts
-    )
-    standing = Counter(each.grade for each in settled.values())
-    return Review(
-        agreement=agreed,
-        judgments={name: {g: given[name, g] for g in GRADES} for name in agreed.reviewers},
-        settled={grade: standing[grade] for grade in GRADES},
-        disputes=tuple(_dispute(each.verdicts) for each in settled.values() if each.disputed),
-    )
-
-
-def _dispute(verdicts: Sequence[Verdict]) -> Dispute:
-    last = verdicts[-1]
-    said = {verdict.reviewer: verdict.judgment for verdict in verdicts}
-    return Dispute(last.query_set, last.query, last.reference_set, last.reference, said)
-
-
-KIND: Final = "visleak counts"  # kind of the document of counts
-
-#: Columns of the pairs that counts and the cards of examples need.
-COLUMNS: Final = (
-    *("query_set", "query", "reference_set", "reference", "similarity", "view", "matrix"),
-    *("grade", "query_label", "reference_label", "coverage", "machine_grade", "judged"),
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -336,12 +232,11 @@ class Counts:
 
     def as_dict(self) -> dict[str, object]:
         """Return what ``--json`` prints: all of it."""
+        changes = {"changed": self.changed, "added": self.added}
         return {
             "kind": KIND,
             "grades": list(self.grades),
-            "review": None
-            if self.review is None
-            else self.review.as_dict() | {"changed": self.changed, "added": self.added},
+            "review": self.review.as_dict() | changes if self.review else None,
             "sets": [each.as_dict() for each in self.sets],
         }
 
@@ -378,7 +273,10 @@ def count(
     if judged and not given:
         raise UsageError(f"{folder} has no verdicts; run `visleak review` on it")
     grades = COUNTED[: COUNTED.index(grade) + 1]
-    pairs = as_listed(_duplicates(home, given), given)
+    pairs = judged_pairs(home, COLUMNS, given)
+    known = pa.array(COUNTED, pa.string())
+    counted = [pc.is_in(pairs[name], known) for name in ("grade", "machine_grade")]
+    pairs = as_listed(pairs.filter(pc.or_(*counted)), given)
     if judged:
         pairs = pairs.filter(pc.equal(pairs["judged"], "human"))
     images = read_table(home, IMAGES, ["set", "id", "digest", "label", "flat"])
@@ -395,14 +293,6 @@ def count(
     )
 
 
-def _duplicates(folder: Path, given: Sequence[Verdict]) -> pa.Table:
-    pairs = judged_pairs(folder, COLUMNS, given)
-    known = pa.array(COUNTED, pa.string())
-    return pairs.filter(
-        pc.or_(pc.is_in(pairs["grade"], known), pc.is_in(pairs["machine_grade"], known))
-    )
-
-
 def _counts_of_set(
     name: str,
     comparisons: Sequence[ComparisonSummary],
@@ -410,37 +300,116 @@ def _counts_of_set(
     images: pa.Table,
     grades: Sequence[str],
 ) -> SetCounts:
-    own = [each for each in comparisons if each.query_set == name]
+    compared = [each for each in comparisons if each.query_set == name]
+    kinds = [each.coverage == "within" for each in compared]
     pairs = pairs.filter(pc.equal(pairs["query_set"], name))
-    listed = images
-    images = images.filter(pc.equal(images["set"], name))
+    own = images.filter(pc.equal(images["set"], name))
     # blank images are not counted in any rate
-    flat = images.filter(pc.fill_null(images["flat"], False))["id"].combine_chunks()
-    blank = pc.is_in(pairs["query"], flat)
-    counted = pairs.filter(pc.invert(blank))
-    kinds = {
-        "leaks": any(each.coverage != "within" for each in own),
-        "within": any(each.coverage == "within" for each in own),
-    }
-    contents = ContentPairs.of_tables(counted, listed)
-    after = state(counted, contents, "grade", grades, **kinds)
-    before = state(counted, contents, "machine_grade", grades, **kinds)
-    sizes = Counter(images["label"].to_pylist())
-    labelled = any(label is not None for label in sizes)
+    flat = own.filter(pc.fill_null(own["flat"], False))["id"].combine_chunks()
+    counted = pairs.filter(pc.invert(pc.is_in(pairs["query"], flat)))
+    contents = ContentPairs.of_tables(counted, images)
+    after, before = (
+        _state(counted, contents, column, grades, leaks=not all(kinds), within=any(kinds))
+        for column in ("grade", "machine_grade")
+    )
+    sizes = Counter(own["label"].to_pylist())
     there = counted.filter(pc.is_in(counted["grade"], pa.array(grades, pa.string())))
     return SetCounts(
         query_set=name,
-        size=max((each.queries for each in own), default=len(images)),
+        size=max((each.queries for each in compared), default=len(own)),
         after=after,
         before=before,
-        classes=classes_of(after, before, sizes) if labelled else (),
-        examples=examples(there, grades),
+        classes=_classes_of(after, before, sizes) if set(sizes) - {None} else (),
+        examples=_examples_of(there, grades),
         unplaced=there["similarity"].null_count,
         blank=pairs.num_rows - counted.num_rows,
     )
 
 
-# -- tables ----------------------------------------------------------------------------------------
+def _state(
+    pairs: pa.Table,
+    contents: ContentPairs,
+    column: str,
+    grades: Sequence[str],
+    *,
+    leaks: bool,
+    within: bool,
+) -> State:
+    """Count the duplicates of one test set."""
+    code = pc.index_in(pairs[column], pa.array(grades, pa.string()))
+    many = contents.stand_for(pc.fill_null(code, len(grades)).to_numpy())
+    pairs = pairs.append_column("many", pa.array(many)).append_column("code", code)
+    found = pairs.filter(pc.is_valid(code))
+    inside = pc.equal(found["coverage"], "within")
+    rows = found.select(["query", "query_label"]).group_by(["query", "query_label"])
+    labels = rows.aggregate([])["query_label"].to_pylist()
+    return State(
+        leaks=_tally(found.filter(pc.invert(inside)), grades) if leaks else None,
+        within=_tally(found.filter(inside), grades) if within else None,
+        pairs=pc.sum(found["many"]).as_py() or 0,
+        images=len(labels),
+        classes=Counter(labels),
+    )
+
+
+def _tally(found: pa.Table, grades: Sequence[str]) -> Tally:
+    best = found.group_by("query").aggregate([("code", "min")])["code_min"]
+    images = Counter(best.to_pylist())
+    by_code = found.group_by("code").aggregate([("many", "sum")])
+    pairs = dict(zip(by_code["code"].to_pylist(), by_code["many_sum"].to_pylist(), strict=True))
+    return Tally(
+        {grade: pairs.get(code, 0) for code, grade in enumerate(grades)},
+        {grade: images[code] for code, grade in enumerate(grades)},
+    )
+
+
+def _classes_of(after: State, before: State, sizes: Mapping[str | None, int]) -> tuple[Class, ...]:
+    """Return every class of a test set, that with most duplicates first, unlabelled images last."""
+    found = [
+        Class(name, after.classes.get(name, 0), before.classes.get(name, 0), sizes.get(name, 0))
+        for name in {*sizes, *after.classes, *before.classes}
+    ]
+    return tuple(sorted(found, key=lambda c: (c.name is None, -c.images, -c.before, c.name or "")))
+
+
+def _examples_of(pairs: pa.Table, grades: Sequence[str]) -> tuple[Example, ...]:
+    """Choose the examples of each type, of both kinds of duplicates together.
+
+    Pairs without a similarity and disputed pairs are never chosen. The example at percentile ``p``
+    of ``n`` pairs is the one whose rank from 0 is nearest to ``p / 100 * (n - 1)``.
+    """
+    chosen: list[Example] = []
+    pairs = pairs.filter(pc.and_not(pc.is_valid(pairs["similarity"]), disputed(pairs)))
+    keys = [(name, "ascending") for name in ("query", "reference", "reference_set")]
+    pairs = pairs.sort_by([("similarity", "descending"), *keys])
+    for grade in grades:
+        own = pairs.filter(pc.equal(pairs["grade"], grade))
+        ranks: dict[int, list[int]] = {}
+        for each in PERCENTILES if len(own) else ():
+            ranks.setdefault(math.floor(each / 100 * (len(own) - 1) + 0.5), []).append(each)
+        rows = own.take(pa.array(list(ranks), pa.int64())).to_pylist()
+        for places, row in zip(ranks.values(), rows, strict=True):
+            chosen.append(Example(grade, tuple(places), row))
+    return tuple(chosen)
+
+
+def review_of(verdicts: Sequence[Verdict]) -> Review:
+    """Count verdicts."""
+    settled, agreed = consensus_of(verdicts).values(), agreement(verdicts)
+    given = Counter((said.reviewer, said.judgment) for each in settled for said in each.verdicts)
+    standing = Counter(each.grade for each in settled)
+    disputes = []
+    for ruled in (each.verdicts for each in settled if each.disputed):
+        last, said = ruled[-1], {each.reviewer: each.judgment for each in ruled}
+        disputes.append(
+            Dispute(last.query_set, last.query, last.reference_set, last.reference, said)
+        )
+    return Review(
+        agreement=agreed,
+        judgments={name: {g: given[name, g] for g in GRADES} for name in agreed.reviewers},
+        settled={grade: standing[grade] for grade in GRADES},
+        disputes=tuple(disputes),
+    )
 
 
 # -- writes the counts as files: JSON, tables, figures, and the example pairs as images -----------
@@ -477,16 +446,27 @@ def write_counts(counts: Counts, folder: Path, read: ImageLoader | None) -> tupl
     for number, own in enumerate(counts.sets, 1):
         if by_class := classes_figure(own):
             drawings[f"classes{_number(counts, number)}.svg"] = by_class
+    types = (
+        (own.query_set, kind, grade, *(str(each[grade]) for each in _columns(own, kind)))
+        for own in counts.sets
+        for kind in own.after.kinds
+        for grade in counts.grades
+    )
+    classes = (
+        (own.query_set, each.name or "", *map(str, (each.images, each.before, each.size)))
+        for own in counts.sets
+        for each in own.classes
+    )
     try:
         # a result of which a file is missing is not finished
         (folder / COUNTS).unlink(missing_ok=True)
         for old in folder.glob(f"{EXAMPLE}*.png"):
             old.unlink()
-        write_csv(folder / "types.csv", TYPES, _types(counts))
-        write_csv(folder / "classes.csv", CLASSES, _classes(counts))
+        write_csv(folder / "types.csv", TYPES, types)
+        write_csv(folder / "classes.csv", CLASSES, classes)
         for name, drawing in drawings.items():
             write_bytes(folder / name, drawing)
-        drawn = _write_examples(counts, folder, read)
+        drawn = _write_examples(counts, folder, read) if read else []
         write_json(folder / COUNTS, counts.as_dict())
     except OSError as error:
         where = error.filename or folder
@@ -495,16 +475,28 @@ def write_counts(counts: Counts, folder: Path, read: ImageLoader | None) -> tupl
     return (*(folder / name for name in names), *drawn)
 
 
-def _write_examples(counts: Counts, folder: Path, read: ImageLoader | None) -> list[Path]:
+def _columns(own: SetCounts, kind: str) -> list[Mapping[str, int]]:
+    """Return pairs and images of a kind by grade, then both by the automatic grades."""
+    tallies = (own.after.kinds[kind], own.before.kinds[kind])
+    return [column for tally in tallies for column in (tally.pairs, tally.images)]
+
+
+def _write_examples(counts: Counts, folder: Path, read: ImageLoader) -> list[Path]:
     """Draw the example pairs whose images can be read, and return their files."""
     examples = [(n, each) for n, own in enumerate(counts.sets, 1) for each in own.examples]
-    pixels = decoded([each.pair for _, each in examples], read) if read else {}
+    pixels = decoded([each.pair for _, each in examples], read)
     written = []
     for number, example in examples:
-        places = "-".join(str(each) for each in example.percentiles)
+        row = example.pair
+        query, reference = map(pixels.get, ends_of(row))
+        if query is None or reference is None:
+            continue
+        places = "-".join(map(str, example.percentiles))
         path = folder / f"{EXAMPLE}{_number(counts, number)}-{example.grade}-{places}.png"
-        if _draw(example, path, pixels):
-            written.append(path)
+        title = f"{example.grade}: {example.place} of distance ({example.distance:.3f})"
+        line = "   ".join(": ".join(end) for end in ends_of(row))
+        write_card(path, query, reference, relation(row), title=title, lines=[line])
+        written.append(path)
     return written
 
 
@@ -513,66 +505,35 @@ def _number(counts: Counts, number: int) -> str:
     return f"-{number}" if len(counts.sets) > 1 else ""
 
 
-def _types(counts: Counts) -> Iterator[tuple[str, ...]]:
-    for own in counts.sets:
-        for kind, after in own.after.kinds.items():
-            before = own.before.kinds[kind]
-            for grade in counts.grades:
-                counted = (after.pairs, after.images, before.pairs, before.images)
-                yield own.query_set, kind, grade, *(str(each[grade]) for each in counted)
-
-
-def _classes(counts: Counts) -> Iterator[tuple[str, ...]]:
-    for own in counts.sets:
-        for each in own.classes:
-            numbers = (each.images, each.before, each.size)
-            yield own.query_set, each.name or "", *map(str, numbers)
-
-
-def _draw(example: Example, path: Path, pixels: Mapping[tuple[str, str], Bytes8]) -> bool:
-    """Draw an example pair; return whether both images are available."""
-    row = example.pair
-    query, reference = map(pixels.get, ends_of(row))
-    if query is None or reference is None:
-        return False
-    title = f"{example.grade}: {example.place} of distance ({example.distance:.3f})"
-    line = f"{row['query_set']}: {row['query']}   {row['reference_set']}: {row['reference']}"
-    write_card(path, query, reference, relation(row), title=title, lines=[line])
-    return True
-
-
 # -- figures: per type (figure 4 of the paper) and per class (table 1) ----------------------------
 
 
 def types_figure(counts: Counts) -> bytes:
     """Draw the pairs of each kind by type, automatic grades above those after review."""
-    bars = [_bar(*row) for own in counts.sets for row in _rows(own, counts)]
+    bars = []
+    for own in counts.sets:
+        before = f"{own.query_set}: " if len(counts.sets) > 1 else ""
+        states = [("", own.after)]
+        if counts.review is not None:
+            states = [(", machine alone", own.before), (", after review", own.after)]
+        for kind in own.after.kinds:
+            for words, state in states:
+                bars.append(_bar(f"{before}{KINDS[kind]}{words}", state.kinds[kind].pairs))
     return bar_chart(bars, "types", label="pairs", legend=counts.grades)["svg"]
+
+
+def classes_figure(own: SetCounts) -> bytes | None:
+    """Draw a test set's images with a duplicate by class; ``None`` where no class has any."""
+    found = [each for each in own.classes if each.images][:MOST_CLASSES]
+    bars = [_bar(each.name or "(no label)", {"total": each.images}) for each in found]
+    label = "images with a duplicate"
+    return bar_chart(bars, f"classes {own.query_set}", label=label)["svg"] if bars else None
 
 
 def _bar(name: str, counted: Mapping[str, int]) -> Bar:
     note = " + ".join(f"{count:,}" for count in counted.values())
     note += f" = {sum(counted.values()):,}" if len(counted) > 1 else ""
     return Bar(name, note, tuple(counted.items()))
-
-
-def _rows(own: SetCounts, counts: Counts) -> Iterator[tuple[str, dict[str, int]]]:
-    before = f"{own.query_set}: " if len(counts.sets) > 1 else ""
-    states: list[tuple[str, State]] = [("", own.after)]
-    if counts.review is not None:
-        states = [(", machine alone", own.before), (", after review", own.after)]
-    for kind in own.after.kinds:
-        for words, state in states:
-            yield f"{before}{KINDS[kind]}{words}", dict(state.kinds[kind].pairs)
-
-
-def classes_figure(own: SetCounts) -> bytes | None:
-    """Draw a test set's images with a duplicate by class; ``None`` where no class has any."""
-    rows = [(c.name or "(no label)", {"total": c.images}) for c in own.classes if c.images]
-    if not rows:
-        return None
-    bars = [_bar(*row) for row in rows[:MOST_CLASSES]]
-    return bar_chart(bars, f"classes {own.query_set}", label="images with a duplicate")["svg"]
 
 
 # -- counts of duplicates and of verdicts for people ----------------------------------------------
@@ -598,25 +559,77 @@ def review_document(review: Review, note: str = "") -> Document:
     agreed = review.agreement
     if not agreed.judged:
         return Document("Verdicts", "no pair was judged yet; see visleak review --help")
-    tables = [_reviewers(review)]
+    people = [
+        [name, *_numbers((*own.values(), sum(own.values())))]
+        for name, own in [*review.judgments.items(), ("settled", review.settled)]
+    ]
+    tables = [Grid("reviewers", ["reviewer", *review.settled, "pairs"], people)]
     if agreed.kappas:
-        tables.append(_kappas(review))
+        rows = [
+            [
+                " and ".join(each.reviewers),
+                *_numbers((each.pairs, each.agreed)),
+                "-" if math.isnan(each.kappa) else f"{each.kappa:.2f}",
+            ]
+            for each in agreed.kappas
+        ]
+        header = ["agreement on near-or-not", "pairs", "agreed", "kappa"]
+        tables.append(Grid("agreement", header, rows))
     if review.disputes and not note:
-        tables.append(_disputes(review))
+        rows = [
+            [
+                f"{each.query_set}: {each.query}",
+                f"{each.reference_set}: {each.reference}",
+                ", ".join(f"{name}: {grade}" for name, grade in each.said.items()),
+            ]
+            for each in review.disputes[:MOST_DISPUTES]
+        ]
+        title = "disputed pairs"
+        if len(review.disputes) > MOST_DISPUTES:
+            title += f" ({MOST_DISPUTES} of {len(review.disputes):,}; --json has all)"
+        tables.append(Grid(title, ["query", "reference", "verdicts"], rows, texts=3))
     headline = f"{counted(agreed.judged, 'pair')} judged, {agreed.disputed:,} disputed"
     return Document("Verdicts", headline, tables=tuple(tables), notes=(note,) if note else ())
 
 
 def _set(counts: Counts, own: SetCounts) -> Document:
-    tables = [_document_types(counts, own)]
+    """Return the duplicates of a set, by type and by class, and examples; see `documents`."""
+    reviewed = counts.review is not None
+    shown = 4 if reviewed else 2  # without review the numbers before it are the same
+    rows = []
+    for kind in own.after.kinds:
+        columns = _columns(own, kind)[:shown]
+        names = [kind, *[""] * len(counts.grades)]
+        for name, grade in zip(names, counts.grades, strict=False):
+            rows.append([name, grade, *_numbers(column[grade] for column in columns)])
+        rows.append(["", "all", *_numbers(sum(column.values()) for column in columns)])
+    total = (own.after.pairs, own.after.images, own.before.pairs, own.before.images)
+    rows.append(["together", "", *_numbers(total[:shown])])
+    header = ["duplicates", "type", "pairs", "images", "pairs before", "images before"]
+    tables = [Grid("by type", header[: 2 + shown], rows, texts=2)]
     if own.classes:
-        tables.append(_document_classes(counts, own))
+        all_of = (own.after.images, own.before.images, sum(each.size for each in own.classes))
+        classes = [(c.name or "(no label)", c.images, c.before, c.size) for c in own.classes]
+        rows = [
+            [name, *_numbers((after, before, size) if reviewed else (after, size))]
+            for name, after, before, size in [*classes, ("together", *all_of)]
+        ]
+        header = ["class", "images", *(["before"] if reviewed else []), "of"]
+        tables.append(Grid("by class", header, rows))
     if own.examples:
-        tables.append(_examples(own))
-    blank = f"pairs of blank images, excluded: {own.blank:,}"
-    notes = (blank,) if own.blank else ()
+        rows = [
+            [each.grade, each.place, *map(": ".join, ends_of(each.pair)), f"{each.distance:.3f}"]
+            for each in own.examples
+        ]
+        header = ["example", "of distance", "query", "reference", "distance"]
+        tables.append(Grid("examples", header, rows, texts=4))
+    notes = (f"pairs of blank images, excluded: {own.blank:,}",) if own.blank else ()
     first, *others = _headlines(counts, own)
     return Document("Duplicates", first, tuple(others), tuple(tables), notes=notes)
+
+
+def _numbers(values: Iterable[int]) -> Iterator[str]:
+    return (f"{value:,}" for value in values)
 
 
 def _headlines(counts: Counts, own: SetCounts) -> Iterator[str]:
@@ -636,86 +649,3 @@ def _headlines(counts: Counts, own: SetCounts) -> Iterator[str]:
 def _share(own: SetCounts, images: int) -> str:
     rate = Rate.of(images, own.size)
     return str(rate).replace(f"of {rate.total:,}", f"of {rate.total:,} {own.query_set} images", 1)
-
-
-def _document_types(counts: Counts, own: SetCounts) -> Grid:
-    reviewed = counts.review is not None
-
-    def numbers(after: tuple[int, int], before: tuple[int, int]) -> list[str]:
-        return [f"{number:,}" for number in (*after, *(before if reviewed else ()))]
-
-    rows = []
-    for kind, after in own.after.kinds.items():
-        before, name = own.before.kinds[kind], kind
-        for grade in counts.grades:
-            pairs = (after.pairs[grade], after.images[grade])
-            rows.append([name, grade, *numbers(pairs, (before.pairs[grade], before.images[grade]))])
-            name = ""
-        pairs = (after.all_pairs, after.all_images)
-        rows.append(["", "all", *numbers(pairs, (before.all_pairs, before.all_images))])
-    total = (own.after.pairs, own.after.images)
-    rows.append(["together", "", *numbers(total, (own.before.pairs, own.before.images))])
-    more = ["pairs before", "images before"] if reviewed else []
-    return Grid("by type", ["duplicates", "type", "pairs", "images", *more], rows, texts=2)
-
-
-def _document_classes(counts: Counts, own: SetCounts) -> Grid:
-    reviewed = counts.review is not None
-    totals = (own.after.images, own.before.images, sum(c.size for c in own.classes))
-    found = [(c.name or "(no label)", c.images, c.before, c.size) for c in own.classes]
-    rows = [
-        [name, f"{after:,}", *([f"{before:,}"] if reviewed else []), f"{size:,}"]
-        for name, after, before, size in [*found, ("together", *totals)]
-    ]
-    return Grid("by class", ["class", "images", *(["before"] if reviewed else []), "of"], rows)
-
-
-def _examples(own: SetCounts) -> Grid:
-    rows = [
-        [
-            each.grade,
-            each.place,
-            *(": ".join(end) for end in ends_of(each.pair)),
-            f"{each.distance:.3f}",
-        ]
-        for each in own.examples
-    ]
-    header = ["example", "of distance", "query", "reference", "distance"]
-    return Grid("examples", header, rows, texts=4)
-
-
-def _reviewers(review: Review) -> Grid:
-    grades = list(review.settled)
-    rows = [
-        [name, *(f"{own[grade]:,}" for grade in grades), f"{sum(own.values()):,}"]
-        for name, own in [*review.judgments.items(), ("settled", review.settled)]
-    ]
-    return Grid("reviewers", ["reviewer", *grades, "pairs"], rows)
-
-
-def _kappas(review: Review) -> Grid:
-    rows = [
-        [
-            " and ".join(each.reviewers),
-            f"{each.pairs:,}",
-            f"{each.agreed:,}",
-            "-" if math.isnan(each.kappa) else f"{each.kappa:.2f}",
-        ]
-        for each in review.agreement.kappas
-    ]
-    return Grid("agreement", ["agreement on near-or-not", "pairs", "agreed", "kappa"], rows)
-
-
-def _disputes(review: Review) -> Grid:
-    rows = [
-        [
-            f"{each.query_set}: {each.query}",
-            f"{each.reference_set}: {each.reference}",
-            ", ".join(f"{name}: {grade}" for name, grade in each.said.items()),
-        ]
-        for each in review.disputes[:MOST_DISPUTES]
-    ]
-    title = "disputed pairs"
-    if len(review.disputes) > MOST_DISPUTES:
-        title += f" ({MOST_DISPUTES} of {len(review.disputes):,}; --json has all)"
-    return Grid(title, ["query", "reference", "verdicts"], rows, texts=3)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import shlex
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from itertools import islice
 from pathlib import Path
 from typing import Final
 
@@ -74,32 +75,29 @@ def _rates(content: AuditSummary) -> Iterator[list[str]]:
 
 def _within(content: AuditSummary) -> Iterator[Fact]:
     for each in content.comparisons:
-        found = each.within
-        if not found:
-            continue
-        pairs, images = found["duplicate_pairs"], found["distinct_images"]
-        count = pairs["exact"] + pairs["near"]
-        if count:
-            repeated = images["exact"] + images["near"]
-            yield Fact(
-                "repeats",
-                f"{repeated:,} images of {each.query_set} repeat each other"
-                f" ({counted(count, 'pair')}, {pairs['exact']:,} exact)",
-            )
+        if found := each.within:
+            pairs, images = found["duplicate_pairs"], found["distinct_images"]
+            if count := pairs["exact"] + pairs["near"]:
+                yield Fact(
+                    "repeats",
+                    f"{images['exact'] + images['near']:,} images of {each.query_set} repeat each"
+                    f" other ({counted(count, 'pair')}, {pairs['exact']:,} exact)",
+                )
 
 
 def _groups(content: AuditSummary) -> Iterator[Fact]:
     for each in content.comparisons:
-        found = each.groups
-        if not found:
-            continue
         sides = f"{each.query_set} and {each.reference_set}"
-        if not found.shared:
+        if (found := each.groups) and found.shared:
+            named = _first(found.named, found.shared)
+            yield Fact("groups", f"{found.shared:,} in both {sides}: {named}", "caution")
+        elif found:
             yield Fact("groups", f"none is in both {sides}")
-            continue
-        named = ", ".join(name for name in found.named[:SOME])
-        rest = f" and {found.shared - SOME:,} more" if found.shared > SOME else ""
-        yield Fact("groups", f"{found.shared:,} in both {sides}: {named}{rest}", "caution")
+
+
+def _first(names: Iterable[str], total: int, between: str = ", ") -> str:
+    more = f" and {total - SOME:,} more" if total > SOME else ""
+    return between.join(islice(names, SOME)) + more
 
 
 def _recordings(content: AuditSummary) -> Iterator[Fact]:
@@ -114,15 +112,12 @@ def _recordings(content: AuditSummary) -> Iterator[Fact]:
             line = f"{nearest} of a training frame{doubt and f'; {doubt}'}"
             yield Fact("recordings", line, "caution" if doubt else "")
             continue
-        named = ", ".join(
-            f"{one.recording} ({one.close:,} of {one.queries:,})" for one in found.listed[:SOME]
-        )
-        rest = f" and {found.leaking - SOME:,} more" if found.leaking > SOME else ""
+        names = (f"{one.recording} ({one.close:,} of {one.queries:,})" for one in found.listed)
         leak = "leaks" if found.leaking == 1 else "leak"
         yield Fact(
             "recordings",
             f"{found.leaking:,} of {found.shared:,} on both sides {leak}"
-            f" (test frames within {bound}): {named}{rest}",
+            f" (test frames within {bound}): {_first(names, found.leaking)}",
             "caution",
         )
 
@@ -130,9 +125,8 @@ def _recordings(content: AuditSummary) -> Iterator[Fact]:
 def _segments(content: AuditSummary) -> Iterator[Fact]:
     for each in content.comparisons:
         if (found := each.segments) is not None:
-            named = "; ".join(found.named[:SOME])
-            rest = f" and {found.count - SOME:,} more" if found.count > SOME else ""
-            yield Fact("segments", f"{named}{rest} (segments.csv)", "caution")
+            named = _first(found.named, found.count, "; ")
+            yield Fact("segments", f"{named} (segments.csv)", "caution")
 
 
 def _facts(audit: Audit) -> Iterator[Fact]:
@@ -147,17 +141,23 @@ def _facts(audit: Audit) -> Iterator[Fact]:
         pairs = counted(conflicts, "near or exact pair")
         words = f"{pairs} with different labels: possible label conflicts, or false positives"
         yield Fact("labels", words, "caution")
-    flat = sum(each.flat or 0 for each in content.sets)
-    if flat:
+    if flat := sum(each.flat or 0 for each in content.sets):
         yield Fact("blank", f"{counted(flat, 'image')} without content, excluded")
-    yield from _unreadable(audit)
+    if problems := audit.unreadable():
+        total = sum(each.images for each in content.sets)
+        reasons = Counter(problem.reason for problem in problems).most_common()
+        words = ", ".join(f"{count:,} {reason}" for reason, count in reasons)
+        of = f"{len(problems):,} of {counted(total, 'image')}"
+        yield Fact("unreadable", f"{of}: {words}", "caution")
+        yield Fact("", str(audit.folder / UNREADABLE))
     for each in content.sets:
-        words = each.not_listed_words
-        if words:
+        if words := each.not_listed_words:
             yield Fact("skipped", f"{each.name}: {words}", "caution")
-    yield from _review(audit)
-    for words in (each.text for each in content.skipped):
-        yield Fact("not done", words)
+    # people have judged pairs of an audit that stood here before, or stands again
+    judged = len({verdict.key for verdict in read_verdicts(audit.folder)})
+    if judged and not audit.judged:
+        yield Fact("review", f"{counted(judged, 'pair')} judged; `visleak stats` counts that")
+    yield from (Fact("not done", each.text) for each in content.skipped)
     seconds = sum(content.timings.values())
     # with --sample, fewer than there are
     read = sum(each.readable + each.unreadable for each in content.sets)
@@ -173,24 +173,6 @@ def _thresholds(found: Thresholds) -> str:
     if not known:
         return "none are known for this encoder"
     return f"{', '.join(known)}{' (provisional)' if found.provisional else ''}"
-
-
-def _unreadable(audit: Audit) -> Iterator[Fact]:
-    problems = audit.unreadable()
-    if not problems:
-        return
-    total = sum(each.images for each in audit.summary.sets)
-    reasons = Counter(problem.reason for problem in problems).most_common()
-    listed = ", ".join(f"{count:,} {reason}" for reason, count in reasons)
-    yield Fact("unreadable", f"{len(problems):,} of {counted(total, 'image')}: {listed}", "caution")
-    yield Fact("", str(audit.folder / UNREADABLE))
-
-
-def _review(audit: Audit) -> Iterator[Fact]:
-    """Say that people have judged pairs of an audit that stood here before, or stands again."""
-    judged = len({verdict.key for verdict in read_verdicts(audit.folder)})
-    if judged and not audit.judged:
-        yield Fact("review", f"{counted(judged, 'pair')} judged; `visleak stats` counts that")
 
 
 def unfinished_line(result: Audit) -> str:

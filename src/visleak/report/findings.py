@@ -5,10 +5,10 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 from urllib.parse import quote
 
 import numpy as np
@@ -17,23 +17,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from markupsafe import Markup
 
+from visleak import records
 from visleak.groups import components, is_word, scale_codes
 from visleak.rates import Rate
-from visleak.records import DEGREES, GRADES, Bool, Bytes8, Int64, PairRow, between, ends_of
-from visleak.reporting.gallery import (
-    SMALL,
-    Card,
-    Detail,
-    ImageLoader,
-    Marks,
-    Thumb,
-    decoded,
-    drawn,
-    kind_of,
-    marks,
-    relation,
-    thumb,
-)
+from visleak.records import DEGREES, GRADES, Bool, Bytes8, Float64, Int64, PairRow, ends_of
+from visleak.reporting import gallery
+from visleak.reporting.gallery import Card, Detail, ImageLoader, Marks, Thumb, drawn, relation
 from visleak.storage import IMAGES, PAIRS, read_summary, read_table
 from visleak.storage.audit_folder import PAIRS_SCHEMA, table_batches
 from visleak.verdicts import (
@@ -52,18 +41,8 @@ FLOOR: Final = 6
 
 #: Columns of the pairs, verdicts applied, that the choice, the counts and the table need.
 COLUMNS: Final = [
-    "query_set",
-    "query",
-    "reference_set",
-    "reference",
-    "similarity",
-    "degree",
-    "grade",
-    "probability",
-    "query_label",
-    "reference_label",
-    "label_relation",
-    "coverage",
+    *("query_set", "query", "reference_set", "reference", "similarity", "degree", "grade"),
+    *("probability", "query_label", "reference_label", "label_relation", "coverage"),
     "machine_grade",
 ]
 
@@ -72,17 +51,16 @@ COLUMNS: Final = [
 class Ledger:
     """The pairs of an audit as plain arrays, one row per pair."""
 
-    key: Int64  # ``int64``, one number per duplicate group of query images
-    stratum: Int64  # ``int64``, one number per kind of pair: sets, grade or degree, conflict or not
+    key: Int64  # one number per duplicate group of query images
+    stratum: Int64  # one number per kind of pair: sets, grade or degree, conflict or not
     order: Int64  # rows, most certain first
     leak: Bool
     within: Bool
     conflict: Bool
     shown: Bool
     verified: bool
-    group: Int64  # ``int64`` (images,), the number of each image's group, in the order of ``first``
-    # ``int64`` (images,), where an image occurs first: row, or rows + row as reference
-    first: Int64
+    group: Int64  # (images,), the number of each image's group, in the order of ``first``
+    first: Int64  # (images,), where an image occurs first: row, or rows + row as reference
 
     def __len__(self) -> int:
         return len(self.key)
@@ -90,16 +68,15 @@ class Ledger:
     def members(self, keys: Int64) -> dict[int, Int64]:
         """Return where the images of some groups occur first."""
         order = np.argsort(self.group, kind="stable")
-        sorted_ = self.group[order]
-        starts, ends = (np.searchsorted(sorted_, keys, side) for side in ("left", "right"))
+        ascending = self.group[order]
+        starts, ends = (np.searchsorted(ascending, keys, side) for side in ("left", "right"))
         return {
             int(key): np.sort(self.first[order[start:end]])
             for key, start, end in zip(keys, starts, ends, strict=True)
         }
 
 
-@dataclass(frozen=True)
-class Choice:
+class Choice(NamedTuple):
     """The rows of the gallery, most certain first, and for each how many more its group has."""
 
     rows: Int64
@@ -108,33 +85,40 @@ class Choice:
 
 def ledger(pairs: pa.Table) -> Ledger:
     """Turn the columns :data:`COLUMNS` into arrays."""
-    query_set, reference_set = codes(pairs["query_set"]), codes(pairs["reference_set"])
-    grade, degree = (
-        scale_codes(pairs["grade"], GRADES, len(GRADES)),
-        scale_codes(pairs["degree"], DEGREES, len(DEGREES)),
+    grade, machine = (
+        scale_codes(pairs[name], GRADES, len(GRADES)) for name in ("grade", "machine_grade")
     )
-    within = is_word(pairs["coverage"], "within")
-    graded = grade < len(GRADES)
+    degree = scale_codes(pairs["degree"], DEGREES, len(DEGREES))
+    graded, near = grade < len(GRADES), grade <= GRADES.index("near")
+    couple = combine(codes(pairs["query_set"]), codes(pairs["reference_set"]))
     # people judge some pairs, verification covers all of a comparison
-    machine = scale_codes(pairs["machine_grade"], GRADES, len(GRADES)) < len(GRADES)
-    couple = combine(query_set, reference_set)
-    looked = graded | np.isin(couple, couple[machine])
+    looked = graded | np.isin(couple, couple[machine < len(GRADES)])
     of_degree = ~looked & (degree < len(DEGREES))
-    near = grade <= GRADES.index("near")
     leak = near | of_degree
     conflict = leak & is_word(pairs["label_relation"], "different")
-    probability = pairs["probability"].to_numpy().astype(np.float64)
-    similarity = pairs["similarity"].to_numpy().astype(np.float64)
+    within = is_word(pairs["coverage"], "within")
+    probability, similarity = (
+        pairs[name].to_numpy().astype(np.float64) for name in ("probability", "similarity")
+    )
     certain = np.where(np.isnan(probability), -1.0, probability)
     # the same template is more than another image, however small the probability of near
     different = grade == GRADES.index("different")
-    kind = np.where(looked, grade, len(GRADES) + 1 + degree)
-    ends, first = _images(pairs)
+    # the images at both ends of all pairs, queries first
+    images = combine(
+        *(
+            codes(pa.chunked_array([*pairs[query].chunks, *pairs[reference].chunks], pa.string()))
+            for query, reference in (("query_set", "reference_set"), ("query", "reference"))
+        )
+    )
+    queries, references = images.reshape(2, -1)
+    first = np.unique(images, return_index=True)[1].astype(np.int64)
     # similarity alone connects strangers: only grades make groups
-    group = components(len(first), [(ends[0][near], ends[1][near])])
+    group = components(len(first), [(queries[near], references[near])])
     return Ledger(
-        key=group[ends[0]],
-        stratum=combine(query_set, reference_set, within, kind, conflict),
+        key=group[queries],
+        stratum=combine(
+            couple, within, np.where(looked, grade, len(GRADES) + 1 + degree), conflict
+        ),
         order=np.lexsort((-similarity, degree, grade, -certain, different)).astype(np.int64),
         leak=leak,
         within=within,
@@ -146,17 +130,6 @@ def ledger(pairs: pa.Table) -> Ledger:
     )
 
 
-def _images(pairs: pa.Table) -> tuple[Int64, Int64]:
-    """Return the number of the image at both ends of each pair, and where each occurs first."""
-    names, sets = (
-        codes(pa.chunked_array([*pairs[left].chunks, *pairs[right].chunks], pa.string()))
-        for left, right in (("query", "reference"), ("query_set", "reference_set"))
-    )
-    images = combine(sets, names)
-    _, first = np.unique(images, return_index=True)
-    return images.reshape(2, -1), first.astype(np.int64)
-
-
 def choose(pairs: Ledger, cap: int = CAP) -> Choice:
     """Choose at most ``cap`` pairs, at most one per group, every kind of pair represented.
 
@@ -165,50 +138,35 @@ def choose(pairs: Ledger, cap: int = CAP) -> Choice:
     kinds choose first; the rest goes to the most certain pairs. The answer depends on the rows
     alone.
     """
-    _, first = np.unique(pairs.key[pairs.order], return_index=True)
-    best = pairs.order[np.sort(first)]
-    picked = _floors(pairs, best, cap)
-    taken = {int(pairs.key[row]) for row in picked}
-    for row in best[pairs.shown[best]]:
-        if len(picked) >= cap:
-            break
-        if int(pairs.key[row]) not in taken:
-            picked.append(int(row))
-    place = np.empty(len(pairs), dtype=np.int64)
-    place[pairs.order] = np.arange(len(pairs))
-    rows = np.array(sorted(picked, key=lambda row: place[row]), dtype=np.int64)
-    return Choice(rows, _more(pairs, rows))
-
-
-def _floors(pairs: Ledger, best: Int64, cap: int) -> list[int]:
-    """Give every kind of pair its first cards, rare kinds first."""
+    best = _first_of_each(pairs.key, pairs.order)
     strata, sizes = np.unique(pairs.stratum, return_counts=True)
     floor = max(1, min(FLOOR, cap // (2 * max(1, len(strata)))))
-    behind = set(strata.tolist()) - set(pairs.stratum[best].tolist())
-    orphans = pairs.order[
-        np.isin(pairs.stratum[pairs.order], sorted(behind)) & pairs.leak[pairs.order]
-    ]
+    behind = np.setdiff1d(strata, pairs.stratum[best])
+    picked: dict[int, int] = {}  # group to row
+
+    def pick(rows: Int64, most: int) -> None:
+        for row in rows.tolist():
+            if most == 0 or len(picked) >= cap:
+                break
+            if picked.setdefault(int(pairs.key[row]), row) == row:
+                most -= 1
+
+    orphans = pairs.order[np.isin(pairs.stratum, behind)[pairs.order] & pairs.leak[pairs.order]]
     rows = np.concatenate([orphans, best])
     rows = rows[np.argsort(pairs.stratum[rows], kind="stable")]
-    starts = np.searchsorted(pairs.stratum[rows], [*strata, strata.max(initial=0) + 1])
-    picked: list[int] = []
-    taken: set[int] = set()
-    for stratum in np.argsort(sizes, kind="stable"):
-        left = 1 if strata[stratum] in behind else floor
-        for row in rows[starts[stratum] : starts[stratum + 1]]:
-            if left == 0 or len(picked) >= cap:
-                break
-            if int(pairs.key[row]) not in taken:
-                taken.add(int(pairs.key[row]))
-                picked.append(int(row))
-                left -= 1
-    return picked
+    starts, ends = (np.searchsorted(pairs.stratum[rows], strata, s) for s in ("left", "right"))
+    for kind in np.argsort(sizes, kind="stable"):
+        pick(rows[starts[kind] : ends[kind]], 1 if strata[kind] in behind else floor)
+    pick(best[pairs.shown[best]], cap)
+    chosen = pairs.order[np.isin(pairs.order, list(picked.values()))]
+    side = combine(pairs.key, pairs.within)
+    leaks = np.bincount(side[pairs.leak], minlength=int(side.max(initial=0)) + 1)
+    return Choice(chosen, np.asarray(leaks[side[chosen]] - pairs.leak[chosen], np.int64))
 
 
-def _more(pairs: Ledger, rows: Int64) -> Int64:
-    kind = combine(pairs.key, pairs.within)
-    counted = np.bincount(kind[pairs.leak], minlength=int(kind.max(initial=0)) + 1)
-    return np.asarray(counted[kind[rows]] - pairs.leak[rows], dtype=np.int64)
+def _first_of_each(values: Int64, rows: Int64) -> Int64:
+    """Return of some rows the first one of each value."""
+    return rows[np.sort(np.unique(values[rows], return_index=True)[1])]
 
 
 def codes(column: pa.ChunkedArray) -> Int64:
@@ -255,6 +213,10 @@ LEAKS: Final = ("exact", "near", "hard", "soft")
 #: How the strongest leaks are stored: large enough to be judged on the page.
 LARGE: Final = Detail(480, 16_000)
 
+#: Set and id of an image, and the pixels of images.
+Key = tuple[str, str]
+Images = Mapping[Key, Bytes8]
+
 
 @dataclass(frozen=True, slots=True)
 class Member:
@@ -279,7 +241,7 @@ class PairCard:
     members: tuple[Member, ...] = ()
     left_out: int = 0
     # addresses of the query and of the reference, relative to the page; may be empty
-    files: tuple[str, str] = ("", "")
+    files: tuple[str, ...] = ("", "")
 
     @property
     def kind(self) -> str:
@@ -294,22 +256,20 @@ class PairCard:
     @property
     def between(self) -> str:
         """The two sets, as the filter names them."""
-        return between(self.row["query_set"], self.row["reference_set"])
+        return records.between(self.row["query_set"], self.row["reference_set"])
 
     @property
     def searched(self) -> str:
         """The text that the search box looks through."""
         row = self.row
-        labels = (row["query_label"], row["reference_label"])
-        judged = "judged" if row.get("judged") else ""
         ids = (row["query"], row["reference"], *(each.id for each in self.members))
-        return " ".join(filter(None, (*ids, *labels, judged))).lower()
+        labels = (row["query_label"], row["reference_label"])
+        return " ".join(filter(None, (*ids, *labels, row["judged"] and "judged"))).lower()
 
     @property
     def matrix(self) -> str:
         """How the query lies on the reference, as nine numbers."""
-        found = relation(self.row)
-        return " ".join(f"{value:.5g}" for value in found) if found else ""
+        return " ".join(f"{value:.5g}" for value in relation(self.row) or ())
 
     @property
     def group_size(self) -> int:
@@ -329,10 +289,9 @@ class Findings:
     listing: Listing  # every pair above ``different``, for the table and the filters
     conflicts: tuple[PairCard, ...]
     conflict_total: int
-    nearest: tuple[tuple[str, npt.NDArray[np.float64]], ...]
-    # share of each class's images that leak, worst first; name and rate
-    classes: tuple[tuple[str, Rate], ...]
-    class_total: tuple[int, int]
+    nearest: tuple[tuple[str, Float64], ...]
+    classes: tuple[tuple[str, Rate], ...]  # share of each class's images that leak, worst first
+    class_total: tuple[int, int]  # classes, and those without a leak
 
     @property
     def marked(self) -> bool:
@@ -355,36 +314,55 @@ def read(
     columns, place, total_pairs = _columns(folder, said)
     pairs = ledger(columns)
     chosen = choose(pairs, cap)
-    conflicting = _conflicting(pairs)
-    rows = place[np.concatenate([chosen.rows, conflicting])]
-    details = _judged_rows(folder, rows, said) if said else _rows(folder, rows)
-    own = details[: len(chosen.rows)]
+    conflicts = _first_of_each(pairs.key, pairs.order[pairs.conflict[pairs.order]])[:MOST_CONFLICTS]
+    details = _details(folder, place[np.concatenate([chosen.rows, conflicts])], said)
+    own, conflicting = details[: len(chosen.rows)], details[len(chosen.rows) :]
     members = _members(columns, pairs, chosen, own)
-    pixels = _pixels(own, members, loader)
-    files = _files(folder, own, beside) if loader is not None and beside is not None else {}
-    cards = _cards(own, pairs, chosen, pixels, members, files)
-    anchors = {int(row): item.anchor for row, item in zip(chosen.rows, cards, strict=True)}
+    pixels: Images = {}
+    files: Mapping[Key, str] = {}
+    if loader is not None:
+        further = [key for others, _ in members for key in others]
+        pixels = gallery.decoded(own, loader, further[:MOST_MEMBERS_OF_ALL])
+        files = _files(folder, own, beside) if beside is not None else {}
+    detail = Detail.of(len(own))
+    cards = tuple(
+        PairCard(
+            row,
+            anchor(row),
+            bool(pairs.conflict[at]),
+            int(more),
+            drawn(row, pixels, detail),
+            _marks(row, pixels),
+            tuple(
+                Member(*key, gallery.thumb(pixels[key], gallery.SMALL) if key in pixels else None)
+                for key in others
+            ),
+            left_out,
+            tuple(files.get(end, "") for end in ends_of(row)),
+        )
+        for row, at, more, (others, left_out) in zip(own, *chosen, members, strict=True)
+    )
+    anchors = {int(row): card.anchor for row, card in zip(chosen.rows, cards, strict=True)}
+    repeats = [card for card in cards if card.within and card.kind != "different"]
     images = read_table(folder, IMAGES, ["set", "id", "label", "flat", "nearest_similarity"])
-    classes, total = _classes(columns, pairs, images, query_sets)
+    # blank images are counted apart
+    images = images.filter(pc.invert(pc.fill_null(images["flat"], False)))
+    classes, class_total = _classes(columns, pairs, images, query_sets)
     return Findings(
         pairs=total_pairs,
         verified=pairs.verified,
         cards=cards,
         strongest=_redrawn(_strongest(cards), pixels, LARGE),
-        repeats=_redrawn(
-            [card for card in cards if card.within and card.kind != "different"],
-            pixels,
-            Detail.of(CAP),
-        ),
+        repeats=_redrawn(repeats, pixels, Detail.of(CAP)),
         listing=listed(columns, pairs, anchors),
         conflicts=tuple(
-            PairCard(_known(detail), anchors.get(int(row), ""))
-            for row, detail in zip(conflicting, details[len(chosen.rows) :], strict=True)
+            PairCard(row, anchors.get(int(at), ""))
+            for at, row in zip(conflicts, conflicting, strict=True)
         ),
         conflict_total=int(pairs.conflict.sum()),
-        nearest=tuple(_nearest(images, name) for name in query_sets),
+        nearest=tuple((name, _nearest(images, name)) for name in query_sets),
         classes=classes,
-        class_total=total,
+        class_total=class_total,
     )
 
 
@@ -397,15 +375,14 @@ def _columns(folder: Path, said: Sequence[Verdict]) -> tuple[pa.Table, Int64, in
     if said:
         columns = judged_pairs(folder, [*COLUMNS, "judged"], said)
         return columns, np.arange(columns.num_rows), columns.num_rows
-    kept, place, total = [], [], 0
+    kept, place, total = [], [np.empty(0, np.int64)], 0
     for batch in table_batches(folder, PAIRS, COLUMNS[:-1]):
         rows = _strongest_rows(pa.table(batch))
         kept.append(batch.take(pa.array(rows)))
         place.append(total + rows)
         total += len(batch)
     schema = pa.schema([PAIRS_SCHEMA.field(name) for name in COLUMNS[:-1]])
-    columns = as_unjudged(pa.Table.from_batches(kept, schema))
-    return columns, np.concatenate([np.empty(0, np.int64), *place]), total
+    return as_unjudged(pa.Table.from_batches(kept, schema)), np.concatenate(place), total
 
 
 def _strongest_rows(pairs: pa.Table) -> Int64:
@@ -413,10 +390,8 @@ def _strongest_rows(pairs: pa.Table) -> Int64:
 
     Of these the best one of an image and a set is kept, and the best one without a grade.
     """
-    grade, degree = (
-        scale_codes(pairs["grade"], GRADES, len(GRADES)),
-        scale_codes(pairs["degree"], DEGREES, len(DEGREES)),
-    )
+    grade = scale_codes(pairs["grade"], GRADES, len(GRADES))
+    degree = scale_codes(pairs["degree"], DEGREES, len(DEGREES))
     listed = (grade <= GRADES.index("similar")) | (degree < len(DEGREES))
     probability = pairs["probability"].fill_null(-1.0).to_numpy()
     ends = [codes(pairs[name]) for name in ("query_set", "query", "reference_set")]
@@ -426,7 +401,28 @@ def _strongest_rows(pairs: pa.Table) -> Int64:
     return np.union1d(np.flatnonzero(listed), first)
 
 
-def _rows(folder: Path, wanted: Int64) -> list[PairRow]:
+def _details(folder: Path, wanted: Int64, said: Sequence[Verdict]) -> list[PairRow]:
+    """Read some rows whole, with verdicts applied and what each reviewer says; NaN is ``None``."""
+    rows: list[PairRow]
+    if said:
+        table = judged_pairs(folder, verdicts=said).take(pa.array(wanted))
+        consensus = consensus_of(said)
+        rows = table.to_pylist()
+        digests = zip(*(each.to_pylist() for each in digests_of(folder, table)), strict=True)
+        for row, ends in zip(rows, digests, strict=True):
+            standing = consensus.get(pair_key(*ends)) if all(ends) else None
+            verdicts = standing.verdicts if standing else ()
+            row["said"] = tuple((verdict.reviewer, verdict.judgment) for verdict in verdicts)
+    else:
+        rows = _unjudged_rows(folder, wanted)
+    for row in rows:
+        for name in ("similarity", "probability"):
+            value = row[name]
+            row[name] = None if value is None or np.isnan(value) else value
+    return rows
+
+
+def _unjudged_rows(folder: Path, wanted: Int64) -> list[PairRow]:
     """Read some rows whole, in the order wanted, a batch of the file in memory at a time."""
     found: dict[int, PairRow] = {}
     start = 0
@@ -435,99 +431,31 @@ def _rows(folder: Path, wanted: Int64) -> list[PairRow]:
         details = batch.take(pa.array(here - start)).to_pylist()
         found.update(zip(here.tolist(), details, strict=True))
         start += len(batch)
-    return [found[row] for row in wanted.tolist()]
-
-
-def _judged_rows(
-    folder: Path, wanted: npt.NDArray[np.int64], said: Sequence[Verdict]
-) -> list[PairRow]:
-    """Read some rows whole with verdicts applied, and with what each reviewer says of them."""
-    table = judged_pairs(folder, verdicts=said).take(pa.array(wanted))
-    consensus = consensus_of(said)
-    left, right = (digests.to_pylist() for digests in digests_of(folder, table))
-    rows: list[PairRow] = table.to_pylist()
-    for row, first, second in zip(rows, left, right, strict=True):
-        standing = consensus.get(pair_key(first, second)) if first and second else None
-        verdicts = standing.verdicts if standing is not None else ()
-        row["said"] = tuple((verdict.reviewer, verdict.judgment) for verdict in verdicts)
-    return rows
-
-
-def _conflicting(pairs: Ledger) -> npt.NDArray[np.int64]:
-    """Return the rows of the table of conflicts: the most probable one of each query."""
-    ranked = pairs.order[pairs.conflict[pairs.order]]
-    _, first = np.unique(pairs.key[ranked], return_index=True)
-    return ranked[np.sort(first)][:MOST_CONFLICTS]
-
-
-#: Pixels of images by set and id.
-Images = Mapping[tuple[str, str], Bytes8]
+    return [
+        {"machine_grade": None, "judged": None, "said": (), **found[row]} for row in wanted.tolist()
+    ]
 
 
 def _members(
     columns: pa.Table, pairs: Ledger, chosen: Choice, details: Sequence[PairRow]
-) -> list[tuple[list[tuple[str, str]], int]]:
+) -> list[tuple[list[Key], int]]:
     """Return for each card further images of its group, and how many are not named."""
     places = pairs.members(np.unique(pairs.key[chosen.rows]))
     found = []
-    for row, detail in zip(chosen.rows, details, strict=True):
-        ends = ends_of(detail)
+    for key, detail in zip(pairs.key[chosen.rows].tolist(), details, strict=True):
         # the two images of the card are in its own group, or the reference is in none
-        first = places[int(pairs.key[row])][: MOST_MEMBERS + 2].tolist()
+        first = places[key][: MOST_MEMBERS + 2].tolist()
         names = [_image_at(columns, place) for place in first]
-        others = [name for name in names if name not in ends]
-        total = len(places[int(pairs.key[row])]) - 1
-        total -= detail["grade"] in LEAKS[:2]
+        others = [name for name in names if name not in ends_of(detail)]
+        total = len(places[key]) - 1 - (detail["grade"] in LEAKS[:2])
         found.append((others[: min(MOST_MEMBERS, total)], max(0, total - MOST_MEMBERS)))
     return found
 
 
-def _image_at(columns: pa.Table, place: int) -> tuple[str, str]:
+def _image_at(columns: pa.Table, place: int) -> Key:
     side, row = divmod(place, columns.num_rows)
     name = ("query", "reference")[side]
     return columns[f"{name}_set"][row].as_py(), columns[name][row].as_py()
-
-
-def _pixels(
-    details: Sequence[PairRow],
-    members: Sequence[tuple[list[tuple[str, str]], int]],
-    loader: ImageLoader | None,
-) -> Images:
-    """Read the images of all cards, and of their groups as far as there is room."""
-    if loader is None:
-        return {}
-    further = [name for own, _ in members for name in own][:MOST_MEMBERS_OF_ALL]
-    return decoded(details, loader, further)
-
-
-def _cards(
-    details: Sequence[PairRow],
-    pairs: Ledger,
-    chosen: Choice,
-    pixels: Images,
-    members: Sequence[tuple[list[tuple[str, str]], int]],
-    files: Mapping[tuple[str, str], str],
-) -> tuple[PairCard, ...]:
-    detail = Detail.of(len(details))
-    return tuple(
-        PairCard(
-            _known(row),
-            anchor(row),
-            bool(pairs.conflict[at]),
-            int(more),
-            drawn(row, pixels, detail),
-            _marks(row, pixels),
-            tuple(
-                Member(*name, thumb(pixels[name], SMALL) if name in pixels else None)
-                for name in others
-            ),
-            left_out,
-            (files.get(ends_of(row)[0], ""), files.get(ends_of(row)[1], "")),
-        )
-        for row, at, more, (others, left_out) in zip(
-            details, chosen.rows, chosen.more, members, strict=True
-        )
-    )
 
 
 def _strongest(cards: Sequence[PairCard]) -> list[PairCard]:
@@ -559,44 +487,31 @@ def anchor(row: PairRow) -> str:
     return f"pair-{digest.hexdigest()}"
 
 
-def _files(folder: Path, details: Sequence[PairRow], beside: Path) -> dict[tuple[str, str], str]:
+def _files(folder: Path, details: Sequence[PairRow], beside: Path) -> dict[Key, str]:
     """Return the addresses of the images of some pairs that are files, from the page's folder."""
     ends = {end for row in details for end in ends_of(row)}
     ids = pa.array(sorted({name for _, name in ends}), pa.string())
     base = Path(read_summary(folder).opened_in)
     table = read_table(folder, IMAGES, ["set", "id", "locator"], pc.field("id").isin(ids))
-    found = {}
-    for row in table.to_pylist():
-        path = base / (row["locator"] or "")
-        if (row["set"], row["id"]) in ends and row["locator"] and path.is_file():
-            found[row["set"], row["id"]] = quote(os.path.relpath(path, beside))
-    return found
+    return {
+        (row["set"], row["id"]): quote(os.path.relpath(base / row["locator"], beside))
+        for row in table.to_pylist()
+        if (row["set"], row["id"]) in ends and row["locator"] and (base / row["locator"]).is_file()
+    }
 
 
 def _marks(row: PairRow, pixels: Images) -> Marks:
     """Return where the images of a row differ; nothing where there is nothing to compare."""
     query, reference = map(pixels.get, ends_of(row))
-    kind, matrix = kind_of(row["reason"]), relation(row)
+    kind, matrix = gallery.kind_of(row["reason"]), relation(row)
     if kind is None or matrix is None or query is None or reference is None:
         return Marks()
-    return marks(query, reference, np.reshape(matrix, (3, 3)), kind)
+    return gallery.marks(query, reference, np.reshape(matrix, (3, 3)), kind)
 
 
-def _known(row: PairRow) -> PairRow:
-    """Return a row without numbers that are NaN, and with the columns of verdicts."""
-    result: PairRow = {"machine_grade": None, "judged": None, "said": (), **row}
-    for name in ("similarity", "probability"):
-        value = row[name]
-        if value is not None and np.isnan(value):
-            result[name] = None
-    return result
-
-
-def _nearest(images: pa.Table, name: str) -> tuple[str, npt.NDArray[np.float64]]:
-    """Return the nearest similarities of a query set's images; flat ones are counted apart."""
-    mine = pc.and_(pc.equal(images["set"], name), pc.invert(pc.fill_null(images["flat"], False)))
-    values = images.filter(mine)["nearest_similarity"].drop_null()
-    return name, values.to_numpy().astype(np.float64)
+def _nearest(images: pa.Table, name: str) -> Float64:
+    own = images.filter(pc.equal(images["set"], name))
+    return np.asarray(own["nearest_similarity"].drop_null().to_numpy(), np.float64)
 
 
 def _classes(
@@ -607,31 +522,25 @@ def _classes(
     Worst first by the lower end of the interval, so that a class of one image that happens to
     leak does not stand above one in which hundreds do.
     """
-    plain = pc.invert(pc.fill_null(images["flat"], False))
-    mine = pc.and_(plain, pc.is_in(images["set"], pa.array(list(query_sets), pa.string())))
+    mine = pc.is_in(images["set"], pa.array(query_sets, pa.string()))
     members = images.filter(pc.and_(mine, pc.is_valid(images["label"])))
-    sizes = _counted(members, ["set", "label"])
-    if not sizes:
-        return (), (0, 0)
-    leaking = columns.filter(pa.array(pairs.leak & ~pairs.within))
-    first = np.unique(pairs.key[pairs.leak & ~pairs.within], return_index=True)[1]
-    leaking = leaking.take(pa.array(first)).select(["query_set", "query"])
-    found = members.join(leaking, ["set", "id"], ["query_set", "query"], "left semi")
-    leaks = _counted(found, ["set", "label"])
+    sizes = _counted(members)
+    rows = _first_of_each(pairs.key, np.flatnonzero(pairs.leak & ~pairs.within))
+    leaking = columns.select(["query_set", "query"]).take(pa.array(rows))
+    leaks = _counted(members.join(leaking, ["set", "id"], ["query_set", "query"], "left semi"))
     several = len({name for name, _ in sizes}) > 1
     rates = [
         (f"{name}: {label}" if several else label, Rate.of(leaks.get((name, label), 0), size))
         for (name, label), size in sizes.items()
     ]
     rates.sort(key=lambda item: (-item[1].low, -item[1].count, item[0]))
-    worst = tuple(item for item in rates if item[1].count)[:MOST_CLASSES]
-    return worst, (len(rates), sum(rate.count == 0 for _, rate in rates))
+    worst = tuple(item for item in rates if item[1].count)
+    return worst[:MOST_CLASSES], (len(rates), len(rates) - len(worst))
 
 
-def _counted(table: pa.Table, keys: list[str]) -> dict[tuple[str, str], int]:
-    counts = table.group_by(keys).aggregate([([], "count_all")])
-    texts = (counts[key].to_pylist() for key in keys)
-    return dict(zip(zip(*texts, strict=True), counts["count_all"].to_pylist(), strict=True))
+def _counted(images: pa.Table) -> dict[Key, int]:
+    counts = images.group_by(["set", "label"]).aggregate([([], "count_all")])
+    return {(row["set"], row["label"]): row["count_all"] for row in counts.to_pylist()}
 
 
 # -- every listed pair above ``different`` as data of the page, for its table and its filters -----
@@ -663,58 +572,35 @@ def listed(columns: pa.Table, pairs: Ledger, anchors: Mapping[int, str]) -> List
     # leaks before what is only similar, each most certain first
     wanted = wanted[np.argsort(~pairs.leak[wanted], kind="stable")]
     kept = wanted[:MOST]
+    # the card of each duplicate group: its most certain one
+    cards: dict[int, str] = {}
+    for row, name in anchors.items():
+        cards.setdefault(int(pairs.key[row]), name)
+    part = columns.take(pa.array(kept)).to_pydict()
+    part["kind"] = [g or d for g, d in zip(part["grade"], part["degree"], strict=True)]
+    part["conflict"] = pairs.conflict[kept].astype(int).tolist()
+    part["card"] = [cards.get(key, "") for key in pairs.key[kept].tolist()]
+    for name in ("probability", "similarity"):
+        part[name] = [_rounded(value) for value in part[name]]
     known: dict[str, dict[str, int]] = {name: {"": 0} for name in NAMED}
-    cards = _cards_of(pairs, anchors)
     rows: list[str] = []
     size = 0
-    for named, rest in _table_rows(columns, pairs, kept, cards):
-        places = [
-            known[name].setdefault(word, len(known[name]))
-            for name, word in zip(NAMED, named, strict=True)
-        ]
-        values = [*places, *rest]
-        text = json.dumps(values, separators=(",", ":"))
+    for values in zip(*(part[name] for name in ROW), strict=True):
+        named = zip(known.values(), values, strict=False)
+        places = [numbers.setdefault(word or "", len(numbers)) for numbers, word in named]
+        text = json.dumps([*places, *values[len(NAMED) :]], separators=(",", ":"))
         size += len(text) + 1
         if size > MOST_BYTES:
             break
         rows.append(text)
-    names = {name: list(values) for name, values in known.items()}
+    names = {name: list(numbers) for name, numbers in known.items()}
     head = json.dumps({"columns": ROW, "names": names}, separators=(",", ":"))
     data = f'{head[:-1]},"rows":[{",".join(rows)}]}}'
     # the only characters that mean anything to a parser of HTML inside a script
     safe = data.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
-    return Listing(Markup(safe), names, _between(columns, kept), len(rows), len(wanted))
-
-
-def _between(columns: pa.Table, rows: Int64) -> tuple[str, ...]:
-    sets = columns.select(["query_set", "reference_set"]).take(pa.array(rows))
-    found = sets.group_by(sets.column_names, use_threads=False).aggregate([]).to_pydict()
-    return tuple(
-        between(*pair) for pair in zip(found["query_set"], found["reference_set"], strict=True)
-    )
-
-
-def _cards_of(pairs: Ledger, anchors: Mapping[int, str]) -> dict[int, str]:
-    """Return the card of each duplicate group: its most certain one."""
-    found: dict[int, str] = {}
-    for row, anchor in anchors.items():
-        found.setdefault(int(pairs.key[row]), anchor)
-    return found
-
-
-def _table_rows(
-    columns: pa.Table, pairs: Ledger, rows: Int64, cards: Mapping[int, str]
-) -> Iterator[tuple[tuple[str, ...], tuple[str | float | None, ...]]]:
-    """Yield the values of each row: those of few kinds, then the others."""
-    part = columns.take(pa.array(rows)).to_pydict()
-    degrees = zip(part["grade"], part["degree"], strict=True)
-    part["kind"] = [grade or degree for grade, degree in degrees]
-    named = zip(*([value or "" for value in part[name]] for name in NAMED), strict=True)
-    numbers = ([_rounded(value) for value in part[name]] for name in ("probability", "similarity"))
-    conflict = pairs.conflict[rows].astype(int).tolist()
-    card = [cards.get(int(key), "") for key in pairs.key[rows]]
-    rest = zip(part["query"], part["reference"], *numbers, conflict, card, strict=True)
-    yield from zip(named, rest, strict=True)
+    sets = zip(part["query_set"], part["reference_set"], strict=True)
+    between = tuple(records.between(*pair) for pair in dict.fromkeys(sets))
+    return Listing(Markup(safe), names, between, len(rows), len(wanted))
 
 
 def _rounded(value: float | None) -> float | None:

@@ -24,18 +24,15 @@ from visleak.verdicts import Verdict, judged_summary
 #: The cumulative rates of the key numbers: name, title, explanation.
 KEYS: Final = (
     (
-        "near_or_exact",
-        "Near or exact",
+        *("near_or_exact", "Near or exact"),
         "The same camera shot is in the training data, at most post-processed.",
     ),
     (
-        "similar_or_closer",
-        "Similar or closer",
+        *("similar_or_closer", "Similar or closer"),
         "Also counts other shots that differ only at second glance.",
     ),
     (
-        "hard_or_soft",
-        "Hard or soft",
+        *("hard_or_soft", "Hard or soft"),
         "Similarity alone reaches the soft threshold, whatever the grade.",
     ),
 )
@@ -52,28 +49,13 @@ MOST_PROBLEMS: Final = 50
 
 
 @dataclass(frozen=True, slots=True)
-class KeyNumber:
-    """One large number of the page."""
-
-    title: str
-    rate: Rate
-    explanation: str
-
-
-@dataclass(frozen=True, slots=True)
 class RateRow:
-    """A row of the table of rates; ``coverage`` is empty where it joins several comparisons."""
+    """A row of the table of rates; ``scenario`` is empty where it joins several comparisons."""
 
     query_set: str
     reference_set: str
-    modality: str
-    coverage: str
+    scenario: str  # what was available in training, and from where, in plain words
     rates: Mapping[str, Rate]
-
-    @property
-    def scenario(self) -> str:
-        """What was available in training, and from where, in plain words."""
-        return plain_words(self.modality, self.coverage) if self.coverage else ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,16 +66,8 @@ class Recordings:
     reference_set: str
     about: RecordingSummary
     rate: Rate
-
-    @property
-    def bound(self) -> str:
-        """The largest distance that counts as a leak, in words."""
-        return words(self.about.within, self.about.unit)
-
-    @property
-    def doubt(self) -> str:
-        """Why the numbers may not be frame numbers, in words."""
-        return doubt(self.about.unit, self.about.within, self.about.nearest)
+    bound: str  # the largest distance that counts as a leak, in words
+    doubt: str  # why the numbers may not be frame numbers, in words
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,14 +137,12 @@ class PageSummary:
         rows: list[RateRow] = []
         totals = {total.query_set: total.rates for total in self.totals}
         for name in self.query_sets:
-            mine = [
-                RateRow(name, c.reference_set, c.modality, c.coverage, self.known(c.rates))
-                for c in self.leaks
-                if c.query_set == name
-            ]
-            rows += mine
+            mine = [c for c in self.leaks if c.query_set == name]
+            for c in mine:
+                scenario = plain_words(c.modality, c.coverage)
+                rows.append(RateRow(name, c.reference_set, scenario, self.known(c.rates)))
             if len(mine) > 1 and name in totals:
-                rows.append(RateRow(name, "all together", "", "", self.known(totals[name])))
+                rows.append(RateRow(name, "all together", "", self.known(totals[name])))
         return tuple(rows)
 
     @property
@@ -182,9 +154,13 @@ class PageSummary:
     def recordings(self) -> tuple[Recordings, ...]:
         """The comparisons with recordings on both sides."""
         return tuple(
-            Recordings(c.query_set, c.reference_set, c.recordings, rate)
+            Recordings(
+                *(c.query_set, c.reference_set, found, rate),
+                bound=words(found.within, found.unit),
+                doubt=doubt(found.unit, found.within, found.nearest),
+            )
             for c in self.audit.comparisons
-            if c.recordings and c.recordings.shared and (rate := c.rates.get("recording"))
+            if (found := c.recordings) and found.shared and (rate := c.rates.get("recording"))
         )
 
     @property
@@ -245,10 +221,10 @@ class PageSummary:
         }
         return tuple((name, value) for name, value in rows.items() if value)
 
-    def keys(self, total: TotalSummary) -> tuple[KeyNumber, ...]:
-        """Return the key numbers of a query set that are known."""
+    def keys(self, total: TotalSummary) -> list[tuple[str, Rate, str]]:
+        """Return the key numbers of a query set that are known: title, rate, explanation."""
         rates = self.known(total.rates)
-        return tuple(KeyNumber(title, rates[n], told) for n, title, told in KEYS if n in rates)
+        return [(title, rates[name], told) for name, title, told in KEYS if name in rates]
 
     def known(self, rates: Rates) -> dict[str, Rate]:
         """Return the rates that were measured; those of grades only where pairs have grades."""
@@ -337,17 +313,11 @@ class Reviewed:
     """The section about the review."""
 
     counts: Counts
+    names: str  # the reviewers, each with the number of judged pairs
     machine: str
     types: str
     classes: tuple[tuple[str, str], ...]
     examples: tuple[tuple[Example, Card | None], ...]
-
-    @property
-    def names(self) -> str:
-        """The reviewers, each with the number of judged pairs."""
-        review = self.counts.review
-        named = review.agreement.reviewers.items() if review is not None else ()
-        return ", ".join(f"{name} ({number:,})" for name, number in named)
 
 
 def read_review(folder: Path, said: Sequence[Verdict], loader: ImageLoader | None) -> Reviewed:
@@ -356,8 +326,10 @@ def read_review(folder: Path, said: Sequence[Verdict], loader: ImageLoader | Non
     examples = [example for own in counts.sets for example in own.examples]
     pixels = decoded([example.pair for example in examples], loader) if loader else {}
     drawings = [(own.query_set, classes_figure(own)) for own in counts.sets]
+    people = counts.review.agreement.reviewers if counts.review else {}
     return Reviewed(
         counts=counts,
+        names=", ".join(f"{name} ({number:,})" for name, number in people.items()),
         machine=read_summary(folder).headline,
         types=data_uri(types_figure(counts), SVG),
         classes=tuple((name, data_uri(drawing, SVG)) for name, drawing in drawings if drawing),

@@ -7,7 +7,7 @@ import json
 import logging
 import os
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
 from importlib import resources
@@ -71,10 +71,9 @@ class Figure:
     alt: str
     caption: str = ""
 
-    @classmethod
-    def of(cls, files: Mapping[str, bytes], alt: str, caption: str = "") -> Figure:
-        """Return a chart by its files."""
-        return cls(data_uri(files["svg"], "image/svg+xml"), alt, caption)
+
+def _figure(files: Mapping[str, bytes], alt: str, caption: str = "") -> Figure:
+    return Figure(data_uri(files["svg"], "image/svg+xml"), alt, caption)
 
 
 def build(
@@ -105,8 +104,12 @@ def build(
     shown = None if private else loader
     summary = model.read(folder, said)
     found = findings.read(folder, summary.query_sets, shown, cap, said, beside or folder)
-    style = _asset("page.css") + (_asset("review.css") if said else "")
-    script = _asset("page.js")
+    assets = resources.files("visleak.report") / "templates"
+    style = "".join(
+        (assets / name).read_text(encoding="utf-8")
+        for name in ("page.css", *(["review.css"] if said else []))
+    )
+    script = (assets / "page.js").read_text(encoding="utf-8")
     text = (
         _environment()
         .get_template("page.html.j2")
@@ -116,11 +119,7 @@ def build(
             review=model.read_review(folder, said, shown) if said else None,
             most=model.MOST_DISPUTES,
             problems=model.read_unreadable(folder),
-            sections=load(
-                folder,
-                _groups(folder, summary.audit),
-                scenes.document(folder, summary.audit, shown),
-            ),
+            sections=load(folder, *_unasked(folder, summary.audit, shown)),
             figures=_figures(summary, found),
             filters=_filters(found),
             pixels="private" if private else "shown" if loader else "absent",
@@ -188,11 +187,7 @@ def _unbroken(text: str) -> Markup:
     <span class="nowrap">2</span> of <span class="nowrap">9</span> &lt;b&gt; \
 (<span class="nowrap">2.58-3.24 %</span>)
     """
-    parts = re.split(r"(\d[\d.,]*(?:-\d[\d.,]*)?(?: %)?)", str(visible(text)))
-    return Markup("").join(
-        Markup('<span class="nowrap">{}</span>').format(part) if index % 2 else escape(part)
-        for index, part in enumerate(parts)
-    )
+    return _wrapped(text, r"(\d[\d.,]*(?:-\d[\d.,]*)?(?: %)?)", '<span class="nowrap">{}</span>')
 
 
 def _code(text: str) -> Markup:
@@ -201,34 +196,41 @@ def _code(text: str) -> Markup:
     >>> print(_code("run `visleak <b>`"))
     run <code>visleak &lt;b&gt;</code>
     """
-    parts = re.split("`([^`]+)`", str(visible(text)))
-    return Markup("").join(
-        Markup("<code>{}</code>").format(part) if index % 2 else escape(part)
+    return _wrapped(text, "`([^`]+)`", "<code>{}</code>")
+
+
+def _wrapped(text: str, pattern: str, element: str) -> Markup:
+    """Escape a text, and put what the group of a pattern matches into an element."""
+    parts = re.split(pattern, str(visible(text)))
+    return Markup().join(
+        Markup(element).format(part) if index % 2 else escape(part)
         for index, part in enumerate(parts)
     )
 
 
-def _asset(name: str) -> str:
-    return (resources.files("visleak.report") / "templates" / name).read_text(encoding="utf-8")
-
-
 def _figures(audit: PageSummary, found: Findings) -> dict[str, list[Figure]]:
     limits = audit.audit.thresholds.hard, audit.audit.thresholds.soft
+    nearest = "How many images of {} have which similarity to their nearest reference"
     return {
         "degrees": _degrees(audit),
-        "grades": _grades(audit),
+        "grades": list(_grades(audit)),
         "nearest": [
-            Figure.of(
+            _figure(
                 charts.similarity_histogram(values, *limits, f"nearest {number}"),
-                f"How many images of {name} have which similarity to their nearest reference",
+                nearest.format(name),
                 name,
             )
             for number, (name, values) in enumerate(found.nearest[:MOST_CHARTS])
             if len(values)
         ],
-        "classes": _classes(found),
+        "classes": _bars(
+            [Bar.of_rate(name, "near", rate) for name, rate in found.classes],
+            "classes",
+            "images of the class that leak, %",
+            "Share of the query images of each class that leak",
+        ),
         "recordings": [
-            Figure.of(
+            _figure(
                 distances(each.about, f"recordings {number}"),
                 "How many test frames lie at which distance from training frames",
             )
@@ -237,23 +239,37 @@ def _figures(audit: PageSummary, found: Findings) -> dict[str, list[Figure]]:
     }
 
 
+def _bars(
+    bars: Sequence[Bar],
+    name: str,
+    label: str,
+    told: str,
+    *,
+    caption: str = "",
+    legend: Sequence[str] = (),
+) -> list[Figure]:
+    """Return a chart of bars, where there are any."""
+    if not bars:
+        return []
+    in_words = "; ".join(f"{bar.name} {bar.note}" for bar in bars)
+    files = charts.bar_chart(bars, name, label=label, legend=legend)
+    return [_figure(files, f"{told}: {in_words}", caption)]
+
+
 def _degrees(audit: PageSummary) -> list[Figure]:
     """Draw a matrix where there are several reference sets, otherwise a bar per query set."""
-    if not audit.leaks:
-        return []
-    if len(audit.reference_sets) > 1:
-        rows, columns = audit.reference_sets, audit.query_sets
-        titles = (
-            ("hard", "Hard leaks, %", "Reds"),
-            ("soft", "Soft leaks, %", "Blues"),
-            ("hard_or_soft", "Hard or soft, %", "Purples"),
-        )
+    rows, columns = audit.reference_sets, audit.query_sets
+    if len(rows) > 1:
         panels = [
-            charts.Panel(title, _shares(audit, rows, columns, degree), colours)
-            for degree, title, colours in titles
+            charts.Panel(title, _shares(audit, degree), colours)
+            for degree, title, colours in (
+                ("hard", "Hard leaks, %", "Reds"),
+                ("soft", "Soft leaks, %", "Blues"),
+                ("hard_or_soft", "Hard or soft, %", "Purples"),
+            )
         ]
         told = "Shares of hard and soft leaks of query sets (columns) by reference set (rows)"
-        return [Figure.of(charts.matrices(rows, columns, panels, "degrees"), told)]
+        return [_figure(charts.matrices(rows, columns, panels, "degrees"), told)]
     measured = [
         (total.query_set, hard, soft, either, None)
         for total in audit.totals
@@ -261,17 +277,18 @@ def _degrees(audit: PageSummary) -> list[Figure]:
         and (soft := total.rates.get("soft"))
         and (either := total.rates.get("hard_or_soft"))
     ]
-    if not measured:
-        return []
-    bars = charts.leak_bars(measured)
-    label = "images that leak, %; the line is the 95 % interval of the sum"
-    chart = charts.bar_chart(bars, "degrees", label=label, legend=("hard", "soft"))
-    return [Figure.of(chart, f"Hard and soft leaks: {_in_words(bars)}")]
+    return _bars(
+        charts.leak_bars(measured) if audit.leaks else [],
+        "degrees",
+        "images that leak, %; the line is the 95 % interval of the sum",
+        "Hard and soft leaks",
+        legend=("hard", "soft"),
+    )
 
 
-def _shares(
-    audit: PageSummary, rows: Sequence[str], columns: Sequence[str], degree: str
-) -> Float64:
+def _shares(audit: PageSummary, degree: str) -> Float64:
+    """Return the shares of query sets (columns) by reference set (rows)."""
+    rows, columns = audit.reference_sets, audit.query_sets
     shares = np.full((len(rows), len(columns)), np.nan)
     for item in audit.leaks:
         if rate := item.rates.get(degree):
@@ -279,27 +296,12 @@ def _shares(
     return shares
 
 
-def _grades(audit: PageSummary) -> list[Figure]:
-    figures = []
+def _grades(audit: PageSummary) -> Iterator[Figure]:
     for number, total in enumerate(audit.totals[:MOST_CHARTS]):
-        rates = audit.known(total.rates)
-        bars = [Bar.of_rate(name, name, rates[name]) for name in GRADES[:3] if name in rates]
-        if bars:
-            chart = charts.bar_chart(bars, f"grades {number}", label="images, %")
-            told = f"Images of {total.query_set} by grade of their best pair: {_in_words(bars)}"
-            figures.append(Figure.of(chart, told, total.query_set))
-    return figures
-
-
-def _classes(found: Findings) -> list[Figure]:
-    bars = [Bar.of_rate(name, "near", rate) for name, rate in found.classes]
-    chart = charts.bar_chart(bars, "classes", label="images of the class that leak, %")
-    told = f"Share of the query images of each class that leak: {_in_words(bars)}"
-    return [Figure.of(chart, told)] if bars else []
-
-
-def _in_words(bars: Sequence[Bar]) -> str:
-    return "; ".join(f"{bar.name} {bar.note}" for bar in bars)
+        rates, name = audit.known(total.rates), total.query_set
+        bars = [Bar.of_rate(grade, grade, rates[grade]) for grade in GRADES[:3] if grade in rates]
+        told = f"Images of {name} by grade of their best pair"
+        yield from _bars(bars, f"grades {number}", "images, %", told, caption=name)
 
 
 def distances(found: RecordingSummary, name: str) -> dict[str, bytes]:
@@ -322,9 +324,7 @@ def _filters(found: Findings) -> dict[str, list[str]]:
     labels = {card.row["query_label"] or "" for card in found.cards}
     between = (*(card.between for card in found.cards), *listing.between)
     return {
-        "kind": sorted(
-            kinds - {""}, key=lambda kind: (order.index(kind) if kind in order else 99, kind)
-        ),
+        "kind": [kind for kind in order if kind in kinds],
         "between": list(dict.fromkeys(between)),
         "label": sorted((labels | set(listing.names["query_label"])) - {""}),
     }
@@ -476,14 +476,6 @@ class Grid:
 
 
 @dataclass(frozen=True, slots=True)
-class Drawing:
-    """A drawing as the source of an image, which can run nothing, and its caption."""
-
-    caption: str
-    source: str
-
-
-@dataclass(frozen=True, slots=True)
 class Section:
     """A section of the page; ``trouble`` says what of it could not be shown.
 
@@ -495,7 +487,7 @@ class Section:
     body: Markup
     headline: str = ""
     tables: tuple[Grid, ...] = ()
-    drawings: tuple[Drawing, ...] = ()
+    drawings: tuple[Figure, ...] = ()
     trouble: tuple[str, ...] = ()
 
 
@@ -507,31 +499,29 @@ def load(
     Overlaps and groups that were found unasked come first: they are part of the audit, so no file
     holds them.
     """
-    files = sorted((folder / SECTIONS).glob("*.json"), key=_place)
-    anchors: list[str] = []
-    for path in files:
+    found: dict[str, Section] = {}
+    for made, anchor in ((groups, "section-found-groups"), (overlap, "section-overlap")):
+        if made is not None:
+            found[anchor] = _made(section(made), anchor, made.title)
+    places = {name: place for place, name in enumerate(ORDER)}
+    files = (folder / SECTIONS).glob("*.json")
+    for path in sorted(files, key=lambda path: (places.get(path.stem, len(ORDER)), path.stem)):
         anchor = "section-" + (re.sub(r"[^a-z0-9]+", "-", path.stem.lower()).strip("-") or "x")
-        while anchor in anchors:
+        while anchor in found:
             anchor += "-again"
-        anchors.append(anchor)
-    found = tuple(_section(path, anchor) for path, anchor in zip(files, anchors, strict=True))
-    if overlap is not None:
-        found = (_made(section(overlap), "section-overlap", "Overlap"), *found)
-    if groups is not None:
-        found = (_made(section(groups), "section-found-groups", "Groups"), *found)
-    return found
+        found[anchor] = _section(path, anchor)
+    return tuple(found.values())
 
 
-def _groups(folder: Path, content: AuditSummary) -> Document | None:
-    """Return what groups were found unasked, where any was."""
-    if content.grouping is None or not content.grouping.believed:
-        return None
-    return document(content.grouping, str(folder), repairs=can_be_repaired(content))
-
-
-def _place(path: Path) -> tuple[int, str]:
-    known = path.stem in ORDER
-    return (ORDER.index(path.stem) if known else len(ORDER), path.stem)
+def _unasked(
+    folder: Path, content: AuditSummary, loader: ImageLoader | None
+) -> tuple[Document | None, Document | None]:
+    """Return what is known of groups that were found, and of overlaps, where there are any."""
+    found = content.grouping
+    groups = None
+    if found is not None and found.believed:
+        groups = document(found, str(folder), repairs=can_be_repaired(content))
+    return groups, scenes.document(folder, content, loader)
 
 
 def _section(path: Path, anchor: str) -> Section:
@@ -549,37 +539,18 @@ def _section(path: Path, anchor: str) -> Section:
 
 def _made(value: Mapping[str, object], anchor: str, name: str) -> Section:
     """Return a section from its content; ``name`` is its title where it has none."""
-    trouble_list: list[str] = []
-    tables = tuple(_grids(value.get("tables"), trouble_list))
-    drawings = tuple(_drawings(value.get("svg"), trouble_list))
-    title = str(value.get("title") or name)
-    body = rendered(str(value.get("markdown") or ""))
-    headline = str(value.get("headline") or "")
-    return Section(anchor, title, body, headline, tables, drawings, tuple(trouble_list))
-
-
-def _grids(value: object, trouble: list[str]) -> list[Grid]:
-    grids = []
-    for number, table in enumerate(_listed(value), 1):
+    trouble: list[str] = []
+    tables, drawings = [], []
+    for number, table in enumerate(_listed(value.get("tables")), 1):
         about = table if isinstance(table, dict) else {}
         rows = about.get("rows")
         if not isinstance(rows, list) or not all(isinstance(row, list) for row in rows):
             trouble.append(f"Table {number} cannot be shown: it has no list of rows.")
             continue
-        grids.append(
-            Grid(
-                caption=str(about.get("caption") or ""),
-                header=tuple(_cell(cell) for cell in _listed(about.get("header"))),
-                rows=tuple(tuple(_cell(cell) for cell in row) for row in rows[:MOST_ROWS]),
-                left_out=max(0, len(rows) - MOST_ROWS),
-            )
-        )
-    return grids
-
-
-def _drawings(value: object, trouble: list[str]) -> list[Drawing]:
-    drawings = []
-    for number, item in enumerate(_listed(value), 1):
+        caption, header = str(about.get("caption") or ""), _listed(about.get("header"))
+        shown = tuple(tuple(map(_cell, row)) for row in rows[:MOST_ROWS])
+        tables.append(Grid(caption, tuple(map(_cell, header)), shown, len(rows) - len(shown)))
+    for number, item in enumerate(_listed(value.get("svg")), 1):
         drawing = item if isinstance(item, dict) else {"svg": item}
         text = str(drawing.get("svg") or "")
         if len(text) > LONGEST:
@@ -588,9 +559,18 @@ def _drawings(value: object, trouble: list[str]) -> list[Drawing]:
                 f" {LONGEST:,} are allowed."
             )
             continue
-        source = data_uri(text.encode("utf-8", "backslashreplace"), "image/svg+xml")
-        drawings.append(Drawing(str(drawing.get("title") or ""), source))
-    return drawings
+        caption = str(drawing.get("title") or "")
+        svg = {"svg": text.encode("utf-8", "backslashreplace")}
+        drawings.append(_figure(svg, caption, caption))
+    return Section(
+        anchor=anchor,
+        title=str(value.get("title") or name),
+        body=rendered(str(value.get("markdown") or "")),
+        headline=str(value.get("headline") or ""),
+        tables=tuple(tables),
+        drawings=tuple(drawings),
+        trouble=tuple(trouble),
+    )
 
 
 def rendered(text: str) -> Markup:

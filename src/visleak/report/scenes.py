@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import cv2
 import numpy as np
@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 
 from visleak.quantities import counted
 from visleak.rates import percent
-from visleak.records import Bytes8
+from visleak.records import Bytes8, ends_of
 from visleak.reporting import Document
 from visleak.reporting.document import Column, Fact, Figure, Table
 from visleak.reporting.gallery import ImageLoader, decoded
@@ -101,13 +101,11 @@ def document(folder: Path, content: AuditSummary, loader: ImageLoader | None) ->
 
 def _seen(folder: Path, content: AuditSummary) -> Table:
     """Return the test images that are seen, those of which most is first."""
-    images = read_table(folder, IMAGES, ["set", "id", "seen", "scene"], pc.field("seen") > 0)
-    tested = [total.query_set for total in content.totals]
-    rows = [
-        (row["set"], row["id"], row["seen"], row["scene"])
-        for row in images.sort_by([("seen", "descending"), ("id", "ascending")]).to_pylist()
-        if row["set"] in tested
-    ]
+    tested = pc.field("set").isin([total.query_set for total in content.totals])
+    names = ["set", "id", "seen", "scene"]
+    images = read_table(folder, IMAGES, names, (pc.field("seen") > 0) & tested)
+    images = images.sort_by([("seen", "descending"), ("id", "ascending")])
+    rows = list(zip(*(images[name].to_pylist() for name in names), strict=True))
     columns = (
         Column(heading="set"),
         Column(heading="image"),
@@ -145,21 +143,17 @@ def _figures(folder: Path, content: AuditSummary, loader: ImageLoader | None) ->
 
 def _scenes(folder: Path, tested: set[str]) -> Iterator[Scene]:
     """Yield the largest scenes with images of both sides, or of one if there are no others."""
-    images = read_table(folder, IMAGES, ["set", "id", "width", "height", "scene", "seen"])
-    rows = images.filter(pc.is_valid(images["scene"])).to_pylist()
+    names = ["set", "id", "width", "height", "scene", "seen"]
+    rows = read_table(folder, IMAGES, names, pc.field("scene").is_valid()).to_pylist()
+    images = {(row["set"], row["id"]): row for row in rows}
     members: dict[int, list[Key]] = {}
-    sizes: dict[Key, tuple[int, int]] = {}
-    seen: dict[Key, float | None] = {}
-    for row in rows:
-        key = (row["set"], row["id"])
+    for key, row in images.items():
         members.setdefault(row["scene"], []).append(key)
-        sizes[key] = row["width"], row["height"]
-        seen[key] = row["seen"]
     edges = _edges(folder)
     both = {n for n, own in members.items() if len({name in tested for name, _ in own}) > 1}
     order = sorted(both or members, key=lambda number: (-len(members[number]), number))
     for number in order[:DRAWN]:
-        yield _laid_out(number, sorted(members[number])[:MEMBERS], sizes, seen, edges)
+        yield _laid_out(number, sorted(members[number])[:MEMBERS], images, edges)
 
 
 def _edges(folder: Path) -> dict[Key, list[tuple[float, Key, Matrix]]]:
@@ -167,10 +161,7 @@ def _edges(folder: Path) -> dict[Key, list[tuple[float, Key, Matrix]]]:
     columns = ["query_set", "query", "reference_set", "reference", "overlap", "overlap_matrix"]
     found: dict[Key, list[tuple[float, Key, Matrix]]] = {}
     for row in read_table(folder, PAIRS, columns, pc.field("overlap").is_valid()).to_pylist():
-        query, reference = (
-            (row["query_set"], row["query"]),
-            (row["reference_set"], row["reference"]),
-        )
+        query, reference = ends_of(row)
         matrix = np.array(row["overlap_matrix"], np.float64).reshape(3, 3)
         found.setdefault(query, []).append((row["overlap"], reference, matrix))
         found.setdefault(reference, []).append((row["overlap"], query, np.linalg.inv(matrix)))
@@ -180,14 +171,13 @@ def _edges(folder: Path) -> dict[Key, list[tuple[float, Key, Matrix]]]:
 def _laid_out(
     number: int,
     members: Sequence[Key],
-    sizes: Mapping[Key, tuple[int, int]],
-    seen: Mapping[Key, float | None],
+    images: Mapping[Key, Mapping[str, Any]],
     edges: Mapping[Key, Sequence[tuple[float, Key, Matrix]]],
 ) -> Scene:
     """Lay out a scene around the image with the most overlaps, by the largest ones first."""
     kept = set(members)
     root = max(members, key=lambda key: (len(edges[key]), key))
-    width, height = sizes[root]
+    width, height = images[root]["width"], images[root]["height"]
     places = {root: np.diag([float(width), float(height), 1.0])}
     waiting = deque([root])
     while waiting:
@@ -204,9 +194,10 @@ def _laid_out(
     scale = SIDE / float((high - low).max())
     move = np.array([[scale, 0, -scale * low[0]], [0, scale, -scale * low[1]], [0, 0, 1]])
     across, down = np.ceil(scale * (high - low)).astype(int).tolist()
-    shown = [key for key in members if key in places]
+    shown = tuple(key for key in members if key in places)
     moved = tuple(move @ places[key] for key in shown)
-    return Scene(number, tuple(shown), moved, tuple(seen[key] for key in shown), (across, down))
+    seen = tuple(images[key]["seen"] for key in shown)
+    return Scene(number, shown, moved, seen, (across, down))
 
 
 def _corners(place: Matrix) -> npt.NDArray[np.float64]:
