@@ -36,21 +36,14 @@ from visleak.reporting.contact_sheet import Tile, contact_sheet
 #: One number per hash: its first bit is the highest, as in the hexadecimal text of imagehash.
 Words = npt.NDArray[np.uint64]
 
-#: Bits of a hash: the greatest distance.
-BITS: Final = 64
-
-#: Most similar pairs that are kept, and those on the sheet.
-KEPT: Final = 100
+BITS: Final = 64  # bits of a hash: the greatest distance
+KEPT: Final = 100  # most similar pairs that are kept, and those on the sheet
 SHOWN: Final = 8
-
 #: Distances shown in tables and figures. The paper's cut of 10 is a convention, and a named threat
 #: to its validity, so all cuts are shown.
 CUTS: Final = 16
 PAPER_CUT: Final = 10
-
-#: Images per task: enough to batch the transform, within a cache.
-CHUNK: Final = 64
-
+CHUNK: Final = 64  # images per task: enough to batch the transform, within a cache
 #: Test and training hashes that are compared at once, and distances searched for similar pairs.
 BLOCK: Final = (256, 4096)
 SEARCHED: Final = 1 << 20

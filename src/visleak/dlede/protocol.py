@@ -73,18 +73,14 @@ from visleak.records import AnySet, ImageSet
 from visleak.settings import SideColumns, Sides
 from visleak.storage import SECTIONS, claimed, free_folder, refuse_inputs, write_json
 
-#: The file that states which training runs a folder holds.
-REQUEST: Final = "request.json"
+REQUEST: Final = "request.json"  # the file that states which training runs a folder holds
 KIND: Final = "visleak dlede request"
-
 #: Names of its entries for people, if they differ.
 _NAMES: Final = {
     "nested": "way to draw (--redraw-each-step)",
     "stratified": "way to draw (--stratify)",
 }
-
-#: Folder of the training runs of the curve.
-RUNS: Final = "runs"
+RUNS: Final = "runs"  # folder of the training runs of the curve
 
 #: The summary of an audit, or a function that returns it for the images that are trained on.
 AuditSource = AuditSummary | Callable[[Split], AuditSummary | None] | None
@@ -116,9 +112,9 @@ def run(
         decision: how the curve is judged.
         controls: calibration, convergence check, hashes.
         execution: where runs are executed, and who is notified.
-        audit: summary of the audit of the same split. A function is called for it with the split
-            after all checks and before any training run. If it proves a leak, nothing is trained,
-            unless the controls allow it.
+        audit: summary of the audit of the same split, or a function from the split to it, called
+            after all checks and before any training run. A proved leak ends the command before it
+            trains, unless the controls allow it.
         force: drop the training runs of another split, trainer or seed in the folder.
 
     Raises:
@@ -231,9 +227,8 @@ def judge_scores(
             f"nothing can be judged: no repetition of {source or 'the scores'} has a score at all"
             f" the steps {steps} %; add what is missing"
         )
-    notes = [missing_metrics(scores, decision.metrics)]
-    if scores.rescaled:
-        notes.append(f"{', '.join(scores.rescaled)}: read as percent, and divided by 100")
+    rescaled = f"{', '.join(scores.rescaled)}: read as percent, and divided by 100"
+    notes = (missing_metrics(scores, decision.metrics), rescaled if scores.rescaled else "")
     return DLeDeResult(
         *(SplitSet(), SplitSet(), {"name": "scores", "source": source}),
         plan=Plan(steps=scores.steps, repetitions=len(scores.repetitions)),
@@ -276,26 +271,20 @@ def _evidence(
 def _state_request(folder: Path, curve: Curve, *, force: bool) -> None:
     """Write which training runs the folder holds; refuse others unless ``force`` drops them."""
     plan, trainer = curve.plan, curve.trainer_about
-    request = {
-        "split": curve.split_digest,
-        "trainer": digest_of(trainer),
-        "seed": plan.seed,
-        "nested": plan.nested,
-        "stratified": plan.stratified,
-        "epochs": plan.epochs,
-    }
-    files = trainer.get("files")
-    files = files if isinstance(files, Mapping) else {}
+    request = {"split": curve.split_digest, "trainer": digest_of(trainer), "seed": plan.seed}
+    request |= {"nested": plan.nested, "stratified": plan.stratified, "epochs": plan.epochs}
+    stated = trainer.get("files")
+    files = stated if isinstance(stated, Mapping) else {}
     path = folder / REQUEST
     if path.exists():
         found = read_document(path, KIND, 1, "choose another folder with -o DIR")
         other = [name for name, value in request.items() if found.get(name) != value]
         held = [folder / name for name in (RUNS, CALIBRATION, LONGER)]
         if other and not force and any(any(each.rglob("*.json")) for each in held):
-            what = " and ".join(_NAMES.get(name, name) for name in other)
             before = found.get("files")
             known = before if isinstance(before, Mapping) else files
             edited = [name for name, digest in files.items() if known.get(name, digest) != digest]
+            what = " and ".join(_NAMES.get(name, name) for name in other)
             what += f" ({', '.join(edited)} changed)" if edited else ""
             raise UsageError(
                 f"{folder} holds training runs with another {what}; choose another folder with"
@@ -312,10 +301,7 @@ def _state_request(folder: Path, curve: Curve, *, force: bool) -> None:
 def _settled(
     decision: DecisionSettings, trainer: Trainer, trained: TrainedCurve
 ) -> DecisionSettings:
-    """Return the settings with the deciding metrics, those requested or the trainer's.
-
-    The score of guessing is added if it is known and not given.
-    """
+    """Add the trainer's deciding metrics if none are requested, and known scores of guessing."""
     metrics, split = trained.scores.metrics, trained.curve.split
     own = tuple(name for name in trainer.decides if name in metrics)
     # labels of a set with boxes do not determine the F1 of a detector
@@ -326,30 +312,23 @@ def _settled(
 
 
 def _metric_notes(trained: TrainedCurve, decision: DecisionSettings) -> Iterator[str]:
-    """Yield notes on metrics that are missing, or that only some training runs have."""
     if line := missing_metrics(trained.scores, decision.metrics):
         yield line
-    counts = Counter(name for each in trained.runs for name in each.metrics)
+    counts, runs = Counter(name for each in trained.runs for name in each.metrics), trained.runs
     for name, count in counts.items():
         if name not in trained.scores.metrics:
-            yield (
-                f"{name} is excluded: only {count:,} of {len(trained.runs):,} training runs report"
-                " it"
-            )
+            yield f"{name} is excluded: only {count:,} of {len(runs):,} training runs report it"
 
 
 def _judgement(
     scores: Scores, decision: DecisionSettings, calibration: Calibration | None
 ) -> Judgement:
-    """Judge by the requested threshold, else the calibrated one, else the paper's.
-
-    If clean splits rise too little, or too unevenly, for a threshold above 0, nothing can be
-    concluded: the means are compared with the paper's threshold, and the verdict is undecided.
-    """
+    """Judge by the requested threshold, else the calibrated one, else the paper's."""
     if decision.threshold is not None or calibration is None:
         return judged(scores, decision)
     if calibration.threshold > 0.0:
         return judged(scores, decision, threshold=calibration.threshold, calibrated=True)
+    # clean splits rise too little, or too unevenly, to conclude anything: only the means are judged
     made = judged(scores, decision)
     return replace(
         made,
@@ -367,23 +346,6 @@ def _judgement(
 # (:mod:`visleak.dlede.judge.detection_limit`); an audit proves a smaller one image by image.
 
 
-def check_audit(audit: Audit, split: Split) -> None:
-    """Refuse an audit that did not compare the images of the split."""
-    table = audit.images()
-    compared = {
-        name for each in audit.summary.comparisons for name in (each.query_set, each.reference_set)
-    }
-    seen = [set(table.filter(pc.equal(table["set"], name))["id"].to_pylist()) for name in compared]
-    for images in (split.test, split.train):
-        ids = set(images.ids.to_pylist())
-        # the tables of an audit do not contain unreadable images
-        if not any(found and found <= ids and 2 * len(found) > len(ids) for found in seen):
-            raise UsageError(
-                f"--audit {audit.folder} is of other sets: none of them has the images of"
-                f" {images.name!r}; leave it out to run one"
-            )
-
-
 def audit_summary(audit: Audit, split: Split, output: Path) -> AuditSummary:
     """Return what a result holds of an audit of the same contents, people's verdicts included."""
     if audit.unfinished:
@@ -393,25 +355,21 @@ def audit_summary(audit: Audit, split: Split, output: Path) -> AuditSummary:
         )
     check_audited(audit, split)
     judged = apply_verdicts(audit)
-    inside = audit.folder.parent == output
-    folder = audit.folder.name if inside else str(audit.folder)
     headline = judged.headline
     if lost := audit.unreadable():
-        headline += (
-            f"; {counted(len(lost), 'image')} could not be read, such as {lost[0].id!r} of"
-            f" {lost[0].set!r}"
-        )
+        example = f"such as {lost[0].id!r} of {lost[0].set!r}"
+        headline += f"; {counted(len(lost), 'image')} could not be read, {example}"
+    inside = audit.folder.parent == output
+    folder = audit.folder.name if inside else str(audit.folder)
     return AuditSummary(folder, headline, *_copies(judged, split))
 
 
 def _copies(audit: Audit, split: Split) -> tuple[int, int] | tuple[()]:
     """Return how many of the test images have a near or exact copy in training, if it is known.
 
-    An audit may use other names for the sets; then its only comparison counts, if it is of the
-    test images.
+    An audit with other names for the sets counts if its only comparison is of the test images.
     """
-    compared = audit.summary.comparisons
-    names = (split.test.name, split.train.name)
+    compared, names = audit.summary.comparisons, (split.test.name, split.train.name)
     own = [each for each in compared if (each.query_set, each.reference_set) == names]
     (found, *others) = own or compared
     table = audit.images()
@@ -428,14 +386,11 @@ def shared_files(split: Split) -> AuditSummary | None:
         [os.path.realpath(each) for each in images.locators.to_pylist() if each]
         for images in (split.test, split.train)
     )
-    trained = frozenset(train)
+    trained, total = frozenset(train), len(split.test)
     # images in memory may have equal names, and are not files
     shared = sum(file in trained and os.path.exists(file.partition("!")[0]) for file in test)
-    if not shared:
-        return None
-    total = len(split.test)
     headline = f"{shared:,} of {total:,} test images are the same files as training images"
-    return AuditSummary(None, headline, shared, total)
+    return AuditSummary(None, headline, shared, total) if shared else None
 
 
 # -- the split that the command line names --------------------------------------------------------
@@ -454,10 +409,8 @@ def open_split(
         check_pattern([images], "group", columns.group)
         return split_by(images, str(sources.recipe)), [images]
     named = SideColumns(columns.id, columns.label, columns.group)
-    test_source, train_source = (
-        () if each is None else (each,) for each in (sources.test, sources.train)
-    )
-    compared = open_sides(Sides(sources.folder, test_source, train_source, (), named))
+    given = [() if each is None else (each,) for each in (sources.test, sources.train)]
+    compared = open_sides(Sides(sources.folder, given[0], given[1], (), named))
     (train,), by_name = compared.references, {images.name: images for images in compared.queries}
     test = by_name.get("test", compared.queries[0])
     if others := [name for name in by_name if name != test.name]:
@@ -489,11 +442,21 @@ def claimed_split(
 
 
 def given_audit(options: DLeDeOptions, split: Split, notify: Notify) -> Audit | None:
-    """Return the audit that was named, after a check that it is of this split."""
+    """Return the audit that was named, after a check that it compared the images of this split."""
     if options.audit in ("", "off"):
         return None
-    found = Audit(options.audit)
-    check_audit(found, split)
-    if (found.folder / SECTIONS / "dlede.json").exists():
-        notify(f"the report of {found.folder} showed another result of dlede; it is replaced")
-    return found
+    audit = Audit(options.audit)
+    table, compared = audit.images(), audit.summary.comparisons
+    names = {name for each in compared for name in (each.query_set, each.reference_set)}
+    seen = [set(table.filter(pc.equal(table["set"], name))["id"].to_pylist()) for name in names]
+    for images in (split.test, split.train):
+        ids = set(images.ids.to_pylist())
+        # the tables of an audit do not contain unreadable images
+        if not any(found and found <= ids and 2 * len(found) > len(ids) for found in seen):
+            raise UsageError(
+                f"--audit {audit.folder} is of other sets: none of them has the images of"
+                f" {images.name!r}; leave it out to run one"
+            )
+    if (audit.folder / SECTIONS / "dlede.json").exists():
+        notify(f"the report of {audit.folder} showed another result of dlede; it is replaced")
+    return audit

@@ -240,10 +240,8 @@ class DLeDeResult:
 
 
 UNKNOWN: Final = "-"
-
 #: Names of metrics in texts; others keep the name that their trainer uses.
 _NAMES: Final = {"map50": "mAP@0.5", "map50_95": "mAP@0.5:0.95", "f1": "F1"}
-
 #: The order of the paper's tables; others follow.
 _ORDER: Final = ("precision", "recall", "map50", "map50_95", "accuracy", "f1")
 

@@ -27,15 +27,11 @@ from visleak.options import (
 #: Percent of the test images that leak at the steps the paper decides by, and at all of them.
 DECIDING: Final = (0, 10, 20)
 FULL: Final = tuple(range(0, 101, 10))
-
 #: The threshold of the paper, read off one curve of one data set (section 4).
 THRESHOLD: Final = 0.05
-
 #: Decision rules, see :data:`visleak.dlede.judge.RULES`.
 RULES: Final = ("both-steps", "any-step", "cumulative")
-
-#: Panels of ``--help``.
-TRAINING: Final = "Training runs"
+TRAINING: Final = "Training runs"  # panels of ``--help``
 DECISION: Final = "Decision"
 ANALYSES: Final = "Additional analyses"
 

@@ -34,8 +34,7 @@ from visleak.errors import UsageError, VisleakError, said
 from visleak.lazy import library
 from visleak.records import Bytes8, DecodedImage, Encoder, Float32, Float64
 
-#: Side of the network's input.
-SIDE: Final = 299
+SIDE: Final = 299  # side of the network's input
 _ADVICE: Final = (
     "get inception-2015-12-05.pt, the TorchScript of StyleGAN that clean-fid downloads, or take"
     " another network by the name of an encoder"
@@ -98,12 +97,8 @@ def resized(pixels: Bytes8) -> Float32:
     return np.asarray(np.stack(planes).clip(0, 255), np.float32)
 
 
-#: Images that are handed on at a time; only bounds memory.
-CHUNK: Final = 64
-
-#: What loads an Inception network of a file, as encoders are named.
-INCEPTION: Final = "inception"
-
+CHUNK: Final = 64  # images that are handed on at a time; only bounds memory
+INCEPTION: Final = "inception"  # what loads an Inception network of a file, as encoders are named
 #: Encoders that do not have all options of a network, and those they have.
 _FEWER: Final[Mapping[str, tuple[str, ...]]] = {
     "builtin": (),

@@ -26,27 +26,23 @@ if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 HUB: Final = "hub:"
-
 #: What a tokenizer consists of; any of these that are there are taken.
 TOKENIZER: Final = (
     *("tokenizer.json", "vocab.txt", "vocab.json", "merges.txt", "spiece.model"),
     *("tokenizer_config.json", "special_tokens_map.json", "added_tokens.json"),
 )
-
 #: Weights in safetensors alone; pickles are never read.
 LAYOUT: Final = replace(
     TRANSFORMERS,
     weights=tuple(name for name in TRANSFORMERS.weights if "safetensors" in name),
     others=TOKENIZER,
 )
-
 #: Class of transformers -> kind of its models, and an example. A masked one reads what stands on
 #: both sides of a word, a causal one only what stands before it.
 KINDS: Final = {
     "AutoModelForMaskedLM": ("a masked", "hub:google-bert/bert-base-uncased"),
     "AutoModelForCausalLM": ("a causal", "hub:openai-community/gpt2"),
 }
-
 #: Parts of a masked language model's files that its proposals do not need.
 _SPARE: Final = ("pooler.", "seq_relationship", "position_ids", "nsp")
 

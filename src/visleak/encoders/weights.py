@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 
 #: Keys under which checkpoints store the weights.
 WRAPPED: Final = ("state_dict", "model_state_dict", "model", "net")
-
 #: Prefixes that wrappers of torch add to every name.
 PREFIXES: Final = ("module.", "_orig_mod.", "model.")
 

@@ -69,18 +69,11 @@ def _decode(task: tuple[Handle[Opener], range, SizeOf, int]) -> Decoded:
     return Decoded(np.concatenate(pixels), sizes, originals, tuple(unreadable))
 
 
-#: Images per task at most, and pixels that it returns at most.
-CHUNK: Final = 256
+CHUNK: Final = 256  # images per task at most, and pixels that it returns at most
 PIXELS: Final = 4_000_000
-
-#: Images whose size is measured before all are read.
-SAMPLE: Final = 256
-
-#: Pillow's number of the filter.
-BICUBIC: Final = 3
-
-#: Rows hashed at a time.
-_BLOCK: Final = 4096
+SAMPLE: Final = 256  # images whose size is measured before all are read
+BICUBIC: Final = 3  # Pillow's number of the filter
+_BLOCK: Final = 4096  # rows hashed at a time
 
 
 @dataclass(frozen=True)
@@ -173,8 +166,7 @@ def _square(height: int, width: int, *, side: int) -> tuple[int, int]:
     return side, side
 
 
-#: Share of the images that is held out, and their number at most.
-SHARE: Final = 0.1
+SHARE: Final = 0.1  # share of the images that is held out, and their number at most
 MOST: Final = 10_000
 
 
@@ -207,8 +199,7 @@ def hold_out(classes: Int64, groups: Int64, seed: int) -> Bool:
     return held
 
 
-#: Fewest images to learn from.
-FEWEST: Final = 16
+FEWEST: Final = 16  # fewest images to learn from
 
 
 @dataclass(frozen=True)

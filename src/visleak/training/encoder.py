@@ -26,12 +26,9 @@ from visleak.training.data import ImageData, TrainingData, read_images, sizes_of
 from visleak.training.plan import Plan, plan_for, shape_for
 from visleak.training.settings import EncoderSettings
 
-#: Kind of the record in the JSON, and the version of its layout.
-KIND: Final = "visleak training"
+KIND: Final = "visleak training"  # kind of the record in the JSON, and the version of its layout
 SCHEMA: Final = 1
-
-#: Images by which the ONNX file is compared with torch.
-COMPARED: Final = 64
+COMPARED: Final = 64  # images by which the ONNX file is compared with torch
 
 
 @dataclass(frozen=True)

@@ -17,12 +17,9 @@ from torch.nn import functional
 from visleak.records import Int64
 from visleak.training.plan import Plan
 
-#: Coordinates of a vector.
-WIDTH: Final = 512
-
+WIDTH: Final = 512  # coordinates of a vector
 #: Layers of Plain-11: convolutions of so many channels, and poolings by two.
 PLAIN: Final = (64, 64, "pool", 128, 128, 128, "pool", 256, 256, 256, "pool", 512)
-
 #: Channels of the residual blocks, each half as wide and high as the one before.
 RESIDUAL: Final = (64, 128, 256, 512)
 
@@ -108,8 +105,7 @@ def built(network: str, classes: int, seed: int) -> tuple[nn.Module, nn.Module]:
     return features.to(memory_format=torch.channels_last), head
 
 
-#: Similarities of compared vectors are divided by this.
-TEMPERATURE: Final = 0.1
+TEMPERATURE: Final = 0.1  # similarities of compared vectors are divided by this
 
 
 def instance_loss(vectors: torch.Tensor) -> torch.Tensor:
@@ -131,16 +127,12 @@ def instance_loss(vectors: torch.Tensor) -> torch.Tensor:
 
 #: Images of a larger side are cropped and resized, smaller ones mirrored and shifted.
 SMALL_SIDE: Final = 64
-
-#: A shift is at most this share of the side.
-SHIFT: Final = 1 / 8
-
+SHIFT: Final = 1 / 8  # a shift is at most this share of the side
 #: Shares of the area that crops keep: for classes, and for instances.
 CLASS_AREAS: Final = (0.35, 1.0)
 INSTANCE_AREAS: Final = (0.25, 1.0)
 #: The logarithm of a crop's aspect ratio lies between minus and plus that of this.
 LONGEST: Final = 4 / 3
-
 #: Of instances: brightness, contrast and colour are multiplied by 1 - JITTER to 1 + JITTER, and
 #: this share of the images is made grey.
 JITTER: Final = 0.4

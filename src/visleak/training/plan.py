@@ -12,18 +12,14 @@ from visleak.documents import digest_of
 from visleak.training.data import Sizes, TrainingData
 from visleak.training.settings import CYCLES, LEAST_SIDE, EncoderSettings
 
-#: Learning rate at its highest, for batches of :data:`USUAL_BATCH`.
-HIGHEST: Final = 0.1
+HIGHEST: Final = 0.1  # learning rate at its highest, for batches of :data:`USUAL_BATCH`
 USUAL_BATCH: Final = 128
 MOMENTUM: Final = 0.9
 WEIGHT_DECAY: Final = 5e-4
-
 #: Of ``short``: share of the steps with a rising rate, and of the epochs on small images.
 WARM_UP: Final = 0.2
 SMALL_EPOCHS: Final = 0.6
-
-#: Views of images that ``short`` makes by default: minutes on a CPU.
-USUAL_VIEWS: Final = 300_000
+USUAL_VIEWS: Final = 300_000  # views of images that ``short`` makes by default: minutes on a CPU
 FEWEST_EPOCHS, MOST_EPOCHS = 3, 100
 
 
@@ -133,13 +129,9 @@ def _cosine(share: float) -> float:
 #: Images of at most this short side are small, and square ones of at most that side.
 SMALL: Final = 48
 SMALL_SQUARE: Final = 64
-
-#: Default side of the input.
-PLAIN_SIDE: Final = 32
+PLAIN_SIDE: Final = 32  # default side of the input
 RESIDUAL_SIDE: Final = 128
-
-#: Default images per step: classes, instances; fewer of a small set.
-BATCHES: Final = (128, 256)
+BATCHES: Final = (128, 256)  # default images per step: classes, instances; fewer of a small set
 LEAST_BATCH: Final = 16
 STEPS: Final = 16
 

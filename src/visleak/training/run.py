@@ -37,9 +37,7 @@ from visleak.training.plan import MOMENTUM, WEIGHT_DECAY, Plan
 #: Called with the work done and in total, in images of full side.
 OnProgress = Callable[[int, int], None]
 
-#: Images per call without gradients.
-BATCH: Final = 256
-
+BATCH: Final = 256  # images per call without gradients
 #: Kind of the random numbers of views; see :mod:`visleak.training.run` for the others.
 VIEWS: Final = 3
 
@@ -138,11 +136,8 @@ def scaling_of(images: Bytes8, rows: Int64) -> Scaling:
     return Scaling(*(tuple(round(float(value) / 255, 6) for value in each) for each in (mean, std)))
 
 
-#: Neighbours that vote.
-NEIGHBOURS: Final = 20
-
-#: Similarities in memory at once.
-_AT_ONCE: Final = 1 << 24
+NEIGHBOURS: Final = 20  # neighbours that vote
+_AT_ONCE: Final = 1 << 24  # similarities in memory at once
 
 
 def agreement(found: Int64, true: Int64) -> Rate:
@@ -184,8 +179,7 @@ def _blocks(query: Float32, reference: Float32) -> Iterator[tuple[slice, Float32
         yield part, query[part] @ reference.T
 
 
-#: Images evaluated by two views, and images that may vote, at most.
-TWINS: Final = 2_000
+TWINS: Final = 2_000  # images evaluated by two views, and images that may vote, at most
 VOTERS: Final = 50_000
 
 
@@ -223,16 +217,12 @@ def _voters(material: TrainingData) -> Int64:
     return known[:: -(-len(known) // VOTERS) or 1]
 
 
-#: Kind of the file, with the version of its layout.
-KIND: Final = "visleak training 1"
-
+KIND: Final = "visleak training 1"  # kind of the file, with the version of its layout
 #: A checkpoint is written at the end of each epoch and at this interval in seconds, but no more
 #: than a tenth of the time is spent on it.
 SAVE_SECONDS: Final = 60.0
 SAVE_SHARE: Final = 10.0
-
-#: Kinds of random numbers, distinct for each use.
-ORDER, CHANGES = 1, 2
+ORDER, CHANGES = 1, 2  # kinds of random numbers, distinct for each use
 
 
 @dataclass(frozen=True)
@@ -393,11 +383,8 @@ class _Saver:
 
 # -- ONNX files ------------------------------------------------------------------------------------
 
-#: Version of ONNX's operators that are used; onnxruntime 1.17 and newer have it.
-OPSET: Final = 17
-
-#: How far a coordinate from onnxruntime may be off torch's.
-TOLERANCE: Final = 1e-5
+OPSET: Final = 17  # version of ONNX's operators that are used; onnxruntime 1.17 and newer have it
+TOLERANCE: Final = 1e-5  # how far a coordinate from onnxruntime may be off torch's
 
 
 class Unit(nn.Module):  # type: ignore[misc]

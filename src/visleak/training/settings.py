@@ -22,9 +22,7 @@ from visleak.options import (
 
 #: Epochs between the warm restarts of ``paper`` (the code of Barz & Denzler 2018).
 CYCLES: Final = (12, 24, 48, 96, 192)
-
-#: The smallest side of the input, in pixels.
-LEAST_SIDE: Final = 16
+LEAST_SIDE: Final = 16  # the smallest side of the input, in pixels
 
 
 @dataclass(frozen=True)

@@ -46,17 +46,13 @@ from visleak.stats.bootstrap import Estimate
 from visleak.storage import File, RunFolder
 
 KIND: Final = "visleak dlede"
-
-#: The sheet of the most similar pairs by perceptual hash.
-SHEET: Final = "phash-pairs.png"
-
+SHEET: Final = "phash-pairs.png"  # the sheet of the most similar pairs by perceptual hash
 #: Metrics side by side (more would be wider than a page), classes and steps of the table of
 #: classes, and pairs of the table of similar images.
 METRICS: Final = 5
 CLASSES: Final = 20
 STEPS: Final = 4
 PAIRS: Final = 10
-
 _CLASS_COLUMNS: Final = (
     Column("class"),
     Column("set"),

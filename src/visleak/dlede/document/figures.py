@@ -27,24 +27,15 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure as Canvas
 
 SHADE: Final = "#f0f2f5"
-
 #: Metrics of one unit that are drawn, and panels of other units; tables have all.
 SERIES: Final = len(COLOURS)
 UNITS: Final = 2
-
-#: Names are cut to this many characters.
-LONGEST: Final = 24
-
-#: Inches: width of a figure, and height of a panel.
-WIDTH: Final = 7.0
+LONGEST: Final = 24  # names are cut to this many characters
+WIDTH: Final = 7.0  # inches: width of a figure, and height of a panel
 PANEL: Final = 3.4
-
-#: Bars that have room for their numbers, and steps for both their ends.
-NUMBERED: Final = 8
+NUMBERED: Final = 8  # bars that have room for their numbers, and steps for both their ends
 SPELT: Final = 5
-
-#: Counts that differ by more than this factor are drawn on a logarithmic axis.
-SPREAD: Final = 50
+SPREAD: Final = 50  # counts that differ by more than this factor are drawn on a logarithmic axis
 
 
 def figures(result: DLeDeResult) -> tuple[Figure, ...]:

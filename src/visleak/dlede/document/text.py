@@ -40,16 +40,13 @@ from visleak.dlede.results import (
 from visleak.dlede.settings import DECIDING, Forecast
 from visleak.quantities import counted, duration, listed
 
-#: Metrics that are named; of more a range is given.
-NAMED: Final = 3
-
+NAMED: Final = 3  # metrics that are named; of more a range is given
 #: Verdicts in words.
 VERDICTS: Final = {
     LEAKING: "the split seems to leak already",
     CLEAN: "no leak shows",
     UNDECIDED: "undecided whether the split leaks",
 }
-
 #: The reason of a verdict, by rule; ``{}`` is the threshold.
 _BECAUSE: Final = {
     ("both-steps", LEAKING): "none above {}",
@@ -59,7 +56,6 @@ _BECAUSE: Final = {
     ("cumulative", LEAKING): "at most {}",
     ("cumulative", CLEAN): "above {}",
 }
-
 #: Why the detection limit is not known, by code.
 _NO_LIMIT: Final = {
     UNKNOWN_CHANCE: "no leak would be found while the score of guessing is not known (--chance)",

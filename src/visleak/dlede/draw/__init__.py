@@ -267,8 +267,7 @@ def _add_images(hasher: hashlib.blake2b, images: ImageSet) -> None:
 # trained and evaluated on must be the same images.
 
 
-#: Images read between two reports of progress.
-CHUNK: Final = 256
+CHUNK: Final = 256  # images read between two reports of progress
 
 
 @dataclass(frozen=True)

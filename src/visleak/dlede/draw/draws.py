@@ -25,11 +25,8 @@ from visleak.errors import UsageError
 from visleak.formats import Boxes
 from visleak.records import Int64
 
-#: Kinds of random numbers, distinct for each use.
-LEAKED, REPLACED = 1, 2
-
-#: Most classes that a stratified draw considers; the most frequent ones.
-MOST_CLASSES: Final = 1000
+LEAKED, REPLACED = 1, 2  # kinds of random numbers, distinct for each use
+MOST_CLASSES: Final = 1000  # most classes that a stratified draw considers; the most frequent ones
 
 
 def leaked_at(step: int, test: int) -> int:

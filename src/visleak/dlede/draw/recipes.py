@@ -23,15 +23,10 @@ from visleak.records import Bool, ImageSet, Int64
 #: some may be equal.
 LEAST_CLEAN: Final = 3
 TRIES: Final = 20
-
 #: Images of KITTI's training part, and how many of them train (Babu et al. 2025, section 5).
 KITTI: Final = (7481, 5231)
-
-#: Recordings of Cirrus, and how many of them train.
-CIRRUS: Final = (7, 5)
-
-#: Groups whose totals are enumerated exactly; of more, these are decided last.
-EXACTLY: Final = 512
+CIRRUS: Final = (7, 5)  # recordings of Cirrus, and how many of them train
+EXACTLY: Final = 512  # groups whose totals are enumerated exactly; of more, these are decided last
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,19 +1,16 @@
 """Relative increases, the rules by which a curve is judged, and how certain an increase is.
 
 A rule compares one number of the relative increases between steps, its statistic, with the
-threshold: at or below it the split counts as leaking.
+threshold: at or below it the split counts as leaking. A chain is one repetition at all steps.
 
-A chain is one repetition at all steps with all metrics. Means over n chains are drawn again by
-drawing n chains with replacement, as a bootstrap does; then the distance of the drawn means from
-those found is stretched by ``sqrt(n / (n - 1)) * sqrt((n - 1) / chi-square(n - 1))`` for each draw.
-With few chains the plain bootstrap is far too certain: its spread lacks the first factor, and it
-takes the spread of five numbers for known. Stretched means have the tails of a t distribution.
-
-Whether an increase is above the threshold is asked of ``excess``, which is linear in the scores, so
-of normal scores the chance is that of a one-sided t test (Fieller 1954; Davison & Hinkley 1997,
-"Bootstrap methods and their application", section 2.4). Where the truth lies on the threshold, a
-verdict that needs a certainty of .95 is then wrong in 4 % of runs on average (5.6 % at most, with
-two repetitions); by the plain bootstrap in up to 51 % (``benchmarks/dlede/null.py``).
+Means over n chains are drawn again with replacement, as a bootstrap does, and the distance of the
+drawn means from those found is stretched by ``sqrt(n / (n - 1)) * sqrt((n - 1) / chi-square(n -
+1))``: the spread of a few numbers is neither known nor unbiased. Stretched means have the tails of
+a t distribution. Whether an increase is above the threshold is asked of ``excess``, which is linear
+in the scores, so of normal scores the chance is that of a one-sided t test (Fieller 1954; Davison &
+Hinkley 1997, "Bootstrap methods and their application", section 2.4). Where the truth lies on the
+threshold, a verdict that needs a certainty of .95 is then wrong in 4 % of runs on average (5.6 % at
+most, with two repetitions); by the plain bootstrap in up to 51 % (``benchmarks/dlede/null.py``).
 
 What several increases, or several metrics, must all say is as certain as the least certain of them
 (intersection-union test, Berger 1982). What one of k increases must say had k chances to come about
@@ -40,7 +37,6 @@ from visleak.stats.intervals import t_interval, t_test_power
 
 #: Increases that differ by less are the same: (0.525 - 0.5) / 0.5 is above 0.05 in binary.
 ROUNDING: Final = 1e-9
-
 LEAKING: Final = "leaking"
 CLEAN: Final = "clean"
 UNDECIDED: Final = "undecided"
@@ -66,9 +62,8 @@ def excess(before: Float64, after: Float64, threshold: float, lower: bool = Fals
     """Return the excess of a gain over a share of the score before, in the metric's own unit.
 
     For a score before above 0, it is above 0 exactly if the relative increase exceeds the
-    threshold. Unlike the increase it is linear in both scores, so its mean is the excess of the
-    means, and nothing is divided by what may be small (Fieller 1954, "Some problems in interval
-    estimation").
+    threshold; unlike that it is linear, and nothing is divided by what may be small (Fieller 1954,
+    "Some problems in interval estimation").
     """
     return gain(before, after, lower) - threshold * before
 
@@ -98,12 +93,6 @@ class Rule:
             return np.array([[0, steps - 1]])
         return np.stack([np.arange(steps - 1), np.arange(1, steps)], axis=1)
 
-    def increases(self, means: npt.ArrayLike, lower: bool = False) -> Float64:
-        """Return the increases compared, (..., increases), of means (..., steps)."""
-        array = np.asarray(means, np.float64)
-        pairs = self.pairs(array.shape[-1])
-        return increase(array[..., pairs[:, 0]], array[..., pairs[:, 1]], lower)
-
     def of(self, increases: Float64) -> Float64:
         """Return the statistic of increases, (...); NaN if one is unknown."""
         return np.asarray(increases.max(axis=-1) if self.every else increases.min(axis=-1))
@@ -114,7 +103,9 @@ class Rule:
         >>> float(RULES["both-steps"].statistic([0.5, 0.5, 0.6]).round(3))
         0.2
         """
-        return self.of(self.increases(means, lower))
+        array = np.asarray(means, np.float64)
+        pairs = self.pairs(array.shape[-1])
+        return self.of(increase(array[..., pairs[:, 0]], array[..., pairs[:, 1]], lower))
 
 
 #: ``both-steps`` is what the text of Babu et al. 2025 says: leaking "if neither of the first two
@@ -152,17 +143,15 @@ def check_steps(rule: str, steps: Sequence[int]) -> None:
 # -- how certain an increase is --------------------------------------------------------------------
 
 
-#: Of intervals, two-sided.
-CONFIDENCE: Final = 0.95
-
+CONFIDENCE: Final = 0.95  # of intervals, two-sided
 #: Least share of a score that a drawn one may be, when an increase is divided by it.
 _FLOOR: Final = 0.01
 
 
 def draws(chains: int, resamples: int, seed: int = 0) -> Float64:
-    """Return the weights of chains in the stretched distance of drawn means from those found.
+    """Return the weights of chains in the stretched distance of drawn means, (resamples, chains).
 
-    (resamples, chains): each row sums to 0; all are 0 for a single chain.
+    Each row sums to 0; all are 0 for a single chain.
     """
     if chains < 2:
         return np.zeros((resamples, chains))
@@ -234,8 +223,8 @@ def chance_above(
 def chances(above: Sequence[float], rule: Rule) -> tuple[float, float]:
     """Return how certain it is that a metric is leaking, and that it is clean.
 
-    Of each increase that the rule compares, ``above`` is the chance that it exceeds the threshold.
-    Both add up to 1 for one increase, and to 1 at most for more; both are NaN where a chance is.
+    ``above``: the chance that each compared increase exceeds the threshold. Both results add up to
+    1 for one increase, to 1 at most for more, and are NaN where a chance is.
 
     >>> from visleak.dlede.judge import RULES
     >>> [round(chance, 3) for chance in chances([0.5, 0.96], RULES["both-steps"])]
@@ -284,14 +273,9 @@ def statistic_interval(increases: Float64, drawn: Float64, rule: Rule) -> Estima
     return Estimate(value, *map(float, rule.of(ends)))
 
 
-#: A number of repetitions is enough where it decides with this chance.
-PROBABLY: Final = 0.8
-
-#: More repetitions than these are not worth telling.
-MOST: Final = 200
-
-#: Repetitions that are recommended if there is one, whose spread is not known.
-FIRST: Final = 5
+PROBABLY: Final = 0.8  # a number of repetitions is enough where it decides with this chance
+MOST: Final = 200  # more repetitions than these are not worth telling
+FIRST: Final = 5  # repetitions that are recommended if there is one, whose spread is not known
 
 
 def needed(exceeds: Float64, rule: Rule, certainty: float, off: npt.ArrayLike = 0.0) -> int | None:

@@ -35,9 +35,7 @@ from visleak.dlede.results import DetectionLimit, Judgement
 from visleak.records import Float64
 from visleak.stats.intervals import t_test_power
 
-#: Probability with which a leak as large as the limit is found.
-PROBABILITY: Final = 0.9
-
+PROBABILITY: Final = 0.9  # probability with which a leak as large as the limit is found
 #: What the calculation assumes, beside that the splits without leaks have none.
 ASSUMPTIONS: Final = (
     "a leak acts on the scores as leaks on purpose do",
@@ -45,9 +43,7 @@ ASSUMPTIONS: Final = (
     "repetitions scatter normally, and as much as without a leak",
     "the means of the splits without leaks are exact",
 )
-
-#: Shares that are tried.
-SHARES: Final = np.arange(1, 101) / 100.0
+SHARES: Final = np.arange(1, 101) / 100.0  # shares that are tried
 
 
 @dataclass(frozen=True)

@@ -62,7 +62,6 @@ TOO_HIGH: Final = "score-too-high"
 SOME_NOT_LEARNED: Final = "repetitions-did-not-learn"
 UNKNOWN_SCALE: Final = "scale-not-known"
 IDENTICAL: Final = "identical-repetitions"
-
 #: Codes of what all metrics say together, beside those of one.
 ONE_REPETITION: Final = "one-repetition"
 NOT_CERTAIN: Final = "not-certain"
@@ -71,7 +70,6 @@ CALIBRATION_FAILED: Final = "calibration-failed"
 NO_CLEAN_CURVE: Final = "no-split-without-leaks"
 NONE_FOUND: Final = "no-leak-is-found"
 PROVED: Final = "leak-proved-without-retraining"
-
 #: Of the way from guessing to a perfect score, what a model covers at least that has learned.
 LEARNED: Final = 0.1
 
@@ -118,13 +116,20 @@ def judge(
 
     Source: Babu et al. 2025, Algorithm 1 and section 4; the certainty is ours.
     """
-    _check(rule, threshold, certainty, resamples)
+    if rule not in RULES:
+        raise UsageError(f"rule is one of {', '.join(RULES)}; got {rule!r}")
+    if not math.isfinite(threshold):
+        raise UsageError(f"threshold is a share such as 0.05; got {threshold}")
+    if not 0.5 <= certainty < 1.0:
+        raise UsageError(f"certainty must be at least 0.5 and below 1; got {certainty}")
+    if resamples < 1:
+        raise UsageError(f"resamples must be 1 or more; got {resamples}")
     names = deciding_metrics(scores, metrics)
     steps = deciding_steps(scores, decided_by)
     values = scores.values[[scores.metrics.index(name) for name in names]]
     columns = np.array([scores.steps.index(step) for step in steps])
     complete = np.asarray(np.isfinite(values[:, :, columns]).all(axis=(0, 2)))
-    values = in_order(values[:, complete])
+    values, chains = in_order(values[:, complete]), int(complete.sum())
     weights = cache(lambda chains: draws(chains, resamples, seed))
     known = chance_of(scores, chance or {})
     by = _Judge(RULES[rule], threshold, certainty, weights, known, calibrated)
@@ -133,7 +138,6 @@ def judge(
         for name, of_metric in zip(names, values, strict=True)
     ]
     verdicts = {each.verdict for each in found}
-    chains = int(complete.sum())
     made = Judgement(
         rule=rule,
         threshold=threshold,
@@ -142,14 +146,18 @@ def judge(
         repetitions=chains,
         left_out=len(complete) - chains,
         metrics=tuple(found),
-        on_means=_together([each.on_means for each in found]),
+        on_means=_together({each.on_means for each in found}),
         leaking=min(each.leaking for each in found) if chains > 1 else math.nan,
         clean=min(each.clean for each in found) if chains > 1 else math.nan,
-        verdict=_together([each.verdict for each in found]),
+        verdict=_together(verdicts),
         disagree={LEAKING, CLEAN} <= verdicts,
         more=_more(by, found, values, columns),
     )
-    return replace(made, reason_code=_code(made))
+    if made.verdict != UNDECIDED:
+        return made
+    alone = ONE_REPETITION if chains < 2 else DISAGREE if made.disagree else NOT_CERTAIN
+    code = next((each.reason_code for each in found if each.reason_code), alone)
+    return replace(made, reason_code=code if found else NO_RESULT)
 
 
 def judged(
@@ -194,29 +202,8 @@ def proved(plan: Plan, decision: DecisionSettings) -> Judgement:
     )
 
 
-def _code(made: Judgement) -> str:
-    """Return why a judgement is undecided, as a code; empty where it is not."""
-    if made.verdict != UNDECIDED:
-        return ""
-    if not made.metrics:
-        return NO_RESULT
-    alone = ONE_REPETITION if made.repetitions < 2 else DISAGREE if made.disagree else NOT_CERTAIN
-    return next((each.reason_code for each in made.metrics if each.reason_code), alone)
-
-
-def _check(rule: str, threshold: float, certainty: float, resamples: int) -> None:
-    if rule not in RULES:
-        raise UsageError(f"rule is one of {', '.join(RULES)}; got {rule!r}")
-    if not math.isfinite(threshold):
-        raise UsageError(f"threshold is a share such as 0.05; got {threshold}")
-    if not 0.5 <= certainty < 1.0:
-        raise UsageError(f"certainty must be at least 0.5 and below 1; got {certainty}")
-    if resamples < 1:
-        raise UsageError(f"resamples must be 1 or more; got {resamples}")
-
-
-def _together(verdicts: Sequence[str]) -> str:
-    return verdicts[0] if len(set(verdicts)) == 1 else UNDECIDED
+def _together(verdicts: set[str]) -> str:
+    return next(iter(verdicts)) if len(verdicts) == 1 else UNDECIDED
 
 
 def _judged(

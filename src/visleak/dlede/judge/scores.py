@@ -27,13 +27,10 @@ from visleak.storage import open_rows
 #: Names of the metrics of Babu et al. 2025, the most specific first. ``map`` alone comes last,
 #: because some mean the average over 0.5:0.95 by it.
 ALIASES: Final = {"map50": ("map50", "map05", "map5", "ap50", "map"), "f1": ("f1", "f1score")}
-
 #: Beginnings of names of metrics that count correct answers.
 ACCURACY: Final = ("acc", "balancedacc", "top1", "top5")
-
 #: Metrics of a detector in addition to average precision.
 DETECTED: Final = ("precision", "recall", *ALIASES["f1"])
-
 #: Number of steps that decide by default: 0, 10 and 20 % (Babu et al. 2025, section 4).
 STEPS: Final = 3
 
@@ -199,9 +196,7 @@ def chance_levels(labels: pa.StringArray | None) -> dict[str, float]:
 STEP: Final = "step"
 REPETITION: Final = "repetition"
 SECONDS: Final = "seconds"
-
-#: Larger files are not lists of training runs.
-LIMIT: Final = 10 << 20
+LIMIT: Final = 10 << 20  # larger files are not lists of training runs
 
 
 @dataclass(frozen=True, slots=True)

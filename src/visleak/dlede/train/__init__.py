@@ -219,12 +219,9 @@ def _metric(name: object, value: object) -> tuple[str, float]:
 
 KIND: Final = "visleak dlede training"
 SCHEMA: Final = 1
-
 #: The log of a run in its working folder; it is kept, the rest is removed after a success.
 LOG: Final = "log.txt"
-
-#: Prefix of the columns of single images that hold metrics.
-PREFIX: Final = "metric:"
+PREFIX: Final = "metric:"  # prefix of the columns of single images that hold metrics
 
 #: Leaked test images, and the values of each metric.
 ImageValues = tuple[Bool, Mapping[str, Float64]]

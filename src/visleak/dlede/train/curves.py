@@ -28,8 +28,7 @@ from visleak.documents import digest_of
 from visleak.errors import UsageError, VisleakError
 from visleak.records import Float64
 
-#: With this many failures before any success, the cause is common to all runs.
-HOPELESS: Final = 3
+HOPELESS: Final = 3  # with this many failures before any success, the cause is common to all runs
 
 
 class CurveFailed(VisleakError):
@@ -218,9 +217,7 @@ def forecast_of(curves: Sequence[Curve], prepared: PreparedTrainer, *, jobs: int
 CALIBRATION: Final = "calibration"
 LONGER: Final = "longer"
 PREPARED: Final = ".prepared"
-
-#: Distance between the seeds of the clean splits' draws.
-SEED_DISTANCE: Final = 1_000_003
+SEED_DISTANCE: Final = 1_000_003  # distance between the seeds of the clean splits' draws
 
 
 @dataclass(frozen=True)

@@ -53,15 +53,9 @@ from visleak.pipeline.context import (
     without_main,
 )
 
-#: Attempts of a training run in total.
-ATTEMPTS: Final = 2
-
-#: Name of the stage in progress bars.
-STEP: Final = "training"
-
-#: Seconds that a process is given to exit before it is killed.
-GRACE: Final = 5.0
-
+ATTEMPTS: Final = 2  # attempts of a training run in total
+STEP: Final = "training"  # name of the stage in progress bars
+GRACE: Final = 5.0  # seconds that a process is given to exit before it is killed
 #: Processes are started one at a time: the guard around it changes this process.
 _STARTING: Final = threading.Lock()
 
@@ -356,12 +350,8 @@ def carry_out_remotely(remote: tuple[Handle[SharedContext], Job]) -> Ended:
 # -- commands that may take hours: log, time limit, and their end with ours ------------------------
 
 
-#: Seconds between two checks of a running command.
-_LOOK: Final = 0.2
-
-#: Characters of a command's last words that a message repeats.
-_SHOWN: Final = 200
-
+_LOOK: Final = 0.2  # seconds between two checks of a running command
+_SHOWN: Final = 200  # characters of a command's last words that a message repeats
 #: Escape sequences that colour a terminal and move its cursor.
 _ESCAPES: Final = re.compile(r"\x1b(\[[0-9;?]*[ -/]*[@-~]|\][^\x07\x1b]*(\x07|\x1b\\)|.)")
 

@@ -16,11 +16,8 @@ import threading
 import time
 from typing import Final, NoReturn
 
-#: Seconds that processes are given to end before they are killed.
-GRACE: Final = 5.0
-
-#: What a shell says of a program that cannot be started.
-NOT_STARTED: Final = 127
+GRACE: Final = 5.0  # seconds that processes are given to end before they are killed
+NOT_STARTED: Final = 127  # what a shell says of a program that cannot be started
 
 
 def main(command: list[str]) -> int:

@@ -133,19 +133,13 @@ def command_trainer(request: TrainerRequest) -> CommandTrainer:
     return CommandTrainer(Template.of(request.argument), request.time_limit)
 
 
-#: Epochs of the paper, at every step (section 4).
-EPOCHS: Final = 100
-
-#: Names in the folder of a run: its inputs, and its result.
-GIVEN: Final = "given"
+EPOCHS: Final = 100  # epochs of the paper, at every step (section 4)
+GIVEN: Final = "given"  # names in the folder of a run: its inputs, and its result
 OUT: Final = "metrics.json"
-
 #: ``{name}``; braces around anything else stay as they are.
 PLACEHOLDER: Final = re.compile(r"\{([A-Za-z_][A-Za-z_0-9]*)\}")
-
 #: Words that only a shell understands.
 _SHELL: Final = frozenset({"|", "||", "&", "&&", ";", "<", ">", ">>", "2>", "2>&1", "&>"})
-
 TRAINING: Final = ("train", "data", "train_json", "train_folder")
 RESULT: Final = ("out", "folder")
 
@@ -166,7 +160,6 @@ class TaskFiles:
 
 #: What parts the names of files in a word, as in ``--cfg=a.yaml,b.yaml`` or ``-c 'python a.py'``.
 _PARTS: Final = re.compile(r"[\s=,:;&|<>()'\"]+")
-
 #: Placeholder -> its value; writes the files that it names.
 FILLED: Final[Mapping[str, Callable[[TaskFiles], object]]] = {
     "train": lambda h: write_list(h.given / "train.txt", files_of(h.task.train)),
@@ -285,9 +278,7 @@ def _is_script(path: Path) -> bool:
 # would itself be a leak.
 
 
-#: Larger files are not results.
-MAX_BYTES: Final = 256 << 20
-
+MAX_BYTES: Final = 256 << 20  # larger files are not results
 #: Columns of ``results.csv`` -> metric; YOLOv5's and YOLOv9's names, then Ultralytics'. ``(B)``,
 #: for boxes, is cut off before.
 COLUMNS: Final = {
@@ -300,12 +291,10 @@ COLUMNS: Final = {
     "accuracy_top1": "accuracy",
     "accuracy_top5": "accuracy_top5",
 }
-
 #: Place of each metric in a row of ``results.txt``, as YOLOv7 and YOLOv5 up to 5.0 write it: epoch,
 #: memory, box, obj, cls, total, labels, img_size, P, R, mAP@.5, mAP@.5:.95, val box, obj, cls.
 PLACES: Final = {"precision": 8, "recall": 9, "map50": 10, "map50_95": 11}
 _WIDTH: Final = 15
-
 YOLO_FILES: Final = ("results.txt", "results.csv")
 
 

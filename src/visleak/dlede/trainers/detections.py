@@ -201,9 +201,7 @@ def _each_image(evaluated: Any, matches: _Matches, confidence: float, images: in
 # of the box and the offset of its centre in the cell. Lengths are in cells. Unlike in the paper,
 # sizes are learned as logarithms: an error counts equally for small and large boxes, as in an IoU.
 
-#: Pixels of a cell's side.
-STRIDE: Final = 4
-
+STRIDE: Final = 4  # pixels of a cell's side
 #: A box whose corners are as far off as the radius overlaps the true one by this IoU or more.
 OVERLAP: Final = 0.7
 

@@ -233,8 +233,7 @@ def rows_by_name(folder: Path, test: ImageSet) -> dict[str, int]:
     return rows | {id_: row for row, id_ in enumerate(test.ids.to_pylist())}
 
 
-#: EXIF's orientations that swap width and height.
-_TURNED: Final = (5, 6, 7, 8)
+_TURNED: Final = (5, 6, 7, 8)  # EXIF's orientations that swap width and height
 
 
 def files_of(images: ImageSet) -> list[str]:

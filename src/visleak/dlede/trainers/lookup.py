@@ -26,14 +26,9 @@ from visleak.pipeline.fingerprints import fingerprint
 from visleak.progress import Progress
 from visleak.records import Encoder, Fingerprints, ImageSet, Int64
 
-#: Test images that are compared at once; bounds the memory.
-BLOCK: Final = 256
-
-#: What the progress bar says.
-STEP: Final = "comparing"
-
-#: File of all similarities.
-SIMILARITY: Final = "similarity.npy"
+BLOCK: Final = 256  # test images that are compared at once; bounds the memory
+STEP: Final = "comparing"  # what the progress bar says
+SIMILARITY: Final = "similarity.npy"  # file of all similarities
 
 
 def lookup_trainer(request: TrainerRequest) -> LookupTrainer:

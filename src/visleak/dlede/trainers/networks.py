@@ -38,24 +38,17 @@ MODELS: Final = {
     "detector": ("visleak.dlede.trainers.torch_networks:Detector", ("torch", "pycocotools.coco")),
     "classifier": ("visleak.dlede.trainers.torch_networks:Classifier", ("torch",)),
 }
-
 #: Least and most of each integer option; it is a multiple of the third. The widths fill whole
 #: vectors: with 8 channels, torch 2.13 (oneDNN 3.12) crashes in the backward pass of the classifier
 #: in the layout of channels last.
 LIMITS: Final = {"side": (16, 2048, 1), "batch": (2, 1024, 1), "width": (16, 256, 16)}
-
-#: Images per call without gradients, and epochs that are timed.
-BATCH: Final = 32
+BATCH: Final = 32  # images per call without gradients, and epochs that are timed
 TIMED: Final = 3
-
 #: Share of the steps with a rising learning rate; in the rest it falls along a cosine.
 RISE: Final = 0.15
-
 #: Decay of the weights; one-dimensional ones (biases, normalisation) are excluded.
 WEIGHT_DECAY: Final = 0.01
-
-#: Kinds of random numbers, distinct for each use.
-WEIGHTS, ORDER, CHANGES = 0, 1, 2
+WEIGHTS, ORDER, CHANGES = 0, 1, 2  # kinds of random numbers, distinct for each use
 
 #: The loss of some images, given by their numbers in the task; random changes are drawn.
 LossOf = Callable[[Int64, np.random.Generator], "torch.Tensor"]
@@ -319,12 +312,8 @@ def _rate(request: Request, usual: float) -> float:
 
 # -- decoded images --------------------------------------------------------------------------------
 
-#: Grey value around an image that is smaller than the canvas.
-GREY: Final = 114
-
-#: Images per task.
-CHUNK: Final = 64
-
+GREY: Final = 114  # grey value around an image that is smaller than the canvas
+CHUNK: Final = 64  # images per task
 #: Pillow's number of the bilinear filter, which averages when an image becomes smaller.
 BILINEAR: Final = 2
 

@@ -30,8 +30,7 @@ from visleak.formats import Boxes
 from visleak.records import Bytes8, Float64, ImageSet, Int64
 from visleak.training.networks import Block, warped
 
-#: Pixels become numbers about 0 of about 1: (pixel - GREY) / SPREAD.
-SPREAD: Final = 60.0
+SPREAD: Final = 60.0  # pixels become numbers about 0 of about 1: (pixel - GREY) / SPREAD
 
 
 def scaled(maps: torch.Tensor) -> torch.Tensor:
@@ -63,14 +62,9 @@ class LabelNetwork(nn.Module):  # type: ignore[misc]
         return self.head(self.blocks(torch.relu(self.stem(scaled(maps)))).mean((2, 3)))
 
 
-#: Exponents of the focal loss (section 3).
-FOCUS, FORGIVING = 2, 4
-
-#: Logarithm of the largest predicted size in cells.
-LARGEST: Final = 8.0
-
-#: Initial probability of an object in every cell.
-PRIOR: Final = 0.1
+FOCUS, FORGIVING = 2, 4  # exponents of the focal loss (section 3)
+LARGEST: Final = 8.0  # logarithm of the largest predicted size in cells
+PRIOR: Final = 0.1  # initial probability of an object in every cell
 
 
 class CentreNetwork(nn.Module):  # type: ignore[misc]
@@ -152,16 +146,12 @@ def peaks(
     return best, label, corners * STRIDE
 
 
-#: An image is enlarged or reduced by up to this factor.
-ZOOM: Final = 1.2
-
+ZOOM: Final = 1.2  # an image is enlarged or reduced by up to this factor
 #: It is shifted by up to this share of the canvas, and its brightness multiplied by 1 - LIGHT to
 #: 1 + LIGHT.
 SHIFT: Final = 0.1
 LIGHT: Final = 0.3
-
-#: An object with less than this share on the canvas is ignored, as crowds are.
-LEFT: Final = 0.3
+LEFT: Final = 0.3  # an object with less than this share on the canvas is ignored, as crowds are
 
 
 @dataclass(frozen=True)
@@ -320,8 +310,7 @@ def _task_labels(task: TrainingTask) -> Int64:
 # sizes and offsets at the centres, and peaks of 3 x 3 cells instead of suppressing overlaps.
 
 
-#: Detections with a lower confidence are dropped.
-LEAST: Final = 0.01
+LEAST: Final = 0.01  # detections with a lower confidence are dropped
 
 
 class Detector:

@@ -213,7 +213,6 @@ def known_model(named: str, package: Path) -> str:
 
 #: Hosts that processes of one training run reach each other by.
 _HERE: Final = (None, "", "localhost", "127.0.0.1", "::1", socket.gethostname())
-
 #: Confidence from which a box of a single image counts, as where Ultralytics predicts.
 CONFIDENCE: Final = 0.25
 
