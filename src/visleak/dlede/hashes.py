@@ -52,10 +52,7 @@ SEARCHED: Final = 1 << 20
 def hash_evidence(
     split: Split, *, kept: int = KEPT, workers: int | None = None, progress: Progress = silent
 ) -> HashEvidence:
-    """Hash all readable images of both sets and compare every test with every training image.
-
-    An image whose content is on both sides is a pair at distance 0.
-    """
+    """Hash the readable images of both sets, and compare every test with every training image."""
     if kept < 0:
         raise UsageError(f"kept must be 0 or more pairs; got {kept}")
     begun = time.perf_counter()
@@ -229,10 +226,7 @@ def distances(test: Words, train: Words, *, progress: Progress = silent) -> Dist
 def nearest_pairs(
     test: Words, train: Words, found: Distances, count: int
 ) -> tuple[Int64, Int64, Bytes8]:
-    """Return the most similar pairs: least distance first, then test row, then training row.
-
-    Compares again only test hashes that can have such a pair, at most twice ``count``.
-    """
+    """Return the most similar pairs: least distance first, then test row, then training row."""
     count = min(count, int(found.histogram.sum()))
     if not count:
         return np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0, np.uint8)

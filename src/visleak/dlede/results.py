@@ -179,10 +179,7 @@ class SplitSet:
 
 @dataclass(frozen=True)
 class AuditSummary:
-    """What the audit of a split found.
-
-    It is without a folder if the same files are on both sides and there is no audit.
-    """
+    """What the audit of a split found; without a folder if the same files are on both sides."""
 
     folder: str | None = field(default=None, metadata={"optional": True})
     headline: str = ""

@@ -29,10 +29,7 @@ Hash = Callable[[Bytes8], tuple[Bool, bool]]  # bits (k,) of an image, and wheth
 
 
 class HashEncoder:
-    """An encoder whose vectors are the bits of a hash.
-
-    Images are decoded in full: a hash depends on how an image was made smaller.
-    """
+    """An encoder whose vectors are the bits of a hash of the whole image."""
 
     enough = 0
     views = 1
@@ -126,10 +123,7 @@ def _reliable_phash(pixels: Bytes8) -> tuple[Bool, bool]:
 
 
 def pdq_encoder(request: Request) -> HashEncoder:
-    """Return ``pdq`` (Facebook 2019) with the one threshold its authors recommend.
-
-    A hash of low quality counts as flat: its authors discard it.
-    """
+    """Return ``pdq`` (Facebook 2019) with its authors' threshold; low quality counts as flat."""
     request.no_argument()
     request.knows()
     library("pdqhash", "pdq", "the encoder pdq")

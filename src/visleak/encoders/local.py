@@ -106,10 +106,7 @@ def _bounded_grey(image: Bytes8, bound: int) -> Bytes8:
 def _spread(
     keypoints: Float32, response: Float32, width: int, height: int
 ) -> npt.NDArray[np.int64]:
-    """Return an order of the features: the strongest of every part, then the second, and so on.
-
-    Features of one rank come strongest first; ties go by their keypoints, for a stable order.
-    """
+    """Return an order: the strongest feature of every part, then the second; ties by keypoint."""
     order = np.lexsort((*keypoints.T, -response))
     size = np.array([width, height], np.float32)
     cells = np.clip((keypoints[order, :2] + 0.5) * _PARTS / size, 0, _PARTS - 1).astype(np.int64)

@@ -63,10 +63,7 @@ class BatchedEncoder(ABC):
         return vectors, flat(images)
 
     def forward(self, prepared: Sequence[npt.NDArray[np.generic]]) -> Float32:
-        """Return unit vectors (n, width) of prepared images.
-
-        A row is NaN if the output has no direction: it is not finite, or all zero.
-        """
+        """Return unit vectors (n, width) of prepared images; NaN if the output has no direction."""
         rows = unit_rows(self.outputs(prepared))
         rows.matrix[rows.broken] = np.nan
         return rows.matrix
@@ -124,10 +121,7 @@ class Tower:
 
 
 class NetworkEncoder(BatchedEncoder):
-    """A network of torch with its preprocessing, thresholds and device.
-
-    Images are always decoded in full: a partial decode has other pixels.
-    """
+    """A network of torch with preprocessing, thresholds and device; images are decoded in full."""
 
     def __init__(
         self,

@@ -302,10 +302,7 @@ def load_open_clip_text(request: Request) -> LoadedText:
 
 
 class OpenClipTokenizer:
-    """A tokenizer of open_clip.
-
-    Some of its towers read the tokens after a sentence, so all are read at full length.
-    """
+    """A tokenizer of open_clip; texts keep their padding, which some of its towers read."""
 
     def __init__(self, tokenizer: transformers.PreTrainedTokenizerBase, context: int) -> None:
         self._tokenizer = tokenizer

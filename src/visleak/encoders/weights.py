@@ -77,11 +77,7 @@ class Found:
     path: Path  # its location
 
     def config(self) -> dict[str, object]:
-        """Return ``config.json``.
-
-        Raises:
-            VisleakError: it is missing or damaged.
-        """
+        """Return ``config.json``."""
         file = self.path / TRANSFORMERS.config
         try:
             content = json.loads(file.read_text(encoding="utf-8"))
@@ -246,10 +242,7 @@ def loading(failure: str) -> Iterator[None]:
 
 @contextmanager
 def quiet(progress: bool = False) -> Iterator[None]:
-    """Keep the libraries from writing to the terminal; restore their settings after.
-
-    Everything that matters is checked or raised.
-    """
+    """Keep the libraries from writing to the terminal: what matters is checked or raised."""
     import huggingface_hub.utils as hub
     import transformers.utils.logging as logs
 
@@ -313,10 +306,7 @@ def _readers(file: Path) -> dict[str, Callable[[], torch.Tensor]]:
 
 
 def read_tensors(path: Path, what: str, otherwise: str = "") -> dict[str, torch.Tensor]:
-    """Return the tensors of a file by name, without wrappers and prefixes of training code.
-
-    No code in the file is run: ``safetensors``, or torch with ``weights_only``.
-    """
+    """Return the tensors of a file, without prefixes of training code; no code is run."""
     torch = library("torch", "torch", what)
     try:
         if path.suffix.lower() == ".safetensors":

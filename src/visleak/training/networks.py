@@ -71,10 +71,7 @@ def plain_11() -> nn.Module:
 
 
 def resnet() -> nn.Module:
-    """Return a residual network of ten layers up to its global average pool.
-
-    The stem is two convolutions of 3 x 3 with stride 2, then one block per width.
-    """
+    """Return a residual network of ten layers up to its global average pool."""
     stem = [
         *(nn.Conv2d(3, 32, 3, 2, 1, bias=False), nn.BatchNorm2d(32), nn.ReLU()),
         *(nn.Conv2d(32, 64, 3, 2, 1, bias=False), nn.BatchNorm2d(64), nn.ReLU()),

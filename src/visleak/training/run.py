@@ -121,10 +121,7 @@ class TrainedNetwork:
 
 
 def scaling_of(images: Bytes8, rows: Int64) -> Scaling:
-    """Return mean and deviation of the channels of some images, to six decimals.
-
-    The sums are of integers, so they do not depend on the order.
-    """
+    """Return mean and deviation of the channels of some images, to six decimals."""
     sums, squares, count = np.zeros(3, np.int64), np.zeros(3, np.int64), 0
     for start in range(0, len(rows), BATCH):
         values = np.asarray(images[rows[start : start + BATCH]]).reshape(-1, 3).astype(np.int64)
@@ -146,10 +143,7 @@ def agreement(found: Int64, true: Int64) -> Rate:
 
 
 def twin_rate(first: Float32, second: Float32) -> Rate:
-    """Return how many rows (n, d) have their most similar row of the other matrix in their place.
-
-    The first of equally similar rows counts as found.
-    """
+    """Return how many rows (n, d) have their most similar row of the other matrix in place."""
     found = np.concatenate(
         [similar.argmax(axis=1) for _, similar in _blocks(first, second)] or [np.empty(0, np.int64)]
     )
@@ -400,11 +394,7 @@ class Unit(nn.Module):  # type: ignore[misc]
 
 
 def recipe_of(network: TrainedNetwork) -> Recipe:
-    """Return how images are prepared for a network.
-
-    Its vectors have unit length; they are normalised again by the encoder, which detects images
-    without a vector.
-    """
+    """Return how images are prepared for a network, whose vectors the encoder normalises again."""
     side = network.plan.side
     scaling = network.scaling
     return Recipe(size=(side, side), mean=scaling.mean, std=scaling.std, input="pixels")

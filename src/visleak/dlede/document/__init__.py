@@ -190,11 +190,7 @@ def _curve(result: DLeDeResult, metrics: Sequence[str], title: str) -> Grid:
 
 
 def increases(judged: MetricJudgement) -> Iterator[tuple[StepScore, Estimate]]:
-    """Yield each step of a metric with its increase; that of the first is unknown.
-
-    Tables 3 and 4 of Babu et al. (2025) print 0 there, which would read as a leak that raised
-    nothing.
-    """
+    """Yield each step of a metric with its increase; that of the first is unknown."""
     for place, step in enumerate(judged.steps):
         yield step, step.increase if place else Estimate(math.nan)
 

@@ -87,10 +87,7 @@ def _legend(figure: Canvas, names: Iterable[str], colours: Iterable[int], *, bar
 
 
 def mean_and_deviation(result: DLeDeResult, metric: str, step: int) -> tuple[float, float]:
-    """Return mean and standard deviation (n - 1) of a step; NaN if unknown.
-
-    At the deciding steps they are of the repetitions that have all of these.
-    """
+    """Return mean and deviation (n - 1) of a step, of complete chains where it decides."""
     scores, decided_by = result.scores, result.judgement.decided_by
     values = scores.of(metric)[:, scores.steps.index(step)]
     if step in decided_by:

@@ -310,10 +310,7 @@ def detection_line(found: DetectionLimit) -> str:
 
 
 def class_drift(found: ClassCounts) -> list[tuple[str, float, float]]:
-    """Return each class with its share at the first and at the last step, most changed first.
-
-    Shares are of objects if there are any, otherwise of images.
-    """
+    """Return classes with first and last share of objects, else images; most changed first."""
     counts = found.objects or found.images
     first, last = shares(counts[0]), shares(counts[-1])
     rows = list(zip(found.classes, first, last, strict=True))

@@ -211,10 +211,7 @@ def _table(images: ImageSet) -> pa.Table:
 
 
 def split_digest(split: Split) -> str:
-    """Return a digest of the images, their labels and their boxes.
-
-    Files are represented by name, size and modification time, images in memory by their content.
-    """
+    """Return a digest of labels, boxes, and names, sizes and times (else contents) of images."""
     hasher = hashlib.blake2b(digest_size=16)
     for images in (split.train, split.test):
         _add_images(hasher, images)
@@ -311,10 +308,7 @@ def _pinned(images: ImageSet, progress: Progress) -> ImageSet:
 
 
 def check_unchanged(split: Split, digest: str) -> None:
-    """Refuse a pinned split whose files are other ones than when their digest was taken.
-
-    Programs that train read the files themselves.
-    """
+    """Refuse a pinned split whose files changed: programs that train read the files themselves."""
     if split_digest(split) != digest:
         for images in (split.train, split.test):
             for _ in images.opener.read(range(len(images))):

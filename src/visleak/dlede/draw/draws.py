@@ -317,11 +317,7 @@ class _Flow:
         return np.array(self._flow[:count], np.int64).reshape(self._strata, -1) // self._unit
 
     def round(self, rng: np.random.Generator) -> None:
-        """Make all flows whole.
-
-        The flow in and out of a node is whole in sum, so that a walk along fractional arcs
-        always closes a cycle.
-        """
+        """Make all flows whole; those of a node are in sum, so a walk along fractions closes."""
         for start in range(len(self._open)):
             walk: list[tuple[int, bool]] = []
             nodes: dict[int, int] = {}

@@ -240,10 +240,7 @@ def whole_groups(groups: npt.ArrayLike, size: int, rng: np.random.Generator) -> 
 def _nearest(
     weights: Int64, size: int, lowest: int, highest: int, rng: np.random.Generator
 ) -> Bool:
-    """Choose weights whose sum is closest to a size, among sums from lowest to highest.
-
-    Bit s of ``sums[k]`` says whether some of the first k weights add up to s.
-    """
+    """Choose weights whose sum, from lowest to highest, is closest to a size."""
     sums = [1]
     for weight in weights.tolist():
         sums.append(sums[-1] | sums[-1] << weight)

@@ -149,10 +149,7 @@ _FLOOR: Final = 0.01
 
 
 def draws(chains: int, resamples: int, seed: int = 0) -> Float64:
-    """Return the weights of chains in the stretched distance of drawn means, (resamples, chains).
-
-    Each row sums to 0; all are 0 for a single chain.
-    """
+    """Return the weights of chains in drawn distances, (resamples, chains); each row sums to 0."""
     if chains < 2:
         return np.zeros((resamples, chains))
     rng = np.random.default_rng([seed, chains])
@@ -209,10 +206,7 @@ def chance_above(
     weights: Float64,
     margin: float = 0.0,
 ) -> float:
-    """Return the chance that the increase of the means of the same chains exceeds the threshold.
-
-    NaN of one chain, or where the mean before is not above 0. ``margin`` is added to the excess.
-    """
+    """Return the chance that the increase of the means, plus ``margin``, exceeds the threshold."""
     if len(before) < 2 or not before.mean() > 0.0:
         return math.nan
     drawn = distances(excess(before, after, threshold, lower), weights)
@@ -247,10 +241,7 @@ def mean_interval(values: Float64) -> Estimate:
 
 
 def drawn_increases(before: Float64, after: Float64, lower: bool, weights: Float64) -> Float64:
-    """Return the increase of drawn means, (resamples,).
-
-    A draw that takes the score before below a hundredth of what it is counts as a hundredth.
-    """
+    """Return increases of drawn means, (resamples,), over a hundredth of the mean at least."""
     first, last = before.mean(), after.mean()
     base = first + distances(before, weights)
     gained = gain(base, last + distances(after, weights), lower)

@@ -107,10 +107,7 @@ def score_at(share: Float64, steps: Sequence[int], values: Float64) -> Float64:
 
 
 def _held_back(metric: str, start: float, values: Float64, protocol: Protocol) -> float:
-    """Return the probability that the scores at step 0 are such that the verdict is ``undecided``.
-
-    Means of repetitions scatter about ``start``, so that near a limit they are beyond it by chance.
-    """
+    """Return the probability that the scores at step 0 make the verdict ``undecided`` by chance."""
     if metric in protocol.lower or not is_share(values):
         return 0.0
     column = protocol.steps.index(protocol.decided_by[0])
@@ -146,10 +143,7 @@ def detection_limit(
     calibrated: bool = False,
     chance: Mapping[str, float] | None = None,
 ) -> DetectionLimit:
-    """Return how large a leak must be for the verdict to be ``leaking``.
-
-    Without clean splits of the same images, the split stands for one if its scores rise enough.
-    """
+    """Return how large a leak must be to be found, by clean splits or a curve that rises."""
     count = judgement.repetitions
     unknown = DetectionLimit(count, PROBABILITY, math.nan, math.nan, "")
     if count < 2:
@@ -209,11 +203,7 @@ def _margins(scores: Scores, judgement: Judgement) -> dict[str, float]:
 
 
 def detection_range(clean: Sequence[Float64], protocol: Protocol) -> tuple[float, float]:
-    """Return the smallest and the largest leak that is found with :data:`PROBABILITY`.
-
-    Shares in hundredths: every leak between them is found; beyond the second, scores start too
-    high for a verdict. NaN where no leak is.
-    """
+    """Return the smallest and largest leak that is found with :data:`PROBABILITY`, NaN of none."""
     found = [
         detection_probability(each, clean, protocol) >= PROBABILITY for each in SHARES.tolist()
     ]

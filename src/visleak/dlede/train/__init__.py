@@ -76,18 +76,17 @@ class Outcome:
     # name to value over the whole test set, finite. Shares are in [0, 1], such as ``precision``,
     # ``recall``, ``f1``, ``map50``, ``map50_95``, ``accuracy``.
     metrics: Mapping[str, float]
-    # metric to ``float64`` (test images,): the value of each image, NaN if it has none; may be
-    # empty
+    # metric to ``float64`` (test images,): the value of each image, NaN if it has none
     images: Mapping[str, Float64] = field(default_factory=dict)
     # details of the training, such as ``{"epochs": 100}``; plain JSON
     about: Mapping[str, object] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        wrong = [name for name, value in self.metrics.items() if not np.isfinite(value)]
-        if wrong or not self.metrics:
-            what = f"{wrong[0]} is not finite" if wrong else "there are no metrics"
-            raise TrainingFailed(f"the training run has no result: {what}")
+        if not self.metrics:
+            raise TrainingFailed("the training run has no result: there are no metrics")
         for name, value in self.metrics.items():
+            if not np.isfinite(value):
+                raise TrainingFailed(f"the training run has no result: {name} is not finite")
             # a curve that mixes both units would look like a jump of the score
             if is_share_name(name) and not -1e-6 <= value <= 1.0 + 1e-6:
                 hint = "; divide percent by 100" if 1.0 < value <= 100.0 else ""
@@ -116,10 +115,7 @@ class Trainer(Protocol):
     lower: Sequence[str]
 
     def about(self) -> Mapping[str, object]:
-        """Return everything but images and seed that changes its results, as plain JSON.
-
-        It is part of the key of every training run.
-        """
+        """Return everything but images and seed that changes its results, as plain JSON."""
         ...
 
     def prepare(self, split: Split, folder: Path, progress: Progress) -> PreparedTrainer:
@@ -175,18 +171,11 @@ class FunctionTrainer:
         return self._about
 
     def prepare(self, split: Split, folder: Path, progress: Progress) -> PreparedTrainer:
-        """Return the function; it needs no preparation."""
-        return PreparedFunction(self.function)
-
-
-@dataclass(frozen=True)
-class PreparedFunction:
-    """A function that trains."""
-
-    function: Callable[[TrainingTask], Mapping[str, float] | Outcome]
+        """Return itself; nothing needs preparation."""
+        return self
 
     def train(self, task: TrainingTask, folder: Path) -> Outcome:
-        """Call it."""
+        """Call the function."""
         returned: object = self.function(task)
         if isinstance(returned, Outcome):
             return returned
@@ -248,6 +237,10 @@ class RunFiles:
     step: int  # step, repetition: of this one
     repetition: int
 
+    def _named(self, suffix: str) -> Path:
+        name = f"repetition-{self.repetition:02d}{suffix}"
+        return self.folder / f"step-{self.step:03d}" / name
+
     @property
     def result(self) -> Path:
         """Its metrics; present when it has finished."""
@@ -267,10 +260,6 @@ class RunFiles:
     def work(self) -> Path:
         """Its working folder; it remains after a failure."""
         return self._named(".work")
-
-    def _named(self, suffix: str) -> Path:
-        step = self.folder / f"step-{self.step:03d}"
-        return step / f"repetition-{self.repetition:02d}{suffix}"
 
     def clear(self) -> Path:
         """Return the working folder, empty."""
@@ -300,7 +289,8 @@ def write_run(
     try:
         files.images.unlink(missing_ok=True)
         if images:
-            _write_images(files.images, images, test, draw)
+            table = _image_table(images, test, draw)
+            write_tables(files.images, table.schema, [table])
         if files.work.exists():
             files.keep_log()
         write_json(files.result, {"schema": SCHEMA, "kind": KIND, **as_plain(run)})
@@ -311,9 +301,8 @@ def write_run(
         ) from error
 
 
-def _write_images(path: Path, images: Mapping[str, Float64], test: ImageSet, draw: Draw) -> None:
-    leaked = np.zeros(len(test), np.bool_)
-    leaked[draw.leaked] = True
+def _image_table(images: Mapping[str, Float64], test: ImageSet, draw: Draw) -> pa.Table:
+    leaked = np.isin(np.arange(len(test)), draw.leaked)
     columns: dict[str, object] = {"id": test.ids, "leaked": pa.array(leaked)}
     for name, values in images.items():
         if len(values) != len(test):
@@ -322,8 +311,7 @@ def _write_images(path: Path, images: Mapping[str, Float64], test: ImageSet, dra
             )
         column = np.asarray(values, np.float64)
         columns[PREFIX + name] = pa.array(column, mask=np.isnan(column))
-    table = pa.table(columns)
-    write_tables(path, table.schema, [table])
+    return pa.table(columns)
 
 
 def read_run(files: RunFiles) -> Run | None:
@@ -341,24 +329,22 @@ def read_run(files: RunFiles) -> Run | None:
 
 
 def read_images(files: RunFiles) -> ImageValues:
-    """Return which test images leaked, (n,), and the values of each metric, (n,); NaN unknown.
-
-    Both are empty if the trainer provides no values of single images.
-    """
+    """Return which test images leaked, (n,), and the values of each metric, if there are any."""
     if not files.images.is_file():
         return np.zeros(0, np.bool_), {}
     try:
         table = pq.read_table(files.images)
+        leaked = np.asarray(table["leaked"].to_numpy(), np.bool_)
         values = {
             name.removeprefix(PREFIX): table[name].to_numpy(zero_copy_only=False).astype(np.float64)
             for name in table.column_names
             if name.startswith(PREFIX)
         }
-        return np.asarray(table["leaked"].to_numpy(), np.bool_), values
     except (OSError, KeyError, ValueError, pa.ArrowException) as error:
         raise VisleakError(
             f"{files.images} is damaged ({error}); delete {files.result} to train again"
         ) from error
+    return leaked, values
 
 
 def scores_of(
@@ -366,22 +352,21 @@ def scores_of(
 ) -> Scores:
     """Return the metrics that all runs have, as one array; NaN for missing runs."""
     names = list(runs[0].metrics) if runs else []
-    shared = [name for name in names if all(name in run.metrics for run in runs)]
+    shared = tuple(name for name in names if all(name in run.metrics for run in runs))
     values = np.full((len(shared), len(repetitions), len(steps)), np.nan)
     for run in runs:
         if run.repetition in repetitions and run.step in steps:
             at = repetitions.index(run.repetition), steps.index(run.step)
-            values[:, at[0], at[1]] = [run.metrics[name] for name in shared]
-    better = lower_is_better(shared, lower)
-    return Scores(tuple(shared), tuple(steps), tuple(repetitions), values, better)
+            values[:, *at] = [run.metrics[name] for name in shared]
+    return Scores(shared, tuple(steps), tuple(repetitions), values, lower_is_better(shared, lower))
 
 
 def gains_of(runs: Sequence[Run], folder: Path, lower: frozenset[str]) -> tuple[Gain, ...]:
     """Return the gains of leaked test images, and of the others, at every step.
 
-    The paper's curves rise because leaked images are memorized, because similar ones are
-    recognized better, or because the training set has changed; this separates the first from the
-    others: each test image is compared with itself at step 0, where it had not leaked.
+    Curves rise because leaked images are memorized, because similar ones are recognized better, or
+    because the training set has changed; this separates the first from the others: each test image
+    is compared with itself at step 0, where it had not leaked.
     """
     known: dict[tuple[int, int], ImageValues] = {}
     for run in runs:

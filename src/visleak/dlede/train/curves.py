@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from operator import attrgetter
 from pathlib import Path
 from typing import Final
 
@@ -123,14 +124,14 @@ def train_curve(
 ) -> TrainedCurve:
     """Carry out the training runs of a curve that are missing."""
     curve.folder.mkdir(parents=True, exist_ok=True)
-    lower = (*curve.trainer.lower, *decision.lower)
+    lower, jobs = (*curve.trainer.lower, *decision.lower), curve.jobs
 
     def scores(runs: Sequence[Run]) -> Scores:
         return scores_of(runs, curve.plan.steps, range(1, curve.plan.repetitions + 1), lower)
 
     runs: list[Run] = []
     failed: list[Failure] = []
-    for run, failure in train_all(curve.jobs, SharedContext(prepared, curve.split), execution):
+    for run, failure in train_all(jobs, SharedContext(prepared, curve.split), execution):
         if run is not None:
             runs.append(run)
             if len(runs) == 1:
@@ -139,7 +140,7 @@ def train_curve(
                     execution.notify(line)
         if failure is not None:
             failed.append(failure)
-            if not runs and len(failed) >= min(HOPELESS, len(curve.jobs)):
+            if not runs and len(failed) >= min(HOPELESS, len(jobs)):
                 first = failed[0]
                 raise CurveFailed(
                     f"the first {len(failed)} training runs failed, each twice; that of step"
@@ -147,16 +148,16 @@ def train_curve(
                     f" {first.log}"
                 )
     runs, incomplete = _comparable(runs, curve.folder)
-    failed = sorted([*failed, *incomplete], key=lambda each: (each.repetition, each.step))
-    runs.sort(key=lambda each: (each.repetition, each.step))
+    failed = sorted([*failed, *incomplete], key=attrgetter("repetition", "step"))
+    runs.sort(key=attrgetter("repetition", "step"))
     for failure in failed:
         execution.notify(failure_line(failure))
     trained, steps = scores(runs), curve.plan.steps[:3]
     if not partial and not trained.complete(steps).any():
         raise CurveFailed(
             f"no repetition has all the steps {', '.join(map(str, steps))} %: {len(failed)} of"
-            f" {len(curve.jobs)} training runs failed, the first because {failed[0].reason}; its"
-            f" log: {failed[0].log}"
+            f" {len(jobs)} training runs failed, the first because {failed[0].reason}; its log:"
+            f" {failed[0].log}"
         )
     return TrainedCurve(curve, tuple(runs), tuple(failed), trained)
 
@@ -170,10 +171,7 @@ def failure_line(failure: Failure) -> str:
 
 
 def _comparable(runs: list[Run], folder: Path) -> tuple[list[Run], list[Failure]]:
-    """Exclude runs that lack a metric which most have; they are repeated next time.
-
-    Otherwise one of them would remove the metric from all, and the others would decide.
-    """
+    """Exclude runs, for repetition, that lack a metric which most have: it would be lost to all."""
     counts = Counter(name for run in runs for name in run.metrics)
     usual = [name for name, count in counts.items() if 2 * count > len(runs)]
     kept, failed = [], []
@@ -193,14 +191,13 @@ def forecast_of(curves: Sequence[Curve], prepared: PreparedTrainer, *, jobs: int
     """Return the expected cost of the training runs of all curves."""
     first = curves[0]
     found = [run for curve in curves for run in curve.finished()]
-    images = len(first.split.train)
+    images, tested = len(first.split.train), len(first.split.test)
     each: float | None = None
     if found:
         each = sum(run.seconds for run in found) / len(found)
     elif (estimate := getattr(prepared, "seconds", None)) is not None:
         each = float(estimate(images, first.plan.epochs))
     planned = sum(len(curve.plan.steps) * curve.plan.repetitions for curve in curves)
-    tested = len(first.split.test)
     return Forecast(planned, len(found), images, tested, bool(found), each, jobs)
 
 
@@ -242,9 +239,19 @@ def control_curves(
         raise UsageError(
             "--epochs: the command has no placeholder for it; put {epochs} where it takes them"
         )
-    deciding = curve.plan.steps[:3]
+    deciding, folder = curve.plan.steps[:3], curve.folder.parent
     check_steps(decision.rule, deciding)
-    longer = _longer(curve, controls.convergence, deciding) if controls.convergence else None
+    longer = None
+    if controls.convergence:
+        # the first chain at its first and last deciding step
+        if curve.epochs is None:
+            raise UsageError(
+                "--check-convergence needs the usual number of epochs, which is not known: give"
+                " --epochs N, and {epochs} in the command"
+            )
+        epochs, steps = curve.epochs * controls.convergence, (deciding[0], deciding[-1])
+        plan = replace(curve.plan, steps=steps, repetitions=1, epochs=epochs)
+        longer = replace(curve, plan=plan, folder=folder / LONGER)
     clean = []
     if controls.calibrate:
         drawn = clean_splits(curve.split, controls.calibrate, curve.plan.seed)
@@ -252,21 +259,9 @@ def control_curves(
             # with one seed all splits would leak the images at the same positions
             seed = curve.plan.seed + number * SEED_DISTANCE
             plan = replace(curve.plan, steps=deciding, seed=seed)
-            folder = curve.folder.parent / CALIBRATION / f"split-{number:02d}"
-            clean.append((Curve.of(split, plan, curve.trainer, folder), sizes))
+            place = folder / CALIBRATION / f"split-{number:02d}"
+            clean.append((Curve.of(split, plan, curve.trainer, place), sizes))
     return ControlCurves(tuple(clean), longer)
-
-
-def _longer(curve: Curve, factor: int, deciding: Sequence[int]) -> Curve:
-    """Return the first chain at its first and last deciding step, with more epochs."""
-    if curve.epochs is None:
-        raise UsageError(
-            "--check-convergence needs the usual number of epochs, which is not known: give"
-            " --epochs N, and {epochs} in the command"
-        )
-    steps = (deciding[0], deciding[-1])
-    plan = replace(curve.plan, steps=steps, repetitions=1, epochs=curve.epochs * factor)
-    return replace(curve, plan=plan, folder=curve.folder.parent / LONGER)
 
 
 def prepared_folder(folder: Path, name: str) -> Path:
@@ -365,14 +360,14 @@ def check_convergence(
     except CurveFailed as error:
         return None, [f"the convergence check has no result: {error}"]
     rows = []
+    shared = [name for name in longer.scores.metrics if name in usual.scores.metrics]
     for column, step in enumerate(longer.scores.steps):
         own = usual.scores.steps.index(step)
-        for metric in longer.scores.metrics:
-            if metric in usual.scores.metrics:
-                before = float(usual.scores.of(metric)[0, own])
-                after = float(longer.scores.of(metric)[0, column])
-                if math.isfinite(before + after):
-                    rows.append(LongerScore(step, metric, before, after, 1))
+        for metric in shared:
+            before = float(usual.scores.of(metric)[0, own])
+            after = float(longer.scores.of(metric)[0, column])
+            if math.isfinite(before + after):
+                rows.append(LongerScore(step, metric, before, after, 1))
     epochs = (usual.curve.epochs or 0, curves.longer.plan.epochs or 0)
     notes = [f"longer training: {failure_line(failure)}" for failure in longer.failed]
     return Convergence(epochs, tuple(rows)), notes

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import io
+import math
 import multiprocessing
 import pickle
 import re
@@ -110,15 +111,14 @@ def train_all(jobs: Sequence[Job], context: SharedContext, execution: Execution)
             missing.append(job)
         else:
             yield run, None
-    done = len(jobs) - len(missing)
-    execution.progress(STEP, done, len(jobs))
+    execution.progress(STEP, len(jobs) - len(missing), len(jobs))
     if not missing:
         return
     local = execution.engine is None or execution.engine is Processes
-    for ended in (_on_this_machine if local else _on_cluster)(missing, context, execution):
-        done += 1
+    ended = (_on_this_machine if local else _on_cluster)(missing, context, execution)
+    for done, each in enumerate(ended, len(jobs) - len(missing) + 1):
         execution.progress(STEP, done, len(jobs))
-        yield ended
+        yield each
 
 
 def _on_this_machine(
@@ -157,7 +157,6 @@ def _on_this_machine(
 
 
 def _attempted(job: Job, function: Callable[[Job], Run]) -> Ended:
-    reason = ""
     for attempt in range(1, ATTEMPTS + 1):
         try:
             return function(replace(job, attempt=attempt)), None
@@ -169,20 +168,9 @@ def _attempted(job: Job, function: Callable[[Job], Run]) -> Ended:
 
 
 def carry_out(context: SharedContext, job: Job) -> Run:
-    """Carry out one training run and write its files."""
+    """Carry out one training run and write its files; any exception of the trainer is its end."""
     files, begun = job.files, time.perf_counter()
-    outcome = _trained(context, job, files.clear())
-    metrics = {name: float(value) for name, value in outcome.metrics.items()}
-    seconds = round(time.perf_counter() - begun, 3)
-    run = Run(
-        *(files.step, files.repetition, job.key, metrics, dict(outcome.about), seconds, job.attempt)
-    )
-    write_run(files, run, outcome.images, context.split.test, job.draw)
-    return run
-
-
-def _trained(context: SharedContext, job: Job, folder: Path) -> Outcome:
-    """Train; any exception of the trainer is a failed run, and is written to its log."""
+    folder = files.clear()
     try:
         outcome = context.prepared.train(job.task(context.split), folder)
     except TrainingFailed:
@@ -193,7 +181,13 @@ def _trained(context: SharedContext, job: Job, folder: Path) -> Outcome:
         raise TrainingFailed(said(error, 300)) from error
     if not isinstance(outcome, Outcome):
         raise TrainingFailed(f"the trainer returned {type(outcome).__name__}, not an Outcome")
-    return outcome
+    metrics = {name: float(value) for name, value in outcome.metrics.items()}
+    seconds = round(time.perf_counter() - begun, 3)
+    run = Run(
+        *(files.step, files.repetition, job.key, metrics, dict(outcome.about), seconds, job.attempt)
+    )
+    write_run(files, run, outcome.images, context.split.test, job.draw)
+    return run
 
 
 # -- in a process of its own ----------------------------------------------------------------------
@@ -227,7 +221,9 @@ class Slot(Generic[Common, Task, Value]):
                 raise TrainingFailed(f"it took longer than {self._limit:g} seconds")
             failed, value = pipe.recv()
         except (EOFError, OSError) as error:
-            raise TrainingFailed(f"its process {self._exit()}") from error
+            code = self._end(terminate=False) or 0
+            ended = f"was ended by {signal_name(-code)}" if code < 0 else f"ended with code {code}"
+            raise TrainingFailed(f"its process {ended}") from error
         if failed:
             raise value
         result: Value = value
@@ -257,11 +253,6 @@ class Slot(Generic[Common, Task, Value]):
                 # the time of a run starts with its process; a dead one is noticed later
                 ours.recv()
         return self._pipe
-
-    def _exit(self) -> str:
-        """Return how the process ended, and release it."""
-        code = self._end(terminate=False) or 0
-        return f"was ended by {signal_name(-code)}" if code < 0 else f"ended with code {code}"
 
     def _end(self, terminate: bool = True) -> int | None:
         process, pipe = self._process, self._pipe
@@ -388,27 +379,24 @@ def run_command(
         return
     if code is None:
         ended = f"it took longer than {limit:g} seconds and was ended"
-    elif code > 0:
-        ended = f"the command ended with exit code {code}"
     else:
-        ended = f"the command was ended by {signal_name(-code)}"
+        how = f"ended with exit code {code}" if code > 0 else f"was ended by {signal_name(-code)}"
+        ended = f"the command {how}"
     last = last_line(log)
     raise TrainingFailed(f"{ended}; {f'its last line: {last}' if last else 'it printed nothing'}")
 
 
 def _waited(process: subprocess.Popen[bytes], limit: float | None) -> int | None:
     """Return the exit code, ``None`` where the time is up."""
-    until = None if limit is None else time.monotonic() + limit
+    until = math.inf if limit is None else time.monotonic() + limit
     parent = multiprocessing.parent_process()
-    while True:
-        left = _LOOK if until is None else min(_LOOK, until - time.monotonic())
-        if left <= 0:
-            return None
+    while (left := min(_LOOK, until - time.monotonic())) > 0:
         try:
             return process.wait(timeout=left)
         except subprocess.TimeoutExpired:
             if parent is not None and not parent.is_alive():
                 raise SystemExit("the process that started the training run is gone") from None
+    return None
 
 
 def last_line(log: Path) -> str:
@@ -417,6 +405,6 @@ def last_line(log: Path) -> str:
         end = file.seek(0, 2)
         file.seek(max(0, end - 16384))
         text = _ESCAPES.sub("", file.read().decode("utf-8", "replace"))
-    lines = ("".join(c for c in line if c.isprintable()).strip() for line in text.splitlines())
-    last = next((line for line in reversed(list(lines)) if line), "")
+    lines = ("".join(filter(str.isprintable, line)).strip() for line in text.splitlines())
+    last = next(filter(None, reversed(list(lines))), "")
     return last if len(last) <= _SHOWN else f"{last[: _SHOWN - 3]}..."

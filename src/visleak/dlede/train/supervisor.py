@@ -21,10 +21,7 @@ NOT_STARTED: Final = 127  # what a shell says of a program that cannot be starte
 
 
 def main(command: list[str]) -> int:
-    """Run a command in a process group of its own; return its exit code.
-
-    Where a signal ended the command, this process is ended by the same.
-    """
+    """Run a command in a process group of its own; return its exit code, or die of its signal."""
     try:
         child = subprocess.Popen(command, stdin=subprocess.DEVNULL, process_group=0)
     except (OSError, ValueError) as error:

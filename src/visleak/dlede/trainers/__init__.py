@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from importlib import import_module
 from typing import Final
 
 import numpy as np
 
 from visleak.dlede.train import Trainer
 from visleak.errors import UsageError
+from visleak.lazy import load
 from visleak.records import Int64
 
 #: Name before the colon -> function that makes a trainer of a :class:`TrainerRequest`.
@@ -53,8 +53,7 @@ def load_trainer(
             f"--trainer is one of {', '.join(TRAINERS)}, such as torch:detector or command:'CMD"
             f" {{train}} {{test}} {{out}} {{seed}}'; got {text!r}"
         )
-    module, _, function = TRAINERS[name].partition(":")
-    make: Callable[[TrainerRequest], Trainer] = getattr(import_module(module), function)
+    make: Callable[[TrainerRequest], Trainer] = load(TRAINERS[name])
     return make(TrainerRequest(name, argument, device, threads, time_limit))
 
 

@@ -53,17 +53,12 @@ def score_detections(truth: Boxes, found: Detections) -> DetectionScores:
     known = precision[0, 0] > -1
     if not known.any():
         raise ValueError("no class has an object to be found")
-    matches = _matches(evaluated, len(truth.names))
+    matches = _matches(evaluated)
     confidence, rates = _best(matches, np.flatnonzero(known), evaluated)
-    return DetectionScores(
-        {
-            **rates,
-            "map50": float(precision[0][:, known].mean()),
-            "map50_95": float(precision[:, :, known].mean()),
-        },
-        confidence,
-        _each_image(evaluated, matches, confidence, truth.images),
-    )
+    rates["map50"] = float(precision[0][:, known].mean())
+    rates["map50_95"] = float(precision[:, :, known].mean())
+    each = _each_image(evaluated, matches, confidence, truth.images)
+    return DetectionScores(rates, confidence, each)
 
 
 def _evaluated(truth: Boxes, found: Detections) -> Any:
@@ -110,21 +105,14 @@ def _detections(found: Detections) -> list[dict[str, object]]:
 def _object(number: int, image: int, label: int, corners: Float64) -> dict[str, object]:
     left, top, right, bottom = (float(value) for value in corners)
     width, height = right - left, bottom - top
-    return {
-        "id": number + 1,  # 0 stands for no match
-        "image_id": image,
-        "category_id": label,
-        "bbox": [left, top, width, height],
-        "area": width * height,
-    }
+    # the number 0 stands for no match
+    named = {"id": number + 1, "image_id": image, "category_id": label}
+    return {**named, "bbox": [left, top, width, height], "area": width * height}
 
 
 @dataclass(frozen=True)
 class _Matches:
-    """All detections that count at IoU .5, one row each.
-
-    ``right`` marks those that match an object; those in crowds are excluded.
-    """
+    """Detections that count at IoU .5, without those in crowds; ``right`` ones match an object."""
 
     image: Int64
     label: Int64
@@ -132,23 +120,19 @@ class _Matches:
     right: Bool
 
 
-def _matches(evaluated: Any, classes: int) -> _Matches:
-    rows: list[tuple[int, int, float, bool]] = []
-    for part in evaluated.evalImgs:
-        if part is None:
-            continue
+def _matches(evaluated: Any) -> _Matches:
+    rows = [
+        (part["image_id"], part["category_id"], score, match > 0)
+        for part in evaluated.evalImgs
+        if part is not None
         for score, match, ignored in zip(
             part["dtScores"], part["dtMatches"][0], part["dtIgnore"][0], strict=True
-        ):
-            if not ignored:
-                rows.append((part["image_id"], part["category_id"], score, match > 0))
+        )
+        if not ignored
+    ]
     image, label, score, right = zip(*rows, strict=True) if rows else ((), (), (), ())
-    return _Matches(
-        np.array(image, np.int64),
-        np.array(label, np.int64),
-        np.array(score, np.float64),
-        np.array(right, np.bool_),
-    )
+    numbers = np.array(image, np.int64), np.array(label, np.int64)
+    return _Matches(*numbers, np.array(score, np.float64), np.array(right, np.bool_))
 
 
 def _objects(evaluated: Any) -> list[tuple[int, int, int]]:
@@ -258,15 +242,16 @@ def targets_of(images: Sequence[Objects], classes: int, shape: tuple[int, int]) 
         for region in np.flatnonzero(objects.crowd | (objects.label < 0)):
             label = objects.label[region]
             which = slice(None) if label < 0 else slice(label, label + 1)
-            _forget(counted[number, which], cells[region])
+            left, top = np.floor(np.maximum(cells[region, :2], 0)).astype(np.int64)
+            right, bottom = np.ceil(np.maximum(cells[region, 2:], 0)).astype(np.int64)
+            counted[number, which, top:bottom, left:right] = False
         areas = (cells[:, 2] - cells[:, 0]) * (cells[:, 3] - cells[:, 1])
         real = np.flatnonzero(~objects.crowd & (objects.label >= 0))
         for each in real[np.argsort(-areas[real], kind="stable")]:
-            left, top, right, bottom = (float(value) for value in cells[each])
-            across, down = (left + right) / 2, (top + bottom) / 2
-            row = min(int(down), shape[0] - 1)
-            column = min(int(across), shape[1] - 1)
-            width, height = right - left, bottom - top
+            start, end = cells[each, :2], cells[each, 2:]
+            across, down = ((start + end) / 2).tolist()
+            width, height = (end - start).tolist()
+            row, column = min(int(down), shape[0] - 1), min(int(across), shape[1] - 1)
             draw(heat[number, objects.label[each]], row, column, radius_of(height, width))
             sizes = math.log(width), math.log(height)
             places[number, row, column] = across - column, down - row, *sizes
@@ -280,10 +265,7 @@ def targets_of(images: Sequence[Objects], classes: int, shape: tuple[int, int]) 
 
 
 def draw(plane: Float32, row: int, column: int, radius: float) -> None:
-    """Raise a heat map to a Gaussian about a cell, as far as the whole cells of the radius.
-
-    Its standard deviation is a third of what it covers: (2 r + 1) / 6 cells.
-    """
+    """Raise a heat map to a Gaussian about a cell; its deviation is a third of what it covers."""
     reach = int(radius)
     deviation = (2 * reach + 1) / 6
     top, left = max(0, row - reach), max(0, column - reach)
@@ -292,10 +274,3 @@ def draw(plane: Float32, row: int, column: int, radius: float) -> None:
     across = np.arange(left, left + window.shape[1]) - column
     squares = down[:, None] ** 2 + across[None, :] ** 2
     np.maximum(window, np.exp(-squares / (2 * deviation**2)), out=window, casting="same_kind")
-
-
-def _forget(planes: Bool, cells: Float64) -> None:
-    """Let the cells that a region touches not count."""
-    left, top = np.floor(np.maximum(cells[:2], 0)).astype(np.int64)
-    right, bottom = np.ceil(np.maximum(cells[2:], 0)).astype(np.int64)
-    planes[:, top:bottom, left:right] = False

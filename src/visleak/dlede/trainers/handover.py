@@ -69,10 +69,7 @@ def check_boxes(split: Split, what: str) -> None:
 
 
 def check_folder(folder: Path) -> None:
-    """Check that YOLO trainers find the labels of images that are linked in a folder.
-
-    They look for ``/labels/`` in place of ``/images/``: YOLOv7 of the first, others of the last.
-    """
+    """Refuse a folder where YOLO trainers, which put /labels/ for /images/, find no labels."""
     if "images" in Path(os.path.abspath(folder)).parts:
         raise VisleakError(
             f"{folder} is in a folder called images, where YOLO trainers look for labels at"

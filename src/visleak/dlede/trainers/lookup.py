@@ -39,8 +39,7 @@ def lookup_trainer(request: TrainerRequest) -> LookupTrainer:
 class LookupTrainer:
     """One nearest neighbour by stored similarity; ties go to the smaller id.
 
-    Neither the seed nor the number of epochs changes anything: two runs on the same images
-    have the same results, and repetitions differ by their draws alone.
+    Neither the seed nor the number of epochs changes anything: repetitions differ by their draws.
     """
 
     decides = ("accuracy", "f1")
@@ -56,23 +55,21 @@ class LookupTrainer:
 
     def prepare(self, split: Split, folder: Path, progress: Progress) -> PreparedTrainer:
         """Compare every test image with every image that may be trained on, once."""
-        truths = [_labels(images) for images in (split.train, split.test)]
+        sets = (split.train, split.test)
+        truths = [_labels(images) for images in sets]
         names = pa.concat_arrays(truths).unique().sort()
         codes = [np.asarray(pc.index_in(each, value_set=names), np.int64) for each in truths]
-        sets = (split.train, split.test)
         workers = workers_for(sum(map(len, sets)), None)
         with RunContext.at(folder, workers, None, progress) as place:
             prints = [fingerprint(images, self._encoder, place) for images in sets]
-            if not all(map(len, prints)):
-                name = sets[0 if not len(prints[0]) else 1].name
-                raise VisleakError(f"no image of set {name!r} can be read")
+            for images, each in zip(sets, prints, strict=True):
+                if not len(each):
+                    raise VisleakError(f"no image of set {images.name!r} can be read")
             places = _places(prints, sets)
             _compare(prints, places, folder / SIMILARITY, progress)
-        notes = tuple(_unreadable(each, images) for each, images in zip(prints, sets, strict=True))
-        return Lookup(
-            *(folder / SIMILARITY, places[0], places[1], codes[0], codes[1], prints[1].rows),
-            notes=tuple(filter(None, notes)),
-        )
+        notes = tuple(filter(None, map(_unreadable, prints, sets)))
+        place_of, (train, test) = folder / SIMILARITY, codes
+        return Lookup(place_of, *places, train, test, prints[1].rows, notes)
 
 
 @dataclass(frozen=True)
@@ -114,10 +111,10 @@ def _unreadable(prints: Fingerprints, images: ImageSet) -> str:
     """Return a line on images that cannot be read, empty where all can."""
     if not prints.problems:
         return ""
-    first, count = prints.problems[0], len(prints.problems)
+    first = prints.problems[0]
     return (
-        f"{count:,} of {len(images):,} images of set {images.name!r} cannot be read, such as"
-        f" {first.id!r} ({first.reason}); they teach nothing, and are answered wrong"
+        f"{len(prints.problems):,} of {len(images):,} images of set {images.name!r} cannot be read,"
+        f" such as {first.id!r} ({first.reason}); they teach nothing, and are answered wrong"
     )
 
 

@@ -6,12 +6,10 @@ import math
 import shutil
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from functools import partial
-from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 import numpy as np
 
@@ -20,9 +18,9 @@ from visleak.devices import torch_device
 from visleak.dlede.draw import Draw, Split
 from visleak.dlede.train import LOG, Outcome, TrainingFailed, TrainingTask
 from visleak.dlede.trainers import TrainerRequest
-from visleak.encoders.request import Request, parse
+from visleak.encoders.request import parse
 from visleak.errors import UsageError, VisleakError
-from visleak.lazy import library
+from visleak.lazy import library, load
 from visleak.pipeline.context import GrowingColumn, RunContext
 from visleak.progress import Progress
 from visleak.quantities import counted
@@ -32,6 +30,10 @@ from visleak.training.data import Decoded, decoded
 if TYPE_CHECKING:
     import torch
     from torch import nn
+
+    from visleak.dlede.trainers.torch_networks import Classifier, Detector
+
+    Model: TypeAlias = Classifier | Detector
 
 #: Name of a model -> its class, and the libraries that it needs.
 MODELS: Final = {
@@ -64,47 +66,6 @@ class Options:
     rate: float  # highest learning rate
 
 
-class Model(Protocol):
-    """A network, and the evaluation of its predictions. Picklable."""
-
-    name: str  # after ``torch:``
-    version: int  # raised whenever the same options would train another network
-    epochs: int  # default passes over the training images
-    multiple: int  # sides of the network's input are multiples of it
-    usual: Options
-    decides: tuple[str, ...]
-
-    def check(self, split: Split) -> None:
-        """Refuse a split that it cannot learn from, or be evaluated on."""
-        ...
-
-    def notes(self, split: Split) -> Iterator[str]:
-        """Yield notes on a split."""
-        ...
-
-    def network(self, split: Split, width: int) -> nn.Module:
-        """Return the network with initial weights from torch's own generator."""
-        ...
-
-    def usable(self, task: TrainingTask) -> Int64:
-        """Return the training images of a task that can be learned from, ascending."""
-        ...
-
-    def loss(
-        self, network: nn.Module, task: TrainingTask, usable: Int64, images: DecodedImages
-    ) -> LossOf:
-        """Return the loss function of the usable images."""
-        ...
-
-    def predict(self, network: nn.Module, rows: Int64, images: DecodedImages) -> object:
-        """Return the network's predictions for some readable images."""
-        ...
-
-    def evaluate(self, network: nn.Module, split: Split, images: DecodedImages) -> Outcome:
-        """Return the metrics of the predictions for all readable test images."""
-        ...
-
-
 class NetworkTrainer:
     """Trains a model; see :class:`visleak.dlede.train.Trainer`."""
 
@@ -120,8 +81,7 @@ class NetworkTrainer:
     def about(self) -> Mapping[str, object]:
         """Return model and options.
 
-        Device, threads and torch's version, which only change the rounding, are in each outcome
-        instead: a curve may be resumed on another machine.
+        Device, threads and torch's version only change the rounding; each outcome has them.
         """
         model = self.model
         named = {"model": model.name, "version": model.version, "epochs": model.epochs}
@@ -159,8 +119,12 @@ class PreparedNetwork:
 
         from visleak.training.networks import deterministic
 
-        images, epochs = self.images, task.epochs or self.model.epochs
-        with _log(folder / LOG) as log, deterministic(self.threads):
+        images, epochs, start = self.images, task.epochs or self.model.epochs, time.monotonic()
+        with (folder / LOG).open("a", encoding="utf-8") as file, deterministic(self.threads):
+
+            def log(text: str) -> None:
+                print(f"{time.monotonic() - start:8.1f} s  {text}", file=file, flush=True)
+
             for name, each, why in images.unreadable:
                 log(f"unreadable: {each!r} of set {name!r} ({why})")
             network, loss, count = self._trained(task, epochs, log)
@@ -214,10 +178,15 @@ class PreparedNetwork:
             network = self.model.network(task.split, self.options.width)
         network = network.to(device=images.device, memory_format=torch.channels_last)
         network.train()
+        decayed, others = (
+            [each for each in network.parameters() if (each.ndim > 1) == decays]
+            for decays in (True, False)
+        )
+        groups = [{"params": decayed}, {"params": others, "weight_decay": 0.0}]
         loss_of = self.model.loss(network, task, usable, images)
         steps = max(1, round(len(usable) / self.options.batch))
         loop = Loop(
-            _optimizer(network, rate),
+            torch.optim.AdamW(groups, lr=rate, weight_decay=WEIGHT_DECAY),
             epochs,
             lambda epoch: np.array_split(
                 _numbers(seed, ORDER, epoch).permutation(len(usable)), steps
@@ -242,15 +211,6 @@ def _numbers(*seed: int) -> np.random.Generator:
     return np.random.default_rng(np.random.SeedSequence(seed))
 
 
-def _optimizer(network: nn.Module, rate: float) -> torch.optim.Optimizer:
-    import torch
-
-    weights = [each for each in network.parameters() if each.ndim > 1]
-    others = [each for each in network.parameters() if each.ndim <= 1]
-    groups = [{"params": weights}, {"params": others, "weight_decay": 0.0}]
-    return torch.optim.AdamW(groups, lr=rate, weight_decay=WEIGHT_DECAY)
-
-
 def rate_at(step: int, steps: int, rate: float) -> float:
     """Return the learning rate of a step: one cycle (Smith & Topin 2018), without restart.
 
@@ -263,18 +223,6 @@ def rate_at(step: int, steps: int, rate: float) -> float:
     return rate * 0.5 * (1 + math.cos(math.pi * (step - rise) / (steps - rise)))
 
 
-@contextmanager
-def _log(path: Path) -> Iterator[Callable[[str], None]]:
-    start = time.monotonic()
-    with path.open("a", encoding="utf-8") as file:
-
-        def log(text: str) -> None:
-            file.write(f"{time.monotonic() - start:8.1f} s  {text}\n")
-            file.flush()
-
-        yield log
-
-
 # -- options --------------------------------------------------------------------------------------
 
 
@@ -284,30 +232,26 @@ def torch_trainer(request: TrainerRequest) -> NetworkTrainer:
     if parsed.name not in MODELS:
         models = " or ".join(f"torch:{name}" for name in MODELS)
         raise UsageError(f"the trainer torch needs a model: {models}; got {request.text!r}")
-    (module, _, name), libraries = MODELS[parsed.name][0].partition(":"), MODELS[parsed.name][1]
+    place, libraries = MODELS[parsed.name]
     options = replace(parsed, text=request.text, name=f"torch:{parsed.name}")
     options.no_argument()
     options.knows(*LIMITS, "rate")
     for needed in libraries:
         library(needed, "torch", options.called)
-    model: Model = getattr(import_module(module), name)()
+    model: Model = load(place)()
     usual = model.usual
+    try:
+        rate = float(options.options.get("rate", usual.rate))
+    except ValueError:
+        rate = math.nan
+    if not 0 < rate <= 1:
+        raise options.refused("rate", f"a number above 0 and up to 1, such as {usual.rate:g}")
     chosen = Options(
         **{name: options.number(name, getattr(usual, name), *LIMITS[name]) for name in LIMITS},
-        rate=_rate(options, usual.rate),
+        rate=rate,
     )
     device = torch_device(request.device) or "cpu"
     return NetworkTrainer(request.text, model, chosen, device, request.threads)
-
-
-def _rate(request: Request, usual: float) -> float:
-    try:
-        value = float(request.options.get("rate", usual))
-    except ValueError:
-        value = math.nan
-    if not 0 < value <= 1:
-        raise request.refused("rate", f"a number above 0 and up to 1, such as {usual:g}")
-    return value
 
 
 # -- decoded images --------------------------------------------------------------------------------
@@ -320,10 +264,7 @@ BILINEAR: Final = 2
 
 @dataclass(frozen=True)
 class DecodedImages:
-    """The decoded images of a split: the training set's rows, then the test set's.
-
-    Unreadable images have a height and a width of 0.
-    """
+    """The images of a split: training set, then test set; unreadable ones have no size."""
 
     path: Path  # of the file: the pixels of one image after the other, RGB
     starts: Int64  # (n + 1,): where in the file each begins
@@ -401,23 +342,33 @@ def decode_images(
             raise UsageError(
                 f"set {images.name!r} has embeddings without images; give the images themselves"
             )
-    path, parts = folder / "pictures.rgb", list[Decoded]()
+    path, parts, unreadable = folder / "pictures.rgb", list[Decoded](), []
     size_of = partial(reduced_size, side=side)
     with (
         RunContext.at(folder, workers_for(sum(map(len, sets)), None), None, progress) as place,
         GrowingColumn(path, np.uint8) as column,
     ):
         for images in sets:
+            row, found = 0, False
             for part in decoded(images, place, size_of, chunk=CHUNK, resample=BILINEAR):
-                _append(column, part.pixels, path)
+                try:
+                    column.append(part.pixels)
+                except OSError as error:
+                    free = shutil.disk_usage(folder).free
+                    raise VisleakError(
+                        f"the decoded images cannot be written to {folder} ({error.strerror};"
+                        f" {free / 1e9:,.1f} GB are free); take a smaller side=, or write elsewhere"
+                    ) from error
+                for at, why in part.unreadable:
+                    reason = why.reason + (f": {why.detail}" if why.detail else "")
+                    unreadable.append((images.name, images.ids[row + at].as_py(), reason))
+                row, found = row + len(part.sizes), found or bool(part.sizes.any())
                 parts.append(part)
+            if not found:
+                raise VisleakError(
+                    f"set {images.name!r}: none of its {len(images):,} images can be read"
+                )
     sizes = np.concatenate([part.sizes for part in parts])
-    train = len(split.train)
-    for images, own in ((split.train, sizes[:train]), (split.test, sizes[train:])):
-        if not own.any():
-            raise VisleakError(
-                f"set {images.name!r}: none of its {len(images):,} images can be read"
-            )
     height, width = (-(-int(most) // multiple) * multiple for most in sizes.max(axis=0))
     return DecodedImages(
         path,
@@ -425,32 +376,9 @@ def decode_images(
         sizes,
         np.concatenate([part.originals for part in parts]),
         (height, width),
-        train,
-        tuple(_unreadable(split, parts)),
+        len(split.train),
+        tuple(unreadable),
     )
-
-
-def _append(column: GrowingColumn[np.uint8], pixels: Bytes8, path: Path) -> None:
-    try:
-        column.append(pixels)
-    except OSError as error:
-        free = shutil.disk_usage(path.parent).free
-        raise VisleakError(
-            f"the decoded images cannot be written to {path.parent} ({error.strerror};"
-            f" {free / 1e9:,.1f} GB are free); take a smaller side=, or write elsewhere"
-        ) from error
-
-
-def _unreadable(split: Split, parts: list[Decoded]) -> Iterator[tuple[str, str, str]]:
-    first, train = 0, len(split.train)
-    for part in parts:
-        for at, why in part.unreadable:
-            images, row = (split.train, first + at)
-            if row >= train:
-                images, row = split.test, row - train
-            reason = why.reason + (f": {why.detail}" if why.detail else "")
-            yield images.name, images.ids[row].as_py(), reason
-        first += len(part.sizes)
 
 
 def reduced_size(height: int, width: int, *, side: int) -> tuple[int, int]:

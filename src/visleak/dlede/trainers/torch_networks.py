@@ -109,11 +109,7 @@ def detection_loss(
     places: torch.Tensor,
     true: torch.Tensor,
 ) -> torch.Tensor:
-    """Return the loss of a batch: focal loss of the heat maps, L1 of sizes and offsets.
-
-    Equations 1 to 3 of the paper, all sums divided by the number of objects; sizes as logarithms,
-    and with the weight of offsets.
-    """
+    """Return the loss (equations 1 to 3): focal of the heat maps, L1 of sizes and offsets."""
     chance, missed = functional.logsigmoid(logits), functional.logsigmoid(-logits)
     sure = chance.exp()
     found = chance * (1 - sure) ** FOCUS
@@ -128,8 +124,7 @@ def peaks(
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     """Return the best peaks of each image: cells without a neighbour of higher probability.
 
-    Probabilities (n, most), 0 if an image has no more; classes; corners (n, most, 4) in pixels of
-    the canvas.
+    Probabilities (n, most), 0 if there are no more; classes; corners (n, most, 4) in pixels.
     """
     rows, columns = logits.shape[2:]
     chances = torch.sigmoid(logits)
@@ -202,7 +197,7 @@ class Augmentation:
 
 
 class Classifier:
-    """The classifier; see :class:`visleak.dlede.trainers.networks.Model`."""
+    """The classifier; see :mod:`visleak.dlede.trainers.networks`."""
 
     name = "classifier"
     version = 1
@@ -220,10 +215,10 @@ class Classifier:
                     " none; name their column with --label, open folders of classes, or use"
                     " torch:detector for annotated boxes"
                 )
-        if len(class_names(split)) < 2:
+        if len(names := class_names(split)) < 2:
             raise VisleakError(
-                f"all images have the label {class_names(split)[0]!r}; torch:classifier needs two"
-                " classes or more"
+                f"all images have the label {names[0]!r}; torch:classifier needs two classes or"
+                " more"
             )
 
     def notes(self, split: Split) -> Iterator[str]:
@@ -237,10 +232,10 @@ class Classifier:
         train, test = (_numbers(images, split) for images in (split.train, split.test))
         foreign = np.setdiff1d(test[test >= 0], train)
         if len(foreign):
-            count = int(np.isin(test, foreign).sum())
             yield (
-                f"{count:,} test images have a label that no training image has, such as"
-                f" {class_names(split)[foreign[0]]!r}: they are only correct if such images leak"
+                f"{int(np.isin(test, foreign).sum()):,} test images have a label that no training"
+                f" image has, such as {class_names(split)[foreign[0]]!r}: they are only correct if"
+                " such images leak"
             )
 
     def network(self, split: Split, width: int) -> nn.Module:
@@ -255,15 +250,16 @@ class Classifier:
         self, network: nn.Module, task: TrainingTask, usable: Int64, images: DecodedImages
     ) -> LossOf:
         """Return the cross-entropy of augmented images."""
-        content = images.mapped()
-        rows, classes = images.rows(task.draw)[usable], _task_labels(task)[usable]
+        content, classes = images.mapped(), _task_labels(task)[usable]
+        rows = images.rows(task.draw)[usable]
 
         def loss_of(chosen: Int64, random: np.random.Generator) -> torch.Tensor:
             changes = Augmentation.drawn(len(chosen), random)
             pixels = images.on_canvas(content, rows[chosen])
-            logits = network(changes.of_pixels(pixels, images.device))
             answers = torch.from_numpy(classes[chosen]).to(images.device)
-            return functional.cross_entropy(logits, answers)
+            return functional.cross_entropy(
+                network(changes.of_pixels(pixels, images.device)), answers
+            )
 
         return loss_of
 
@@ -314,7 +310,7 @@ LEAST: Final = 0.01  # detections with a lower confidence are dropped
 
 
 class Detector:
-    """The detector; see :class:`visleak.dlede.trainers.networks.Model`."""
+    """The detector; see :mod:`visleak.dlede.trainers.networks`."""
 
     name = "detector"
     version = 1
@@ -384,21 +380,17 @@ class Detector:
 
     def predict(self, network: nn.Module, rows: Int64, images: DecodedImages) -> Detections:
         """Return the detections in some test images."""
-        image, label = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
-        score, corners = [np.empty(0)], [np.empty((0, 4))]
+        parts = [(np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0), np.empty((0, 4)))]
         for mine, maps in images.tensors(rows):
             with torch.inference_mode():
                 logits, boxes = network(maps)
-                found = peaks(logits, boxes, MOST)
+            found = peaks(logits, boxes, MOST)
             chances, labels, ends = (part.cpu().numpy() for part in found)
-            which, place = np.nonzero(chances >= LEAST)
-            image.append(mine[which])
-            label.append(labels[which, place])
-            score.append(chances[which, place].astype(np.float64))
-            corners.append(ends[which, place].astype(np.float64))
-        row = np.concatenate(image)
-        whole = to_originals(np.concatenate(corners), images, row)
-        return Detections(row - images.train, np.concatenate(label), np.concatenate(score), whole)
+            at = np.nonzero(chances >= LEAST)
+            score, corners = (part[at].astype(np.float64) for part in (chances, ends))
+            parts.append((mine[at[0]], labels[at], score, corners))
+        row, label, score, corners = (np.concatenate(each) for each in zip(*parts, strict=True))
+        return Detections(row - images.train, label, score, to_originals(corners, images, row))
 
     def evaluate(self, network: nn.Module, split: Split, images: DecodedImages) -> Outcome:
         """Return the metrics; nothing is found in unreadable images."""
