@@ -1,10 +1,9 @@
 """A command as trainer: ``command:'TEMPLATE'``, split into words without a shell.
 
-Placeholders, of which only those that the template names are written:
-
-``docs/dlede.md`` lists them, with command lines of YOLOv5 and YOLOv7. The program runs in the
-folder and with the environment of visleak; what it prints is its log. Files that the command names
-are part of the key of every training run; what these load is not.
+``docs/dlede.md`` lists the placeholders, with command lines of YOLOv5 and YOLOv7; only files that
+the template names are written. The program runs in the folder and with the environment of visleak;
+what it prints is its log. Files that the command names are part of the key of every training run;
+what these load is not.
 """
 
 from __future__ import annotations
@@ -70,36 +69,32 @@ class CommandTrainer:
     def about(self) -> dict[str, object]:
         """Return template, default ``{epochs}`` and file digests: edited programs train again."""
         about: dict[str, object] = {"command": self.template.text}
-        files = {name: _digest(path) for name, path in sorted(self.template.files().items())}
+        files = {}
+        for name, path in sorted(self.template.files().items()):
+            try:
+                files[name] = file_digest(path)
+            except OSError as error:
+                raise VisleakError(
+                    f"--trainer command: {path} cannot be read ({error.strerror})"
+                ) from error
         about |= {"files": files} if files else {}
         return about | ({"epochs": EPOCHS} if self.takes_epochs else {})
 
     def prepare(self, split: Split, folder: Path, progress: Progress) -> PreparedTrainer:
         """Check that the program exists and that the split can be written as files."""
-        word = self.template.words[0]
+        template, word = self.template, self.template.words[0]
         if not PLACEHOLDER.search(word) and shutil.which(word) is None:
             place = "here" if os.sep in word else "on the PATH"
             raise UsageError(f"--trainer command: there is no program {word!r} {place}")
         check_split(split)
-        template = self.template
-        needy = next((name for name in WITH_BOXES if name in template.names), None)
-        if needy is not None:
-            check_boxes(split, f"{{{needy}}}")
+        if needy := [name for name in WITH_BOXES if name in template.names]:
+            check_boxes(split, f"{{{needy[0]}}}")
         if template.has(WITH_LABELS):
             check_folder(folder)
         boxes = split.train_boxes
         pixels = boxes is not None and not boxes.relative and template.has(WITH_LABELS)
         sizes = ImageSizes.of(split, progress) if pixels or template.has(WITH_SIZES) else None
         return PreparedCommand(template, sizes, self.time_limit)
-
-
-def _digest(path: Path) -> str:
-    try:
-        return file_digest(path)
-    except OSError as error:
-        raise VisleakError(
-            f"--trainer command: {path} cannot be read ({error.strerror})"
-        ) from error
 
 
 @dataclass(frozen=True)
@@ -193,16 +188,11 @@ class Template:
         ('train.py', '--list', '{train}', '--out={out}')
         """
         try:
-            words = shlex.split(text)
+            made = cls(text, tuple(shlex.split(text)))
         except ValueError as error:
             raise UsageError(f"--trainer command: {str(error).lower()} in {text!r}") from error
-        if not words:
-            raise UsageError(
-                "--trainer command: no command follows; such as command:'python train.py {train}"
-                " {test} {out} {seed}'"
-            )
-        made = cls(text, tuple(words))
-        made._check()
+        if wrong := made._fault():
+            raise UsageError(f"--trainer command: {wrong}")
         return made
 
     @property
@@ -217,8 +207,8 @@ class Template:
     def files(self) -> dict[str, Path]:
         """Return the files that the command names: the program if it is a script, and others.
 
-        ``--cfg=yolo.yaml`` names a file, ``bash -c 'python train.py'`` too, and ``-m
-        package.train`` one below this folder. What the named files load in turn is not found.
+        ``--cfg=yolo.yaml`` names a file, and so do ``bash -c 'python train.py'`` and ``-m
+        package.train``. What the named files load in turn is not found.
         """
         found: dict[str, Path] = {}
         program = shutil.which(self.words[0])
@@ -232,29 +222,31 @@ class Template:
             found |= {name: Path(name) for name in names if name and os.path.isfile(name)}
         return found
 
-    def _check(self) -> None:
-        unknown = sorted(self.names - FILLED.keys())
-        if unknown:
-            known = ", ".join(f"{{{name}}}" for name in FILLED)
-            raise UsageError(
-                f"--trainer command: {{{unknown[0]}}} is not a placeholder; there are {known}"
+    def _fault(self) -> str:
+        """Return why the command cannot train; empty if it can."""
+        if not self.words:
+            return (
+                "no command follows; such as command:'python train.py {train} {test} {out} {seed}'"
             )
+        if unknown := sorted(self.names - FILLED.keys()):
+            known = ", ".join(f"{{{name}}}" for name in FILLED)
+            return f"{{{unknown[0]}}} is not a placeholder; there are {known}"
         if not self.has(TRAINING):
-            raise UsageError(
-                "--trainer command: the command does not get the training images; it needs one"
-                f" of {', '.join(f'{{{name}}}' for name in TRAINING)}"
+            return (
+                "the command does not get the training images; it needs one of"
+                f" {', '.join(f'{{{name}}}' for name in TRAINING)}"
             )
         if not self.has(RESULT):
-            raise UsageError(
-                "--trainer command: no result can come back; the command needs {out}, the json to"
-                " be written, or {folder}, in which YOLO's results.txt or results.csv is found"
+            return (
+                "no result can come back; the command needs {out}, the json to be written, or"
+                " {folder}, in which YOLO's results.txt or results.csv is found"
             )
         shell = next((word for word in self.words if word in _SHELL), None)
-        if shell is not None:
-            raise UsageError(
-                f"--trainer command: no shell reads {shell!r}; write the steps into a script, and"
-                " name that"
-            )
+        return (
+            f"no shell reads {shell!r}; write the steps into a script, and name that"
+            if shell
+            else ""
+        )
 
     def filled(self, handing: TaskFiles) -> list[str]:
         """Return the words for one training, and write the files they name."""
@@ -313,11 +305,18 @@ def read_json(path: Path, rows: Mapping[str, int], images: int) -> Outcome:
     or no value is unknown. What is not a number, or not finite, or not a metric of ours is left out
     and named in ``Outcome.about``.
     """
-    content = _content(path)
+    try:
+        content = json.loads(_bounded(path))
+    except (OSError, ValueError, RecursionError) as error:
+        raise TrainingFailed(f"{path.name} cannot be read as json: {one_line(error)}") from error
+    if not isinstance(content, dict):
+        raise TrainingFailed(
+            f"{path.name} holds {_kind(content)}; it must be an object, such as"
+            ' {"map50": 0.61, "f1": 0.58}'
+        )
+    single = content.pop("images", None)
     metrics, left_out = {}, {}
     for name, value in content.items():
-        if name == "images":
-            continue
         if is_share_name(name):
             metrics[name] = _share(name, value, path)
         elif (number := _finite(value)) is not None:
@@ -329,25 +328,14 @@ def read_json(path: Path, rows: Mapping[str, int], images: int) -> Outcome:
             f"{path.name} has no metric; it needs precision, recall, map50 and f1, or any other"
             ' numbers, such as {"accuracy": 0.9}'
         )
-    about: dict[str, object] = {"result": path.name}
-    if left_out:
-        about["left_out"] = left_out
-    return Outcome(_with_f1(metrics), _of_images(content.get("images"), rows, images, path), about)
+    about = {"result": path.name} | ({"left_out": left_out} if left_out else {})
+    return Outcome(_with_f1(metrics), _of_images(single, rows, images, path), about)
 
 
-def _content(path: Path) -> dict[str, object]:
-    try:
-        if path.stat().st_size > MAX_BYTES:
-            raise TrainingFailed(f"{path.name} is larger than {MAX_BYTES >> 20} MiB")
-        content = json.loads(path.read_bytes())
-    except (OSError, ValueError, RecursionError) as error:
-        raise TrainingFailed(f"{path.name} cannot be read as json: {one_line(error)}") from error
-    if not isinstance(content, dict):
-        raise TrainingFailed(
-            f"{path.name} holds {_kind(content)}; it must be an object, such as"
-            ' {"map50": 0.61, "f1": 0.58}'
-        )
-    return content
+def _bounded(path: Path) -> bytes:
+    if path.stat().st_size > MAX_BYTES:
+        raise TrainingFailed(f"{path.name} is larger than {MAX_BYTES >> 20} MiB")
+    return path.read_bytes()
 
 
 def _finite(value: object) -> float | None:
@@ -387,18 +375,16 @@ def _with_f1(metrics: dict[str, float]) -> dict[str, float]:
 def _of_images(
     content: object, rows: Mapping[str, int], images: int, path: Path
 ) -> dict[str, Float64]:
-    if content is None:
-        return {}
+    found: dict[str, Float64] = {}
     wrong = TrainingFailed(
         f'{path.name}: "images" must be {{metric: {{image: number}}}}, images by id or path'
     )
-    if not isinstance(content, dict):
+    if content is not None and not isinstance(content, dict):
         raise wrong
-    found = {}
-    for metric, values in content.items():
+    for metric, values in (content or {}).items():
         if not isinstance(values, dict):
             raise wrong
-        column = np.full(images, np.nan)
+        column = found[metric] = np.full(images, np.nan)
         for name, value in values.items():
             if name not in rows:
                 raise TrainingFailed(
@@ -409,7 +395,6 @@ def _of_images(
             if number is None and not (value is None or isinstance(value, float)):
                 raise wrong
             column[rows[name]] = np.nan if number is None else number
-        found[metric] = column
     return found
 
 
@@ -418,7 +403,11 @@ def _of_images(
 
 def read_yolo(folder: Path, apart: str = "") -> Outcome:
     """Read the last epoch of the one ``results.txt`` or ``.csv`` below a folder, and its F1."""
-    found = _yolo_files(folder, apart)
+    found: list[Path] = []
+    for place, folders, files in os.walk(folder):
+        here = Path(place)
+        folders[:] = sorted(name for name in folders if here != folder or name != apart)
+        found += [here / name for name in YOLO_FILES if name in files]
     if not found:
         raise TrainingFailed(f"it left no result: no {' or '.join(YOLO_FILES)} in {folder}")
     if len(found) > 1:
@@ -428,26 +417,21 @@ def read_yolo(folder: Path, apart: str = "") -> Outcome:
         )
     path = found[0]
     try:
-        if path.stat().st_size > MAX_BYTES:
-            raise TrainingFailed(f"{path.name} is larger than {MAX_BYTES >> 20} MiB")
-        text = path.read_text(encoding="utf-8", errors="replace")
+        text = _bounded(path).decode(errors="replace")
     except OSError as error:
         raise TrainingFailed(f"{path.name} cannot be read ({error.strerror})") from error
-    values, epoch = (_last_of_text if path.suffix == ".txt" else _last_of_csv)(text, path)
-    metrics = {name: _share(name, value, path) for name, value in values.items()}
+    cells, epoch = (_last_of_text if path.suffix == ".txt" else _last_of_csv)(text, path)
+    metrics = {}
+    for name, cell in cells.items():
+        try:
+            metrics[name] = _share(name, float(cell), path)
+        except ValueError as error:
+            shown = cell.strip()[:40]
+            raise TrainingFailed(f"{path.name}: {name} is {shown!r}, no number") from error
     return Outcome(_with_f1(metrics), about={"result": path.name, "epoch": epoch})
 
 
-def _yolo_files(folder: Path, apart: str) -> list[Path]:
-    found = []
-    for place, folders, files in os.walk(folder):
-        here = Path(place)
-        folders[:] = sorted(name for name in folders if here != folder or name != apart)
-        found += [here / name for name in YOLO_FILES if name in files]
-    return found
-
-
-def _last_of_text(text: str, path: Path) -> tuple[dict[str, float], str]:
+def _last_of_text(text: str, path: Path) -> tuple[dict[str, str], str]:
     rows = [line.split() for line in text.splitlines() if line.strip()]
     if not rows or len(rows[-1]) != _WIDTH or "/" not in rows[-1][0]:
         raise TrainingFailed(
@@ -455,33 +439,22 @@ def _last_of_text(text: str, path: Path) -> tuple[dict[str, float], str]:
             " memory, losses, labels, size, P, R, mAP@.5, mAP@.5:.95"
         )
     row = rows[-1]
-    return {name: _number(row[at], name, path) for name, at in PLACES.items()}, row[0]
+    return {name: row[at] for name, at in PLACES.items()}, row[0]
 
 
-def _last_of_csv(text: str, path: Path) -> tuple[dict[str, float], str]:
+def _last_of_csv(text: str, path: Path) -> tuple[dict[str, str], str]:
     rows = [row for row in csv.reader(text.splitlines()) if any(cell.strip() for cell in row)]
     header = [cell.strip() for cell in rows[0]] if rows else []
-    known = {_metric(cell): at for at, cell in enumerate(header) if _metric(cell) is not None}
+    # those of boxes, where the file also has masks or key points
+    plain = [cell.removeprefix("metrics/").removesuffix("(B)") for cell in header]
+    known = {COLUMNS[cell]: at for at, cell in enumerate(plain) if cell in COLUMNS}
     if not known:
         raise TrainingFailed(
             f"{path.name} has no column such as metrics/mAP50(B) or metrics/mAP_0.5; it has"
             f" {', '.join(header)[:200] or 'none'}"
         )
-    if len(rows) < 2 or len(rows[-1]) != len(header):
-        raise TrainingFailed(f"{path.name} does not end with a whole row")
     row = rows[-1]
-    values = {str(name): _number(row[at], str(name), path) for name, at in known.items()}
-    return values, row[header.index("epoch")].strip() if "epoch" in header else ""
-
-
-def _metric(column: str) -> str | None:
-    """Return the metric of a column; of boxes, where the file also has masks or key points."""
-    return COLUMNS.get(column.removeprefix("metrics/").removesuffix("(B)"))
-
-
-def _number(cell: str, name: str, path: Path) -> float:
-    try:
-        return float(cell)
-    except ValueError as error:
-        shown = cell.strip()[:40]
-        raise TrainingFailed(f"{path.name}: {name} is {shown!r}, no number") from error
+    if len(rows) < 2 or len(row) != len(header):
+        raise TrainingFailed(f"{path.name} does not end with a whole row")
+    epoch = row[header.index("epoch")].strip() if "epoch" in header else ""
+    return {name: row[at] for name, at in known.items()}, epoch

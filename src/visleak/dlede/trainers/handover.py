@@ -1,17 +1,15 @@
 """The inputs of a training run as files: lists, YOLO folders of links, a ``data.yaml``, COCO.
 
-DecodedImages are never copied. Folders hold links with names of our own (``000017.jpg``), so that
-images of one name, such as a training image and a leaked one, stay apart; label files are
-written beside them from the split's boxes, whatever layout these came in. Trainers that keep a
-cache beside images or labels so write it into the training's own folder, never into the data
-set, and no training reads the cache of another (YOLOv7 does not check whose cache it reads).
+Images are never copied. Folders hold links with names of our own (``000017.jpg``), so that images
+of one name stay apart, and label files written from the split's boxes, whatever layout these came
+in. Trainers that keep a cache beside images or labels so write it into the training's own folder,
+and no training reads the cache of another (YOLOv7 does not check whose cache it reads).
 """
 
 from __future__ import annotations
 
 import json
 import os
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -27,7 +25,7 @@ from visleak.formats import Boxes
 from visleak.formats.files import ChosenOpener, FileOpener, JoinedOpener
 from visleak.images.decoding import orientation_of
 from visleak.progress import Progress
-from visleak.records import Float64, ImageSet, Int64, Opener
+from visleak.records import ImageSet, Int64, Opener
 
 
 @dataclass(frozen=True)
@@ -82,11 +80,9 @@ def side_of(task: TrainingTask, sizes: ImageSizes | None, which: str) -> Side:
     split, draw = task.split, task.draw
     if which == "test":
         boxes = split.test_boxes if split.train_boxes is not None else None
-        return Side(files_of(task.test), boxes, None if sizes is None else sizes.test)
-    both = None
-    if sizes is not None:
-        both = np.concatenate([sizes.train[draw.kept], sizes.test[draw.leaked]])
-    return Side(files_of(task.train), task.boxes, both)
+        return Side(files_of(task.test), boxes, sizes.test if sizes else None)
+    both = (sizes.train[draw.kept], sizes.test[draw.leaked]) if sizes else None
+    return Side(files_of(task.train), task.boxes, np.concatenate(both) if both else None)
 
 
 def write_list(path: Path, files: list[str]) -> Path:
@@ -98,24 +94,21 @@ def write_list(path: Path, files: list[str]) -> Path:
 def write_folder(folder: Path, side: Side) -> list[str]:
     """Write ``images`` (links) and, with boxes, ``labels`` (texts) as YOLO trainers find them."""
     check_folder(folder)
-    folder_of_images = Path(os.path.abspath(folder)) / "images"
-    folder_of_images.mkdir(parents=True)
+    place = Path(os.path.abspath(folder))
+    images, labels = place / "images", place / "labels"
+    images.mkdir(parents=True)
     links = []
     for row, file in enumerate(side.files):
-        link = folder_of_images / f"{row:06d}{_ending(file)}"
+        ending = os.path.splitext(file)[1]
+        kept = ending if ending[1:].isascii() and ending[1:].isalnum() else ""
+        link = images / f"{row:06d}{kept}"
         link.symlink_to(file)
         links.append(str(link))
     if side.boxes is not None:
-        labels = folder_of_images.parent / "labels"
         labels.mkdir()
         for row, lines in enumerate(label_lines(side.boxes, side.sizes)):
             (labels / f"{row:06d}.txt").write_text("".join(lines), encoding="ascii")
     return links
-
-
-def _ending(file: str) -> str:
-    ending = os.path.splitext(file)[1]
-    return ending if ending[1:].isascii() and ending[1:].isalnum() else ""
 
 
 def label_lines(boxes: Boxes, sizes: Int64 | None) -> list[list[str]]:
@@ -130,7 +123,12 @@ def label_lines(boxes: Boxes, sizes: Int64 | None) -> list[list[str]]:
     >>> label_lines(made, np.array([[40, 20], [40, 20]]))
     [['0 0.5 0.5 0.5 1\n'], []]
     """
-    corners = np.clip(_shares(boxes, sizes), 0, 1)
+    shares = boxes.corners
+    if not boxes.relative:
+        if sizes is None:
+            raise ValueError("boxes in pixels need the sizes of the images")
+        shares = shares / np.tile(sizes[boxes.image], 2)
+    corners = np.clip(shares, 0, 1)
     middle, extent = (corners[:, :2] + corners[:, 2:]) / 2, corners[:, 2:] - corners[:, :2]
     shown = ~boxes.crowd & (boxes.label >= 0) & (extent > 0).all(axis=1)
     lines: list[dict[str, None]] = [{} for _ in range(boxes.images)]
@@ -140,26 +138,16 @@ def label_lines(boxes: Boxes, sizes: Int64 | None) -> list[list[str]]:
     return [list(each) for each in lines]
 
 
-def _shares(boxes: Boxes, sizes: Int64 | None) -> Float64:
-    if boxes.relative:
-        return boxes.corners
-    if sizes is None:
-        raise ValueError("boxes in pixels need the sizes of the images")
-    return np.asarray(boxes.corners / np.tile(sizes[boxes.image], 2))
-
-
 def write_yolo(folder: Path, task: TrainingTask, sizes: ImageSizes | None) -> Path:
     """Write both sides as folders of links, and the YAML that names their lists."""
-    for which in ("train", "test"):
+    # YOLO evaluates on val
+    content: dict[str, object] = {}
+    for key, which in (("train", "train"), ("val", "test")):
         write_links(folder, task, sizes, which)
+        content[key] = os.path.abspath(_listed(folder, which))
     boxes = task.split.test_boxes
     names = [] if boxes is None else list(boxes.names)
-    content = {
-        "train": os.path.abspath(_listed(folder, "train")),
-        "val": os.path.abspath(_listed(folder, "test")),  # YOLO evaluates on it
-        "nc": len(names),
-        "names": names,
-    }
+    content |= {"nc": len(names), "names": names}
     text = yaml.safe_dump(content, sort_keys=False, allow_unicode=True)
     path = folder / "data.yaml"
     path.write_text(text, encoding="utf-8", errors="backslashreplace")
@@ -187,14 +175,12 @@ def write_coco(path: Path, side: Side) -> Path:
     boxes, sizes = side.boxes, side.sizes
     if boxes is None or sizes is None:
         raise ValueError("a COCO file has boxes and sizes")
-    content = {
-        "images": [
-            {"id": row, "file_name": file, "width": int(size[0]), "height": int(size[1])}
-            for row, (file, size) in enumerate(zip(side.files, sizes, strict=True), 1)
-        ],
-        "annotations": _annotations(boxes, sizes),
-        "categories": [{"id": number, "name": name} for number, name in enumerate(boxes.names, 1)],
-    }
+    images = [
+        {"id": row, "file_name": file, "width": int(size[0]), "height": int(size[1])}
+        for row, (file, size) in enumerate(zip(side.files, sizes, strict=True), 1)
+    ]
+    classes = [{"id": number, "name": name} for number, name in enumerate(boxes.names, 1)]
+    content = {"images": images, "annotations": _annotations(boxes, sizes), "categories": classes}
     path.write_text(json.dumps(content), encoding="ascii")
     return path
 
@@ -202,19 +188,18 @@ def write_coco(path: Path, side: Side) -> Path:
 def _annotations(boxes: Boxes, sizes: Int64) -> list[dict[str, object]]:
     corners = boxes.corners * np.tile(sizes[boxes.image], 2) if boxes.relative else boxes.corners
     found: list[dict[str, object]] = []
-    for at in range(len(boxes.image)):
-        left, top, right, bottom = corners[at].tolist()
-        own = int(boxes.label[at])
-        if own < 0 and not boxes.crowd[at]:
-            continue  # an object of no class is nothing to learn and nothing to find
-        for label in range(len(boxes.names)) if own < 0 else (own,):
+    for at, (left, top, right, bottom) in enumerate(corners.tolist()):
+        own, width, height = int(boxes.label[at]), right - left, bottom - top
+        # an object of no class is nothing to learn and nothing to find, a crowd is of every class
+        unnamed = range(len(boxes.names)) if boxes.crowd[at] else ()
+        for label in unnamed if own < 0 else (own,):
             found.append(
                 {
                     "id": len(found) + 1,
                     "image_id": int(boxes.image[at]) + 1,
                     "category_id": label + 1,
-                    "bbox": [left, top, right - left, bottom - top],
-                    "area": (right - left) * (bottom - top),
+                    "bbox": [left, top, width, height],
+                    "area": width * height,
                     "iscrowd": int(boxes.crowd[at]),
                 }
             )
@@ -269,16 +254,14 @@ def _names(opener: Opener, rows: Int64) -> list[str] | None:
 def check_files(images: ImageSet) -> None:
     """Check that the images are existing files that a list can name line by line."""
     files = files_of(images)
-    missing = [file for file in files if not os.path.isfile(file)]
-    if missing:
+    if missing := [file for file in files if not os.path.isfile(file)]:
         raise VisleakError(
             f"set {images.name!r}: {len(missing):,} of {len(files):,} images do not exist, such"
             f" as {missing[0]!r}; a training run cannot skip them: {_remove(images, 'them')}"
         )
-    broken = next((file for file in files if len(file.splitlines()) > 1), None)
-    if broken is not None:
+    if broken := [file for file in files if len(file.splitlines()) > 1]:
         raise VisleakError(
-            f"set {images.name!r}: {broken!r} has a line break in its name, and a list has one"
+            f"set {images.name!r}: {broken[0]!r} has a line break in its name, and a list has one"
             " path a line; rename it"
         )
 
@@ -294,19 +277,15 @@ def sizes_of(images: ImageSet, progress: Progress) -> Int64:
     files = files_of(images)
     sizes = np.zeros((len(files), 2), np.int64)
     for row, file in enumerate(files):
-        sizes[row] = _size(images, file)
+        try:
+            with Image.open(file) as image:
+                # not getexif(), which decodes a whole PNG to look for what may stand at its end
+                turned = orientation_of(image.info.get("exif", b"")) in _TURNED
+                sizes[row] = image.size[::-1] if turned else image.size
+        except Exception as error:  # Pillow raises many kinds
+            raise VisleakError(
+                f"set {images.name!r}: {file!r} is not a readable image; {_remove(images, 'it')}"
+            ) from error
         if row % 500 == 499 or row + 1 == len(files):
             progress(f"reading the sizes of {images.name}", row + 1, len(files))
     return sizes
-
-
-def _size(images: ImageSet, file: str) -> Sequence[int]:
-    try:
-        with Image.open(file) as image:
-            # not getexif(), which decodes a whole PNG to look for what may stand at its end
-            turned = orientation_of(image.info.get("exif", b"")) in _TURNED
-            return image.size[::-1] if turned else image.size
-    except Exception as error:  # Pillow raises many kinds
-        raise VisleakError(
-            f"set {images.name!r}: {file!r} is not a readable image; {_remove(images, 'it')}"
-        ) from error

@@ -1,9 +1,9 @@
 """``ultralytics:MODEL[?imgsz=640&batch=16&workers=4]``: the YOLO models of that package.
 
 MODEL is a file of this machine, ``.pt`` or ``.yaml``, or an architecture of the package, such as
-``yolov8n.yaml``, trained from scratch. Nothing is ever fetched. Each training run executes in a
-process of its own, ``python -m`` this module with a JSON file, offline, and writes into its own
-folder alone; a ``.pt`` file is read as weights, never as code.
+``yolov8n.yaml``, trained from scratch. Nothing is ever fetched; a ``.pt`` file is read as weights,
+never as code. Each training run executes in a process of its own, ``python -m`` this module with a
+JSON file, offline, and writes into its own folder alone.
 """
 
 from __future__ import annotations
@@ -85,15 +85,10 @@ class UltralyticsTrainer:
         """Return the options, the content of a model that is a file, and the library's version."""
         file = Path(self.model)
         content = file.read_bytes() if file.is_absolute() else self.model.encode()
-        return {
-            "model": file.name,
-            "digest": hashlib.blake2b(content, digest_size=16).hexdigest(),
-            "epochs": EPOCHS,
-            "imgsz": self.imgsz,
-            "batch": self.batch,
-            "workers": self.workers,
-            "ultralytics": version("ultralytics"),
-        }
+        digest = hashlib.blake2b(content, digest_size=16).hexdigest()
+        options = {"imgsz": self.imgsz, "batch": self.batch, "workers": self.workers}
+        named = {"model": file.name, "digest": digest, "epochs": EPOCHS}
+        return {**named, **options, "ultralytics": version("ultralytics")}
 
     def prepare(self, split: Split, folder: Path, progress: Progress) -> PreparedTrainer:
         """See that the library works, that it knows the model, and that there are boxes."""
@@ -101,14 +96,14 @@ class UltralyticsTrainer:
         check_boxes(split, self.name)
         check_folder(folder)
         folder.mkdir(parents=True, exist_ok=True)
-        log = folder / "ultralytics.log"
+        log, step = folder / "ultralytics.log", f"looking at {Path(self.model).name}"
         log.unlink(missing_ok=True)
-        progress(f"looking at {Path(self.model).name}", 0, 1)
+        progress(step, 0, 1)
         try:
             _carry_out(Job(self.model), folder, log, None)
         except TrainingFailed as error:
             raise VisleakError(last_line(log) or str(error)) from error
-        progress(f"looking at {Path(self.model).name}", 1, 1)
+        progress(step, 1, 1)
         boxes = split.train_boxes
         relative = boxes is None or boxes.relative
         return PreparedUltralytics(self, None if relative else ImageSizes.of(split, progress))
@@ -265,26 +260,13 @@ def _model(named: str) -> YOLO:
 
 
 def _trained(model: YOLO, job: Job) -> dict[str, object]:
-    """Train and evaluate; return the metrics.
-
-    Early stopping is off and only the last epoch is evaluated: to choose another one would be to
-    choose on the test set.
-    """
+    """Train, evaluate the last epoch (to choose another is to choose on the test set), score."""
     shared = {"data": job.data, "imgsz": job.imgsz, "plots": False, "project": job.folder}
     shared |= {"exist_ok": True, "device": job.device or None}
-    metrics = model.train(
-        **shared,
-        name="run",
-        epochs=job.epochs,
-        patience=job.epochs + 1,
-        batch=job.batch,
-        workers=job.workers,
-        seed=job.seed,
-        deterministic=True,
-        amp=False,
-        val=False,
-        cache=False,
-    )
+    chosen = {"epochs": job.epochs, "batch": job.batch, "workers": job.workers, "seed": job.seed}
+    fixed = {"patience": job.epochs + 1, "deterministic": True}
+    fixed |= {"amp": False, "val": False, "cache": False}
+    metrics = model.train(**shared, **chosen, **fixed, name="run")
     again = model.val(**shared, name="images", conf=CONFIDENCE, workers=0)
     single = getattr(again.box, "image_metrics", {})
     found = {str(Path(job.images) / name): values["f1"] for name, values in single.items()}
@@ -302,9 +284,8 @@ class _Validation(Protocol):
 def shares(box: _Validation) -> dict[str, float]:
     """Return the metrics of a validation.
 
-    Precision, recall and F1 are means over classes at the confidence at which the mean of the
-    classes' F1 is greatest: the number that YOLO prints beside its F1 curve. It is not
-    ``2PR/(P+R)`` of the means.
+    Precision, recall and F1 are means over classes at the confidence where the mean F1 is greatest,
+    as YOLO prints them beside its F1 curve; F1 is not ``2PR/(P+R)`` of the means.
     """
     f1 = [float(value) for value in box.f1]
     return {
