@@ -1,9 +1,8 @@
 """Perceptual hashes of both sides of a split, all compared (Babu et al. 2025, tables 2 and 5).
 
-The 64 bits are those of ``imagehash.phash`` of the image as people see it: EXIF orientation is
-applied and alpha is composited over white; imagehash does neither. If no coefficient equals their
-median, exactly 32 bits of a hash are set, so the distance of two such hashes is even; that is why
-the paper's tables have no odd distance.
+The 64 bits are those of ``imagehash.phash`` of the image as people see it: with its EXIF
+orientation, over white. Mostly 32 bits of a hash are set (if no coefficient equals the median), so
+distances are even; that is why the paper's tables have no odd distance.
 """
 
 from __future__ import annotations
@@ -30,6 +29,7 @@ from visleak.pipeline.context import Handle, RunContext
 from visleak.pipeline.encoded_set import problems_of
 from visleak.pipeline.remote import opener_for
 from visleak.progress import Progress, silent
+from visleak.quantities import counted
 from visleak.records import Bool, Bytes8, ImageSet, Int64, Opener, Problem, Unreadable
 from visleak.reporting.contact_sheet import Tile, contact_sheet
 
@@ -82,8 +82,7 @@ def hash_line(found: HashEvidence) -> str:
     """Return a line about equal and similar hashes."""
     similar, images = (sum(counts[: PAPER_CUT + 1]) for counts in (found.histogram, found.nearest))
     share = 100.0 * images / max(found.test, 1)
-    noun = "image" if found.unreadable == 1 else "images"
-    unread = f"; {found.unreadable:,} {noun} could not be read" if found.unreadable else ""
+    unread = f"; {counted(found.unreadable, 'image')} could not be read" if found.unreadable else ""
     return (
         f"{found.histogram[0]:,} pairs of a test and a training image have equal perceptual hashes,"
         f" {similar:,} differ in at most {PAPER_CUT} bits; {share:.1f} % of the test images are in"
@@ -94,8 +93,7 @@ def hash_line(found: HashEvidence) -> str:
 def pair_sheet(split: Split, evidence: HashEvidence) -> bytes:
     """Return the most similar pairs as PNG (Babu et al. 2025, figures 7 and 8); empty without any.
 
-    The images are read again. Each test image is shown once, with the training image most similar
-    to it.
+    The images are read again. Each test image is shown once, with the one most similar to it.
     """
     first: dict[str, HashPair] = {}
     for pair in evidence.alike:
@@ -103,13 +101,10 @@ def pair_sheet(split: Split, evidence: HashEvidence) -> bytes:
     pairs = list(first.values())[:SHOWN]
     tests = _pixels(split.test, [pair.test for pair in pairs])
     trains = _pixels(split.train, [pair.train for pair in pairs])
-    rows = [
-        (
-            "equal hashes" if not pair.distance else f"{pair.distance} of {BITS} bits apart",
-            [_tile(pair.test, tests), _tile(pair.train, trains)],
-        )
-        for pair in pairs
-    ]
+    rows = []
+    for pair in pairs:
+        apart = f"{pair.distance} of {BITS} bits apart" if pair.distance else "equal hashes"
+        rows.append((apart, [_tile(pair.test, tests), _tile(pair.train, trains)]))
     below = "each test image (left) with the training image most similar to it"
     return contact_sheet("Most similar pairs by perceptual hash", below, rows)
 

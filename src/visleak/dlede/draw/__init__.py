@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import os
@@ -82,24 +83,18 @@ def split_of(test: ImageSet, train: ImageSet) -> Split:
             f"boxes of set {shares.name!r} are shares of the image (YOLO), those of set"
             f" {pixels.name!r} pixels; give both sets in one format"
         )
-    names = _class_names(test, of_test.names, train, of_train.names)
+    # the training set's classes in their order, then the others
+    names = of_train.names
+    if of_test.names != names:
+        for images, own in ((test, of_test.names), (train, names)):
+            twice = next((name for at, name in enumerate(own) if name in own[:at]), None)
+            if twice is not None:
+                raise UsageError(
+                    f"two classes of set {images.name!r} are called {twice!r}, and the other set"
+                    " has other classes, so that they cannot be matched by name; rename one"
+                )
+        names = (*names, *(name for name in of_test.names if name not in names))
     return Split(train, test, _renamed(of_train, names), _renamed(of_test, names))
-
-
-def _class_names(
-    test: ImageSet, of_test: tuple[str, ...], train: ImageSet, of_train: tuple[str, ...]
-) -> tuple[str, ...]:
-    """Return the classes of both: the training set's in their order, then the others."""
-    if of_test == of_train:
-        return of_train
-    for images, names in ((test, of_test), (train, of_train)):
-        twice = next((name for at, name in enumerate(names) if name in names[:at]), None)
-        if twice is not None:
-            raise UsageError(
-                f"two classes of set {images.name!r} are called {twice!r}, and the other set has"
-                " other classes, so that they cannot be matched by name; rename one"
-            )
-    return (*of_train, *(name for name in of_test if name not in of_train))
 
 
 def _renamed(boxes: Boxes, names: Sequence[str]) -> Boxes:
@@ -145,14 +140,12 @@ def joined(train: ImageSet, kept: Int64, test: ImageSet, leaked: Int64) -> Image
 def _column(parts: tuple[ImageSet, ImageSet], name: str) -> Any:
     """Return a column of both parts; nulls if one has none, ``None`` if neither has any."""
     columns = [getattr(part, name) for part in parts]
-    known = next((column for column in columns if column is not None), None)
-    if known is None:
+    kinds = [column.type for column in columns if column is not None]
+    if not kinds:
         return None
     return pa.concat_arrays(
-        [
-            pa.nulls(len(part), known.type) if column is None else column
-            for part, column in zip(parts, columns, strict=True)
-        ]
+        pa.nulls(len(part), kinds[0]) if column is None else column
+        for part, column in zip(parts, columns, strict=True)
     )
 
 
@@ -162,8 +155,7 @@ def _column(parts: tuple[ImageSet, ImageSet], name: str) -> Any:
 def write_split_tables(split: Split, folder: Path, *, force: bool = False) -> Split:
     """Write both parts of a split as tables of paths, and return them opened from there.
 
-    Ids, labels, groups and frames are kept; images are not copied. A split whose images are not
-    files of their own is returned unchanged.
+    Images are not copied; a split whose images are not files of their own is returned unchanged.
     """
     sets = (split.train, split.test)
     places = [each for images in sets for each in images.locators.to_pylist()]
@@ -182,16 +174,14 @@ def write_split_tables(split: Split, folder: Path, *, force: bool = False) -> Sp
                 " replaces it"
             )
     opened = []
-    for path, table in tables.items():
+    for path, before in parts.items():
         try:
-            write_tables(path, table.schema, [table])
+            write_tables(path, tables[path].schema, [tables[path]])
         except OSError as error:
             raise VisleakError(f"{path} cannot be written ({error.strerror or error})") from error
-        before = parts[path]
-        made = cast(
-            ImageSet, open_images(str(path), name=before.name, dataset=before.dataset, id="id")
-        )
-        opened.append(replace(made, roles=before.roles, annotated=before.annotated))
+        made = open_images(str(path), name=before.name, dataset=before.dataset, id="id")
+        kept = cast(ImageSet, made)
+        opened.append(replace(kept, roles=before.roles, annotated=before.annotated))
     return replace(split, train=opened[0], test=opened[1])
 
 
@@ -239,17 +229,12 @@ def _add_images(hasher: hashlib.blake2b, images: ImageSet) -> None:
     labels = [] if images.labels is None else images.labels.to_pylist()
     for values in (images.ids.to_pylist(), places, labels):
         hasher.update(json.dumps(values, ensure_ascii=True).encode())
-    found = 0
+    found = False
     for file in sorted({locator.partition("!")[0] for locator in locators if locator}):
-        try:
-            status = os.stat(file)
-        except OSError:
-            continue
-        found += 1
-        hasher.update(f"{status.st_size} {status.st_mtime_ns} ".encode())
-    if found:
-        return
-    for image in images.opener.read(range(len(images))):
+        with contextlib.suppress(OSError):
+            status, found = os.stat(file), True
+            hasher.update(f"{status.st_size} {status.st_mtime_ns} ".encode())
+    for image in () if found else images.opener.read(range(len(images))):
         if isinstance(image, Unreadable):
             hasher.update(b"unreadable")
         elif isinstance(image, bytes):
@@ -294,13 +279,12 @@ def pinned(split: Split, progress: Progress) -> Split:
 
 def _pinned(images: ImageSet, progress: Progress) -> ImageSet:
     rows, digests = [], []
-    for start in range(0, len(images), CHUNK):
-        progress(f"reading {images.name}", start, len(images))
-        part = range(start, min(start + CHUNK, len(images)))
-        for row, stored in zip(part, images.opener.read(part), strict=True):
-            if not isinstance(stored, Unreadable):
-                rows.append(row)
-                digests.append(content_digest(stored))
+    for row, stored in enumerate(images.opener.read(range(len(images)))):
+        if row % CHUNK == 0:
+            progress(f"reading {images.name}", row, len(images))
+        if not isinstance(stored, Unreadable):
+            rows.append(row)
+            digests.append(content_digest(stored))
     progress(f"reading {images.name}", len(images), len(images))
     known = np.frombuffer(b"".join(digests), np.uint8).reshape(-1, 16)
     unchanged = UnchangedOpener(images.opener, np.array(rows, np.int64), known)
@@ -317,33 +301,29 @@ def check_unchanged(split: Split, digest: str) -> None:
 
 def check_audited(audit: Audit, split: Split) -> None:
     """Refuse an audit that compared other contents than those of a pinned split."""
-    compared = audit.summary.comparisons
+    table, compared = audit.images(), audit.summary.comparisons
     sides = (
-        (split.test, [each.query_set for each in compared]),
-        (split.train, [each.reference_set for each in compared]),
+        (split.test, {each.query_set for each in compared}),
+        (split.train, {each.reference_set for each in compared}),
     )
     for images, names in sides:
         if not isinstance(images.opener, PinnedOpener):
             continue
-        unchanged = images.opener.unchanged
-        wanted = _audited(audit, images, names)
+        unchanged, every = images.opener.unchanged, set(images.ids.to_pylist())
         ids = images.ids.take(pa.array(unchanged.positions)).to_pylist()
-        found = (digest.tobytes().hex() for digest in unchanged.digests)
+        found = [digest.tobytes().hex() for digest in unchanged.digests]
+        # the set of the audit that has these images; it may have another name
+        for name in sorted(names, key=lambda name: (name != images.name, name)):
+            own = table.filter(pc.equal(table["set"], name))
+            audited = dict(zip(own["id"].to_pylist(), own["digest"].to_pylist(), strict=True))
+            if audited and audited.keys() <= every:
+                break
+        else:
+            continue
         pairs = zip(ids, found, strict=True)
-        other = [id_ for id_, digest in pairs if wanted.get(id_, digest) != digest]
+        other = [id_ for id_, digest in pairs if audited.get(id_, digest) != digest]
         if other:
             raise VisleakError(
                 f"{counted(len(other), 'image')} of set {images.name!r} changed since the audit"
                 f" {audit.folder}, such as {other[0]!r}; run the audit again, or restore them"
             )
-
-
-def _audited(audit: Audit, images: ImageSet, names: Sequence[str]) -> dict[str, str]:
-    """Return the digests of the set of an audit that has these images; it may have another name."""
-    table, ids = audit.images(), set(images.ids.to_pylist())
-    for name in sorted(set(names), key=lambda name: (name != images.name, name)):
-        own = table.filter(pc.equal(table["set"], name))
-        digests = dict(zip(own["id"].to_pylist(), own["digest"].to_pylist(), strict=True))
-        if digests and digests.keys() <= ids:
-            return digests
-    return {}

@@ -41,9 +41,8 @@ def leaked_at(step: int, test: int) -> int:
 class Sampler:
     """Draws from a split, chain by chain (Babu et al. 2025, section 4).
 
-    Test images are copied into training, and as many original training images, drawn at random,
-    are removed, so that sizes stay the same. Nested chains keep what leaked and what was removed
-    before, and add to both.
+    Leaked test images replace as many training images, so that sizes stay the same. Nested chains
+    keep what leaked and what was removed before, and add to both.
     """
 
     def __init__(self, split: Split, plan: Plan) -> None:
@@ -102,8 +101,7 @@ def _class_counts(split: Split) -> tuple[Int64, Int64]:
 def class_counts(split: Split, draws: Mapping[int, Sequence[Draw]]) -> ClassCounts | None:
     """Count the classes of the test set, and of the training set at each step.
 
-    Classes are those of the boxes, without crowds, otherwise the labels of whole images. Images
-    without a label count for none.
+    Classes are those of the boxes, without crowds, otherwise the labels of whole images.
     """
     found = _contents(split)
     if found is None:
@@ -114,13 +112,11 @@ def class_counts(split: Split, draws: Mapping[int, Sequence[Draw]]) -> ClassCoun
         return None
 
     def trained(objects: bool) -> tuple[tuple[float, ...], ...]:
-        rows = []
-        for drawn in draws.values():
-            counts = [
-                train.count(objects, draw.kept) + test.count(objects, draw.leaked) for draw in drawn
-            ]
-            rows.append(tuple(np.mean(counts, axis=0)[present].tolist()))
-        return tuple(rows)
+        counts = (
+            [train.count(objects, draw.kept) + test.count(objects, draw.leaked) for draw in drawn]
+            for drawn in draws.values()
+        )
+        return tuple(tuple(np.mean(each, axis=0)[present].tolist()) for each in counts)
 
     return ClassCounts(
         classes=tuple(names[at] for at in present),
@@ -210,13 +206,18 @@ CANDIDATES: Final = 32
 def stratified_order(counts: Int64, parts: int, rng: np.random.Generator) -> Int64:
     """Return a random order of images whose first k parts hold close to k/parts of each class.
 
-    Part k ends after n * k / parts images, halves up. Where images show one object of one class
-    each, the number of each class is less than one from its share at the end of every part.
+    Part k ends after n * k / parts images, halves up. Of images with one object each, each class
+    is less than one from its share at the end of every part.
     """
     if parts < 1:
         raise ValueError(f"parts must be 1 or more, not {parts}")
     ends = (2 * len(counts) * np.arange(parts + 1) + parts) // (2 * parts)
-    part = _distributed(_strata(counts), ends, rng)
+    strata = _strata(counts)
+    _, sizes = np.unique(strata, return_counts=True)
+    held = distribute(sizes, ends, rng)
+    part = np.empty(len(strata), np.int64)
+    in_strata = np.lexsort((rng.random(len(strata)), strata))
+    part[in_strata] = np.repeat(np.tile(np.arange(parts), len(sizes)), held.reshape(-1))
     shown = counts.sum(axis=1)
     if len(counts) and shown.max(initial=0) > 1:
         _balance(part, counts, ends, rng)
@@ -235,23 +236,12 @@ def _strata(counts: Int64) -> Int64:
     return np.asarray(rarest, np.int64)
 
 
-def _distributed(strata: Int64, ends: Int64, rng: np.random.Generator) -> Int64:
-    """Return the part of each image, so that strata keep their shares at the end of each part."""
-    _, sizes = np.unique(strata, return_counts=True)
-    held = distribute(sizes, ends, rng)
-    parts = np.tile(np.arange(held.shape[1]), len(sizes))
-    part = np.empty(len(strata), np.int64)
-    part[np.lexsort((rng.random(len(strata)), strata))] = np.repeat(parts, held.reshape(-1))
-    return part
-
-
 def _balance(part: Int64, counts: Int64, ends: Int64, rng: np.random.Generator) -> None:
     """Exchange images of two parts, in place, if that brings classes closer to their shares.
 
-    Minimizes the sum, over classes and ends of parts, of the squared deviation in
-    units of a plain draw's: ``(first parts' objects - share)^2 / sum of squared counts``. Classes
-    with fewer objects than parts are excluded: their minimum is in the middle parts, so that they
-    would never leak early.
+    Minimizes the sum, over classes and ends of parts, of ``(first parts' objects - share)^2 / sum
+    of squared counts``. Classes with fewer objects than parts are excluded: their minimum is in the
+    middle parts, so that they would never leak early.
     """
     images, parts = len(part), len(ends) - 1
     totals = counts.sum(axis=0)

@@ -193,15 +193,12 @@ def clean_splits(split: Split, count: int, seed: int) -> list[tuple[Split, dict[
 
 def groups_of(images: ImageSet, folders: bool = False) -> Int64:
     """Return the group of each image as a number; groups are numbered as they first appear."""
-    names: list[str | None]
+    names: list[str | None] = [None] * len(images)
     if images.groups is not None:
         names = images.groups.to_pylist()
     elif folders:
         names = [first_folder(id_) for id_ in images.ids.to_pylist()]
-    else:
-        names = [None] * len(images)
-    unknown = names.count(None)
-    if unknown:
+    if unknown := names.count(None):
         example = images.ids[names.index(None)].as_py()
         raise UsageError(
             f"the groups of {unknown:,} of {len(names):,} images of set {images.name!r} are not"
@@ -214,10 +211,9 @@ def groups_of(images: ImageSet, folders: bool = False) -> Int64:
 def whole_groups(groups: npt.ArrayLike, size: int, rng: np.random.Generator) -> Bool:
     """Choose random whole groups whose images together are as close as possible to a number.
 
-    Every equally close choice is possible. The groups are visited in random order, and each is
-    taken with the probability that keeps the rest equally probable, unless one of both decisions
-    excludes such a number. Of more than :data:`EXACTLY` groups, only the last are searched for the
-    closest number.
+    Every equally close choice is possible: groups are visited in random order, and each is taken
+    with the probability that keeps the rest equally probable. Of more than :data:`EXACTLY` groups,
+    only the last are searched for the closest number.
     """
     _, codes, weights = np.unique(np.asarray(groups), return_inverse=True, return_counts=True)
     if len(weights) < 2:

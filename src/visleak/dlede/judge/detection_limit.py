@@ -1,17 +1,16 @@
 """The detection limit: the smallest leak for which the verdict is ``leaking``.
 
-The curve of a split without leaks shows the scores of a split with a leak of any size: one that
-leaks a share L scores at step 0 what the clean one scores at L, and at step p what it scores at
-L + p (1 - L), because a share L of the drawn images is in training already. The repetitions scatter
-equally. The rest is the power of the t tests of :mod:`visleak.dlede.judge`, with the
-bound of Bonferroni if several must succeed, so that the probability is a lower bound.
+A split that leaks a share L scores at step p what a clean one scores at L + p (1 - L), because a
+share L of the drawn images is in training already. The repetitions scatter equally. The rest is
+the power of the t tests of :mod:`visleak.dlede.judge`, with the bound of Bonferroni if several
+must succeed, so that the probability is a lower bound.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Final
 
 import numpy as np
@@ -94,8 +93,8 @@ def _of_one(share: float, scores: Float64, spreads: Float64, protocol: Protocol)
 def score_at(share: Float64, steps: Sequence[int], values: Float64) -> Float64:
     """Return the mean score where shares of the test images are in training.
 
-    Between the steps by a straight line; beyond the last by that from the first step to the last,
-    which is rather too fast; not beyond 0 and 1 where all values, (chains, steps), are shares.
+    A straight line between the steps; beyond the last that from the first step to the last, which
+    is rather too fast; not beyond 0 and 1 where all values, (chains, steps), are shares.
     """
     known = np.isfinite(values).any(axis=0)
     places = np.array(steps, np.float64)[known] / 100.0
@@ -107,7 +106,7 @@ def score_at(share: Float64, steps: Sequence[int], values: Float64) -> Float64:
 
 
 def _held_back(metric: str, start: float, values: Float64, protocol: Protocol) -> float:
-    """Return the probability that the scores at step 0 make the verdict ``undecided`` by chance."""
+    """Return the probability that the scores at step 0 leave the verdict ``undecided``."""
     if metric in protocol.lower or not is_share(values):
         return 0.0
     column = protocol.steps.index(protocol.decided_by[0])
@@ -144,69 +143,60 @@ def detection_limit(
     chance: Mapping[str, float] | None = None,
 ) -> DetectionLimit:
     """Return how large a leak must be to be found, by clean splits or a curve that rises."""
-    count = judgement.repetitions
-    unknown = DetectionLimit(count, PROBABILITY, math.nan, math.nan, "")
-    if count < 2:
-        return replace(unknown, reason_code=ONE_REPETITION)
-    if judgement.reason_code not in ("", NOT_CERTAIN, DISAGREE):
-        return replace(unknown, reason_code=judgement.reason_code)
-    steps = judgement.decided_by
+    steps, count = judgement.decided_by, judgement.repetitions
     known = chance_of(scores, chance or {})
     shown = [each for each in clean if each.complete(steps).sum() > 1]
-    if not shown and judgement.on_means != CLEAN:
-        return replace(unknown, reason_code=NO_CLEAN_CURVE)
-    of = shown or [scores]
-    for each in () if calibrated else judgement.metrics:
-        if each.lower or not is_share(scores.of(each.metric)):
-            return replace(unknown, reason_code=UNKNOWN_SCALE)
-        if each.metric not in known:
-            return replace(unknown, reason_code=UNKNOWN_CHANCE)
+    reason = ""
+    if count < 2:
+        reason = ONE_REPETITION
+    elif judgement.reason_code not in ("", NOT_CERTAIN, DISAGREE):
+        reason = judgement.reason_code
+    elif not shown and judgement.on_means != CLEAN:
+        reason = NO_CLEAN_CURVE
+    elif not calibrated:
+        for each in judgement.metrics:
+            scaled = not each.lower and is_share(scores.of(each.metric))
+            if not scaled or each.metric not in known:
+                reason = UNKNOWN_CHANCE if scaled else UNKNOWN_SCALE
+                break
+    if reason:
+        return DetectionLimit(count, PROBABILITY, math.nan, math.nan, "", reason)
+    of, rule = shown or [scores], RULES[judgement.rule]
+    columns = np.array([scores.steps.index(step) for step in steps])
+    names = tuple(each.metric for each in judgement.metrics)
+    off = {}
+    for name in names:
+        values = scores.of(name)
+        whole = values[np.isfinite(values[:, columns]).all(axis=1)]
+        pairs = columns[rule.pairs(len(columns))]
+        off[name] = float(margins(whole, pairs, judgement.threshold).max())
     protocol = Protocol(
-        metrics=tuple(each.metric for each in judgement.metrics),
+        metrics=names,
         steps=of[0].steps,
         decided_by=steps,
         repetitions=count,
-        rule=RULES[judgement.rule],
+        rule=rule,
         threshold=judgement.threshold,
         certainty=judgement.certainty,
         lower=frozenset(each.metric for each in judgement.metrics if each.lower),
         chance=known,
         calibrated=calibrated,
-        margins=_margins(scores, judgement),
+        margins=off,
     )
     share, up_to = detection_range(
-        [np.stack([each.of(name) for name in protocol.metrics]) for each in of], protocol
+        [np.stack([each.of(name) for name in names]) for each in of], protocol
     )
-    return replace(
-        unknown,
-        share=share,
-        up_to=up_to,
-        source="calibration" if shown else "curve",
-        reason_code=NONE_FOUND if math.isnan(share) else "",
-        assumptions=(
-            "the clean splits have no leak" if shown else "this split has no leak",
-            *ASSUMPTIONS,
-        ),
-    )
-
-
-def _margins(scores: Scores, judgement: Judgement) -> dict[str, float]:
-    """Return by how much the unit of scores may move an excess, at most, by metric."""
-    columns = np.array([scores.steps.index(step) for step in judgement.decided_by])
-    pairs = columns[RULES[judgement.rule].pairs(len(columns))]
-    found = {}
-    for each in judgement.metrics:
-        values = scores.of(each.metric)
-        whole = values[np.isfinite(values[:, columns]).all(axis=1)]
-        found[each.metric] = float(margins(whole, pairs, judgement.threshold).max())
-    return found
+    source, clean_is = "curve", "this split has no leak"
+    if shown:
+        source, clean_is = "calibration", "the clean splits have no leak"
+    code = NONE_FOUND if math.isnan(share) else ""
+    assumed = (clean_is, *ASSUMPTIONS)
+    return DetectionLimit(count, PROBABILITY, share, up_to, source, code, assumed)
 
 
 def detection_range(clean: Sequence[Float64], protocol: Protocol) -> tuple[float, float]:
     """Return the smallest and largest leak that is found with :data:`PROBABILITY`, NaN of none."""
-    found = [
-        detection_probability(each, clean, protocol) >= PROBABILITY for each in SHARES.tolist()
-    ]
+    found = [detection_probability(each, clean, protocol) >= PROBABILITY for each in SHARES]
     if not any(found):
         return math.nan, math.nan
     first = found.index(True)

@@ -210,7 +210,7 @@ def _judged(
     judge: _Judge, scores: Scores, metric: str, values: Float64, columns: Int64
 ) -> MetricJudgement:
     """Judge one metric by the chains that are complete, (chains, steps)."""
-    lower = metric in scores.lower
+    lower, weights = metric in scores.lower, judge.weights(len(values))
     steps = tuple(_step(judge, scores.steps, values, at, lower) for at in range(values.shape[1]))
     deciding = [scores.steps[column] for column in columns]
     pairs = judge.rule.pairs(len(columns))
@@ -223,7 +223,6 @@ def _judged(
         )
     sides = [(values[:, before], values[:, after]) for before, after in columns[pairs]]
     statistic = _statistic(judge, sides, lower)
-    weights = judge.weights(len(values))
     off = margins(values, columns[pairs], judge.threshold)
     at_most, at_least = (
         [
@@ -247,7 +246,14 @@ def _judged(
     )
     fall = max(chance_above(b, a, judge.threshold, lower, weights) for a, b in sides)
     if made.verdict == LEAKING and fall >= judge.certainty:
-        return _held_back(made, _falling(metric, judge.threshold, lower=lower))
+        # no leak explains it: with one, scores stay as they are
+        words = (
+            f"{metric_name(metric)} {'rises' if lower else 'falls'} by more than"
+            f" {percent(judge.threshold)} where test images leak on purpose, and neither a split"
+            " with leaks nor one without does that: check the order of the steps, the metric, and"
+            " what each training run was given"
+        )
+        return _held_back(made, Reason(FALLING, words))
     share = is_share(scores.of(metric))
     if reason := _would_not_rise(judge, made, values[:, columns[0]], deciding, share):
         return _held_back(made, reason)
@@ -275,12 +281,12 @@ def _would_not_rise(
     if reason is None and not judge.calibrated:
         reason = _too_high(metric, starts, deciding, judge, chance or 0.0)
     if reason is None and undetermined and chance is None:
-        return Reason(
-            UNKNOWN_CHANCE,
+        words = (
             f"what guessing scores by {metric} is not known, so a model that has not learned the"
             " task cannot be told from a leak: name it with --chance METRIC=RATE, such as the share"
-            " of the largest class, or 0 of a detector",
+            " of the largest class, or 0 of a detector"
         )
+        return Reason(UNKNOWN_CHANCE, words)
     return reason
 
 
@@ -353,25 +359,22 @@ def _unusable(metric: str, steps: Sequence[int], values: Float64, pairs: Int64) 
     """Return why the scores of complete chains, (chains, steps), have no meaning."""
     if not len(values):
         return Reason(NO_RESULT, "no repetition has a result at every step that decides")
+    name = metric_name(metric)
     # all right, always: a score at its ceiling, which is another reason
     if not np.ptp(values, axis=1).any() and (values != 1.0).any():
-        same = f"{metric_name(metric)} of {values.flat[0]:.4g}"
-        text = (
-            f"all {values.size:,} training runs have a {same}, to the last digit"
-            if np.ptp(values) == 0.0
-            else f"{metric_name(metric)} is the same at every step of a repetition, to the last"
-            " digit"
-        )
+        text = f"{name} is the same at every step of a repetition, to the last digit"
+        if np.ptp(values) == 0.0:
+            same = f"{name} of {values.flat[0]:.4g}"
+            text = f"all {values.size:,} training runs have a {same}, to the last digit"
         return Reason(CONSTANT, f"{text}; check that the model learns from the given images")
-    empty = [before for before, _ in pairs if not values[:, before].mean() > 0.0]
-    if not empty:
-        return None
-    return Reason(
-        ZERO,
-        f"{metric_name(metric)} has a mean of {values[:, empty[0]].mean():.3g} at"
-        f" {steps[empty[0]]} %, and a relative increase needs one above 0; train longer, or decide"
-        " by another metric",
-    )
+    for before, _ in pairs:
+        if not (mean := values[:, before].mean()) > 0.0:
+            words = (
+                f"{name} has a mean of {mean:.3g} at {steps[before]} %, and a relative increase"
+                " needs one above 0; train longer, or decide by another metric"
+            )
+            return Reason(ZERO, words)
+    return None
 
 
 def is_share(values: Float64) -> bool:
@@ -416,17 +419,6 @@ def _identical(metric: str, values: Float64) -> Reason | None:
         f"all {len(values)} repetitions have the same {metric_name(metric)} at each step, to the"
         " last digit, so that one repetition is all there is: let each use its own seed, and give"
         " all digits",
-    )
-
-
-def _falling(metric: str, threshold: float, *, lower: bool) -> Reason:
-    """Return that scores worsen, which no leak explains: with one they stay as they are."""
-    moves = "rises" if lower else "falls"
-    return Reason(
-        FALLING,
-        f"{metric_name(metric)} {moves} by more than {percent(threshold)} where test images leak on"
-        " purpose, and neither a split with leaks nor one without does that: check the order of the"
-        " steps, the metric, and what each training run was given",
     )
 
 

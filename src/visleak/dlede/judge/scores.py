@@ -65,7 +65,7 @@ class Scores:
 
     def count(self, step: int) -> int:
         """Return the number of training runs of a step."""
-        return int(np.isfinite(self.values[:, :, self.steps.index(step)]).all(axis=0).sum())
+        return int(self.complete((step,)).sum())
 
 
 # -- names ----------------------------------------------------------------------------------------
@@ -80,11 +80,6 @@ def lower_is_better(metrics: Sequence[str], requested: Iterable[str] = ()) -> fr
             f" {', '.join(metrics)}"
         )
     return named | {name for name in metrics if is_loss_name(name)}
-
-
-def guesses_well(metric: str) -> bool:
-    """Whether guessing may score far above 0 by a metric, as for the accuracy."""
-    return bare_name(metric).startswith(ACCURACY)
 
 
 def metric_called(available: Sequence[str], name: str) -> str | None:
@@ -140,7 +135,7 @@ def deciding_steps(scores: Scores, requested: tuple[int, ...] | None = None) -> 
 def missing_metrics(scores: Scores, requested: Sequence[str]) -> str:
     """Return a line on the metrics of the paper that a detector lacks; empty if it lacks none."""
     missing = [name for name in ALIASES if metric_called(scores.metrics, name) is None]
-    classifies = any(guesses_well(metric) for metric in scores.metrics)
+    classifies = any(bare_name(metric).startswith(ACCURACY) for metric in scores.metrics)
     detects = any(map(_is_detected, scores.metrics))
     if requested or classifies or not missing or not detects:
         return ""
@@ -172,9 +167,8 @@ def chance_of(scores: Scores, requested: Mapping[str, float]) -> dict[str, float
 def chance_levels(labels: pa.StringArray | None) -> dict[str, float]:
     """Return the score of the best guess without looking at the image, by metric.
 
-    For the accuracy it is the share of the most frequent class of the test set, for the top five
-    that of the five most frequent, and for the macro F1 one over the number of classes, which no
-    constant answer exceeds.
+    The share of the most frequent class of the test set, or of the five most frequent; for the
+    macro F1 one over the number of classes, which no constant answer exceeds.
 
     >>> chance_levels(pa.array(["a", "a", "a", "b"]))
     {'accuracy': 0.75, 'accuracy_top5': 1.0, 'f1': 0.5}
@@ -183,11 +177,8 @@ def chance_levels(labels: pa.StringArray | None) -> dict[str, float]:
     if not counts:
         return {}
     shares = [count / counts.total() for _, count in counts.most_common()]
-    return {
-        "accuracy": shares[0],
-        "accuracy_top5": min(1.0, sum(shares[:5])),
-        "f1": 1.0 / len(shares),
-    }
+    five = min(1.0, sum(shares[:5]))
+    return {"accuracy": shares[0], "accuracy_top5": five, "f1": 1.0 / len(shares)}
 
 
 # -- files of scores -------------------------------------------------------------------------------
@@ -195,7 +186,7 @@ def chance_levels(labels: pa.StringArray | None) -> dict[str, float]:
 #: Columns that are not metrics.
 STEP: Final = "step"
 REPETITION: Final = "repetition"
-SECONDS: Final = "seconds"
+KNOWN: Final = (STEP, REPETITION, "seconds")
 LIMIT: Final = 10 << 20  # larger files are not lists of training runs
 
 
@@ -210,13 +201,20 @@ class _Row:
     def fault(self, column: str, words: str) -> VisleakError:
         return VisleakError(f"{self.path}, line {self.line}, column {_told(column)}: {words}")
 
-    def whole(self, column: str, least: int, most: int | None = None) -> int:
-        """Return a whole number, written with or without a percent sign or a decimal 0."""
+    def number(self, column: str) -> tuple[str, float | None]:
+        """Return a cell's text, and the finite number in it, with or without a percent sign."""
         text = self.cells[column].strip()
-        number = _number(text.removesuffix("%"))
-        top = math.inf if most is None else most
-        if number is None or not least <= number <= top or number != int(number):
-            allowed = f" from {least} to {most}" if most is not None else f", {least} or more"
+        try:
+            number = float(text.removesuffix("%"))
+        except ValueError:
+            return text, None
+        # only Python reads 1_0 as 10
+        return text, number if math.isfinite(number) and "_" not in text else None
+
+    def whole(self, column: str, least: int, most: float = math.inf) -> int:
+        text, number = self.number(column)
+        if number is None or not least <= number <= most or number != int(number):
+            allowed = f", {least} or more" if math.isinf(most) else f" from {least} to {most:g}"
             raise self.fault(
                 column, f"must be a whole number{allowed}; got {_told(text) or 'nothing'}"
             )
@@ -224,10 +222,9 @@ class _Row:
 
     def score(self, column: str) -> float:
         """Return a value as it is written, a hundredth of one with a percent sign; NaN of none."""
-        text = self.cells[column].strip()
+        text, number = self.number(column)
         if not text or text.lower() == "nan":
             return math.nan
-        number = _number(text.removesuffix("%"))
         if number is None:
             raise self.fault(
                 column,
@@ -249,24 +246,29 @@ def read_scores(path: str | os.PathLike[str], *, lower: Sequence[str] = ()) -> S
     file = Path(path)
     rows = list(_rows(file))
     header = list(rows[0].cells)
-    metrics = tuple(name for name in header if name not in (STEP, REPETITION, SECONDS))
-    unknown = [name for name in lower if name not in metrics]
-    if unknown:
+    metrics = tuple(name for name in header if name not in KNOWN)
+    if unknown := [name for name in lower if name not in metrics]:
         raise UsageError(f"{file} has no metric {unknown[0]!r}; it has {', '.join(metrics)}")
     found: dict[tuple[int, int], _Row] = {}
+    numbered = REPETITION in header
     for row in rows:
         step = row.whole(STEP, 0, 100)
-        repetition = row.whole(REPETITION, 0) if REPETITION in header else 1
+        repetition = row.whole(REPETITION, 0) if numbered else 1
         other = found.setdefault((repetition, step), row)
         if other is not row:
-            numbered = REPETITION in header
             which = f" of repetition {repetition}" if numbered else ""
             advice = "keep one" if numbered else f"number its repetitions in a column {REPETITION}"
             raise row.fault(
                 STEP, f"step {step}{which} stands in line {other.line} already; {advice}"
             )
     steps = sorted({step for _, step in found})
-    _check_steps(file, steps)
+    told = ", ".join(map(str, steps))
+    if steps[0] != 0:
+        raise VisleakError(
+            f"{file} has no step 0, the run without leaks on purpose; its steps are {told}"
+        )
+    if len(steps) < 2:
+        raise VisleakError(f"{file} has only step {told}; at least one with leaks is needed, too")
     repetitions = sorted({repetition for repetition, _ in found})
     values = np.full((len(metrics), len(repetitions), len(steps)), np.nan)
     for (repetition, step), row in found.items():
@@ -318,47 +320,26 @@ def _rows(path: Path) -> Iterator[_Row]:
 
 
 def _header(path: Path, names: Sequence[str]) -> list[str]:
-    known = (STEP, REPETITION, SECONDS)
-    header = [name.lower() if name.lower() in known else name for name in names]
-    name, times = Counter(header).most_common(1)[0]
+    header = [name.lower() if name.lower() in KNOWN else name for name in names]
+    (name, times), *_ = Counter(header).most_common(1)
     there = ", ".join(map(_told, header[:8]))
+    odd = [each for each in header if not each.isprintable()]
+    wrong = ""
     if times > 1:
-        raise VisleakError(f"{path} has more than one column {_told(name)}; keep one")
-    if "" in header:
-        raise VisleakError(f"{path} has a column without a name; name it or remove it")
-    odd = [name for name in header if not name.isprintable()]
-    if odd:
-        raise VisleakError(f"{path} has a column {_told(odd[0])}; name it by letters in one line")
-    if STEP not in header:
-        raise VisleakError(
-            f"{path} has no column step, the percent of the test images that leak; its columns are"
-            f" {there}"
-        )
-    if not set(header) - set(known):
-        raise VisleakError(f"{path} has no metric beside {there}; add a column such as map50")
+        wrong = f"more than one column {_told(name)}; keep one"
+    elif "" in header:
+        wrong = "a column without a name; name it or remove it"
+    elif odd:
+        wrong = f"a column {_told(odd[0])}; name it by letters in one line"
+    elif STEP not in header:
+        wrong = f"no column step, the percent of the test images that leak; its columns are {there}"
+    elif not set(header) - set(KNOWN):
+        wrong = f"no metric beside {there}; add a column such as map50"
+    if wrong:
+        raise VisleakError(f"{path} has {wrong}")
     return header
-
-
-def _check_steps(path: Path, steps: Sequence[int]) -> None:
-    told = ", ".join(map(str, steps))
-    if steps[0] != 0:
-        raise VisleakError(
-            f"{path} has no step 0, the run without leaks on purpose; its steps are {told}"
-        )
-    if len(steps) < 2:
-        raise VisleakError(f"{path} has only step {told}; at least one with leaks is needed, too")
-
-
-def _number(text: str) -> float | None:
-    try:
-        number = float(text)
-    except ValueError:
-        return None
-    # only Python reads 1_0 as 10
-    return number if math.isfinite(number) and "_" not in text else None
 
 
 def _told(text: str) -> str:
     """Return a text of the file in one line, cut where it is long."""
-    shown = text if len(text) <= 40 else f"{text[:39]}…"
-    return repr(shown) if text else ""
+    return repr(text if len(text) <= 40 else f"{text[:39]}…") if text else ""
