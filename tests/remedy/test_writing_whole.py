@@ -19,6 +19,7 @@ import pytest
 from visleak.errors import UsageError, VisleakError
 from visleak.formats import folders, open_images
 from visleak.formats.writing import Destination
+from visleak.records import ImageSet
 from visleak.remedy import writing
 from visleak.remedy.contents import Part, Piece
 from visleak.remedy.manifest import Removed
@@ -44,6 +45,7 @@ import json, os, signal, sys, time
 import numpy as np
 from visleak.formats import open_images
 from visleak.remedy.contents import Part, Piece
+from visleak.records import ImageSet
 from visleak.remedy import writing
 
 source, out, moments = sys.argv[1], sys.argv[2], int(sys.argv[3])
@@ -175,13 +177,13 @@ def test_what_is_read_back_differently_is_not_kept(broken, tmp_path, monkeypatch
 
 def test_labels_are_compared_too(tmp_path, monkeypatch):
     source = making.table(tmp_path / "in")
-    compare = writing._compare_columns
-    monkeypatch.setattr(
-        writing, "_compare_columns",
-        lambda part, opened, images, order: compare(
-            part, dataclasses.replace(opened, renamed=True), images, order[::-1]
-        ),
-    )  # fmt: skip
+    read_back = writing.open_image_set
+
+    def other_labels(*args: object, **options: object) -> ImageSet:
+        images = read_back(*args, **options)
+        return dataclasses.replace(images, labels=pa.array(["x"] * len(images)))
+
+    monkeypatch.setattr(writing, "open_image_set", other_labels)
     with pytest.raises(VisleakError, match="its labels differ"):
         write([part(source, (0, 1, 2))], tmp_path / "out", "copy", about={})
 

@@ -25,7 +25,7 @@ from visleak.remedy.balance import Balance
 from visleak.remedy.contents import Part, Piece
 from visleak.remedy.graph import NO_EDGES, Edges, Graph, strong_pairs
 from visleak.remedy.manifest import Removed
-from visleak.remedy.writing import inputs_of, refuse_place, write
+from visleak.remedy.writing import refuse_place, write
 from visleak.settings import Settings
 from visleak.storage import (
     AUDIT,
@@ -323,7 +323,7 @@ class Unbalanced(VisleakError):
 
 def refuse_output(out: Path, sets: Iterable[ImageSet], *, apply: bool) -> None:
     """Refuse an output folder that is inside of a set, or contains other files."""
-    refuse_place(out, [path for images in sets for path in inputs_of(images)])
+    refuse_place(out, sets)
     if not out.exists():
         return
     own = {SPLIT, ASSIGNMENT, DATA, PROOF, AUDITED}

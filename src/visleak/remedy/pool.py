@@ -7,8 +7,8 @@ import csv
 import hashlib
 import sqlite3
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence, Set
-from dataclasses import dataclass, field, fields, replace
+from collections.abc import Collection, Mapping, Set
+from dataclasses import astuple, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Final, Self
 
@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from visleak.errors import UsageError, VisleakError
-from visleak.pipeline.comparison import normalised
+from visleak.pipeline.comparison import normalised, normalised_name
 from visleak.records import GRADES, Fingerprints, ImageSet, Int64
 from visleak.remedy.settings import GRADE
 from visleak.storage import DECISIONS, REPLACEMENTS, MirroredDatabase, read_csv, write_csv
@@ -55,17 +55,24 @@ def make_pool(images: ImageSet, prints: Fingerprints, existing: Set[bytes], seed
     representative. The order is that of BLAKE2b of the content with the seed as key.
     """
     digests = [bytes(digest) for digest in prints.digests]
-    order = sorted(range(len(digests)), key=lambda row: (_rank(digests[row], seed), row))
-    known = [row for row in order if digests[row] in existing]
-    blank = [row for row in order if prints.flat[row] and digests[row] not in existing]
-    out = {*known, *blank}
+    key = str(seed).encode()
+
+    def rank(row: int) -> tuple[bytes, int]:
+        return hashlib.blake2b(digests[row], digest_size=16, key=key).digest(), row
+
+    order = sorted(range(len(digests)), key=rank)
+    known = {row for row in order if digests[row] in existing}
+    blank = {row for row in order if prints.flat[row]} - known
     # of equal contents the first in the set is tried
     first = {digests[row]: row for row in reversed(order)}
+    out = known | blank
     usable = [row for row in order if row not in out and first[digests[row]] == row]
     queues: dict[str | None, list[int]] = {None: usable}
-    for row, label in zip(usable, _labels(images, prints, usable), strict=True):
-        if label is not None:
-            queues.setdefault(label, []).append(row)
+    if images.labels is not None:
+        labels = normalised(images.labels.take(pa.array(prints.rows[usable], pa.int64())))
+        for row, label in zip(usable, labels.to_pylist(), strict=True):
+            if label is not None:
+                queues.setdefault(label, []).append(row)
     return Pool(
         images=images,
         fingerprints=prints,
@@ -80,20 +87,7 @@ def make_pool(images: ImageSet, prints: Fingerprints, existing: Set[bytes], seed
 
 def class_of(label: str | None) -> str | None:
     """Return a normalised label, ``None`` for none."""
-    compared: str | None = normalised(pa.array([label], pa.string()))[0].as_py()
-    return compared
-
-
-def _labels(images: ImageSet, prints: Fingerprints, rows: list[int]) -> list[str | None]:
-    if images.labels is None:
-        return [None] * len(rows)
-    positions = pa.array(prints.rows[rows], pa.int64())
-    labels: list[str | None] = normalised(images.labels.take(positions)).to_pylist()
-    return labels
-
-
-def _rank(digest: bytes, seed: int) -> bytes:
-    return hashlib.blake2b(digest, digest_size=16, key=str(seed).encode()).digest()
+    return None if label is None else normalised_name(label)
 
 
 # -- test images that need a replacement (Barz & Denzler 2020, section 4) -------------------------
@@ -126,7 +120,7 @@ class Duplicate:
     digest: str
     copy: int
     label: str | None  # its class as stored, or ``None``
-    # images that it duplicates, strongest grade and largest similarity first
+    # images that it duplicates, those in training, strong grades and large similarities first
     leaks: tuple[Leak, ...]
 
 
@@ -158,60 +152,31 @@ def find_duplicates(
         raise UsageError(f"grade must be one of {', '.join(allowed)}; got {grade!r}")
     strong = pc.is_in(pairs["grade"], pa.array(Level(grade).names))
     own = pairs.filter(pc.and_(strong, pc.equal(pairs["query_set"], images.name)))
-    consensus = own.filter(pc.invert(disputed(own)))
-    taken = own if include_disputed else consensus
-    doubtful = set(own["query"].to_pylist()) - set(taken["query"].to_pylist())
-    blank = set(prints.ids.filter(pa.array(prints.flat)).to_pylist())
-    leaking = set(taken["query"].to_pylist())
-    kept = taken.filter(pc.invert(pc.is_in(taken["query"], pa.array(sorted(blank), pa.string()))))
-    return Duplicates(
-        grade=grade,
-        images=_described(kept, images, prints),
-        blank=len(leaking & blank),
-        disputed=len(doubtful - blank),
-    )
-
-
-def _described(pairs: pa.Table, images: ImageSet, prints: Fingerprints) -> tuple[Duplicate, ...]:
+    taken = own if include_disputed else own.filter(pc.invert(disputed(own)))
     leaks: dict[str, list[Leak]] = {}
-    for row in pairs.select([name for name in COLUMNS if name != "judged"]).to_pylist():
-        leaks.setdefault(row["query"], []).append(
-            Leak(
-                row["reference_set"],
-                row["reference"],
-                row["grade"],
-                row["similarity"],
-                row["coverage"] == "within",
-            )
-        )
-    seen: Counter[str] = Counter()
+    for row in taken.to_pylist():
+        inside = row["coverage"] == "within"
+        leak = Leak(row["reference_set"], row["reference"], row["grade"], row["similarity"], inside)
+        leaks.setdefault(row["query"], []).append(leak)
+    blank = set(prints.ids.filter(pa.array(prints.flat)).to_pylist())
+    doubtful = set(own["query"].to_pylist()) - leaks.keys() - blank
+    seen: Counter[bytes] = Counter()
     found = []
-    digests = [bytes(digest).hex() for digest in prints.digests]
-    for position, id_, digest in zip(
-        prints.rows.tolist(), prints.ids.to_pylist(), digests, strict=True
+    for position, id_, content in zip(
+        prints.rows.tolist(), prints.ids.to_pylist(), map(bytes, prints.digests), strict=True
     ):
-        copy = seen[digest]
-        seen[digest] += 1
-        if id_ in leaks:
+        copy = seen[content]
+        seen[content] += 1
+        if id_ in leaks and id_ not in blank:
             label = images.labels[position].as_py() if images.labels is not None else None
-            found.append(Duplicate(position, id_, digest, copy, label, _sorted(leaks[id_])))
-    return tuple(found)
+            ranked = tuple(sorted(leaks[id_], key=_rank))
+            found.append(Duplicate(position, id_, content.hex(), copy, label, ranked))
+    return Duplicates(grade, tuple(found), len(leaks.keys() & blank), len(doubtful))
 
 
-def _sorted(leaks: Sequence[Leak]) -> tuple[Leak, ...]:
-    """Return leaks, those into training and strong ones first."""
-    return tuple(
-        sorted(
-            leaks,
-            key=lambda leak: (
-                leak.within,
-                GRADES.index(leak.grade),
-                -(leak.similarity if leak.similarity is not None else -1.0),
-                leak.set,
-                leak.id,
-            ),
-        )
-    )
+def _rank(leak: Leak) -> tuple[object, ...]:
+    similarity = -1.0 if leak.similarity is None else leak.similarity
+    return leak.within, GRADES.index(leak.grade), -similarity, leak.set, leak.id
 
 
 # -- decisions -------------------------------------------------------------------------------------
@@ -317,7 +282,7 @@ class Decisions(MirroredDatabase):
             if version < LAYOUT:
                 for statement in _TABLES.split(";\n"):
                     self._db.execute(statement)
-                for decision in _read_plain(self.plain):
+                for decision in self._read_plain():
                     self._insert(decision)
                 self._db.execute(f"PRAGMA user_version = {LAYOUT}")
         if self.all():
@@ -376,17 +341,13 @@ class Decisions(MirroredDatabase):
 
     def _insert(self, decision: Decision) -> None:
         try:
-            self._db.execute(
-                f"INSERT INTO decisions ({_NAMES}) VALUES ({_MARKS})",
-                _values(decision),
-            )
+            insert = f"INSERT INTO decisions ({_NAMES}) VALUES ({_MARKS})"
+            self._db.execute(insert, astuple(decision))
         except sqlite3.IntegrityError as error:
-            of_pool = "pool_digest" in str(error)
-            raise AlreadyDecided(
-                f"{decision.pool} of the pool has a decision already; choose another"
-                if of_pool
-                else f"{decision.test_set}/{decision.test} has a replacement; withdraw it first"
-            ) from error
+            why = f"{decision.test_set}/{decision.test} has a replacement; withdraw it first"
+            if "pool_digest" in str(error):
+                why = f"{decision.pool} of the pool has a decision already; choose another"
+            raise AlreadyDecided(why) from error
 
     # -- reading ---------------------------------------------------------------------------------
 
@@ -405,29 +366,24 @@ class Decisions(MirroredDatabase):
             return self._known[1]
 
     def _copy(self) -> None:
-        write_csv(self.plain, DECISION_COLUMNS, map(_cells, self.all()))
+        rows = []
+        for each in self.all():
+            state = WITHDRAWN if each.withdrawn else each.decision
+            rows.append((state, *map(str, astuple(each)[1:])))
+        write_csv(self.plain, DECISION_COLUMNS, rows)
 
-
-def _cells(decision: Decision) -> tuple[str, ...]:
-    state = WITHDRAWN if decision.withdrawn else decision.decision
-    return (state, *map(str, _values(decision)[1:]))
-
-
-def _read_plain(path: Path) -> tuple[Decision, ...]:
-    """Return the valid decisions of a plain copy; none if it does not exist."""
-    if not path.is_file():
-        return ()
-    try:
-        found = []
-        for state, test, copy, *rest in read_csv(path, DECISION_COLUMNS):
-            if state != WITHDRAWN:
-                found.append(Decision(state, test, int(copy), *rest))
-    except (OSError, ValueError, TypeError, csv.Error, VisleakError) as error:
-        raise VisleakError(
-            f"{path} cannot be read ({error}); restore {FILE}, or delete the copy"
-        ) from error
-    return tuple(found)
-
-
-def _values(decision: Decision) -> tuple[str | int, ...]:
-    return tuple(getattr(decision, each.name) for each in fields(decision))
+    def _read_plain(self) -> tuple[Decision, ...]:
+        """Return the valid decisions of the plain copy; none if it does not exist."""
+        if not self.plain.is_file():
+            return ()
+        try:
+            rows = read_csv(self.plain, DECISION_COLUMNS)
+            return tuple(
+                Decision(state, test, int(copy), *rest)
+                for state, test, copy, *rest in rows
+                if state != WITHDRAWN
+            )
+        except (OSError, ValueError, TypeError, csv.Error, VisleakError) as error:
+            raise VisleakError(
+                f"{self.plain} cannot be read ({error}); restore {FILE}, or delete the copy"
+            ) from error

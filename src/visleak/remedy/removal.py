@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Final, cast
+from typing import Final, TypeAlias, cast
 
 import numpy as np
 import pyarrow as pa
@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 
 from visleak.auditing import Audit
 from visleak.errors import UsageError, VisleakError, not_one_of
-from visleak.groups import components
+from visleak.groups import components, image_rows, is_word
 from visleak.images import decode
 from visleak.options import AUTO
 from visleak.pipeline import rates
@@ -47,10 +47,10 @@ TRAINING_LIMIT: Final = 0.1
 
 _DEFAULTS: Final = PurgeSettings()
 
-_COLUMNS: Final = (
-    *("query_set", "query", "reference_set", "reference"),
-    *("similarity", "grade", "degree", "coverage", "judged"),
-)
+_PAIR: Final = ("query_set", "query", "reference_set", "reference")
+
+#: Set and id of an image to why it is removed, and because of which image.
+Reasons: TypeAlias = Mapping[tuple[str, str], tuple[str, str]]
 
 
 @dataclass(frozen=True)
@@ -90,10 +90,8 @@ class SetPlan:
     @property
     def shift(self) -> float:
         """Total variation distance between the class shares before and after, 0 to 1."""
-        before, after = (
-            np.array([getattr(each, when) for each in self.classes], np.float64)
-            for when in ("before", "after")
-        )
+        before = np.array([each.before for each in self.classes], np.float64)
+        after = np.array([each.after for each in self.classes], np.float64)
         if not before.sum() or not after.sum():
             return 0.0
         return float(np.abs(before / before.sum() - after / after.sum()).sum() / 2)
@@ -180,118 +178,71 @@ def purge(
 
 def _plan(folder: Path, settings: PurgeSettings) -> Purge:
     summary, level = read_summary(folder), Level(settings.level)
-    sets = _chosen_sets(summary, settings.remove_from, settings.set_name)
+    sets = _chosen_sets(summary, settings)
     if summary.settings.sample:
         raise UsageError(
             f"this audit used a sample of {summary.settings.sample} images per set; purge needs an"
             " audit of all images: run `visleak audit` without --sample"
         )
-    others = _others(folder, summary, settings, settings.remove_from)
-    pairs = judged_pairs(folder, _COLUMNS)
-    own = "query_set" if settings.remove_from == "test" else "reference_set"
-    mine = pc.is_in(pairs[own], pa.array([each.name for each in sets]))
-    leaking = pc.not_equal(pairs["coverage"], "within")
-    ungraded = _ungraded(summary, level, pairs.filter(pc.and_(mine, leaking)))
+    others = {
+        side: _others(folder, summary, settings, side) for side in {settings.remove_from, "train"}
+    }
+    pairs = judged_pairs(folder, (*_PAIR, "similarity", "grade", "degree", "coverage", "judged"))
+    own, other = _ends(settings.remove_from)
+    mine = pc.is_in(pairs[f"{own}_set"], pa.array([each.name for each in sets]))
+    inside = pc.equal(pairs["coverage"], "within")
+    ungraded = _ungraded(summary, level, pairs.filter(pc.and_not(mine, inside)))
     strong = pc.is_in(pairs[level.scale], pa.array(level.names))
     doubtful = pc.sum(pc.and_(pc.and_(strong, mine), disputed(pairs))).as_py() or 0
     if not settings.include_disputed:
-        strong = pc.and_(strong, pc.invert(disputed(pairs)))
-    leaks = pairs.filter(pc.and_(strong, leaking))
-    inside = pairs.filter(pc.and_(strong, pc.invert(leaking)))
+        strong = pc.and_not(strong, disputed(pairs))
+    leaks, repeats = pairs.filter(pc.and_not(strong, inside)), pairs.filter(pc.and_(strong, inside))
     plans, blank = [], 0
-    columns = ["set", "id", "digest", "label", "flat", "locator"]
     for each in sets:
+        columns = ["set", "id", "digest", "label", "flat", "locator"]
         images = read_table(folder, IMAGES, columns, pc.field("set") == each.name)
-        plan, kept = _plan_set(each, images, leaks, inside, settings, level, others)
-        plans.append(plan)
-        blank += kept
-    lost = leaks.group_by(["reference_set", "reference"]).aggregate([])
-    gone = {tuple(row.values()) for row in lost.to_pylist()}
-    in_train = settings.remove_from == "train"
-    gone |= (others if in_train else _others(folder, summary, settings, "train")).keys()
+        found = _strongest(leaks.filter(is_word(leaks[f"{own}_set"], each.name)), own, other, level)
+        flat = set(images.filter(images["flat"])["id"].to_pylist())
+        why = {id_: reason for id_, reason in found.items() if id_ not in flat}
+        blank += len(found) - len(why)
+        for (owner, id_), reason in others[settings.remove_from].items():
+            if owner == each.name:
+                why.setdefault(id_, reason)
+        _add_same_content(images, why)
+        if settings.test_duplicates == "drop":
+            within = repeats.filter(is_word(repeats["query_set"], each.name))
+            why |= _duplicates(images, within, why.keys() | flat, level)
+        plans.append(_set_plan(each, images, why))
+    trained = leaks.group_by(["reference_set", "reference"]).aggregate([]).to_pylist()
+    lost = {(row["reference_set"], row["reference"]) for row in trained} | others["train"].keys()
     return Purge(
         settings,
         tuple(plans),
         doubtful,
         blank,
-        _advise(summary, len(gone)),
+        _advise(summary, len(lost)),
         tuple(_caveats(summary, settings, ungraded)),
     )
 
 
-def _others(
-    folder: Path, summary: AuditSummary, settings: PurgeSettings, side: str
-) -> dict[tuple[str, str], tuple[str, str]]:
-    """Return the images of a side that leak by their groups or overlaps, and (why, partner)."""
-    groups = _of_groups(folder, summary, settings, side)
-    return {**groups, **_of_overlaps(folder, summary, settings, side)}
+def _ends(side: str) -> tuple[str, str]:
+    return ("query", "reference") if side == "test" else ("reference", "query")
 
 
-def _of_groups(
-    folder: Path, summary: AuditSummary, settings: PurgeSettings, side: str
-) -> Mapping[tuple[str, str], tuple[str, str]]:
-    """Return the images of one side whose group is on both; nothing unless that was chosen."""
-    if settings.group is None:
-        return {}
-    refuse_unconfirmed(folder, summary, yes=settings.yes)
-    tests = {total.query_set for total in summary.totals}
-    trains = {each.name for each in _training_sets(summary)}
-    return leaking(folder, tests, trains, side, gaps_of(summary, settings))
+def _sides(summary: AuditSummary) -> tuple[set[str], set[str]]:
+    """Return the names of the test sets and of the training sets."""
+    trains = {each.reference_set for each in summary.comparisons if each.coverage != "within"}
+    return {total.query_set for total in summary.totals}, trains
 
 
-def gaps_of(summary: AuditSummary, settings: PurgeSettings) -> dict[str, int]:
-    """Return the distance of frames up to which images of a recording leak, by its scheme."""
-    if settings.max_frame_gap is None or summary.grouping is None:
-        return {}
-    known = [
-        (number, each)
-        for number, each in enumerate(summary.grouping.hypotheses, 1)
-        if each.believed and each.kind == "recordings" and each.unit is not None
-    ]
-    if not known:
-        raise UsageError("--max-frame-gap: the audit found no recordings with frames")
-    given = None if settings.max_frame_gap == AUTO else int(settings.max_frame_gap)
-    gaps = {str(number): each.gap if given is None else given for number, each in known}
-    return {number: gap for number, gap in gaps.items() if gap is not None}
-
-
-def _of_overlaps(
-    folder: Path, summary: AuditSummary, settings: PurgeSettings, side: str
-) -> dict[tuple[str, str], tuple[str, str]]:
-    """Return the images that are seen, or that show, too much; nothing unless that was chosen."""
-    if settings.overlap is None:
-        return {}
-    if summary.settings.overlap is None:
-        raise UsageError(
-            f"--overlap: {folder} has no overlaps; run `visleak audit` with --overlap"
-            f" {settings.overlap:g}"
-        )
-    columns = ["query_set", "query", "reference_set", "reference", "overlap", "coverage"]
-    pairs = read_table(folder, PAIRS, columns, pc.field("overlap").is_valid())
-    pairs = pairs.filter(pc.not_equal(pairs["coverage"], "within"))
-    own, other = ("query", "reference") if side == "test" else ("reference", "query")
-    images = read_table(folder, IMAGES, ["set", "id", "seen"], pc.field("seen") > 0)
-    seen = {(row["set"], row["id"]): row["seen"] for row in images.to_pylist()}
-    found: dict[tuple[str, str], tuple[str, str]] = {}
-    least = np.float32(settings.overlap)
-    for row in pairs.sort_by([("overlap", "descending")]).to_pylist():
-        key = row[f"{own}_set"], row[own]
-        share = seen.get(key, 0.0) if own == "query" else row["overlap"]
-        if share >= least:
-            partner = f"{row[f'{other}_set']}/{row[other]}"
-            found.setdefault(key, ("overlap", partner))
-    return found
-
-
-def _chosen_sets(summary: AuditSummary, side: str, name: str | None) -> list[SetSummary]:
-    tests = {total.query_set for total in summary.totals}
-    trains = {each.name for each in _training_sets(summary)}
-    if side == "train" and not trains:
+def _chosen_sets(summary: AuditSummary, settings: PurgeSettings) -> list[SetSummary]:
+    name, (tests, trains) = settings.set_name, _sides(summary)
+    if settings.remove_from == "train" and not trains:
         raise UsageError(
             "this audit compared a set with itself only, so it has no training side; use"
             " --remove-from test --test-duplicates drop"
         )
-    own = tests if side == "test" else trains
+    own = tests if settings.remove_from == "test" else trains
     if name is not None and name not in own:
         raise not_one_of("set", name, sorted(own))
     if name is None and (both := sorted(tests & trains)):
@@ -302,9 +253,51 @@ def _chosen_sets(summary: AuditSummary, side: str, name: str | None) -> list[Set
     return [each for each in summary.sets if each.name in own and name in (None, each.name)]
 
 
-def _training_sets(summary: AuditSummary) -> list[SetSummary]:
-    names = {each.reference_set for each in summary.comparisons if each.coverage != "within"}
-    return [each for each in summary.sets if each.name in names]
+def _others(folder: Path, summary: AuditSummary, settings: PurgeSettings, side: str) -> Reasons:
+    """Return the images of a side that leak by their groups or overlaps, where that was chosen."""
+    found: dict[tuple[str, str], tuple[str, str]] = {}
+    if settings.group is not None:
+        refuse_unconfirmed(folder, summary, yes=settings.yes)
+        found |= leaking(folder, *_sides(summary), side, gaps_of(summary, settings))
+    if settings.overlap is not None:
+        found |= _of_overlaps(folder, summary, settings.overlap, side)
+    return found
+
+
+def gaps_of(summary: AuditSummary, settings: PurgeSettings) -> dict[str, int]:
+    """Return the distance of frames up to which images of a recording leak, by its scheme."""
+    if settings.max_frame_gap is None or summary.grouping is None:
+        return {}
+    gaps = {
+        str(number): each.gap if settings.max_frame_gap == AUTO else int(settings.max_frame_gap)
+        for number, each in enumerate(summary.grouping.hypotheses, 1)
+        if each.believed and each.kind == "recordings" and each.unit is not None
+    }
+    if not gaps:
+        raise UsageError("--max-frame-gap: the audit found no recordings with frames")
+    return {number: gap for number, gap in gaps.items() if gap is not None}
+
+
+def _of_overlaps(folder: Path, summary: AuditSummary, least: float, side: str) -> Reasons:
+    """Return the images of which at least a share is seen, or that show as much of another."""
+    if summary.settings.overlap is None:
+        raise UsageError(
+            f"--overlap: {folder} has no overlaps; run `visleak audit` with --overlap {least:g}"
+        )
+    pairs = read_table(
+        folder, PAIRS, [*_PAIR, "overlap", "coverage"], pc.field("overlap").is_valid()
+    )
+    pairs = pairs.filter(pc.not_equal(pairs["coverage"], "within"))
+    own, other = _ends(side)
+    images = read_table(folder, IMAGES, ["set", "id", "seen"], pc.field("seen") > 0)
+    seen = {(row["set"], row["id"]): row["seen"] for row in images.to_pylist()}
+    found: dict[tuple[str, str], tuple[str, str]] = {}
+    for row in pairs.sort_by([("overlap", "descending")]).to_pylist():
+        key = row[f"{own}_set"], row[own]
+        share = seen.get(key, 0.0) if side == "test" else row["overlap"]
+        if share >= np.float32(least):
+            found.setdefault(key, ("overlap", f"{row[f'{other}_set']}/{row[other]}"))
+    return found
 
 
 def _ungraded(summary: AuditSummary, level: Level, leaks: pa.Table) -> int:
@@ -324,7 +317,7 @@ def _ungraded(summary: AuditSummary, level: Level, leaks: pa.Table) -> int:
 
 def _advise(summary: AuditSummary, lost: int) -> Advice:
     """Return the recommended side: train if possible, else test (Ramos et al. 2025, section 8)."""
-    trains = _training_sets(summary)
+    trains = [each for each in summary.sets if each.name in _sides(summary)[1]]
     if not trains:
         return Advice("test", "the set was compared with itself only, so it has no other side")
     names = ", ".join(each.name for each in trains)
@@ -370,84 +363,34 @@ def _caveats(summary: AuditSummary, settings: PurgeSettings, ungraded: int) -> I
             "the audit lists the one nearest training image of each test image (--candidates"
             " nearest): further copies in training stay"
         )
-    yield from _omissions(summary, Topic.PAIRS, Topic.SEARCH)
+    yield from (e.text for e in summary.skipped if e.topic in (Topic.PAIRS, Topic.SEARCH))
     if settings.degree is not None:
         yield from rates.chance_notes(summary.comparisons)
     if settings.test_duplicates == "drop":
-        yield from _omissions(summary, Topic.REPEATS)
+        yield from (e.text for e in summary.skipped if e.topic == Topic.REPEATS)
 
 
-def _omissions(summary: AuditSummary, *topics: Topic) -> Iterator[str]:
-    return (each.text for each in summary.skipped if each.topic in topics)
-
-
-def _plan_set(
-    about: SetSummary,
-    images: pa.Table,
-    leaks: pa.Table,
-    inside: pa.Table,
-    settings: PurgeSettings,
-    level: Level,
-    of_groups: Mapping[tuple[str, str], tuple[str, str]],
-) -> tuple[SetPlan, int]:
-    """Return the plan of a set, and how many of its leaking images stay because they are blank."""
-    name = about.name
-    own, other = "query", "reference"
-    if settings.remove_from == "train":
-        own, other = other, own
-    flat = set(images.filter(images["flat"])["id"].to_pylist())
-    leaking = dict(_strongest(leaks.filter(pc.equal(leaks[f"{own}_set"], name)), own, other, level))
-    why = {id_: reason for id_, reason in leaking.items() if id_ not in flat}
-    blank = len(leaking) - len(why)
-    for (owner, id_), reason in of_groups.items():
-        if owner == name:
-            why.setdefault(id_, reason)
-    _add_same_content(images, why)
-    if settings.test_duplicates == "drop":
-        pairs = inside.filter(pc.equal(inside["query_set"], name))
-        why |= _duplicates(images, pairs, why.keys() | flat, level)
-    gone = images.filter(pc.is_in(images["id"], pa.array(list(why), pa.string())))
-    removed = tuple(
-        Removed(name, id_, digest or "", locator or "", label or "", *why[id_])
-        for id_, digest, locator, label in zip(
-            *(gone[key].to_pylist() for key in ("id", "digest", "locator", "label")), strict=True
-        )
-    )
-    classes: tuple[ClassChange, ...] = ()
-    if about.has_pixels:
-        before, lost = (Counter(table["label"].to_pylist()) for table in (images, gone))
-        labels = sorted(label for label in before if label is not None)
-        classes = tuple(
-            ClassChange(label, before[label], before[label] - lost[label]) for label in labels
-        )
-    counts = int(about.images), int(about.unreadable)
-    return SetPlan(name, about.has_pixels, *counts, removed, classes), blank
-
-
-def _strongest(
-    pairs: pa.Table, own: str, other: str, level: Level
-) -> Iterator[tuple[str, tuple[str, str]]]:
-    """Yield each image once, with the grade of its strongest pair and the other image of it."""
+def _strongest(pairs: pa.Table, own: str, other: str, level: Level) -> dict[str, tuple[str, str]]:
+    """Return the grade of the strongest pair of each image, and the other image of it."""
     ranked = pairs.append_column("rank", pc.index_in(pairs[level.scale], pa.array(level.names)))
     ranked = ranked.sort_by([
         ("rank", "ascending"), ("similarity", "descending"),
         (f"{other}_set", "ascending"), (other, "ascending"),
     ])  # fmt: skip
-    seen = set()
+    found: dict[str, tuple[str, str]] = {}
     for row in ranked.select([own, f"{other}_set", other, level.scale]).to_pylist():
-        if row[own] not in seen:
-            seen.add(row[own])
-            yield row[own], (row[level.scale], f"{row[f'{other}_set']}/{row[other]}")
+        found.setdefault(row[own], (row[level.scale], f"{row[f'{other}_set']}/{row[other]}"))
+    return found
 
 
 def _add_same_content(images: pa.Table, why: dict[str, tuple[str, str]]) -> None:
     """Also remove the images whose bytes are equal to those of a removed one."""
     gone = images.filter(pc.is_in(images["id"], pa.array(list(why), pa.string())))
-    reasons = dict(zip(gone["digest"].to_pylist(), gone["id"].to_pylist(), strict=True))
+    reasons = {row["digest"]: why[row["id"]] for row in gone.select(["id", "digest"]).to_pylist()}
     reasons.pop(None, None)
     same = images.filter(pc.is_in(images["digest"], pa.array(list(reasons), pa.string())))
-    for id_, digest in zip(same["id"].to_pylist(), same["digest"].to_pylist(), strict=True):
-        why.setdefault(id_, why[reasons[digest]])
+    for row in same.select(["id", "digest"]).to_pylist():
+        why.setdefault(row["id"], reasons[row["digest"]])
 
 
 def _duplicates(
@@ -456,11 +399,7 @@ def _duplicates(
     """Return the images to remove so that the first of each group of duplicates stays."""
     ids = images["id"].combine_chunks()
     staying = np.array([id_ not in excluded for id_ in ids.to_pylist()], np.bool_)
-    ends = [
-        pc.index_in(pairs[side].combine_chunks(), ids).to_numpy(zero_copy_only=False)
-        for side in ("query", "reference")
-    ]
-    left, right = (end.astype(np.int64) for end in ends)
+    left, right = (image_rows(pairs, side, images) for side in ("query", "reference"))
     both = staying[left] & staying[right]
     rank = pc.index_in(pairs[level.scale], pa.array(level.names)).to_numpy()
     strongest = np.full(len(ids), len(level.names))
@@ -469,15 +408,34 @@ def _duplicates(
     rows = np.flatnonzero(staying)
     group = components(len(ids), [(left[both], right[both])])[rows]
     _, first, numbers = np.unique(group, return_index=True, return_inverse=True)
-    kept = rows[first[numbers]]
     return {
         ids[at].as_py(): (
             f"repeat: {level.names[strongest[at]]}",
             f"{images['set'][at].as_py()}/{ids[stays].as_py()}",
         )
-        for at, stays in zip(rows.tolist(), kept.tolist(), strict=True)
+        for at, stays in zip(rows.tolist(), rows[first[numbers]].tolist(), strict=True)
         if stays != at
     }
+
+
+def _set_plan(about: SetSummary, images: pa.Table, why: Mapping[str, tuple[str, str]]) -> SetPlan:
+    gone = images.filter(pc.is_in(images["id"], pa.array(list(why), pa.string())))
+    removed = tuple(
+        Removed(
+            *(about.name, row["id"], row["digest"] or "", row["locator"] or ""),
+            *(row["label"] or "", *why[row["id"]]),
+        )
+        for row in gone.to_pylist()
+    )
+    classes: tuple[ClassChange, ...] = ()
+    if about.has_pixels:
+        before, lost = (Counter(table["label"].to_pylist()) for table in (images, gone))
+        classes = tuple(
+            ClassChange(label, before[label], before[label] - lost[label])
+            for label in sorted(before.keys() - {None})
+        )
+    counts = int(about.images), int(about.unreadable)
+    return SetPlan(about.name, about.has_pixels, *counts, removed, classes)
 
 
 # -- writing -------------------------------------------------------------------------------------
@@ -497,7 +455,12 @@ def _apply(audit: Audit, planned: Purge, out: Path, progress: Progress) -> Writt
                 )
             continue
         seen = read_table(audit.folder, IMAGES, ["id", "digest"], pc.field("set") == each.name)
-        images = _opened(audit, each.name)
+        try:
+            images = cast(ImageSet, audit.images_of(each.name))
+        except VisleakError as error:
+            raise VisleakError(
+                f"set {each.name!r} cannot be opened again as audited: {error}"
+            ) from error
         _refuse_other_images(images, seen, {p.id for p in problems if p.set == each.name})
         gone = pa.array([removed.id for removed in each.removed], pa.string())
         goes = pc.is_in(images.ids, gone).to_numpy(zero_copy_only=False)
@@ -514,26 +477,21 @@ def _apply(audit: Audit, planned: Purge, out: Path, progress: Progress) -> Writt
     return write(parts, out, how, about=about, removed=removed, known=known, progress=progress)
 
 
-def _opened(audit: Audit, name: str) -> ImageSet:
-    try:
-        return cast(ImageSet, audit.images_of(name))
-    except VisleakError as error:
-        raise VisleakError(f"set {name!r} cannot be opened again as audited: {error}") from error
-
-
 def _refuse_other_images(images: ImageSet, known: pa.Table, unread: set[str]) -> None:
     """Refuse a set with other images than the audit saw, or with one that it could not read."""
     seen, now = known["id"].to_pylist(), images.ids.to_pylist()
     audited, present = set(seen), set(now)
-    new = ((id_, "is new") for id_ in now if id_ not in audited and id_ not in unread)
-    gone = ((id_, "is missing") for id_ in seen if id_ not in present)
     places = [place for place, id_ in enumerate(now) if id_ in unread]
-    repaired = (
-        (now[place], "can be read")
-        for place, stored in zip(places, images.opener.read(places), strict=True)
-        if not isinstance(stored, Unreadable) and not isinstance(decode(stored), Unreadable)
-    )
-    for id_, what in (*new, *gone, *repaired):
+    changes = [
+        *((id_, "is new") for id_ in now if id_ not in audited and id_ not in unread),
+        *((id_, "is missing") for id_ in seen if id_ not in present),
+        *(
+            (now[place], "can be read")
+            for place, stored in zip(places, images.opener.read(places), strict=True)
+            if not isinstance(stored, Unreadable) and not isinstance(decode(stored), Unreadable)
+        ),
+    ]
+    for id_, what in changes[:1]:
         raise VisleakError(
             f"set {images.name!r}: image {id_!r} {what} since the audit; run `visleak audit` again"
         )

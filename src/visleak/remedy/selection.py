@@ -35,17 +35,6 @@ from visleak.remedy.pool import (
 from visleak.search.exact import ExactSearch, rescore
 from visleak.search.hits import Sides, Wanted
 
-
-@dataclass(frozen=True, slots=True)
-class PairCheck:
-    """Result of the verification of a candidate and a neighbour."""
-
-    grade: str | None  # of the pair; ``None`` if an image could no longer be read
-    # that a careful person calls the pair near or exact; ``None`` likewise
-    probability: float | None
-    reason: str
-
-
 #: Neighbours verified per set, as many as the candidates of an audit. The three of the paper
 #: occasionally miss a copy behind three similar images.
 COMPARED: Final = 20
@@ -53,6 +42,41 @@ COMPARED: Final = 20
 #: Share of the background similarity that is subtracted for the ranking: none, as in the paper, and
 #: half, as in an audit; the neighbours of both rankings are verified.
 CORRECTED: Final = (0.0, 0.5)
+
+#: Neighbours that people see, as in the paper.
+SHOWN: Final = 3
+
+#: Candidates checked together; the result for one does not depend on the others.
+BLOCK: Final = 8
+
+#: Reviewer of automatic decisions.
+MACHINE: Final = "visleak"
+
+#: Candidates searched for at once, in addition to those that are certainly needed.
+SPARE: Final = 32
+
+_COPY: Final = {"exact": "exact copy of", "near": "near copy of", "similar": "very similar to"}
+
+
+class NotEligible(VisleakError):
+    """The candidate is a copy of one of its nearest neighbours."""
+
+
+def distance(similarity: float) -> float:
+    """Return the Euclidean distance of unit vectors of a similarity, as ciFAIR writes it.
+
+    >>> distance(0.5)
+    1.0
+    """
+    return math.sqrt(max(0.0, 2.0 - 2.0 * similarity))
+
+
+def _label_of(own: EncodedSet, row: int) -> str | None:
+    """Return the label of a row of a set's fingerprints, ``None`` for none."""
+    if own.images.labels is None:
+        return None
+    label: str | None = own.images.labels[int(own.fingerprints.rows[row])].as_py()
+    return label
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,11 +110,9 @@ class Neighbours:
         for (name, side), share in itertools.product(self.existing.items(), CORRECTED):
             sides = self._sides(queries, side, side.background * np.float32(share))
             hits = ExactSearch().find(sides, Wanted(None, best=COMPARED), workers=self.workers)
-            for query, row, similarity, view in zip(
-                hits.query, hits.reference, hits.similarity, hits.view, strict=True
-            ):
-                near = Neighbour(name, int(row), float(similarity), int(view))
-                found[int(fresh[query])].add(near)
+            columns = (hits.query, hits.reference, hits.similarity, hits.view)
+            for query, *near in zip(*(column.tolist() for column in columns), strict=True):
+                found[int(fresh[query])].add(Neighbour(name, *near))
         self._found |= {row: self._nearest(near) for row, near in found.items()}
 
     def of(self, row: int, approved: Int64) -> tuple[Neighbour, ...]:
@@ -101,15 +123,14 @@ class Neighbours:
         if len(others):
             sides = self._sides(self.pool.fingerprints.matrix[[row]], self.pool)
             scored = rescore(sides, sides.query[:1], np.zeros(len(others), np.int64), others)
+            columns = (scored.reference, scored.similarity, scored.view)
             near += self._nearest(
-                Neighbour(self.pool.fingerprints.set, int(other), float(similarity), int(view))
-                for other, similarity, view in zip(
-                    scored.reference, scored.similarity, scored.view, strict=True
-                )
+                Neighbour(self.pool.fingerprints.set, *each)
+                for each in zip(*(column.tolist() for column in columns), strict=True)
             )[:COMPARED]
         return self._nearest(near)
 
-    def similarity(self, names: tuple[str, str], rows: tuple[int, int]) -> float:
+    def similarity(self, names: Sequence[str], rows: Sequence[int]) -> float:
         """Return the similarity of two images of the audit, the largest over the views."""
         query, reference = (self.existing[name] for name in names)
         sides = self._sides(query.fingerprints.matrix[[rows[0]]], reference)
@@ -138,15 +159,6 @@ class Neighbours:
         return tuple(sorted(found, key=rank))
 
 
-#: Neighbours that people see, as in the paper.
-SHOWN: Final = 3
-
-#: Candidates checked together; the result for one does not depend on the others.
-BLOCK: Final = 8
-
-_COPY: Final = {"exact": "exact copy of", "near": "near copy of", "similar": "very similar to"}
-
-
 @dataclass(frozen=True, slots=True)
 class SimilarImage:
     """A neighbour of a candidate."""
@@ -155,7 +167,7 @@ class SimilarImage:
     id: str
     label: str | None
     similarity: float
-    check: PairCheck
+    grade: str | None  # of the pair; ``None`` if an image could no longer be read
 
     @property
     def distance(self) -> float:
@@ -182,8 +194,8 @@ class Candidate:
     def objection(self) -> str:
         """Why it may not be approved; empty if it is eligible."""
         for near in self.near:
-            if near.check.grade != "different":
-                what = _COPY.get(near.check.grade or "", "could not be compared with")
+            if near.grade != "different":
+                what = _COPY.get(near.grade or "", "could not be compared with")
                 return f"not eligible: {what} {near.set}/{near.id}"
         return ""
 
@@ -199,20 +211,21 @@ class Examiner:
     grader: Grader
     # returns a run context for one call; its cache holds earlier evidence
     context: Callable[[], AbstractContextManager[RunContext]]
-    _checks: dict[tuple[int, str, int], PairCheck] = field(default_factory=dict, init=False)
+    # by row of the pool, set and row of the neighbour
+    _grades: dict[tuple[int, str, int], str | None] = field(default_factory=dict, init=False)
 
     def candidates(self, rows: Sequence[int], approved: Int64) -> list[Candidate]:
         """Return rows of the pool as candidates; approved rows are neighbours too."""
         near = {row: self.neighbours.of(row, approved) for row in rows}
-        self._check([(row, each) for row, found in near.items() for each in found])
+        self._verify([(row, each) for row, found in near.items() for each in found])
         own = self.sides[self.pool]
         return [
             Candidate(
                 row=row,
                 id=own.fingerprints.ids[row].as_py(),
-                label=label_of(own, row),
+                label=_label_of(own, row),
                 digest=bytes(own.fingerprints.digests[row]).hex(),
-                near=tuple(self._near(row, each) for each in found),
+                near=tuple(self._similar(row, each) for each in found),
             )
             for row, found in near.items()
         ]
@@ -229,49 +242,26 @@ class Examiner:
             self.prepare(block)
             yield from block
 
-    def _near(self, row: int, neighbour: Neighbour) -> SimilarImage:
-        own = self.sides[neighbour.set]
-        return SimilarImage(
-            set=neighbour.set,
-            id=own.fingerprints.ids[neighbour.row].as_py(),
-            label=label_of(own, neighbour.row),
-            similarity=neighbour.similarity,
-            check=self._checks[row, neighbour.set, neighbour.row],
-        )
+    def _similar(self, row: int, near: Neighbour) -> SimilarImage:
+        own = self.sides[near.set]
+        id_ = own.fingerprints.ids[near.row].as_py()
+        graded = self._grades[row, near.set, near.row]
+        return SimilarImage(near.set, id_, _label_of(own, near.row), near.similarity, graded)
 
-    def _check(self, couples: Iterable[tuple[int, Neighbour]]) -> None:
-        """Verify couples of a row of the pool and a neighbour that were not verified before."""
+    def _verify(self, couples: Iterable[tuple[int, Neighbour]]) -> None:
+        """Grade couples of a row of the pool and a neighbour that have no grade yet."""
         fresh: dict[str, list[tuple[int, Neighbour]]] = {}
         for row, near in dict.fromkeys(couples):
-            if (row, near.set, near.row) not in self._checks:
+            if (row, near.set, near.row) not in self._grades:
                 fresh.setdefault(near.set, []).append((row, near))
-        if fresh:
-            self._verify([self._pairs(name, each) for name, each in fresh.items()])
-
-    def _pairs(self, name: str, couples: list[tuple[int, Neighbour]]) -> Pairs:
-        query = np.array([row for row, _ in couples], np.int64)
-        reference = np.array([near.row for _, near in couples], np.int64)
-        backgrounds = (
-            self.sides[self.pool].background[query] + self.sides[name].background[reference]
-        )
-        return Pairs(
-            query_set=self.pool,
-            reference_set=name,
-            query=query,
-            reference=reference,
-            similarity=np.array([near.similarity for _, near in couples], np.float32),
-            background=(backgrounds / 2).astype(np.float32),
-            view=np.array([near.view for _, near in couples], np.int8),
-            total=np.zeros(len(self.sides[self.pool].fingerprints), np.int64),
-        )
-
-    def _verify(self, found: list[Pairs]) -> None:
+        if not fresh:
+            return
+        found = [self._pairs(name, each) for name, each in fresh.items()]
+        encoder = self.neighbours.encoder
         with self.context() as context:
-            graded = reference_similarities(
-                found, self.sides, self.neighbours.encoder, self.views, context
-            )
-            evidence = verify(graded, self.sides, context)
-        for pairs, own in zip(graded, evidence, strict=True):
+            measured = reference_similarities(found, self.sides, encoder, self.views, context)
+            evidence = verify(measured, self.sides, context)
+        for pairs, own in zip(measured, evidence, strict=True):
             grades = grade(
                 pairs.similarity,
                 pairs.background,
@@ -280,44 +270,30 @@ class Examiner:
                 flat=self.sides[self.pool].fingerprints.flat[pairs.query],
                 grader=self.grader,
             )
-            for i, (row, other) in enumerate(zip(pairs.query, pairs.reference, strict=True)):
-                known = grades.grade[i] >= 0
-                self._checks[int(row), pairs.reference_set, int(other)] = PairCheck(
-                    grade=GRADES[grades.grade[i]] if known else None,
-                    probability=float(grades.probability[i]) if known else None,
-                    reason=grades.reason[i],
-                )
+            columns = (pairs.query, pairs.reference, grades.grade)
+            for row, other, code in zip(*(column.tolist() for column in columns), strict=True):
+                known = GRADES[code] if code >= 0 else None
+                self._grades[row, pairs.reference_set, other] = known
 
-
-def distance(similarity: float) -> float:
-    """Return the Euclidean distance of unit vectors of a similarity, as ciFAIR writes it.
-
-    >>> distance(0.5)
-    1.0
-    """
-    return math.sqrt(max(0.0, 2.0 - 2.0 * similarity))
-
-
-def label_of(own: EncodedSet, row: int) -> str | None:
-    """Return the label of a row of a set's fingerprints, ``None`` for none."""
-    if own.images.labels is None:
-        return None
-    label: str | None = own.images.labels[int(own.fingerprints.rows[row])].as_py()
-    return label
+    def _pairs(self, name: str, couples: list[tuple[int, Neighbour]]) -> Pairs:
+        query = np.array([row for row, _ in couples], np.int64)
+        reference = np.array([near.row for _, near in couples], np.int64)
+        own, other = self.sides[self.pool], self.sides[name]
+        return Pairs(
+            query_set=self.pool,
+            reference_set=name,
+            query=query,
+            reference=reference,
+            similarity=np.array([near.similarity for _, near in couples], np.float32),
+            background=((own.background[query] + other.background[reference]) / 2).astype(
+                np.float32
+            ),
+            view=np.array([near.view for _, near in couples], np.int8),
+            total=np.zeros(len(own.fingerprints), np.int64),
+        )
 
 
 # -- selection -------------------------------------------------------------------------------------
-
-
-#: Reviewer of automatic decisions.
-MACHINE: Final = "visleak"
-
-#: Candidates searched for at once, in addition to those that are certainly needed.
-SPARE: Final = 32
-
-
-class NotEligible(VisleakError):
-    """The candidate is a copy of one of its nearest neighbours."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -368,8 +344,6 @@ class Selection:
         """The sets of the audit and the pool, by name, with their fingerprints."""
         return self.examiner.sides
 
-    # -- decisions -------------------------------------------------------------------------------
-
     def approvals(self) -> dict[tuple[str, int], Decision]:
         """Return the valid approvals by content and copy of the test image."""
         return {
@@ -382,18 +356,17 @@ class Selection:
         """Return the similarity of a duplicate and its leak, measured if it is unknown."""
         if leak.similarity is not None:
             return leak.similarity
-        sets = (self.test_set, leak.set)
-        rows = [
-            int(pc.index(self.material[name].fingerprints.ids, id_).as_py())
-            for name, id_ in zip(sets, (duplicate.id, leak.id), strict=True)
-        ]
-        return self.examiner.neighbours.similarity(sets, (rows[0], rows[1]))
+        names, ids = (self.test_set, leak.set), (duplicate.id, leak.id)
+        rows = [self._row_in(name, id_) for name, id_ in zip(names, ids, strict=True)]
+        return self.examiner.neighbours.similarity(names, rows)
 
     def label_of(self, set_name: str, id_: str) -> str | None:
         """Return the label of an image of the audit, ``None`` for none."""
-        own = self.material[set_name]
-        row = int(pc.index(own.fingerprints.ids, id_).as_py())
-        return label_of(own, row) if row >= 0 else None
+        row = self._row_in(set_name, id_)
+        return _label_of(self.material[set_name], row) if row >= 0 else None
+
+    def _row_in(self, name: str, id_: str) -> int:
+        return int(pc.index(self.material[name].fingerprints.ids, id_).as_py())
 
     def row_of(self, digest: str) -> int | None:
         """Return the row of the pool with a content, ``None`` without one."""
@@ -402,18 +375,17 @@ class Selection:
     def counts(self) -> tuple[ClassCount, ...]:
         """Return the counts of each class, by name."""
         approved = self.approvals()
-        decided = {each.pool_digest for each in self.decisions.standing()}
-        by_label: dict[str | None, list[Duplicate]] = {}
+        by_label: dict[str, list[Duplicate]] = {}
         for each in self.duplicates.images:
-            by_label.setdefault(each.label, []).append(each)
+            by_label.setdefault(each.label or "", []).append(each)
         return tuple(
             ClassCount(
-                label=label or "",
+                label=label,
                 duplicates=len(own),
                 approved=sum((each.digest, each.copy) in approved for each in own),
-                left=len(self._open(self._queue(own[0]), decided)),
+                left=len(self._waiting(own[0].label)),
             )
-            for label, own in sorted(by_label.items(), key=lambda item: item[0] or "")
+            for label, own in sorted(by_label.items())
         )
 
     # -- candidates ------------------------------------------------------------------------------
@@ -428,22 +400,21 @@ class Selection:
         with self._lock:
             duplicate = self.duplicates.images[place]
             decision = self.approvals().get((duplicate.digest, duplicate.copy))
-            waiting, last = self._waiting(duplicate), self._rows.get(after or "")
-            left = len(waiting)
+            waiting, last = self._waiting(duplicate.label), self._rows.get(after or "")
             if decision is not None:
                 own = self._rows.get(decision.pool_digest)
                 shown = self.candidates([own])[0] if own is not None else None
-                return Offer(decision, shown, (), left)
+                return Offer(decision, shown, (), len(waiting))
             if last is not None:
-                rank = {row: at for at, row in enumerate(self._queue(duplicate).tolist())}
+                rank = {row: at for at, row in enumerate(self._queue(duplicate.label).tolist())}
                 waiting.sort(key=lambda row: (rank[row] <= rank.get(last, -1), rank[row]))
             passed: list[Candidate] = []
             for row in self.examiner.prepared(waiting):
                 (candidate,) = self.candidates([row])
                 if not candidate.objection:
-                    return Offer(None, candidate, tuple(passed), left)
+                    return Offer(None, candidate, tuple(passed), len(waiting))
                 passed.append(candidate)
-            return Offer(None, None, tuple(passed), left)
+            return Offer(None, None, tuple(passed), len(waiting))
 
     def candidates(self, rows: Sequence[int]) -> list[Candidate]:
         """Return rows of the pool with their verified neighbours."""
@@ -456,14 +427,12 @@ class Selection:
             row = self._rows.get(approved.pool_digest)
             if row is None:
                 return "not in this pool"
-            if self.by_class and row not in self._class(approved.label or None):
+            if row not in self._queue(approved.label or None):
                 return "of another class"
-            before: list[Decision] = []
-            for each in self.approvals().values():
-                if each.pool_digest == approved.pool_digest:
-                    break
-                before.append(each)
             # later ones were compared with this one
+            before = itertools.takewhile(
+                lambda each: each.pool_digest != approved.pool_digest, self.approvals().values()
+            )
             return self.examiner.candidates([row], self._approved(before))[0].objection
 
     # -- approving and rejecting -----------------------------------------------------------------
@@ -522,7 +491,7 @@ class Selection:
         if row is None:
             raise UsageError(f"no usable image of the pool has the content {digest!r}")
         id_ = self.pool.fingerprints.ids[row].as_py()
-        if row not in self._queue(duplicate):
+        if row not in self._queue(duplicate.label):
             raise UsageError(f"{id_} of the pool is not of the class {duplicate.label}")
         return Decision(
             decision=decision,
@@ -539,19 +508,14 @@ class Selection:
 
     # -- queues ----------------------------------------------------------------------------------
 
-    def _queue(self, duplicate: Duplicate) -> Int64:
-        return self._class(duplicate.label if self.by_class else None)
+    def _queue(self, label: str | None) -> Int64:
+        """Return the rows of the pool that may replace an image of a class, in their order."""
+        return self.pool.queues.get(class_of(label) if self.by_class else None, np.empty(0, int))
 
-    def _class(self, label: str | None) -> Int64:
-        return self.pool.queues.get(class_of(label), np.empty(0, np.int64))
-
-    def _waiting(self, duplicate: Duplicate) -> list[int]:
-        decided = {each.pool_digest for each in self.decisions.standing()}
-        return self._open(self._queue(duplicate), decided)
-
-    def _open(self, queue: Int64, decided: set[str]) -> list[int]:
-        rows = {self._rows[digest] for digest in decided & self._rows.keys()}
-        return [row for row in queue.tolist() if row not in rows]
+    def _waiting(self, label: str | None) -> list[int]:
+        """Return those of the rows without a decision."""
+        decided = {self._rows.get(each.pool_digest) for each in self.decisions.standing()}
+        return [row for row in self._queue(label).tolist() if row not in decided]
 
     def _soon(self) -> list[int]:
         """Return the candidates that are certainly needed, and some more."""
@@ -563,7 +527,7 @@ class Selection:
         return [
             row
             for own in needed.values()
-            for row in self._waiting(own[0])[: len(own) + len(own) // 8 + SPARE]
+            for row in self._waiting(own[0].label)[: len(own) + len(own) // 8 + SPARE]
         ]
 
     def _approved(self, decisions: Iterable[Decision]) -> Int64:

@@ -29,7 +29,7 @@ from visleak.formats.writing import Destination, OutputPart, OutputSource, linka
 from visleak.images import content_digest
 from visleak.progress import Progress, silent
 from visleak.quantities import size
-from visleak.records import ImageSet, Int64, Problem, Unreadable
+from visleak.records import ImageSet, Problem, Unreadable
 from visleak.remedy.contents import Part, fill
 from visleak.remedy.manifest import (
     KEPT,
@@ -116,44 +116,48 @@ def write(
     _refuse_names(parts, how)
     if out.name in ("", ".."):
         out = Path(os.path.realpath(out))
-    refuse_place(out, [path for images in _sets(parts) for path in inputs_of(images)])
+    refuse_place(out, _sets(parts))
     refuse_existing(out)
     layouts = {part.name: _layout(part, how) for part in parts}
     # a list names images of any format
     holds = {
-        name: "bytes" if layout is None or how == "manifest" else layout.holds
+        name: layout.holds if layout is not None and how != "manifest" else "bytes"
         for name, layout in layouts.items()
     }
     filled = fill(parts, holds, known or {}, progress)
-    empty = next((part.name for part in filled if not len(part)), None)
-    if empty is not None:
-        raise VisleakError(f"no image of {empty!r} is left; no data set is written")
+    _refuse_empty({part.name: len(part) for part in filled})
     left_out = list(removed)
     key = _key(filled, how, about, extra or {}, left_out)
     if (out / MANIFEST).exists():
         return _found_again(out, key, filled)
     if how == "copy":
-        refuse_small_disk(out, sum(int(p.sizes.sum()) for part in filled for p in part.pieces))
+        _refuse_small_disk(out, sum(int(p.sizes.sum()) for part in filled for p in part.pieces))
     try:
         with staged(out) as folder:
             place = Destination(folder, out, how, len(parts) > 1, progress)
-            opened = _write_parts(filled, layouts, place)
+            opened: dict[str, OutputSource] = {}
+            for layout in filter(None, dict.fromkeys(layouts.values())):
+                own = [part for part in filled if layouts[part.name] == layout]
+                opened |= zip((part.name for part in own), layout.write(own, place), strict=True)
             ids = {
                 part.name: _verified(part, opened[part.name], folder, progress)
                 for part in filled
                 if part.name in opened
             }
-            _write_lists(place, filled, ids, left_out, extra or {})
+            problems = _problems(filled)
+            write_rows(place.made(KEPT), KEPT_COLUMNS, _kept_rows(filled, ids))
+            gone = [*left_out, *map(Removed.unreadable, problems)]
+            write_rows(place.made(REMOVED), REMOVED_COLUMNS, gone)
+            for name, data in (extra or {}).items():
+                place.made(name).write_bytes(data)
             content = {
                 "visleak": visleak.__version__,
                 "key": key,
                 "about": dict(about),
                 "as": how,
-                "parts": [
-                    _about(each, layouts[each.name], opened.get(each.name)) for each in filled
-                ],
+                "parts": [_about(e, layouts[e.name], opened.get(e.name)) for e in filled],
                 "removed": len(left_out),
-                "unreadable": len(_problems(filled)),
+                "unreadable": len(problems),
                 "lists": {"kept": KEPT, "removed": REMOVED},
             }
             write_manifest(folder, content)
@@ -176,6 +180,13 @@ def _refuse_names(parts: Sequence[Part], how: str) -> None:
     for name in names:
         if not name or name.startswith(".") or "/" in name or "\0" in name:
             raise UsageError(f"part {name!r} cannot be the name of a folder; rename the set")
+    _refuse_empty({part.name: len(part.pieces) for part in parts})
+
+
+def _refuse_empty(sizes: Mapping[str, int]) -> None:
+    for name, count in sizes.items():
+        if not count:
+            raise VisleakError(f"no image of {name!r} is left; no data set is written")
 
 
 def _sets(parts: Sequence[Part]) -> Iterator[ImageSet]:
@@ -185,7 +196,7 @@ def _sets(parts: Sequence[Part]) -> Iterator[ImageSet]:
             yield from (substitute.images for substitute in piece.instead.values())
 
 
-def inputs_of(images: ImageSet) -> Iterator[Path]:
+def _inputs_of(images: ImageSet) -> Iterator[Path]:
     """Yield the folders and files of a set, into which nothing may be written."""
     if not images.source or is_address(images.source):
         return
@@ -197,6 +208,18 @@ def inputs_of(images: ImageSet) -> Iterator[Path]:
     # the folder of a list may hold the result
     if isinstance(images.opener, FileOpener) and not found.place.endswith(_LISTS):
         yield Path(images.opener.root)
+
+
+def refuse_place(out: Path, sets: Iterable[ImageSet]) -> None:
+    """Refuse an output folder that is an input, or is inside of one."""
+    real = Path(os.path.realpath(out))
+    for given in (path for images in sets for path in _inputs_of(images)):
+        source = Path(os.path.realpath(given))
+        if real == source or (source.is_dir() and source in real.parents):
+            raise UsageError(
+                f"the output {out} is, or lies in, the input {given}, which is never changed;"
+                " choose another -o DIR"
+            )
 
 
 def refuse_existing(out: Path) -> None:
@@ -213,29 +236,27 @@ def refuse_existing(out: Path) -> None:
 
 def _layout(part: Part, how: str) -> Layout | None:
     """Return the layout of a part; ``None`` if only its ids are listed."""
-    if not part.pieces:
-        raise VisleakError(f"no image of {part.name!r} is left; no data set is written")
-    if how == "manifest" and not all(linkable(piece.images) for piece in part.pieces):
+    files = all(linkable(piece.images) for piece in part.pieces)
+    if how == "manifest" and not files:
         return None
-    found = [layout_of(piece.images) for piece in part.pieces]
-    layout, name = found[0], part.pieces[0].images.name
-    other = next((p for p, each in zip(part.pieces, found, strict=True) if each != layout), None)
-    if other is not None:
-        raise UsageError(
-            f"part {part.name!r}: set {name!r} is {layout.name} and {other.images.name!r} is"
-            f" {layout_of(other.images).name}; they cannot become one, use --format manifest"
-        )
-    if len(part.pieces) > 1 and not layout.mixes:
-        raise UsageError(
-            f"part {part.name!r}: images cannot be moved from set to set in {layout.name}; use"
-            " --format manifest"
-        )
+    layout, name = layout_of(part.pieces[0].images), part.pieces[0].images.name
+    for other in part.pieces[1:]:
+        if layout_of(other.images) != layout:
+            raise UsageError(
+                f"part {part.name!r}: set {name!r} is {layout.name} and {other.images.name!r} is"
+                f" {layout_of(other.images).name}; they cannot become one, use --format manifest"
+            )
+        if not layout.mixes:
+            raise UsageError(
+                f"part {part.name!r}: images cannot be moved from set to set in {layout.name}; use"
+                " --format manifest"
+            )
     if any(piece.instead for piece in part.pieces) and not layout.swaps:
         raise UsageError(
             f"set {name!r} is {layout.name}, whose images have annotations of their own: they"
             " cannot be replaced; purge the set instead"
         )
-    if how == "link" and not all(linkable(piece.images) for piece in part.pieces):
+    if how == "link" and not files:
         raise UsageError(
             f"set {name!r} is {layout.name}, and there are no files to link to; use --format copy"
         )
@@ -262,19 +283,7 @@ def _key(
     return hasher.hexdigest()
 
 
-# -- writing and reading back --------------------------------------------------------------------
-
-
-def _write_parts(
-    filled: Sequence[OutputPart], layouts: Mapping[str, Layout | None], place: Destination
-) -> dict[str, OutputSource]:
-    opened: dict[str, OutputSource] = {}
-    for layout in dict.fromkeys(layouts.values()):
-        own = [part for part in filled if layouts[part.name] == layout]
-        if layout is not None:
-            names = [part.name for part in own]
-            opened.update(zip(names, layout.write(own, place), strict=True))
-    return opened
+# -- reading back --------------------------------------------------------------------------------
 
 
 def _verified(
@@ -283,9 +292,23 @@ def _verified(
     """Open a written part, compare it with its source, and return its new ids in its own order."""
     images = open_image_set(opened.source(folder), name=part.name, **opened.options)
     order = opened.order if opened.order is not None else np.arange(len(part))
+
+    def wrong(what: str) -> VisleakError:
+        return VisleakError(
+            f"part {part.name!r} was not written correctly: {what}; nothing was kept"
+        )
+
+    def expected(column: str) -> pa.Array:
+        return pa.array(part.column(column), pa.string()).take(pa.array(order))
+
     if len(images) != len(part):
-        raise _wrong(part, f"it has {len(images):,} images and not {len(part):,}")
-    _compare_columns(part, opened, images, order)
+        raise wrong(f"it has {len(images):,} images and not {len(part):,}")
+    ids = expected("ids") if opened.ids is None else pa.array(opened.ids, pa.string())
+    if not opened.renamed and not images.ids.equals(ids):
+        raise wrong("its ids differ")
+    labels = images.labels if images.labels is not None else pa.nulls(len(images), pa.string())
+    if not labels.equals(expected("labels")):
+        raise wrong("its labels differ")
     digests = part.digests()[order]
     step = f"verifying {part.name}"
     for number, stored in enumerate(images.opener.read(range(len(images)))):
@@ -293,34 +316,11 @@ def _verified(
             progress(step, number, len(images))
         if isinstance(stored, Unreadable):
             why = stored.detail or stored.reason
-            raise _wrong(part, f"image {images.ids[number]} cannot be read back: {why}")
+            raise wrong(f"image {images.ids[number]} cannot be read back: {why}")
         if content_digest(stored) != digests[number].tobytes():
-            raise _wrong(part, f"image {images.ids[number]} has another content")
+            raise wrong(f"image {images.ids[number]} has another content")
     progress(step, len(images), len(images))
-    ids = [""] * len(part)
-    for at, id_ in zip(order.tolist(), images.ids.to_pylist(), strict=True):
-        ids[at] = id_
-    return ids
-
-
-def _wrong(part: OutputPart, what: str) -> VisleakError:
-    return VisleakError(f"part {part.name!r} was not written correctly: {what}; nothing was kept")
-
-
-def _compare_columns(
-    part: OutputPart, opened: OutputSource, images: ImageSet, order: Int64
-) -> None:
-    def expected(column: str) -> pa.Array:
-        own = part.column(column)
-        return pa.array([own[at] for at in order.tolist()], pa.string())
-
-    if not opened.renamed:
-        ids = expected("ids") if opened.ids is None else pa.array(opened.ids, pa.string())
-        if not images.ids.equals(ids):
-            raise _wrong(part, "its ids differ")
-    labels = images.labels if images.labels is not None else pa.nulls(len(images), pa.string())
-    if not labels.equals(expected("labels")):
-        raise _wrong(part, "its labels differ")
+    return list(images.ids.take(pa.array(np.argsort(order))).to_pylist())
 
 
 # -- lists and manifest --------------------------------------------------------------------------
@@ -330,24 +330,10 @@ def _problems(filled: Sequence[OutputPart]) -> list[Problem]:
     return [problem for part in filled for piece in part.pieces for problem in piece.problems]
 
 
-def _write_lists(
-    place: Destination,
-    filled: Sequence[OutputPart],
-    ids: Mapping[str, Sequence[str]],
-    removed: Sequence[Removed],
-    extra: Mapping[str, bytes],
-) -> None:
-    """Write ``kept.csv``, ``removed.csv`` and extra files; ``ids`` are the new ones, by part."""
-    unreadable = map(Removed.unreadable, _problems(filled))
-    write_rows(place.made(KEPT), KEPT_COLUMNS, _kept_rows(filled, ids))
-    write_rows(place.made(REMOVED), REMOVED_COLUMNS, [*removed, *unreadable])
-    for name, data in extra.items():
-        place.made(name).write_bytes(data)
-
-
 def _kept_rows(
     filled: Sequence[OutputPart], ids: Mapping[str, Sequence[str]]
 ) -> Iterator[tuple[str, ...]]:
+    """Yield the rows of ``kept.csv``; ``ids`` are the new ones, by part."""
     for part in filled:
         new = iter(ids.get(part.name, ()))
         for piece in part.pieces:
@@ -371,29 +357,23 @@ def _about(
         "images": len(part),
         "replaced": sum(len(piece.instead) for piece in part.pieces),
         "pieces": [
-            {
-                "set": piece.images.name,
-                "source": piece.images.source,
-                "kept": len(piece),
-                "of": len(piece.images),
-            }
+            {"set": own.name, "source": own.source, "kept": len(piece), "of": len(own)}
             for piece in part.pieces
+            for own in [piece.images]
         ],
     }
 
 
 def _found_again(out: Path, key: str, filled: Sequence[OutputPart]) -> Written:
     content = read_manifest(out)
+    advice = "choose a new folder with -o DIR"
     if content.get("key") != key:
-        raise UsageError(
-            f"the output {out} holds another clean data set; choose a new folder with -o DIR"
-        )
+        raise UsageError(f"the output {out} holds another clean data set; {advice}")
     for file in read_files(out, content):
-        change = change_of(out, file)
-        if change is not None:
+        if change := change_of(out, file):
             raise UsageError(
                 f"the output {out} holds this result, but {file.path} was changed since: {change};"
-                " choose a new folder with -o DIR"
+                f" {advice}"
             )
     return _written(out, filled, reused=True)
 
@@ -401,15 +381,11 @@ def _found_again(out: Path, key: str, filled: Sequence[OutputPart]) -> Written:
 def _written(out: Path, filled: Sequence[OutputPart], reused: bool) -> Written:
     content = read_manifest(out)
     files = read_files(out, content)
-    opened = {part["name"]: part["opens"] for part in content["parts"]}
+    opens = {part["name"]: part["opens"] for part in content["parts"] if part["opens"] is not None}
     return Written(
         out,
         content["as"],
-        {
-            name: OutputSource(**opens).source(out)
-            for name, opens in opened.items()
-            if opens is not None
-        },
+        {name: OutputSource(**about).source(out) for name, about in opens.items()},
         {part.name: len(part) for part in filled},
         len(files) + 2,
         sum(file.bytes for file in files),
@@ -432,15 +408,12 @@ def staged(out: Path) -> Iterator[Path]:
     Leftovers of killed runs are removed first. After a failure nothing remains.
     """
     beside = out.with_name(f".{out.name}.{os.getpid()}.part")
-    try:
-        out.parent.mkdir(parents=True, exist_ok=True)
-        _remove_leftovers(out)
-        if beside.exists():
-            raise VisleakError(f"another run is writing to {out}; wait for it")
-        beside.mkdir()
-        handle = os.open(beside, os.O_RDONLY)
-    except OSError as error:
-        raise VisleakError(f"{out} cannot be written: {error.strerror or error}") from error
+    out.parent.mkdir(parents=True, exist_ok=True)
+    _remove_leftovers(out)
+    if beside.exists():
+        raise VisleakError(f"another run is writing to {out}; wait for it")
+    beside.mkdir()
+    handle = os.open(beside, os.O_RDONLY)
     try:
         try_lock(handle)
         yield beside
@@ -454,19 +427,7 @@ def staged(out: Path) -> Iterator[Path]:
         os.close(handle)
 
 
-def refuse_place(out: Path, inputs: list[Path]) -> None:
-    """Refuse an output folder that is an input, or is inside of one."""
-    real = Path(os.path.realpath(out))
-    for given in inputs:
-        source = Path(os.path.realpath(given))
-        if real == source or (source.is_dir() and source in real.parents):
-            raise UsageError(
-                f"the output {out} is, or lies in, the input {given}, which is never changed;"
-                " choose another -o DIR"
-            )
-
-
-def refuse_small_disk(out: Path, wanted: int) -> None:
+def _refuse_small_disk(out: Path, wanted: int) -> None:
     """Refuse to write more bytes than the disk has free."""
     place = out.parent
     while not place.exists():

@@ -113,7 +113,7 @@ def _candidate(replacement: ReplacementSession, candidate: Candidate) -> dict[st
         | {
             "similarity": each.similarity,
             "distance": each.distance,
-            "grade": each.check.grade,
+            "grade": each.grade,
             "approved": each.set == pool,
         }
         for number, each in enumerate(candidate.nearest, 1)
