@@ -6,6 +6,7 @@ import csv
 import json
 import shutil
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pyarrow.compute as pc
@@ -17,9 +18,10 @@ from PIL import Image
 import visleak
 from visleak import remedy
 from visleak.errors import UsageError, VisleakError
+from visleak.progress import silent
 from visleak.remedy import SplitSettings
 from visleak.remedy.graph import NO_EDGES, Edges, Graph
-from visleak.remedy.plan import Auditor, Unbalanced, settings_of
+from visleak.remedy.plan import Auditor, Unbalanced
 from visleak.storage import read_summary
 from visleak.verdicts import Ledger, Verdict
 
@@ -282,7 +284,8 @@ def test_settings_of_the_first_audit_are_those_of_the_proof(audited):
     """Thresholds and encoder are carried over; what only widens the search is not narrowed."""
     summary = read_summary(audited)
     own = replace(summary.settings, candidates="nearest", views="mirror")
-    found = settings_of(replace(summary, settings=own))
+    first = SimpleNamespace(folder=audited, summary=replace(summary, settings=own))
+    found = Auditor.of(first, "near", None, None, silent).settings
     assert (found.candidates, found.views, found.within) == ("auto", "mirror", False)
     assert found.soft == pytest.approx(summary.thresholds.soft)
 

@@ -16,8 +16,7 @@ from hypothesis import strategies as st
 from visleak.errors import UsageError, VisleakError
 from visleak.formats import open_images
 from visleak.remedy import undo, writing
-from visleak.remedy.contents import Part, Piece
-from visleak.remedy.writing import write
+from visleak.remedy.writing import Part, Piece, write
 from visleak.storage import file_digest
 
 

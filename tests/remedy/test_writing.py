@@ -18,9 +18,8 @@ from layout_making import FILES, NUMBERED, PACKED
 
 from visleak.formats import open_images
 from visleak.remedy import writing
-from visleak.remedy.contents import Part, Piece
 from visleak.remedy.manifest import KEPT
-from visleak.remedy.writing import write
+from visleak.remedy.writing import Part, Piece, write
 from visleak.storage import csv_text
 
 HOWS = [(name, how) for name in FILES for how in ("manifest", "link", "copy")]

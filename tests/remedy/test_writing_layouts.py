@@ -22,8 +22,7 @@ from PIL import Image
 from visleak.errors import UsageError, VisleakError
 from visleak.formats import open_images
 from visleak.remedy import writing
-from visleak.remedy.contents import Part, Piece, Substitute
-from visleak.remedy.writing import write
+from visleak.remedy.writing import Part, Piece, Substitute, write
 
 
 @pytest.fixture(autouse=True)

@@ -14,8 +14,7 @@ import pytest
 from visleak.formats import open_images
 from visleak.images import content_digest
 from visleak.remedy import undo
-from visleak.remedy.contents import Part, Piece
-from visleak.remedy.writing import write
+from visleak.remedy.writing import Part, Piece, write
 
 DATA = os.environ.get("VISLEAK_DATA")
 

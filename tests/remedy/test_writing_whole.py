@@ -21,9 +21,8 @@ from visleak.formats import folders, open_images
 from visleak.formats.writing import Destination
 from visleak.records import ImageSet
 from visleak.remedy import writing
-from visleak.remedy.contents import Part, Piece
 from visleak.remedy.manifest import Removed
-from visleak.remedy.writing import write
+from visleak.remedy.writing import Part, Piece, write
 
 
 def state(root: Path) -> dict[str, str]:
@@ -44,7 +43,7 @@ KILLER = """
 import json, os, signal, sys, time
 import numpy as np
 from visleak.formats import open_images
-from visleak.remedy.contents import Part, Piece
+from visleak.remedy.writing import Part, Piece
 from visleak.records import ImageSet
 from visleak.remedy import writing
 

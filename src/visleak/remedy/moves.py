@@ -95,16 +95,14 @@ def repair(
         "kind": "fix",
         "sources": {images.name: images.source for images in sets},
         "audit": str(found.folder),
-        "grade": settings.grade,
-        "keep_sizes": settings.keep_sizes,
-        "group": settings.group,
-        "seed": settings.seed,
+        **{name: getattr(settings, name) for name in ("grade", "keep_sizes", "group", "seed")},
     }
 
+    def solve(known: Edges) -> Plan:
+        return _plan(graph, known, duplicates, settings, about)
+
     target = Target(folder, found.folder, auditor, apply, settings.format)
-    return planned(
-        target, graph, lambda known: _plan(graph, known, duplicates, settings, about), edges
-    )
+    return planned(target, graph, solve, edges)
 
 
 def _sets(found: Audit, group: str | None) -> list[ImageSet]:
@@ -260,9 +258,8 @@ def kept_sizes(
     before = counted(owner, parts, label, classes)
     surplus = counted(moves.part, parts, label, classes) - before
     part = moves.part.copy()
-    order, begin = _whole(moves, component, owner, label, seed)
-    sizes = np.diff(begin)
-    heads = order[begin[:-1]]
+    order, begin = _whole(moves, component, label, seed)
+    sizes, heads = np.diff(begin), order[begin[:-1]]
     for name in np.flatnonzero((surplus != 0).any(axis=0)).tolist():
         for source in np.flatnonzero(surplus[:, name] > 0).tolist():
             able = np.flatnonzero((label[heads] == name) & (owner[heads] == source))
@@ -275,7 +272,6 @@ def kept_sizes(
                 part[order[begin[row] : begin[row + 1]]] = target
                 surplus[source, name] -= size
                 surplus[target, name] += size
-    torn = np.isin(component, moves.straddling)
 
     def off(which: Int64) -> tuple[int, int, int]:
         apart = counted(which, parts, label, classes) - before
@@ -288,7 +284,7 @@ def kept_sizes(
         for way in (given, _elsewhere(given, moves.straddling, component, owner, parts))
     ]
     best = min(ways, key=off)
-    changed = best != owner
+    torn, changed = np.isin(component, moves.straddling), best != owner
     uniting, back = int(changed[torn].sum()), int(changed[~torn].sum())
     return Moves(best, moves.straddling, moves.fewest, uniting, back)
 
@@ -322,19 +318,15 @@ def _elsewhere(part: Int64, straddling: Int64, component: Int64, owner: Int64, p
     return result
 
 
-def _whole(
-    moves: Moves, component: Int64, owner: Int64, label: Int64, seed: int
-) -> tuple[Int64, Int64]:
+def _whole(moves: Moves, component: Int64, label: Int64, seed: int) -> tuple[Int64, Int64]:
     """Return the images of components in one part and of one class, small first, and begins."""
     sizes = np.bincount(component)
-    free = np.ones(len(sizes), np.bool_)
-    free[moves.straddling] = False
     by_component = np.argsort(component, kind="stable")
     begin = np.concatenate([[0], np.cumsum(sizes)])
     sorted_label = label[by_component]
-    first = sorted_label[begin[:-1]]
-    mixed = np.unique(component[by_component][sorted_label != np.repeat(first, sizes)])
-    free[mixed] = False
+    mixed = component[by_component][sorted_label != np.repeat(sorted_label[begin[:-1]], sizes)]
+    free = np.ones(len(sizes), np.bool_)
+    free[moves.straddling] = free[mixed] = False
     # the draw does not depend on the numbers of components
     draw = np.random.default_rng(seed).permutation(len(component))
     chance = np.minimum.reduceat(draw[by_component], begin[:-1])

@@ -62,7 +62,7 @@ def open_selection(
     """
     result = Audit(folder)
     name = _test_set(result, settings.set_name)
-    sets = _sets_of(result)
+    sets = {about.name: _images_of(result, about.name) for about in result.summary.sets}
     encoder = _encoder_of(result)
     images = _opened_pool(pool, settings, sets)
     views = result.summary.settings.views
@@ -82,7 +82,12 @@ def open_selection(
             settings.grade,
             include_disputed=settings.include_disputed,
         )
-        candidates, by_class = _pool_of(comparer, sets, images.name, name, settings.seed)
+        own = comparer.sides[images.name]
+        existing = {
+            bytes(digest) for n in sets for digest in comparer.sides[n].fingerprints.digests
+        }
+        candidates = make_pool(own.images, own.fingerprints, existing, settings.seed)
+        by_class = sets[name].labels is not None and own.images.labels is not None
         _refuse_useless(by_class, duplicates, candidates)
         decisions = stack.enter_context(
             Decisions.copied(result.folder, place.scratch) if trial else Decisions(result.folder)
@@ -92,22 +97,11 @@ def open_selection(
             # a few pairs at a time: starting processes would take longer than verifying them
             return RunContext.at(None, 1, store)
 
-        neighbours = Neighbours(
-            {each: comparer.sides[each] for each in sets},
-            comparer.sides[images.name],
-            encoder,
-            comparer.views,
-            processes,
-        )
+        audited = {each: comparer.sides[each] for each in sets}
+        neighbours = Neighbours(audited, own, encoder, comparer.views, processes)
         grader = load_grader(near_at=result.summary.settings.near_at)
-        yield Selection(
-            duplicates=duplicates,
-            test_set=name,
-            pool=candidates,
-            by_class=by_class,
-            examiner=Examiner(comparer.sides, images.name, neighbours, views, grader, context),
-            decisions=decisions,
-        )
+        examiner = Examiner(comparer.sides, images.name, neighbours, views, grader, context)
+        yield Selection(duplicates, name, candidates, by_class, examiner, decisions)
 
 
 def _test_set(result: Audit, name: str | None) -> str:
@@ -116,13 +110,12 @@ def _test_set(result: Audit, name: str | None) -> str:
             f"{result.folder} was audited without verification, so no pair has a grade; audit"
             " again without --no-verify"
         )
-    sample = result.summary.settings.sample
-    if sample:
+    if sample := result.summary.settings.sample:
         raise UsageError(
             f"{result.folder} is an audit of a sample of {sample:,} images; replacing duplicates"
             " needs an audit of all images: audit again without --sample"
         )
-    names = [str(total.query_set) for total in result.summary.totals]
+    names = [total.query_set for total in result.summary.totals]
     if name is not None and name not in names:
         raise not_one_of("set", name, names)
     if name is None and len(names) > 1:
@@ -133,23 +126,19 @@ def _test_set(result: Audit, name: str | None) -> str:
     return name or names[0]
 
 
-def _sets_of(result: Audit) -> dict[str, ImageSet]:
-    sets: dict[str, ImageSet] = {}
-    for about in result.summary.sets:
-        images = result.images_of(about.name)
-        if isinstance(images, EmbeddingSet):
-            raise UsageError(
-                f"set {images.name!r} of the audit holds embeddings only; a candidate is compared"
-                " with images: audit the images themselves"
-            )
-        sets[images.name] = images
-    return sets
+def _images_of(result: Audit, name: str) -> ImageSet:
+    images = result.images_of(name)
+    if isinstance(images, EmbeddingSet):
+        raise UsageError(
+            f"set {name!r} of the audit holds embeddings only; a candidate is compared with images:"
+            " audit the images themselves"
+        )
+    return images
 
 
 def _encoder_of(result: Audit) -> Encoder:
     about = result.summary.encoder
-    base = Path(result.summary.opened_in)
-    encoder = load_encoder(_encoder_name(about.name, base))
+    encoder = load_encoder(_encoder_name(about.name, Path(result.summary.opened_in)))
     if encoder.digest != about.digest:
         raise VisleakError(
             f"encoder {about.name} has digest {encoder.digest[:12]} here, the audit was made"
@@ -187,35 +176,21 @@ def _opened_pool(
     return images
 
 
-def _refuse_other_images(result: Audit, material: Mapping[str, EncodedSet]) -> None:
+def _refuse_other_images(result: Audit, sides: Mapping[str, EncodedSet]) -> None:
     stored = read_table(result.folder, IMAGES, ["set", "id", "digest"])
     for about in result.summary.sets:
-        name = about.name
-        prints = material[name].fingerprints
-        own = stored.filter(pc.equal(stored["set"], name))
+        prints = sides[about.name].fingerprints
+        own = stored.filter(pc.equal(stored["set"], about.name))
         place = pc.index_in(own["id"].combine_chunks(), prints.ids).to_pylist()
-        digests = own["digest"].to_pylist()
         now = [None if at is None else bytes(prints.digests[at]).hex() for at in place]
-        changed = sum(a != b for a, b in zip(digests, now, strict=True))
+        changed = sum(a != b for a, b in zip(own["digest"].to_pylist(), now, strict=True))
         new = len(prints.ids) - sum(at is not None for at in place)
         for count, what in ((changed, "changed since the audit"), (new, "not in the audit")):
             if count:
                 raise VisleakError(
-                    f"{counted(count, 'image')} of set {name!r} ({about.source}) {what}; audit"
-                    " again"
+                    f"{counted(count, 'image')} of set {about.name!r} ({about.source}) {what};"
+                    " audit again"
                 )
-
-
-def _pool_of(
-    comparer: Comparer, sets: Mapping[str, ImageSet], pool: str, test: str, seed: int
-) -> tuple[Pool, bool]:
-    """Return the pool, and whether replacements are chosen by class."""
-    existing = {
-        bytes(digest) for each in sets for digest in comparer.sides[each].fingerprints.digests
-    }
-    own = comparer.sides[pool]
-    made = make_pool(own.images, own.fingerprints, existing, seed)
-    return made, sets[test].labels is not None and own.images.labels is not None
 
 
 def _refuse_useless(by_class: bool, duplicates: Duplicates, pool: Pool) -> None:

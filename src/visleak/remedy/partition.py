@@ -18,7 +18,7 @@ from visleak.errors import UsageError
 from visleak.formats import open_image_set
 from visleak.formats.opening import open_set
 from visleak.formats.request import check_pattern
-from visleak.options import AUTO, Columns, keywords
+from visleak.options import AUTO, Columns, keywords, share_of
 from visleak.progress import Progress, silent
 from visleak.records import Bool, ImageSet, Int64
 from visleak.remedy.balance import Balance, Float64, Loads, counted, off, peak, points_of, reasons
@@ -43,10 +43,10 @@ from visleak.verdicts import read_verdicts
 # -- the part of each component, so that sizes and class shares come close to their targets -------
 
 # Components are items with one weight per class, parts are bins with one target per class: this is
+# Components are items with one weight per class, parts are bins with one target per class: this is
 # multi-dimensional bin assignment, which is NP-hard. Large components are assigned first, each
 # where the deficits are largest; single images then fill the rest, class by class; moves and swaps
-# reduce the remaining deviations. The tests compare the result with exact solutions of small
-# instances.
+# reduce the remaining deviations. The tests compare with exact solutions of small instances.
 
 #: Attempts in other orders: at most this many, and this many components in total.
 ATTEMPTS: Final = 100
@@ -104,14 +104,12 @@ def _filled(
         sizes *= rng.uniform(0.2, 1.8, len(big))
     order = big[np.lexsort((rng.permutation(len(big)), -sizes))]
     part[order], rooms = _greedy(loads, order, room, shares)
-    owner = loads.classes[loads.begin[:-1][single]]
-    alone = np.flatnonzero(single)
-    shuffle = rng.permutation(len(alone))
-    alone, owner = alone[shuffle], owner[shuffle]
-    by_class = alone[np.argsort(owner, kind="stable")]
-    limits = np.searchsorted(np.sort(owner), np.arange(loads.width + 1))
-    given = _shared_out(np.diff(limits), rooms, shares)
+    alone = rng.permutation(np.flatnonzero(single))
+    owner = loads.classes[loads.begin[alone]]
+    supply = np.bincount(owner, minlength=loads.width)
+    given = _shared_out(supply, rooms, shares)
     # images are sorted by class: of each, the first ones go to the first part, and so on
+    by_class = alone[np.argsort(owner, kind="stable")]
     part[by_class] = np.repeat(np.tile(np.arange(len(shares)), loads.width), given.T.ravel())
     return part
 
@@ -150,16 +148,14 @@ def _shared_out(supply: Int64, room: Float64, shares: Float64) -> Int64:
     ``supply``: how many there are, (classes,); ``room``: deficits in images, (parts, classes),
     whose sum over the parts is the supply; negative where there are too many already.
     """
-    real = np.maximum(room, 0.0)
+    real, target = np.maximum(room, 0.0), shares[:, None]
     for _ in range(len(shares)):
         # if parts are overfull the others get less, in proportion to their shares
         over = real.sum(axis=0) - supply
         active = real > 0
-        weight = (shares[:, None] * active).sum(axis=0)
-        real = np.where(
-            active, real - shares[:, None] * over / np.where(weight > 0, weight, 1), 0.0
-        )
-        real = np.maximum(real, 0.0)
+        weight = (target * active).sum(axis=0)
+        less = target * over / np.where(weight > 0, weight, 1)
+        real = np.maximum(np.where(active, real - less, 0.0), 0.0)
     given = np.floor(real + 1e-9).astype(np.int64)
     given -= np.maximum(given - supply, 0)  # rounding never exceeds the supply
     left = room.sum(axis=1) - given.sum(axis=1)
@@ -211,9 +207,7 @@ def _best_change(
     most = _most(loads)
     own = _candidates(loads, single, part == worst, most, rng)
     best: tuple[float, list[tuple[int, int]]] = (np.inf, [])
-    for other in range(len(shares)):
-        if other == worst:
-            continue
+    for other in np.delete(np.arange(len(shares)), worst).tolist():
         others = _candidates(loads, single, part == other, most, rng)
         found, out, into = _best_of(loads, (own, others), (worst, other), counts, shares)
         if found < best[0]:
@@ -254,9 +248,10 @@ def _best_of(
     )
     whole, total = counts.sum(axis=0), int(counts.sum())
     change = coming[None, :, :] - leaving[:, None, :]
+    whole, total = counts.sum(axis=0), int(counts.sum())
+    change = coming[None, :, :] - leaving[:, None, :]
     rest = np.delete(np.arange(len(shares)), between)
-    highest = np.zeros(change.shape[:2])
-    uneven = np.zeros(change.shape[:2])
+    highest, uneven = np.zeros(change.shape[:2]), np.zeros(change.shape[:2])
     if len(rest):
         sizes, classes = points_of(counts, shares)
         highest[:] = max(sizes[rest].max(), classes[rest].max())
@@ -358,25 +353,22 @@ def split(
         "kind": "split",
         "sources": {images.name: images.source},
         "audit": str(found.folder),
-        "grade": settings.grade,
-        "stratify": settings.stratify,
-        "group": settings.group,
-        "seed": settings.seed,
+        **{name: getattr(settings, name) for name in ("grade", "stratify", "group", "seed")},
     }
+
+    def solve(known: Edges) -> Plan:
+        return _plan(graph, known, shares, settings, about)
 
     def accept(plan: Plan) -> None:
         if plan.why and not settings.allow_unbalanced:
-            content = plan.write(folder, NOT_APPLIED)
             raise Unbalanced(
                 f"the split misses its tolerance of {plan.tolerance:.4g} ({plan.why[0]}); only the"
                 " plan was written: raise --tolerance, or write it anyway with --allow-unbalanced",
-                content,
+                plan.write(folder, NOT_APPLIED),
             )
 
     target = Target(folder, found.folder, auditor, apply, settings.format)
-    return planned(
-        target, graph, lambda known: _plan(graph, known, shares, settings, about), edges, accept
-    )
+    return planned(target, graph, solve, edges, accept)
 
 
 def _plan(
@@ -411,15 +403,14 @@ def shares_of(ratios: str | Mapping[str, float]) -> dict[str, float]:
     >>> shares_of("train=80%,test=.2")
     {'train': 0.8, 'test': 0.2}
     """
-    pairs = (
-        [tuple(map(str.strip, each.partition("=")[::2])) for each in ratios.split(",")]
-        if isinstance(ratios, str)
-        else [(name, str(share)) for name, share in ratios.items()]
-    )
+    if isinstance(ratios, str):
+        pairs = [tuple(map(str.strip, each.partition("=")[::2])) for each in ratios.split(",")]
+    else:
+        pairs = [(name, str(share)) for name, share in ratios.items()]
     result: dict[str, float] = {}
     for name, text in pairs:
-        share = _share(text)
-        if not name or share is None:
+        share = share_of(text)
+        if not name or not share or share == 1:
             raise UsageError(
                 "parts are names with shares between 0 and 1, such as train=0.8,test=0.2; got"
                 f" {name}={text}"
@@ -438,14 +429,6 @@ def shares_of(ratios: str | Mapping[str, float]) -> dict[str, float]:
     return result
 
 
-def _share(text: str) -> float | None:
-    try:
-        value = float(text.removesuffix("%")) / (100.0 if text.endswith("%") else 1.0)
-    except ValueError:
-        return None
-    return value if 0.0 < value < 1.0 else None
-
-
 def _audited(
     images: ImageSet,
     folder: Path,
@@ -455,14 +438,11 @@ def _audited(
     progress: Progress,
 ) -> Audit:
     """Return the audit of a set with itself; one of another set without verdicts is replaced."""
+    # groups change no pair: without them one audit serves all choices of groups
+    options = {name: value for name, value in images.options.items() if name != "group"}
     run = partial(
         audit,
-        # groups change no pair: without them one audit serves all choices of groups
-        replace(
-            images,
-            groups=None,
-            options={name: value for name, value in images.options.items() if name != "group"},
-        ),
+        replace(images, groups=None, options=options),
         settings=Settings(encoder=chosen.encoder, overlap=SEEN if chosen.overlap else None),
         out=folder,
         workers=workers,
@@ -483,15 +463,16 @@ def _audited(
 
 
 def _name_in(found: Audit, images: ImageSet) -> str:
+    """Return what an audit calls a set that it compared with itself."""
     refuse_ungraded(found.folder, found.summary)
-    within = [c.query_set for c in found.summary.comparisons if c.coverage == "within"]
-    sizes = {about.name: about.images for about in found.summary.sets}
+    within = {c.query_set for c in found.summary.comparisons if c.coverage == "within"}
     listed, ids = len(images) + len(images.problems), set(images.ids.to_pylist())
     stored = found.images()
-    for name in within:
-        own = set(stored.filter(pc.equal(stored["set"], name))["id"].to_pylist())
-        if sizes[name] == listed and own <= ids:
-            return str(name)
+    for about in found.summary.sets:
+        if about.name in within and about.images == listed:
+            own = stored.filter(pc.equal(stored["set"], about.name))["id"].to_pylist()
+            if ids.issuperset(own):
+                return about.name
     raise UsageError(
         f"{found.folder} did not compare {images.source or images.name} with itself; run `visleak"
         f" audit --set {images.source or 'SOURCE'}`, or omit --audit"

@@ -22,10 +22,9 @@ from visleak.formats.writing import OutputSource
 from visleak.progress import Progress, silent
 from visleak.records import ImageSet, Int64, ends_of
 from visleak.remedy.balance import Balance
-from visleak.remedy.contents import Part, Piece
 from visleak.remedy.graph import NO_EDGES, Edges, Graph, strong_pairs
 from visleak.remedy.manifest import Removed
-from visleak.remedy.writing import refuse_place, write
+from visleak.remedy.writing import Part, Piece, refuse_place, write
 from visleak.settings import Settings
 from visleak.storage import (
     AUDIT,
@@ -63,8 +62,16 @@ class Auditor:
     ) -> Auditor:
         """Return an auditor with the settings and verdicts of a first audit."""
         refuse_ungraded(first.folder, first.summary)
-        settings, verdicts = settings_of(first.summary), read_verdicts(first.folder)
-        return cls(settings, grade, verdicts, workers, cache, progress)
+        stored, limits = first.summary.settings, first.summary.thresholds
+        settings = replace(
+            stored,
+            within=False,
+            sample=0,
+            candidates="auto" if stored.candidates == "nearest" else stored.candidates,
+            hard=limits.hard,
+            soft=limits.soft,
+        )
+        return cls(settings, grade, read_verdicts(first.folder), workers, cache, progress)
 
     def audited(
         self, queries: Sequence[ImageSet], references: Sequence[ImageSet], out: Path | None = None
@@ -115,50 +122,25 @@ class Auditor:
     def proven(
         self, opened: Mapping[str, OutputSource], folder: Path, final: Path, out: Path
     ) -> Audit:
-        """Audit written parts against each other, the largest last."""
-        parts = sorted((_reopened(*each, folder, final) for each in opened.items()), key=len)
+        """Audit written parts against each other, the largest last; blank images do not leak."""
+        parts = []
+        for name, source in opened.items():
+            images = open_image_set(source.source(folder), name=name, **source.options)
+            locators = pc.replace_substring(images.locators, str(folder), str(final))
+            parts.append(replace(images, source=source.source(final), locators=locators))
+        parts.sort(key=len)
         found = self.audited(parts[:-1], parts[1:], out)
-        leaks = self._leaks(found.folder)
+        blank = read_table(found.folder, IMAGES, ["set", "id"], pc.field("flat")).to_pylist()
+        flat = {(row["set"], row["id"]) for row in blank}
+        pairs = strong_pairs(found.folder, self.grade, self.verdicts).to_pylist()
+        leaks = [ends for ends in map(ends_of, pairs) if not flat.intersection(ends)]
         if leaks:
+            one, other = map("/".join, leaks[0])
             raise VisleakError(
                 f"the audit of the parts still finds {len(leaks):,} pairs of grade {self.grade} or"
-                f" stronger, such as {leaks[0]}; nothing was written, {out} shows them"
+                f" stronger, such as {one} and {other}; nothing was written, {out} shows them"
             )
         return found
-
-    def _leaks(self, folder: Path) -> list[str]:
-        """Return the leaks of an audit by the names of their images, except of blank images."""
-        blank = read_table(folder, IMAGES, ["set", "id"], pc.field("flat"))
-        flat = set(zip(*(blank[name].to_pylist() for name in ("set", "id")), strict=True))
-        pairs = strong_pairs(folder, self.grade, self.verdicts)
-        found = []
-        for row in pairs.to_pylist():
-            one, other = ends_of(row)
-            if not {one, other} & flat:
-                found.append(f"{'/'.join(one)} and {'/'.join(other)}")
-        return found
-
-
-def _reopened(name: str, opened: OutputSource, folder: Path, final: Path) -> ImageSet:
-    images = open_image_set(opened.source(folder), name=name, **opened.options)
-    return replace(
-        images,
-        source=opened.source(final),
-        locators=pc.replace_substring(images.locators, str(folder), str(final)),
-    )
-
-
-def settings_of(summary: AuditSummary) -> Settings:
-    """Return the settings that repeat an audit between other selections of its images."""
-    stored = summary.settings
-    return replace(
-        stored,
-        within=False,
-        sample=0,
-        candidates="auto" if stored.candidates == "nearest" else stored.candidates,
-        hard=summary.thresholds.hard,
-        soft=summary.thresholds.soft,
-    )
 
 
 def refuse_ungraded(folder: Path, summary: AuditSummary) -> None:
@@ -223,17 +205,16 @@ class Plan:
 
     def parts(self) -> tuple[Part, ...]:
         """Return the parts to write."""
-        return tuple(
-            Part(name, tuple(self._pieces(index))) for index, name in enumerate(self.after.parts)
-        )
-
-    def _pieces(self, index: int) -> Iterator[Piece]:
-        graph = self.graph
-        # images that were in the part before come first
-        for owner in sorted(range(len(graph.sets)), key=lambda own: own != index):
-            rows = np.flatnonzero((self.part == index) & (graph.owner == owner))
-            if len(rows):
-                yield Piece(graph.sets[owner], graph.position[rows])
+        graph, parts = self.graph, []
+        for index, name in enumerate(self.after.parts):
+            pieces = []
+            # images that were in the part before come first
+            for owner in sorted(range(len(graph.sets)), key=lambda own: own != index):
+                rows = np.flatnonzero((self.part == index) & (graph.owner == owner))
+                if len(rows):
+                    pieces.append(Piece(graph.sets[owner], graph.position[rows]))
+            parts.append(Part(name, tuple(pieces)))
+        return tuple(parts)
 
     def as_dict(self) -> dict[str, object]:
         """Return the content of ``split.json``."""
@@ -366,13 +347,13 @@ def planned(
     outcome = dict(NOT_APPLIED)
     if target.apply:
         accept(plan)
-        plan, rounds, added = consensus(solve, edges, graph, target.auditor)
+        plan, rounds, added = _consensus(solve, edges, graph, target.auditor)
         accept(plan)
         outcome |= {"rounds": rounds, "pairs_added": added} | _apply(plan, target)
     return Split(target.out, plan.write(target.out, outcome))
 
 
-def consensus(
+def _consensus(
     solve: Callable[[Edges], Plan], edges: Edges, graph: Graph, auditor: Auditor
 ) -> tuple[Plan, int, int]:
     """Return a plan between whose parts an audit finds no pair, rounds, and edges added on the way.
@@ -395,20 +376,20 @@ def consensus(
 
 def _apply(plan: Plan, target: Target) -> dict[str, object]:
     """Write the parts into ``data``, audit them into ``proof``, and keep them if nothing leaks."""
-    out, auditor = target.out, target.auditor
-    proof: dict[str, object] = {"folder": None, "headline": None, "leaks": 0}
+    data, proof = target.out / DATA, target.out / PROOF
+    shown: dict[str, object] = {"folder": None, "headline": None, "leaks": 0}
 
     def check(folder: Path, opened: Mapping[str, OutputSource]) -> None:
         if len(opened) > 1:
-            found = auditor.proven(opened, folder, out / DATA, out / PROOF)
-            proof.update(folder=str(out / PROOF), headline=found.headline)
+            found = target.auditor.proven(opened, folder, data, proof)
+            shown.update(folder=str(proof), headline=found.headline)
 
     images = read_table(target.audited, IMAGES, ["set", "id", "digest"])
     names = {images.name for images in plan.graph.sets}
     unread = [p for p in read_problems(target.audited / UNREADABLE) if p.set in names]
     written = write(
         plan.parts(),
-        out / DATA,
+        data,
         target.format,
         # the folder of the audit changes no image
         about={name: value for name, value in plan.about.items() if name != "audit"},
@@ -418,12 +399,10 @@ def _apply(plan: Plan, target: Target) -> dict[str, object]:
             for name in pc.unique(images["set"]).to_pylist()
         },
         check=check,
-        progress=auditor.progress,
+        progress=target.auditor.progress,
     )
-    if written.reused and (out / PROOF / AUDIT).is_file():
-        proof |= {"folder": str(out / PROOF), "headline": read_summary(out / PROOF).headline}
+    if written.reused and (proof / AUDIT).is_file():
+        shown.update(folder=str(proof), headline=read_summary(proof).headline)
     content = written.as_dict()
-    return {
-        "proof": proof,
-        "written": {key: content[key] for key in ("folder", "as", "sources", "images")},
-    }
+    kept = {key: content[key] for key in ("folder", "as", "sources", "images")}
+    return {"proof": shown, "written": kept}

@@ -22,11 +22,10 @@ from visleak.pipeline import rates
 from visleak.progress import Progress, silent
 from visleak.quantities import counted
 from visleak.records import DEGREES, GRADES, ImageSet, Unreadable
-from visleak.remedy.contents import Part, Piece, refuse_changed
 from visleak.remedy.graph import leaking, refuse_unconfirmed
 from visleak.remedy.manifest import Removed
 from visleak.remedy.settings import PurgeSettings
-from visleak.remedy.writing import Written, write
+from visleak.remedy.writing import Part, Piece, Written, refuse_changed, write
 from visleak.storage import (
     IMAGES,
     PAIRS,

@@ -20,12 +20,11 @@ import pyarrow as pa
 from visleak.errors import UsageError, VisleakError
 from visleak.progress import Progress, silent
 from visleak.records import GRADES, ImageSet
-from visleak.remedy.contents import Part, Piece, Substitute
 from visleak.remedy.opening import open_selection
 from visleak.remedy.pool import Decision, Decisions
 from visleak.remedy.selection import Selection, distance
 from visleak.remedy.settings import ReplaceSettings
-from visleak.remedy.writing import Written, refuse_existing, write
+from visleak.remedy.writing import Part, Piece, Substitute, Written, refuse_existing, write
 from visleak.storage import csv_of, read_summary, refuse_sets
 
 _DEFAULTS: Final = ReplaceSettings()

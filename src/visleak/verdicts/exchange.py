@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import math
 import os
@@ -9,13 +10,14 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Any, Final, NamedTuple
 from xml.etree import ElementTree
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from visleak.documents import from_plain
 from visleak.errors import UsageError, VisleakError, not_one_of
 from visleak.quantities import counted, some
 from visleak.records import GRADES
@@ -46,9 +48,14 @@ HEADER: Final = ("TestID", "TrainID", "Distance", "Judgment")
 #: Put before the suffix of the file with the repeats within the test set.
 WITHIN_SUFFIX: Final = "_within_test"
 
+#: Most unknown ids that a message names.
+NAMED: Final = 5
 
-@dataclass(frozen=True, slots=True)
-class Row:
+#: What an export is written as.
+SCHEMAS: Final = ("cifair", "csv")
+
+
+class Row(NamedTuple):
     """One row of a list: ids of the two images, and the judgment as a grade."""
 
     test: str
@@ -65,21 +72,19 @@ def second_path(path: Path) -> Path:
     return path.with_name(f"{path.stem}{WITHIN_SUFFIX}{path.suffix}")
 
 
-def chosen_set(option: str, name: str | None, names: Iterable[str]) -> str:
+def _chosen_set(option: str, name: str | None, names: Iterable[str]) -> str:
     """Return the set that a column of a list is of."""
     known = list(dict.fromkeys(names))
-    if name is None and len(known) == 1:
-        return known[0]
-    if name is None:
+    if name is None and len(known) != 1:
         raise UsageError(
             f"a column of a list has one set; choose with {option}: {', '.join(known)}"
         )
-    if name not in known:
+    if name is not None and name not in known:
         raise not_one_of(option, name, known)
-    return name
+    return name or known[0]
 
 
-def is_plain(path: Path) -> bool:
+def _is_plain(path: Path) -> bool:
     """Whether a table is ``verdicts.csv``, as its header tells."""
     with open_rows(path) as rows:
         names = rows.names
@@ -137,20 +142,12 @@ def _rows(pairs: pa.Table) -> Iterator[tuple[str, ...]]:
     """Yield rows, closest first, those of one distance as they come, those without one last."""
     similarity = pairs["similarity"].to_numpy().astype(np.float64)
     distance = np.sqrt(np.maximum(0.0, 2.0 - 2.0 * similarity))
-    queries, references = pairs["query"].to_pylist(), pairs["reference"].to_pylist()
-    grades = pairs["grade"].to_pylist()
-    for row in np.argsort(distance, kind="stable").tolist():
-        far = float(distance[row])
-        yield (
-            csv_cell(queries[row]),
-            csv_cell(references[row]),
-            "" if math.isnan(far) else repr(far),
-            str(GRADES.index(grades[row])),
-        )
-
-
-#: Most unknown ids that a message names.
-NAMED: Final = 5
+    order = np.argsort(distance, kind="stable")
+    rows = pairs.select(["query", "reference", "grade"]).take(pa.array(order)).to_pylist()
+    for row, far in zip(rows, distance[order].tolist(), strict=True):
+        shown = "" if math.isnan(far) else repr(far)
+        code = str(GRADES.index(row["grade"]))
+        yield csv_cell(row["query"]), csv_cell(row["reference"]), shown, code
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,7 +171,7 @@ class Imported:
         if self.repeated:
             yield f"rows that judge a pair again, of which the last counts: {self.repeated:,}"
         if self.unknown:
-            missing = named(self.missing)
+            missing = _named(self.missing)
             yield f"rows on images that the audit does not have: {self.unknown:,} ({missing})"
         if self.ignored:
             yield f"ignored: {', '.join(self.ignored)}"
@@ -207,8 +204,7 @@ def import_verdicts(
         strict: refuse the file if it names an image that the audit does not have.
     """
     home, source = Path(folder), Path(path)
-    read = _read(home, source, reviewer, within, test, train)
-    _refuse_unknown(home, source, read, strict)
+    read = _read(home, source, reviewer, within=within, test=test, train=train, strict=strict)
     latest = {(v.reviewer, v.key): v for v in read.known}
     standing = {(v.reviewer, v.key): v for v in read_verdicts(home)}
     new = [v for of, v in latest.items() if _says_more(v, standing.get(of))]
@@ -233,12 +229,8 @@ def verdicts_of(
     folder: str | os.PathLike[str], path: str | os.PathLike[str]
 ) -> tuple[Verdict, ...]:
     """Return the verdicts of another place on images of an audit, without keeping them."""
-    home, source = Path(folder), Path(path)
-    if source.is_dir():
-        return read_verdicts(source)
-    read = _read(home, source, None, False, None, None)
-    _refuse_unknown(home, source, read, strict=False)
-    return tuple(read.known)
+    source = Path(path)
+    return read_verdicts(source) if source.is_dir() else tuple(_read(Path(folder), source).known)
 
 
 @dataclass(frozen=True, slots=True)
@@ -254,37 +246,45 @@ class _Read:
 def _read(
     folder: Path,
     path: Path,
-    reviewer: str | None,
-    within: bool,
-    test: str | None,
-    train: str | None,
+    reviewer: str | None = None,
+    *,
+    within: bool = False,
+    test: str | None = None,
+    train: str | None = None,
+    strict: bool = False,
 ) -> _Read:
     summary = read_summary(folder)
     if not path.is_file():
         raise UsageError(f"{path} is not a file; name the one to import")
     kind = path.suffix.lower()
-    if kind not in (".json", ".xml") and not is_plain(path):
+    if kind not in (".json", ".xml") and not _is_plain(path):
         name = reviewer_name(path.stem if reviewer is None else reviewer)
         sets = _sets(summary, test, train, within)
         listed, ignored = read_list(path)
-        return _Read(len(listed), *_found(folder, listed, sets, name), ignored)
-    named_there = None if kind == ".xml" else reviewer
-    chosen = {
-        "--reviewer": named_there,
-        "--test": test,
-        "--train": train,
-        "--within": within or None,
-    }
-    given = [name for name, value in chosen.items() if value is not None]
-    if given:
-        raise UsageError(
-            f"{path} names its reviewers and images itself; leave out {', '.join(given)}"
-        )
-    if kind == ".xml":
-        said = read_tags(path, reviewer)
+        read = _Read(len(listed), *_found(folder, listed, sets, name), ignored)
     else:
-        said = read_annotations(path) if kind == ".json" else read_plain(path)
-    return _Read(len(said), *_here(folder, said))
+        asked = {"--reviewer": kind != ".xml" and reviewer is not None, "--within": within}
+        asked |= {"--test": test is not None, "--train": train is not None}
+        if any(asked.values()):
+            given = ", ".join(name for name, value in asked.items() if value)
+            raise UsageError(f"{path} names its reviewers and images itself; leave out {given}")
+        if kind == ".xml":
+            said = _read_tags(path, reviewer)
+        else:
+            said = _read_annotations(path) if kind == ".json" else read_plain(path)
+        read = _Read(len(said), *_here(folder, said))
+    lost = read.rows - len(read.known)
+    if lost and not read.known:
+        raise VisleakError(
+            f"none of the {read.rows:,} rows of {path} is about images of {folder}, which has no"
+            f" {_named(read.missing)}; nothing was imported"
+        )
+    if lost and strict:
+        raise VisleakError(
+            f"{lost:,} of the {read.rows:,} rows of {path} name images that {folder} does not have"
+            f" ({_named(read.missing)}); nothing was imported"
+        )
+    return read
 
 
 def _says_more(verdict: Verdict, standing: Verdict | None) -> bool:
@@ -307,17 +307,16 @@ def _found(
 ) -> tuple[list[Verdict], tuple[str, ...]]:
     """Return the rows of a list as verdicts, and the ids that the audit does not have."""
     left, right = sets
-    sides = ([row.test for row in rows], [row.train for row in rows])
-    digests = [_digests(folder, name, ids) for name, ids in zip(sets, sides, strict=True)]
+    queries = _digests(folder, left, (row.test for row in rows))
+    references = _digests(folder, right, (row.train for row in rows))
     missing: dict[str, None] = {}
     found = []
-    for row in rows:
-        pair = digests[0].get(row.test), digests[1].get(row.train)
-        missing |= {id_: None for id_, d in zip((row.test, row.train), pair, strict=True) if not d}
-        if pair[0] and pair[1]:
-            about = {"query_set": left, "query": row.test}
-            about |= {"reference_set": right, "reference": row.train}
-            found.append(Verdict.of(pair[0], pair[1], row.judgment, reviewer, **about))
+    for query, reference, judgment in rows:
+        first, second = queries.get(query), references.get(reference)
+        missing |= {id_: None for id_, d in ((query, first), (reference, second)) if not d}
+        if first and second:
+            about = dict(zip(NAMES, (left, query, right, reference), strict=True))
+            found.append(Verdict.of(first, second, judgment, reviewer, **about))
     return found, tuple(missing)
 
 
@@ -329,27 +328,7 @@ def _digests(folder: Path, name: str, ids: Iterable[str]) -> dict[str, str | Non
     return dict(zip(table["id"].to_pylist(), table["digest"].to_pylist(), strict=True))
 
 
-def _refuse_unknown(folder: Path, path: Path, read: _Read, strict: bool) -> None:
-    """Refuse a file of which nothing is about this audit, or not all of it where that is asked."""
-    lost = read.rows - len(read.known)
-    if lost and not read.known:
-        raise VisleakError(
-            f"none of the {read.rows:,} rows of {path} is about images of {folder}, which has no"
-            f" {named(read.missing)}; nothing was imported"
-        )
-    if lost and strict:
-        raise VisleakError(
-            f"{lost:,} of the {read.rows:,} rows of {path} name images that {folder} does not have"
-            f" ({named(read.missing)}); nothing was imported"
-        )
-
-
-def named(missing: Sequence[str]) -> str:
-    """Return the first of some names, and how many more there are.
-
-    >>> named(["a", "b"]), named("abcdefg")
-    ("'a', 'b'", "'a', 'b', 'c', 'd', 'e' and 2 more")
-    """
+def _named(missing: Sequence[str]) -> str:
     return some([repr(name) for name in missing], NAMED)
 
 
@@ -358,23 +337,16 @@ def _sets(
 ) -> tuple[str, str]:
     if within and train is not None:
         raise UsageError("with --within both columns are of the test set; leave out --train")
-    comparisons = summary.comparisons
-    own = [each for each in comparisons if (each.coverage == "within") == within]
+    own = [each for each in summary.comparisons if (each.coverage == "within") == within]
     if not own:
         raise UsageError(
             "this audit did not look for repeats within the test set, so --within has no pairs"
             if within
             else "this audit compared a set with itself alone; give --within"
         )
-    left = chosen_set("--test", test, [each.query_set for each in own])
-    if within:
-        return left, left
+    left = _chosen_set("--test", test, [each.query_set for each in own])
     others = [each.reference_set for each in own if each.query_set == left]
-    return left, chosen_set("--train", train, others)
-
-
-#: What an export is written as.
-SCHEMAS: Final = ("cifair", "csv")
+    return left, left if within else _chosen_set("--train", train, others)
 
 
 @dataclass(frozen=True, slots=True)
@@ -429,37 +401,24 @@ def export_verdicts(
         except OSError as error:
             raise VisleakError(f"{path} cannot be written ({error.strerror})") from error
         return Exported((path,), len(said), 0)
-    return _export_lists(home, path, said, _list_sets(summary, test, train))
-
-
-def _list_sets(
-    summary: AuditSummary, test: str | None, train: str | None
-) -> tuple[str, str | None]:
-    """Return the sets of a list's columns; no training set where a set stands alone."""
-    comparisons = summary.comparisons
-    left = chosen_set("--test", test, [each.query_set for each in comparisons])
-    own = [each for each in comparisons if each.query_set == left]
+    left = _chosen_set("--test", test, [each.query_set for each in summary.comparisons])
+    own = [each for each in summary.comparisons if each.query_set == left]
     others = [each.reference_set for each in own if each.coverage != "within"]
-    return left, chosen_set("--train", train, others) if others else None
-
-
-def _export_lists(
-    folder: Path, out: Path, said: Sequence[Verdict], sets: tuple[str, str | None]
-) -> Exported:
-    left, right = sets
-    consensus = consensus_of(said)
-    columns = ["query_set", "query", "reference_set", "reference", "similarity", "coverage"]
-    table = judged_pairs(folder, [*columns, "grade", "judged"], said)
-    human = table.filter(pc.equal(table["judged"], "human"))
-    human = as_listed(human.filter(pc.equal(human["query_set"], left)), said)
-    inside = pc.equal(human["coverage"], "within")
-    other = pc.equal(human["reference_set"], right) if right is not None else inside
-    leaks, repeats = human.filter(pc.and_not(other, inside)), human.filter(inside)
-    second = second_path(out)
-    write_list(out, leaks)
-    write_list(second, repeats)
-    disputed = sum(each.disputed for each in consensus.values())
-    return Exported((out, second), len(leaks) + len(repeats), disputed)
+    columns = [*NAMES, "similarity", "coverage", "grade", "judged"]
+    table = judged_pairs(home, columns, said)
+    human = pc.and_(pc.equal(table["judged"], "human"), pc.equal(table["query_set"], left))
+    pairs = as_listed(table.filter(human), said)
+    inside = pc.equal(pairs["coverage"], "within")
+    repeats, leaks = pairs.filter(inside), pairs.filter(pc.invert(inside))
+    # a set that stands alone has no training set
+    if others:
+        leaks = leaks.filter(
+            pc.equal(leaks["reference_set"], _chosen_set("--train", train, others))
+        )
+    write_list(path, leaks)
+    write_list(second_path(path), repeats)
+    disputed = sum(each.disputed for each in consensus_of(said).values())
+    return Exported((path, second_path(path)), len(leaks) + len(repeats), disputed)
 
 
 def as_listed(pairs: pa.Table, said: Iterable[Verdict]) -> pa.Table:
@@ -472,23 +431,22 @@ def as_listed(pairs: pa.Table, said: Iterable[Verdict]) -> pa.Table:
     other_way = {
         (v.query_set, v.reference, v.query) for v in said if v.query_set == v.reference_set
     }
-    inside = pc.equal(pairs["coverage"], "within").to_pylist()
     names = (pairs[end].to_pylist() for end in ("query_set", "query", "reference"))
-    turned = [
-        within and pair in other_way
-        for within, pair in zip(inside, zip(*names, strict=True), strict=True)
-    ]
-    if not any(turned):
+    mask = pc.and_(
+        pc.equal(pairs["coverage"], "within"),
+        pa.array([pair in other_way for pair in zip(*names, strict=True)], pa.bool_()),
+    )
+    if not pc.any(mask).as_py():
         return pairs
-    mask = pa.array(turned, pa.bool_())
-    swapped = {}
-    for left in [name for name in pairs.column_names if name.startswith("query")]:
-        right = f"reference{left.removeprefix('query')}"
-        swapped[left] = pc.if_else(mask, pairs[right], pairs[left])
-        swapped[right] = pc.if_else(mask, pairs[left], pairs[right])
-    for name, column in swapped.items():
-        pairs = pairs.set_column(pairs.column_names.index(name), name, column)
-    return pairs
+    turned = pairs
+    for place, left in enumerate(pairs.column_names):
+        if left.startswith("query"):
+            right = f"reference{left.removeprefix('query')}"
+            first = pc.if_else(mask, pairs[right], pairs[left])
+            second = pc.if_else(mask, pairs[left], pairs[right])
+            turned = turned.set_column(place, left, first)
+            turned = turned.set_column(pairs.column_names.index(right), right, second)
+    return turned
 
 
 # -- annotations of Label Studio and CVAT ----------------------------------------------------------
@@ -501,10 +459,41 @@ NAMES: Final = ("query_set", "query", "reference_set", "reference")
 #: Name of the control whose choice is the verdict.
 CONTROL: Final = "grade"
 
-Node = Mapping[str, object]
+
+@dataclass(frozen=True, slots=True)
+class _Data:
+    query_digest: str
+    reference_digest: str
+    query_set: str
+    query: str
+    reference_set: str
+    reference: str
 
 
-def read_annotations(path: Path) -> tuple[Verdict, ...]:
+@dataclass(frozen=True, slots=True)
+class _Choice:
+    value: Mapping[str, Any]
+    from_name: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class _Annotation:
+    result: tuple[_Choice, ...]
+    was_cancelled: object = False
+    completed_by: object = None  # a number, or a record with an address
+    updated_at: object = None
+    created_at: object = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Task:
+    """A task of a JSON export of Label Studio; other fields are ignored."""
+
+    data: _Data
+    annotations: tuple[_Annotation, ...]
+
+
+def _read_annotations(path: Path) -> tuple[Verdict, ...]:
     """Return the verdicts in a JSON export of Label Studio; skipped tasks have none."""
     try:
         tasks = json.loads(path.read_text("utf-8"))
@@ -517,8 +506,8 @@ def read_annotations(path: Path) -> tuple[Verdict, ...]:
     found: list[Verdict] = []
     for number, task in enumerate(tasks, 1):
         try:
-            found += _verdicts(task)
-        except (KeyError, TypeError, AttributeError, UsageError) as error:
+            found += _verdicts(from_plain(_Task, task))
+        except (KeyError, TypeError, ValueError, UsageError) as error:
             what = f"no {error}" if isinstance(error, KeyError) else error
             raise VisleakError(
                 f"{path}, task {number}: {what}; export the tasks with visleak export --format"
@@ -527,56 +516,25 @@ def read_annotations(path: Path) -> tuple[Verdict, ...]:
     return tuple(found)
 
 
-def _verdicts(task: Node) -> Iterator[Verdict]:
-    data = _node(task["data"])
-    left, right = (_text(data[name]) for name in DIGESTS)
-    about = {name: _text(data[name]) for name in NAMES}
-    annotations = task["annotations"]
-    if not isinstance(annotations, list):
-        raise TypeError("its annotations must be a list")
-    for annotation in map(_node, annotations):
-        if annotation.get("was_cancelled"):
-            continue
-        time = annotation.get("updated_at") or annotation.get("created_at")
+def _verdicts(task: _Task) -> Iterator[Verdict]:
+    about = {name: getattr(task.data, name) for name in NAMES}
+    for annotation in task.annotations:
+        who, time = annotation.completed_by, annotation.updated_at or annotation.created_at
+        if isinstance(who, Mapping):
+            who = who.get("email") or who.get("id")
+        name = f"labelstudio-{who}" if isinstance(who, int) else who
         stamp = {"time": time} if isinstance(time, str) else {}
-        for judgment in _choices(annotation):
-            who = _reviewer(annotation.get("completed_by"))
-            yield Verdict.of(left, right, judgment, who, **about, **stamp)
+        for each in annotation.result:
+            choices = each.value.get("choices")
+            if each.from_name != CONTROL or not choices or annotation.was_cancelled:
+                continue
+            if not isinstance(name, str) or not isinstance(choices, list):
+                raise TypeError(f"{who!r} must name the annotator, and {choices!r} be choices")
+            left, right = task.data.query_digest, task.data.reference_digest
+            yield Verdict.of(left, right, choices[0], name, **about, **stamp)
 
 
-def _choices(annotation: Node) -> Iterator[str]:
-    results = annotation["result"]
-    if not isinstance(results, list):
-        raise TypeError("the result of an annotation must be a list")
-    for result in map(_node, results):
-        choices = _node(result.get("value")).get("choices")
-        if result.get("from_name") == CONTROL and isinstance(choices, list) and choices:
-            yield _text(choices[0])
-
-
-def _reviewer(annotator: object) -> str:
-    """Return the name of an annotator: Label Studio gives a number, or a record with an address."""
-    if isinstance(annotator, Mapping):
-        annotator = annotator.get("email") or annotator.get("id")
-    return f"labelstudio-{annotator}" if isinstance(annotator, int) else _text(annotator)
-
-
-def _node(value: object) -> Node:
-    if not isinstance(value, Mapping):
-        raise TypeError("it is not a task of Label Studio with annotations")
-    return value
-
-
-def _text(value: object) -> str:
-    if not isinstance(value, str):
-        raise TypeError(f"text was expected; got {value!r}")
-    return value
-
-
-# -- verdicts from annotations of CVAT, on the images that ``export`` writes for it ---------------
-
-
-#: Images are called NUMBER_DIGEST_DIGEST.jpg.
+#: Images that ``export`` writes for CVAT are called NUMBER_DIGEST_DIGEST.jpg.
 _NAME: Final = re.compile(r"\d+_([0-9a-f]{32})_([0-9a-f]{32})")
 
 
@@ -589,10 +547,11 @@ def image_name(number: int, digests: tuple[str, str]) -> str:
     return f"{number:06}_{digests[0]}_{digests[1]}.jpg"
 
 
-def read_tags(path: Path, reviewer: str | None) -> tuple[Verdict, ...]:
+def _read_tags(path: Path, reviewer: str | None) -> tuple[Verdict, ...]:
     """Return the verdicts of "CVAT for images 1.1"; images without a tag have none.
 
-    By default the reviewer is whom the task was assigned to, or its owner.
+    By default the reviewer is whom the task was assigned to, or its owner; an export of several
+    jobs or a project has neither.
     """
     try:
         root = ElementTree.parse(path).getroot()
@@ -603,33 +562,22 @@ def read_tags(path: Path, reviewer: str | None) -> tuple[Verdict, ...]:
         raise VisleakError(
             f"{path} has no annotated images; export the task as CVAT for images 1.1"
         )
-    who = reviewer_name(reviewer or _annotator(root) or path.stem)
-    return tuple(verdict for image in images for verdict in _cvat_verdicts(path, image, who))
-
-
-def _cvat_verdicts(path: Path, image: ElementTree.Element, who: str) -> Iterator[Verdict]:
-    name = image.get("name", "")
-    digests = _NAME.match(Path(name).stem)
-    if digests is None:
-        raise VisleakError(
-            f"{path}: {name!r} is not an image of visleak export --format cvat; nothing was"
-            " imported"
-        )
-    grades = [label for tag in image.findall("tag") if (label := tag.get("label")) in GRADES]
-    if len(grades) > 1:
-        raise VisleakError(
-            f"{path}: {name} has the grades {' and '.join(grades)}; keep one, and export again"
-        )
-    if grades:
-        yield Verdict.of(digests[1], digests[2], grades[0], who)
-
-
-def _annotator(root: ElementTree.Element) -> str | None:
-    """Return who annotated; an export of several jobs or a project has no such person."""
-    for name in ("assignee", "owner"):
-        found = root.findtext(f"meta/task/{name}/username") or root.findtext(
-            f"meta/job/{name}/username"
-        )
-        if found:
-            return found
-    return None
+    places = itertools.product(("assignee", "owner"), ("task", "job"))
+    annotators = (root.findtext(f"meta/{of}/{role}/username") for role, of in places)
+    who = reviewer_name(reviewer or next(filter(None, annotators), path.stem))
+    found = []
+    for image in images:
+        name = image.get("name", "")
+        digests = _NAME.match(Path(name).stem)
+        if digests is None:
+            raise VisleakError(
+                f"{path}: {name!r} is not an image of visleak export --format cvat; nothing was"
+                " imported"
+            )
+        grades = [label for tag in image.findall("tag") if (label := tag.get("label")) in GRADES]
+        if len(grades) > 1:
+            raise VisleakError(
+                f"{path}: {name} has the grades {' and '.join(grades)}; keep one, and export again"
+            )
+        found += [Verdict.of(digests[1], digests[2], grade, who) for grade in grades]
+    return tuple(found)
