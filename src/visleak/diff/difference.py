@@ -14,7 +14,6 @@ import numpy as np
 from visleak.diff.pairs import (
     CHANGES,
     Changes,
-    ImageStatus,
     Matching,
     Side,
     View,
@@ -120,18 +119,18 @@ def turnovers(
     found = []
     for name, rows in old.rows.items():
         theirs = matched.get(name)
-        fates = np.bincount(forth.fate[rows], minlength=len(ImageStatus))
+        gone, same, renamed, changed = np.bincount(forth.fate[rows], minlength=4).tolist()
         there = new.rows[theirs] if theirs is not None else np.zeros(0, np.int64)
         digests = [old.column("digest", rows), new.column("digest", there)]
         found.append(
             Turnover(
                 before=name,
                 after=theirs,
-                same=int(fates[ImageStatus.SAME]),
-                renamed=int(fates[ImageStatus.RENAMED]),
-                changed=int(fates[ImageStatus.CHANGED]),
-                removed=int(fates[ImageStatus.GONE]),
-                added=len(there) - int(fates.sum() - fates[ImageStatus.GONE]),
+                same=same,
+                renamed=renamed,
+                changed=changed,
+                removed=gone,
+                added=len(there) - same - renamed - changed,
                 unseen_before=old.partly_listed(name),
                 unseen_after=theirs is not None and new.partly_listed(theirs),
                 known=not any(digest.null_count for digest in digests),
@@ -147,20 +146,24 @@ def turnovers(
 def totals(old: View, new: View, level: Level) -> tuple[Total, ...]:
     """Return what became of the leaks of each query set that is one in both audits."""
     best = strongest(old.side, level), strongest(new.side, level)
-    found = []
-    for name in _query_sets(old.side):
-        theirs = old.sets.get(name)
-        if theirs is not None and theirs in _query_sets(new.side):
-            found.append(_total(old, new, (name, theirs), best, level))
-    return tuple(found)
-
-
-def _query_sets(side: Side) -> Mapping[str, Rates]:
-    return {total.query_set: total.rates for total in side.summary.totals}
+    before, after = (
+        {total.query_set: total.rates for total in side.summary.totals}
+        for side in (old.side, new.side)
+    )
+    return tuple(
+        _total(old, new, (name, theirs), (before[name], after[theirs]), best, level)
+        for name in before
+        if (theirs := old.sets.get(name)) in after and theirs is not None
+    )
 
 
 def _total(
-    old: View, new: View, names: tuple[str, str], best: tuple[Int8, Int8], level: Level
+    old: View,
+    new: View,
+    names: tuple[str, str],
+    rates: tuple[Rates, Rates],
+    best: tuple[Int8, Int8],
+    level: Level,
 ) -> Total:
     mine, theirs = old.side.rows[names[0]], new.side.rows[names[1]]
     partner = old.matching.partner[mine]
@@ -168,16 +171,13 @@ def _total(
     other = np.where(partner >= 0, best[1][partner], level.code + 1)
     leaks, leaked = code <= level.code, other <= level.code
     lost = leaks & (partner < 0) & new.side.partly_listed(names[1])
-    fresh = (best[1][theirs] <= level.code) & (new.matching.partner[theirs] < 0)
-    found = fresh & old.side.partly_listed(names[0])
+    every = best[1][theirs] <= level.code
+    found = every & (new.matching.partner[theirs] < 0) & old.side.partly_listed(names[0])
     shared = old.matching.same_content[mine]
-    every = int((best[1][theirs] <= level.code).sum())
-    rates = _query_sets(old.side)[names[0]], _query_sets(new.side)[names[1]]
-    keys = [key for key, _ in (RATES[level.name], *RATES.values())]
+    keys = dict.fromkeys(key for key, _ in (RATES[level.name], *RATES.values()))
     return Total(
-        before=names[0],
-        after=names[1],
-        new=every - int((leaks & leaked).sum()) - int(found.sum()),
+        *names,
+        new=int(every.sum() - (leaks & leaked).sum() - found.sum()),
         gone=int((leaks & ~leaked & ~lost).sum()),
         unseen=int(lost.sum() + found.sum()),
         regraded=int((leaks & leaked & (code != other)).sum()),
@@ -229,7 +229,6 @@ class Difference:
 
     def as_dict(self) -> dict[str, object]:
         """Return plain values, in the order in which a person would ask for them."""
-
         return {
             "before": str(self.before.side.folder),
             "after": str(self.after.side.folder),
@@ -281,19 +280,15 @@ def diff(
     )
 
 
-def _measured(side: Side, level: Level) -> bool:
-    return all(total.rates.get(level.rate) for total in side.summary.totals)
-
-
 def _level(old: Side, new: Side, asked: str | None) -> Level:
-    if asked is None:
-        near = Level("near")
-        graded = _measured(old, near) and _measured(new, near)
-        level = near if graded else Level("soft")
-    else:
-        level = Level(asked)
+    def measured(side: Side, level: Level) -> bool:
+        return all(total.rates.get(level.rate) for total in side.summary.totals)
+
+    level = Level(asked or "near")
+    if asked is None and not (measured(old, level) and measured(new, level)):
+        level = Level("soft")
     for side in (old, new):
-        if not _measured(side, level):
+        if not measured(side, level):
             why = "grades" if level.scale == "grade" else "thresholds for degrees"
             raise UsageError(f"{side.folder} has no {why}, so nothing can be said at {level.name}")
     return level
@@ -306,8 +301,7 @@ def conditions(before: AuditSummary, after: AuditSummary) -> dict[str, tuple[obj
     {'visleak': ('1.0', '1.1')}
     """
     old, new = dict(_conditions(before)), dict(_conditions(after))
-    names = dict.fromkeys([*old, *new])
-    found = {name: (old.get(name), new.get(name)) for name in names}
+    found = {name: (old.get(name), new.get(name)) for name in {**old, **new}}
     return {name: pair for name, pair in found.items() if pair[0] != pair[1]}
 
 

@@ -6,7 +6,7 @@ import itertools
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -83,12 +83,8 @@ def _rates(total: Total) -> str:
 def document(found: Difference) -> Document:
     """Return what changed: headlines, then rates, images, pairs, and what else differs."""
     first, *others = headlines(found)
-    return Document(
-        "Changes between two audits",
-        first,
-        tuple(others),
-        (Grid("Changes", ["what", "change"], [list(row) for row in facts(found)], texts=2),),
-    )
+    changes = Grid("Changes", ["what", "change"], [list(row) for row in facts(found)], texts=2)
+    return Document("Changes between two audits", first, tuple(others), (changes,))
 
 
 def facts(found: Difference) -> Iterator[tuple[str, str]]:
@@ -168,14 +164,10 @@ def _pair_lines(
     what: str, counts: Mapping[str, Mapping[str, int]], names: tuple[str, str]
 ) -> Iterator[tuple[str, str]]:
     for change, reasons in counts.items():
-        if not reasons:
-            continue
         other = names[0] if change == APPEARED else names[1]
-        total = sum(reasons.values())
-        said = [
-            f"{count:,} {MEANINGS[reason].format(other=other)}" for reason, count in reasons.items()
-        ]
-        yield what, f"{total:,} {change}: {'; '.join(said)}"
+        said = [f"{count:,} {MEANINGS[why].format(other=other)}" for why, count in reasons.items()]
+        if said:
+            yield what, f"{sum(reasons.values()):,} {change}: {'; '.join(said)}"
 
 
 def _worst(found: Difference) -> Iterator[tuple[str, str]]:
@@ -193,17 +185,12 @@ def _worst(found: Difference) -> Iterator[tuple[str, str]]:
 def pair_name(side: Side, place: int) -> str:
     """Return a listed pair in words."""
     pairs = side.listed
-    ends = [
-        side.images.slice(int(column[place]), 1).to_pylist()[0]
-        for column in (pairs.query, pairs.reference)
-    ]
-    scale, code = (GRADES, pairs.grade[place])
-    if code >= len(scale):
-        scale, code = DEGREES, pairs.degree[place]
-    strength = scale[code] if code < len(scale) else "no grade"
-    who = " = ".join(f"{each['set']} {each['id']}" for each in ends)
+    ends = (side.images.slice(int(column[place]), 1) for column in (pairs.query, pairs.reference))
+    who = " = ".join(f"{end['set'][0]} {end['id'][0]}" for end in ends)
+    strength = _name(GRADES, pairs.grade[place]) or _name(DEGREES, pairs.degree[place])
     similarity = pairs.similarity[place]
-    return f"{who}: {strength}" + ("" if np.isnan(similarity) else f", similarity {similarity:.3f}")
+    shown = "" if np.isnan(similarity) else f", similarity {similarity:.3f}"
+    return f"{who}: {strength or 'no grade'}{shown}"
 
 
 def _value(value: object) -> str:
@@ -233,67 +220,59 @@ def write_changes(found: Difference, path: Path) -> None:
 
 def _order(found: Difference) -> Int64:
     """Return the changes in the order of the file; images are in the order of their ids."""
-    own = [np.zeros(len(found.changes), np.int64) for _ in range(2)]
+    query, reference = (np.zeros(len(found.changes), np.int64) for _ in range(2))
     for view, places in ((found.before, found.changes.before), (found.after, found.changes.after)):
         listed = np.flatnonzero(places >= 0)
-        pairs = view.side.listed
-        own[0][listed] = pairs.query[places[listed]]
-        own[1][listed] = pairs.reference[places[listed]]
-    return np.lexsort((own[1], own[0], found.changes.change, found.within))
+        pairs = view.side.listed.take(places[listed])
+        query[listed], reference[listed] = pairs.query, pairs.reference
+    return np.lexsort((reference, query, found.changes.change, found.within))
 
 
 def rows(found: Difference, which: Int64) -> Iterator[tuple[str, ...]]:
     """Yield some changes as the cells of :data:`COLUMNS`."""
     changes = found.changes
-    before, after = changes.before[which], changes.after[which]
-    who = [_who(found.after, after), _who(found.before, before)]
-    measured = [_measured(found.before, before), _measured(found.after, after)]
+    before = _shown(found.before, changes.before[which])
+    after = _shown(found.after, changes.after[which])
     within = found.within[which]
-    for place, row in enumerate(which.tolist()):
-        sets, ids, digests = (who[0] if after[place] >= 0 else who[1])[place]
-        old, new = measured[0][place], measured[1][place]
+    for row, inside, old, new in zip(which.tolist(), within.tolist(), before, after, strict=True):
+        sets, ids, digests = (new or old or _NOWHERE)[0]
+        measured = zip((old or _NOWHERE)[1], (new or _NOWHERE)[1], strict=True)
         cells = (
             CHANGES[changes.change[row]],
             reason_word(changes.change[row], changes.reason[row]),
             *(sets[0], ids[0], sets[1], ids[1]),
-            "yes" if within[place] else "",
-            *(cell for pair in zip(old, new, strict=True) for cell in pair),
+            "yes" if inside else "",
+            *itertools.chain.from_iterable(measured),
             *digests,
         )
-        yield tuple(csv_cell(cell) for cell in cells)
+        yield tuple(map(csv_cell, cells))
 
 
-def _who(view: View, places: Int64) -> Sequence[tuple[tuple[str, str], ...]]:
-    """Return sets, ids and digests of the two images of some listed pairs, ``()`` for -1."""
+#: Sets, ids and digests of the two images of a pair; its grade, degree and similarity.
+_Shown: TypeAlias = tuple[tuple[tuple[str, str], ...], tuple[str, str, str]]
+_NOWHERE: Final[_Shown] = ((("", ""),) * 3, ("", "", ""))
+
+
+def _shown(view: View, places: Int64) -> list[_Shown | None]:
+    """Return some listed pairs as texts, ``None`` for -1."""
     listed = np.flatnonzero(places >= 0)
-    pairs = view.side.listed
-    ends = []
-    for column in (pairs.query, pairs.reference):
-        images = view.side.images.select(["set", "id", "digest"])
-        ends.append(images.take(pa.array(column[places[listed]])).to_pylist())
-    result: list[tuple[tuple[str, str], ...]] = [()] * len(places)
-    for place, query, reference in zip(listed.tolist(), *ends, strict=True):
-        result[place] = tuple(
-            (query[key] or "", reference[key] or "") for key in ("set", "id", "digest")
+    pairs = view.side.listed.take(places[listed])
+    images = view.side.images.select(["set", "id", "digest"])
+    queries, references = (
+        images.take(pa.array(column)).to_pylist() for column in (pairs.query, pairs.reference)
+    )
+    result: list[_Shown | None] = [None] * len(places)
+    for at, (place, query, reference) in enumerate(
+        zip(listed.tolist(), queries, references, strict=True)
+    ):
+        who = tuple((query[key] or "", reference[key] or "") for key in ("set", "id", "digest"))
+        similarity = pairs.similarity[at]
+        measured = (
+            _name(GRADES, pairs.grade[at]),
+            _name(DEGREES, pairs.degree[at]),
+            "" if np.isnan(similarity) else str(similarity),
         )
-    return result
-
-
-def _measured(view: View, places: Int64) -> Sequence[tuple[str, str, str]]:
-    pairs = view.side.listed
-    result = []
-    for place in places.tolist():
-        if place < 0:
-            result.append(("", "", ""))
-            continue
-        similarity = pairs.similarity[place]
-        result.append(
-            (
-                _name(GRADES, pairs.grade[place]),
-                _name(DEGREES, pairs.degree[place]),
-                "" if np.isnan(similarity) else str(similarity),
-            )
-        )
+        result[place] = who, measured
     return result
 
 

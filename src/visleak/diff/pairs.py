@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from functools import cached_property
@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from visleak.errors import UsageError, VisleakError
-from visleak.groups import image_rows, is_word, scale_codes
+from visleak.groups import image_rows, is_word, rank_within, scale_codes
 from visleak.records import DEGREES, GRADES, Bool, Float32, Int8, Int64
 from visleak.storage import IMAGES, PAIRS, UNREADABLE, AuditSummary, read_problems, read_table
 from visleak.verdicts import judged_pairs, judged_summary
@@ -98,35 +98,30 @@ def changes(before: View, after: View, level: Level) -> Changes:
     known = kept[0][keys[0][kept[0]] >= 0]
     _, i, j = np.intersect1d(keys[0][known], keys[1][kept[1]], return_indices=True)
     pairs = known[i], kept[1][j]
-    parts = [_in_both(old, new, pairs, level)]
-    for side, other, own, which in (
-        (before, after, np.setdiff1d(np.flatnonzero(strong[0]), pairs[0]), VANISHED),
-        (after, before, np.setdiff1d(np.flatnonzero(strong[1]), pairs[1]), APPEARED),
-    ):
-        parts.append(_alone(side, other, own, which, level))
-    joined = {
-        name: np.concatenate([getattr(part, name) for part in parts]) for name in vars(parts[0])
-    }
-    return Changes(**joined)
+    gone, came = (np.setdiff1d(np.flatnonzero(strong[k]), pairs[k]) for k in (0, 1))
+    parts = [
+        _in_both(old, new, pairs, level),
+        _alone(before, after, gone, VANISHED, level),
+        _alone(after, before, came, APPEARED, level),
+    ]
+    columns = zip(*(vars(part).values() for part in parts), strict=True)
+    return Changes(*map(np.concatenate, columns))
 
 
 def _keys(before: View, after: View) -> tuple[Int64, Int64]:
     """Return a number for each pair, the same for the same pair; -1 where an image is not there."""
+    old, new, match = before.side.listed, after.side.listed, before.matching
+    there = match.same_content[old.query] & match.same_content[old.reference]
+    ends = match.partner[old.query], match.partner[old.reference]
     count = after.side.images.num_rows
-    found = []
-    for view, is_old in ((before, True), (after, False)):
-        pairs = view.side.listed
-        left, right = pairs.query, pairs.reference
-        there = np.ones(len(pairs), bool)
-        if is_old:
-            kept = view.matching.same_content
-            there = kept[left] & kept[right]
-            left, right = view.matching.partner[left], view.matching.partner[right]
-        low, high = np.minimum(left, right), np.maximum(left, right)
-        first = np.where(pairs.within, low, left)
-        second = np.where(pairs.within, high, right)
-        found.append(np.where(there, first * count + second, -1))
-    return found[0], found[1]
+
+    def numbered(left: Int64, right: Int64, within: Bool) -> Int64:
+        first = np.where(within, np.minimum(left, right), left)
+        second = np.where(within, np.maximum(left, right), right)
+        return np.asarray(first * count + second)
+
+    keys = np.where(there, numbered(*ends, old.within), -1)
+    return keys, numbered(new.query, new.reference, new.within)
 
 
 def _in_both(old: Listed, new: Listed, pairs: tuple[Int64, Int64], level: Level) -> Changes:
@@ -150,26 +145,25 @@ def _in_both(old: Listed, new: Listed, pairs: tuple[Int64, Int64], level: Level)
         REASONS.index("degree"),
     )
     rows = np.flatnonzero(change >= 0)
-    return Changes(
-        pairs[0][rows], pairs[1][rows], change[rows].astype(np.int8), reason[rows].astype(np.int8)
-    )
+    why = change[rows].astype(np.int8), reason[rows].astype(np.int8)
+    return Changes(pairs[0][rows], pairs[1][rows], *why)
 
 
 def _alone(view: View, other: View, rows: Int64, which: str, level: Level) -> Changes:
     """Return pairs that the other audit does not list, and why it does not."""
     pairs = view.side.listed.take(rows)
-    ends = pairs.query, pairs.reference
-    fates = [view.matching.fate[end] for end in ends]
-    gone, unreadable, unlisted = (np.zeros(len(pairs), bool) for _ in range(3))
-    for end, fate in zip(ends, fates, strict=True):
+    gone, unreadable, unlisted, changed = (np.zeros(len(pairs), bool) for _ in range(4))
+    for end in (pairs.query, pairs.reference):
+        fate = view.matching.fate[end]
+        away = fate == ImageStatus.GONE
         lost, partly = _lost(view, other, end)
-        unreadable |= (fate == ImageStatus.GONE) & lost
-        unlisted |= (fate == ImageStatus.GONE) & partly & ~lost
-        gone |= (fate == ImageStatus.GONE) & ~lost & ~partly
-    changed = (fates[0] == ImageStatus.CHANGED) | (fates[1] == ImageStatus.CHANGED)
+        unreadable |= away & lost
+        unlisted |= away & partly & ~lost
+        gone |= away & ~lost & ~partly
+        changed |= fate == ImageStatus.CHANGED
     added = (pairs.judged == HUMAN) & (pairs.machine_grade > level.code)
     conditions = {
-        "not compared": ~_compared(view, other, ends),
+        "not compared": ~_compared(view, other, (pairs.query, pairs.reference)),
         "image": gone,
         "unreadable": unreadable,
         "content changed": changed,
@@ -241,10 +235,11 @@ def strongest(side: Side, level: Level) -> Int8:
     code = getattr(pairs, level.scale)
     own = np.array([alone(side.summary, name) for name in side.names], bool)
     repeats = own[side.set_of[pairs.query]]
-    rows = np.flatnonzero(~pairs.within | repeats)
-    np.minimum.at(best, pairs.query[rows], code[rows])
-    rows = np.flatnonzero(pairs.within & repeats)
-    np.minimum.at(best, pairs.reference[rows], code[rows])
+    for end, counts in (
+        (pairs.query, ~pairs.within | repeats),
+        (pairs.reference, pairs.within & repeats),
+    ):
+        np.minimum.at(best, end[counts], code[counts])
     return best
 
 
@@ -357,14 +352,10 @@ class Side:
 class ImageStatus(IntEnum):
     """What an image of one audit is in the other."""
 
-    #: Not there.
     GONE = 0
-    #: There, with the same id and content.
-    SAME = 1
-    #: There, with the same content and another id.
-    RENAMED = 2
-    #: Its id is there, with another content.
-    CHANGED = 3
+    SAME = 1  # there, with the same id and content
+    RENAMED = 2  # there, with the same content and another id
+    CHANGED = 3  # its id is there, with another content
 
 
 @dataclass(frozen=True)
@@ -387,7 +378,13 @@ def match_images(before: Side, after: Side, sets: Mapping[str, str]) -> tuple[Ma
     First by id and content, then by content alone, in the order of ids; what is left, by id.
     Where only vectors are left of a set, content is not known, and the id alone says who it is.
     """
-    forth, back = _unmatched(before), _unmatched(after)
+    forth, back = (
+        Matching(
+            np.full(side.images.num_rows, -1, np.int64),
+            np.full(side.images.num_rows, ImageStatus.GONE, np.int8),
+        )
+        for side in (before, after)
+    )
     for old, new in sets.items():
         left, right = before.rows[old], after.rows[new]
         for fate, mine, theirs in _matched(before, after, left, right):
@@ -397,31 +394,26 @@ def match_images(before: Side, after: Side, sets: Mapping[str, str]) -> tuple[Ma
     return forth, back
 
 
-def _unmatched(side: Side) -> Matching:
-    count = side.images.num_rows
-    return Matching(np.full(count, -1, np.int64), np.full(count, ImageStatus.GONE, np.int8))
-
-
 def _matched(
     before: Side, after: Side, left: Int64, right: Int64
-) -> list[tuple[ImageStatus, Int64, Int64]]:
-    ids = before.column("id", left), after.column("id", right)
+) -> Iterator[tuple[ImageStatus, Int64, Int64]]:
+    """Yield places of images in two sets that correspond, and how."""
     digests = before.column("digest", left), after.column("digest", right)
-    mine, theirs = paired(*ids)
+    mine, theirs = paired(before.column("id", left), after.column("id", right))
     if digests[0].null_count or digests[1].null_count:
-        return [(ImageStatus.SAME, mine, theirs)]
+        yield ImageStatus.SAME, mine, theirs
+        return
     equal = pc.equal(digests[0].take(pa.array(mine)), digests[1].take(pa.array(theirs)))
     same = np.asarray(equal.to_numpy(zero_copy_only=False), bool)
-    found = [(ImageStatus.SAME, mine[same], theirs[same])]
+    yield ImageStatus.SAME, mine[same], theirs[same]
     free = np.ones(len(left), bool), np.ones(len(right), bool)
-    free[0][mine[same]], free[1][theirs[same]] = False, False
+    free[0][mine[same]] = free[1][theirs[same]] = False
     rest = np.flatnonzero(free[0]), np.flatnonzero(free[1])
     a, b = paired(digests[0].take(pa.array(rest[0])), digests[1].take(pa.array(rest[1])))
-    found.append((ImageStatus.RENAMED, rest[0][a], rest[1][b]))
-    free[0][rest[0][a]], free[1][rest[1][b]] = False, False
+    yield ImageStatus.RENAMED, rest[0][a], rest[1][b]
+    free[0][rest[0][a]] = free[1][rest[1][b]] = False
     changed = free[0][mine] & free[1][theirs]
-    found.append((ImageStatus.CHANGED, mine[changed], theirs[changed]))
-    return found
+    yield ImageStatus.CHANGED, mine[changed], theirs[changed]
 
 
 def paired(left: pa.Array, right: pa.Array) -> tuple[Int64, Int64]:
@@ -431,26 +423,11 @@ def paired(left: pa.Array, right: pa.Array) -> tuple[Int64, Int64]:
     (array([1, 2]), array([0, 2]))
     """
     both = pa.chunked_array([left, right]).dictionary_encode().combine_chunks()
-    codes = both.indices.to_numpy().astype(np.int64)
-    first, second = _wide(_numbered(codes[: len(left)]), _numbered(codes[len(left) :]))
+    codes = np.split(both.indices.to_numpy().astype(np.int64), [len(left)])
+    # the first of equal values, the second, and so on are values of their own
+    first, second = (code * len(both) + rank_within(code) for code in codes)
     _, mine, theirs = np.intersect1d(first, second, assume_unique=True, return_indices=True)
     return mine, theirs
-
-
-def _numbered(codes: Int64) -> tuple[Int64, Int64]:
-    """Return codes, and for each how many equal ones stand before it."""
-    order = np.argsort(codes, kind="stable")
-    ordered = codes[order]
-    starts = np.flatnonzero(np.diff(ordered, prepend=-1))
-    lengths = np.diff(starts, append=len(codes))
-    rank = np.empty(len(codes), np.int64)
-    rank[order] = np.arange(len(codes)) - np.repeat(starts, lengths)
-    return codes, rank
-
-
-def _wide(left: tuple[Int64, Int64], right: tuple[Int64, Int64]) -> tuple[Int64, Int64]:
-    most = 1 + max((int(rank.max()) for _, rank in (left, right) if len(rank)), default=0)
-    return left[0] * most + left[1], right[0] * most + right[1]
 
 
 def parse_map(texts: Sequence[str]) -> dict[str, str]:
@@ -480,28 +457,26 @@ def match_sets(
     Those given come first, then equal names. What is left of a side (queries, references) is
     matched if it is one set before and one after.
     """
-    names = [{each.name: each.side for each in audit.sets} for audit in (before, after)]
-    for which, wanted, known in zip(
-        ("A", "B"), (list(given), list(given.values())), names, strict=True
-    ):
+    old, new = ({each.name: each.side for each in audit.sets} for audit in (before, after))
+    for which, wanted, known in (("A", given.keys(), old), ("B", given.values(), new)):
         for name in wanted:
             if name not in known:
                 raise UsageError(
                     f"--rename: {which} has no set {name!r}; it has {', '.join(known)}"
                 )
     matched = dict(given)
-    for name in names[0]:
-        if name in names[1] and name not in matched and name not in matched.values():
+    for name in old:
+        if name in new and name not in matched and name not in matched.values():
             matched[name] = name
     for side in ("query", "reference"):
-        old = [name for name, own in names[0].items() if own == side and name not in matched]
+        left = [name for name, own in old.items() if own == side and name not in matched]
         taken = set(matched.values())
-        new = [name for name, own in names[1].items() if own == side and name not in taken]
-        if len(old) == len(new) == 1:
-            matched[old[0]] = new[0]
-        elif old and new:
+        right = [name for name, own in new.items() if own == side and name not in taken]
+        if len(left) == len(right) == 1:
+            matched[left[0]] = right[0]
+        elif left and right:
             raise UsageError(
-                f"the sets {', '.join(old)} of A and {', '.join(new)} of B have other names; say"
-                f" which is which, as in --rename {old[0]}={new[0]}"
+                f"the sets {', '.join(left)} of A and {', '.join(right)} of B have other names; say"
+                f" which is which, as in --rename {left[0]}={right[0]}"
             )
-    return {name: matched[name] for name in names[0] if name in matched}
+    return {name: matched[name] for name in old if name in matched}

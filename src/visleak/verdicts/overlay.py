@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -56,9 +57,12 @@ from visleak.verdicts.ledger import (
 #: Columns that verdicts add: the automatic grade, and the state of the review.
 ADDED: Final = pa.schema([("machine_grade", pa.string()), ("judged", pa.string())])
 
-#: Columns that identify a pair.
+#: Columns that identify a pair, and those of images that are read.
 _WHO: Final = ("query_set", "query", "reference_set", "reference")
-_GRADED: Final = ("grade", "probability")
+_IMAGE: Final = (
+    *("set", "id", "digest", "label", "flat"),
+    *("nearest_set", "nearest", "nearest_similarity"),
+)
 
 #: Reason of a pair that the audit had not listed. Stored in tables.
 UNLISTED: Final = "judged by a person; the machine had not listed it"
@@ -84,20 +88,28 @@ def judged_pairs(
     """
     consensus = consensus_of(read_verdicts(folder) if verdicts is None else verdicts)
     wanted = list(columns) if columns is not None else [*_schema(folder).names, *ADDED.names]
-    if not consensus:
-        return _unjudged(folder, wanted)
     stored = [name for name in wanted if name not in ADDED.names]
-    needed = list(dict.fromkeys([*stored, *_WHO, *_GRADED]))
-    images = _judged_images(folder, consensus)
-    table = read_table(folder, PAIRS, needed)
+    if not consensus:
+        grade = ["grade"] if "machine_grade" in wanted else []
+        table = read_table(folder, PAIRS, list(dict.fromkeys([*stored, *grade])))
+        return as_unjudged(table).select(wanted)
+    digests = pa.array(sorted({digest for key in consensus for digest in key}), pa.string())
+    images = read_table(folder, IMAGES, list(_IMAGE), pc.field("digest").isin(digests))
+    table = read_table(folder, PAIRS, list(dict.fromkeys([*stored, *_WHO, "grade", "probability"])))
     keys = _keys(table, images, consensus)
+    sets = table.select(["query_set", "reference_set"]).take(pa.array(list(keys), pa.int64()))
+    listed = set(zip(*sets.to_pydict().values(), keys.values(), strict=True))
     table = _laid_over(table, keys, consensus)
-    missing = _unlisted(folder, images, consensus, _listed(table, keys))
-    if missing is not None:
+    missing = _unlisted(folder, images, consensus, listed)
+    if missing:
         names = table.column_names
-        table = pa.concat_tables([table, missing.select(names)])
-        if {"similarity", *_WHO} <= set(names):
-            table = _sorted(table)
+        table = pa.concat_tables([table, *(part.select(names) for part in missing)])
+        if "similarity" in names:
+            # the order of ``pairs.parquet``; those without a similarity come last
+            table = table.sort_by([
+                ("query_set", "ascending"), ("query", "ascending"), ("similarity", "descending"),
+                ("reference_set", "ascending"), ("reference", "ascending"),
+            ])  # fmt: skip
     return table.select(wanted)
 
 
@@ -123,25 +135,11 @@ def digests_of(folder: Path, table: pa.Table) -> tuple[pa.Array, pa.Array]:
     return left.combine_chunks(), right.combine_chunks()
 
 
-def _unjudged(folder: Path, wanted: Sequence[str]) -> pa.Table:
-    stored = [name for name in wanted if name not in ADDED.names]
-    asked = [*stored, "grade"] if "machine_grade" in wanted and "grade" not in stored else stored
-    return as_unjudged(read_table(folder, PAIRS, asked)).select(wanted)
-
-
 def as_unjudged(table: pa.Table) -> pa.Table:
     """Return pairs as they are stored with the columns that are added where people judge."""
     if "grade" in table.column_names:
         table = table.append_column(ADDED.field("machine_grade"), table["grade"])
     return table.append_column(ADDED.field("judged"), pa.nulls(table.num_rows, pa.string()))
-
-
-def _judged_images(folder: Path, consensus: Mapping[Key, Consensus]) -> pa.Table:
-    digests = pa.array(sorted({digest for key in consensus for digest in key}), pa.string())
-    columns = ["set", "id", "digest", "label", "flat", "nearest_set", "nearest"]
-    return read_table(
-        folder, IMAGES, [*columns, "nearest_similarity"], pc.field("digest").isin(digests)
-    )
 
 
 def _keys(table: pa.Table, images: pa.Table, consensus: Mapping[Key, Consensus]) -> dict[int, Key]:
@@ -168,20 +166,12 @@ def _laid_over(
         judged[row] = "disputed" if grade is None else "human"
         if grade is not None:
             grades[row], chances[row] = grade, float(grade in NEAR)
-    columns = {
-        "grade": pa.array(grades, pa.string()),
-        "probability": pa.array(chances, pa.float32(), from_pandas=True),
-    }
-    for name, column in columns.items():
-        table = table.set_column(table.column_names.index(name), name, column)
+    places = [table.column_names.index(name) for name in ("grade", "probability")]
+    table = table.set_column(places[0], "grade", pa.array(grades, pa.string()))
+    probability = pa.array(chances, pa.float32(), from_pandas=True)
+    table = table.set_column(places[1], "probability", probability)
     table = table.append_column(ADDED.field("machine_grade"), machine)
     return table.append_column(ADDED.field("judged"), pa.array(judged, pa.string()))
-
-
-def _listed(table: pa.Table, keys: Mapping[int, Key]) -> set[tuple[str, str, Key]]:
-    rows = pa.array(list(keys), pa.int64())
-    sets = (table[name].take(rows).to_pylist() for name in ("query_set", "reference_set"))
-    return set(zip(*sets, keys.values(), strict=True))
 
 
 def _unlisted(
@@ -189,30 +179,38 @@ def _unlisted(
     images: pa.Table,
     consensus: Mapping[Key, Consensus],
     listed: set[tuple[str, str, Key]],
-) -> pa.Table | None:
-    """Return rows for the judged pairs that the audit had not listed, ``None`` if all were."""
+) -> list[pa.Table]:
+    """Return, by comparison, rows for the judged pairs that the audit had not listed."""
     holders: dict[tuple[str, str], list[ImageRow]] = {}
     for image in images.to_pylist():
         holders.setdefault((image["set"], image["digest"]), []).append(image)
-    rows: list[PairRow] = []
-    comparisons = read_summary(folder).comparisons
-    for comparison in comparisons:
+    parts = []
+    for comparison in read_summary(folder).comparisons:
         own = comparison.query_set, comparison.reference_set
+        rows: list[PairRow] = []
         for key, each in consensus.items():
             if each.grade is None or (*own, key) in listed:
                 continue
             # the first said may be the query or the reference; within a set it is the lower id
             for left, right in {key, key[::-1]}:
-                rows += _rows(
+                queries, references = (
                     holders.get((own[0], left), ()),
                     holders.get((own[1], right), ()),
-                    comparison,
-                    each,
                 )
-    if not rows:
-        return None
-    table = pa.Table.from_pylist(rows, pa.schema([*_schema(folder), *ADDED]))
-    return _related(folder, table, comparisons)
+                rows += _rows(queries, references, comparison, each)
+        if rows:
+            table = pa.Table.from_pylist(rows, pa.schema([*_schema(folder), *ADDED]))
+            labels = [
+                pc.unique(read_table(folder, IMAGES, ["label"], pc.field("set") == name)["label"])
+                for name in own
+            ]
+            left_labels, right_labels = (
+                table[f"{end}_label"].combine_chunks() for end in ("query", "reference")
+            )
+            said = relation(left_labels, right_labels, share_classes(*labels))
+            place = table.column_names.index("label_relation")
+            parts.append(table.set_column(place, "label_relation", said))
+    return parts
 
 
 def _rows(
@@ -224,81 +222,32 @@ def _rows(
     """Yield the rows of one judged pair of contents in one comparison; blank images have none."""
     inside = comparison.coverage == "within"
     measured = [v.similarity for v in consensus.verdicts if v.similarity is not None]
-    for query in queries:
-        for reference in references:
-            if (inside and query["id"] >= reference["id"]) or query["flat"] or reference["flat"]:
-                continue
-            nearest = (query["nearest_set"], query["nearest"])
-            own = nearest == (reference["set"], reference["id"])
-            yield {
-                "query_set": query["set"],
-                "query": query["id"],
-                "reference_set": reference["set"],
-                "reference": reference["id"],
-                "similarity": query["nearest_similarity"] if own else next(iter(measured), None),
-                "grade": consensus.grade,
-                "probability": float(consensus.grade in NEAR),
-                "reason": UNLISTED,
-                "query_label": query["label"],
-                "reference_label": reference["label"],
-                "modality": comparison.modality,
-                "coverage": comparison.coverage,
-                "judged": "human",
-            }
-
-
-def _related(folder: Path, table: pa.Table, comparisons: Sequence[ComparisonSummary]) -> pa.Table:
-    images = read_table(folder, IMAGES, ["set", "label"])
-    labels = {
-        name: pc.unique(images.filter(pc.equal(images["set"], name))["label"])
-        for name in pc.unique(images["set"]).to_pylist()
-    }
-    parts = []
-    for comparison in comparisons:
-        left, right = comparison.query_set, comparison.reference_set
-        own = table.filter(
-            pc.and_(pc.equal(table["query_set"], left), pc.equal(table["reference_set"], right))
-        )
-        comparable = (
-            left in labels and right in labels and share_classes(labels[left], labels[right])
-        )
-        said = relation(
-            own["query_label"].combine_chunks(), own["reference_label"].combine_chunks(), comparable
-        )
-        place = own.column_names.index("label_relation")
-        parts.append(own.set_column(place, "label_relation", said))
-    return pa.concat_tables(parts)
-
-
-def _sorted(table: pa.Table) -> pa.Table:
-    """Return pairs in the order of ``pairs.parquet``; those without a similarity come last."""
-    order = pc.sort_indices(
-        table,
-        sort_keys=[
-            ("query_set", "ascending"),
-            ("query", "ascending"),
-            ("similarity", "descending"),
-            ("reference_set", "ascending"),
-            ("reference", "ascending"),
-        ],
-    )
-    return table.take(order)
+    for query, reference in itertools.product(queries, references):
+        if (inside and query["id"] >= reference["id"]) or query["flat"] or reference["flat"]:
+            continue
+        nearest = (query["nearest_set"], query["nearest"])
+        own = nearest == (reference["set"], reference["id"])
+        yield {
+            "query_set": query["set"],
+            "query": query["id"],
+            "reference_set": reference["set"],
+            "reference": reference["id"],
+            "similarity": query["nearest_similarity"] if own else next(iter(measured), None),
+            "grade": consensus.grade,
+            "probability": float(consensus.grade in NEAR),
+            "reason": UNLISTED,
+            "query_label": query["label"],
+            "reference_label": reference["label"],
+            "modality": comparison.modality,
+            "coverage": comparison.coverage,
+            "judged": "human",
+        }
 
 
 # -- ``audit.json`` with the verdicts of people counted -------------------------------------------
 
 
-_COLUMNS: Final = (
-    "query_set",
-    "query",
-    "reference_set",
-    "reference",
-    "grade",
-    "coverage",
-    "label_relation",
-    "machine_grade",
-    "judged",
-)
+_COLUMNS: Final = (*_WHO, "grade", "coverage", "label_relation", "machine_grade", "judged")
 
 
 def judged_summary(folder: Path, verdicts: Iterable[Verdict] | None = None) -> AuditSummary:
@@ -324,27 +273,23 @@ def judged_summary(folder: Path, verdicts: Iterable[Verdict] | None = None) -> A
     totals = tuple(_total(each, stored, strongest, comparisons) for each in stored.totals)
     near = pc.is_in(pairs["grade"], pa.array(GRADES[:2]))
     conflicts = pc.and_(near, pc.equal(pairs["label_relation"], "different"))
+    agreed = agreement(said)
+    human = pairs.filter(pc.equal(pairs["judged"], "human"))
+    changed = pc.not_equal(human["grade"], human["machine_grade"])
+    review = ReviewSummary(
+        judged=agreed.judged,
+        disputed=agreed.disputed,
+        reviewers=dict(agreed.reviewers),
+        changed=pc.sum(changed).as_py() or 0,
+        added=human["machine_grade"].null_count,
+    )
     return replace(
         stored,
         headline="; ".join(each.headline for each in totals),
         comparisons=comparisons,
         totals=totals,
         label_conflicts=pc.sum(conflicts).as_py() or 0,
-        review=_review(said, pairs),
-    )
-
-
-def _review(said: Sequence[Verdict], pairs: pa.Table) -> ReviewSummary:
-    agreed = agreement(said)
-    human = pairs.filter(pc.equal(pairs["judged"], "human"))
-    same = pc.fill_null(pc.equal(human["grade"], human["machine_grade"]), False)
-    new = human["machine_grade"].null_count
-    return ReviewSummary(
-        judged=agreed.judged,
-        disputed=agreed.disputed,
-        reviewers=dict(agreed.reviewers),
-        changed=human.num_rows - (pc.sum(same).as_py() or 0) - new,
-        added=new,
+        review=review,
     )
 
 
