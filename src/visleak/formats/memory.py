@@ -68,17 +68,24 @@ def open_mapped(source: object, request: Request) -> ImageSet:
     if _is_subset(source):
         return _subset(source, request)
     if type(source).__name__ == "DataLoader" and hasattr(source, "dataset"):
-        return open_mapped(_loaded(source), request)
+        _refuse_partial(source)
+        return open_mapped(source.dataset, request)
     for holder in (source, _part(source, "reader")):
-        files = _files(holder)
-        if files is not None:
+        if (files := _files(holder)) is not None:
             request.refuse_columns("the data set")
             return _file_set(holder, files, request)
     data = _array_of(source)
-    if data is not None:
-        request.refuse_columns("the data set")
-        return _array_set(source, data, request)
-    return _item_set(source, request)
+    if data is None:
+        return _item_set(source, request)
+    request.refuse_columns("the data set")
+    targets = _targets(source)
+    labels = None if targets is None else label_column(targets, _class_names(source))
+    numbers = _numbers(len(data))
+    return request.image_set(numbers, numbers, ArrayOpener(data), labels=labels)
+
+
+def _numbers(count: int) -> pa.StringArray:
+    return pa.array(range(count), pa.int64()).cast(pa.string())
 
 
 def open_memory(
@@ -100,38 +107,32 @@ def open_memory(
         raise UsageError(
             f"source must be a sequence of images; got one image{shape}: put it in a list"
         )
-    if hasattr(images, "__len__") and hasattr(images, "__iter__") and not _indexed(images):
+    iterable, sized = hasattr(images, "__iter__"), hasattr(images, "__len__")
+    if iterable and sized and not _indexed(images):
         images = list(images)
-    known = hasattr(images, "__len__") and _indexed(images)
-    if not known or isinstance(images, Mapping | bytes | bytearray):
-        raise UsageError(f"source must be {ACCEPTED}; got {_kind(images)}")
-    count = len(images)
-    if not count:
+    if not sized or not _indexed(images) or isinstance(images, Mapping | bytes | bytearray):
+        kind = type(images).__name__
+        if isinstance(images, Mapping):
+            kind += f" with the keys {', '.join(map(str, images)) or '(none)'}"
+        elif iterable and not sized:
+            kind += ", which has no length: give list(...) of it"
+        raise UsageError(f"source must be {ACCEPTED}; got {kind}")
+    if not len(images):
         request.refuse_empty()
-    ids = pa.array(range(count), pa.int64()).cast(pa.string())
     if targets is None:
         first = _item(images, 0)
         _refuse_strangers(first)
         if isinstance(first, tuple | Mapping):
-            targets = [_target(_item(images, row)) for row in range(count)]
+            targets = [_label_in(_item(images, row)) for row in range(len(images))]
     labels = None if targets is None else label_column(targets, names or {})
-    return request.image_set(ids, ids, MemoryOpener(images), labels=labels)
+    numbers = _numbers(len(images))
+    return request.image_set(numbers, numbers, MemoryOpener(images), labels=labels)
 
 
 def _indexed(images: object) -> bool:
     """Whether items can be had by number; torch's ``IterableDataset`` only inherits the method."""
     bases = [(base.__module__.partition(".")[0], base.__name__) for base in type(images).__mro__]
     return hasattr(images, "__getitem__") and ("torch", "IterableDataset") not in bases
-
-
-def _kind(source: object) -> str:
-    """Return what an object that is not understood is, and what to do where that is known."""
-    name = type(source).__name__
-    if isinstance(source, Mapping):
-        return f"{name} with the keys {', '.join(map(str, source)) or '(none)'}"
-    if hasattr(source, "__iter__") and not hasattr(source, "__len__"):
-        return f"{name}, which has no length: give list(...) of it"
-    return name
 
 
 @dataclass(frozen=True)
@@ -191,15 +192,30 @@ def _of_image(image: Image.Image) -> bytes | Bytes8 | Unreadable:
             file.seek(0)  # Pillow would keep the high bytes only
             return bytes(file.read())
         exif = image.info.get("exif")
-        orientation = orientation_of(exif) if isinstance(exif, bytes) else 1
         with QUIET, messages_kept():
             correct_modes(image)
             image.load()
         shown = shallow(image) if is_deep(image) else image
-        return rgb_of_image(turned(shown, orientation))
+        return rgb_of_image(turned(shown, orientation_of(exif if isinstance(exif, bytes) else b"")))
     except OSError as error:
         reason = "truncated" if "truncated" in str(error) else "corrupt"
         return Unreadable(reason, one_line(error))
+
+
+def _is_one_image(images: object) -> bool:
+    if is_tensor(images) and hasattr(images, "shape"):
+        channels, at = {1, 3, 4}, 0
+    elif isinstance(images, np.ndarray):
+        channels, at = {3, 4}, 2
+    else:
+        return False
+    return images.ndim < 3 or (images.ndim == 3 and images.shape[at] in channels)
+
+
+def _label_in(item: object) -> object:
+    if isinstance(item, Mapping):
+        return next((item[name] for name in ROW_LABELS if name in item), None)
+    return item[1] if isinstance(item, tuple) and len(item) > 1 else None
 
 
 def is_tensor(value: object) -> TypeGuard[torch.Tensor]:
@@ -246,26 +262,12 @@ def _refuse_strangers(item: object) -> None:
     )
 
 
-def _is_one_image(images: object) -> bool:
-    if is_tensor(images) and hasattr(images, "shape"):
-        return bool(images.ndim < 3 or (images.ndim == 3 and images.shape[0] in (1, 3, 4)))
-    if not isinstance(images, np.ndarray):
-        return False
-    return images.ndim < 3 or (images.ndim == 3 and images.shape[2] in (3, 4))
-
-
 def _item(images: Sequence[object], row: int) -> object:
     """Return an item, or ``None`` where there is none: reading it again will say why."""
     try:
         return images[row]
     except Exception:  # items may come from anybody's code
         return None
-
-
-def _target(item: object) -> object:
-    if isinstance(item, Mapping):
-        return next((item[name] for name in ROW_LABELS if name in item), None)
-    return item[1] if isinstance(item, tuple) and len(item) > 1 else None
 
 
 def label_column(targets: Sequence[object], names: Mapping[int, str]) -> pa.StringArray:
@@ -283,9 +285,10 @@ def _label(target: object, names: Mapping[int, str]) -> str | None:
 
 def _subset(source: Any, request: Request) -> ImageSet:
     """Return the chosen rows of a data set, each once, under the ids they have in the whole."""
-    rows, inner = _rows(source), source.dataset
+    rows, inner = np.asarray(list(source.indices), np.int64), source.dataset
     while _is_subset(inner):
-        rows, inner = _taken(_rows(inner), rows), inner.dataset
+        rows = _taken(np.asarray(list(inner.indices), np.int64), rows)
+        inner = inner.dataset
     if not len(rows):
         request.refuse_empty("the subset is empty")
     whole = open_mapped(inner, replace(request, group=None, frame=None))
@@ -299,29 +302,24 @@ def _subset(source: Any, request: Request) -> ImageSet:
     )
 
 
-def _loaded(loader: Any) -> object:
-    """Return the data set of a loader that hands out all of it, and no image twice."""
+def _refuse_partial(loader: Any) -> None:
+    """Refuse a loader that need not hand out all of its data set, and no image twice."""
     batches: Any = getattr(loader, "batch_sampler", None)
     own = type(batches).__name__ in ("BatchSampler", "NoneType")
     sampler = getattr(batches, "sampler", loader.sampler) if own else batches
     name = type(sampler).__name__
     if name == "_InfiniteConstantSampler":  # of a data set that can only be iterated
-        return loader.dataset
+        return
     whole = name in ("SequentialSampler", "RandomSampler")
     if not whole or len(sampler) != len(loader.dataset):
         raise UsageError(
             f"source: a DataLoader with {name} need not hand out every image of its data set once;"
             " give the data set, or a torch.utils.data.Subset of it"
         )
-    return loader.dataset
 
 
 def _is_subset(source: object) -> bool:
     return hasattr(source, "dataset") and hasattr(source, "indices")
-
-
-def _rows(subset: Any) -> Int64:
-    return np.asarray(list(subset.indices), np.int64)
 
 
 def _taken(values: Int64, rows: Int64) -> Int64:
@@ -334,19 +332,17 @@ def _taken(values: Int64, rows: Int64) -> Int64:
 
 def _files(source: object) -> list[tuple[str, object]] | None:
     """Return (path, target) of the files that a data set is made of."""
+
+    def names_file(sample: object) -> bool:
+        if not isinstance(sample, tuple | list) or len(sample) < 2:
+            return False
+        return isinstance(sample[0], str | os.PathLike)
+
     for name in ("samples", "imgs"):
         found = _part(source, name)
-        if isinstance(found, list | tuple) and found and all(map(_names_file, found)):
+        if isinstance(found, list | tuple) and found and all(map(names_file, found)):
             return [(os.fspath(path), target) for path, target, *_ in found]
     return None
-
-
-def _names_file(sample: object) -> bool:
-    return (
-        isinstance(sample, tuple | list)
-        and len(sample) >= 2
-        and isinstance(sample[0], str | os.PathLike)
-    )
 
 
 def _file_set(source: object, files: Sequence[tuple[str, object]], request: Request) -> ImageSet:
@@ -354,14 +350,10 @@ def _file_set(source: object, files: Sequence[tuple[str, object]], request: Requ
     root = getattr(source, "root", None)
     base = os.path.abspath(root) if isinstance(root, str | os.PathLike) else os.getcwd()
     paths = [os.path.abspath(path) for path, _ in files]
-    inside = all(path.startswith(base.rstrip("/") + "/") for path in paths)
-    names = [os.path.relpath(path, base) for path in paths] if inside else paths
-    return file_set(
-        request,
-        Path(base),
-        names,
-        labels=label_column([target for _, target in files], _class_names(source)),
-    )
+    if all(path.startswith(base.rstrip("/") + "/") for path in paths):
+        paths = [os.path.relpath(path, base) for path in paths]
+    labels = label_column([target for _, target in files], _class_names(source))
+    return file_set(request, Path(base), paths, labels=labels)
 
 
 def _array_of(source: object) -> npt.NDArray[np.uint8] | None:
@@ -384,14 +376,6 @@ def _part(source: object, name: str) -> Any:
         return None
 
 
-def _array_set(source: object, data: npt.NDArray[np.uint8], request: Request) -> ImageSet:
-    """Return the images of an array as a set; ids are row numbers."""
-    ids = pa.array(range(len(data)), pa.int64()).cast(pa.string())
-    targets = _targets(source)
-    labels = None if targets is None else label_column(targets, _class_names(source))
-    return request.image_set(ids, ids, ArrayOpener(data), labels=labels)
-
-
 def _targets(source: object) -> list[object] | None:
     """Return the label of every item, where a data set keeps a list of them."""
     for name in ("targets", "labels"):
@@ -406,11 +390,7 @@ def _class_names(source: object) -> dict[int, str]:
     numbers, classes = _part(source, "class_to_idx"), _part(source, "classes")
     if isinstance(numbers, dict):
         return {number: str(name) for name, number in numbers.items()}
-    return (
-        {n: str(name) for n, name in enumerate(classes)}
-        if isinstance(classes, list | tuple)
-        else {}
-    )
+    return dict(enumerate(map(str, classes if isinstance(classes, list | tuple) else ())))
 
 
 def _item_set(source: Any, request: Request) -> ImageSet:
@@ -475,11 +455,9 @@ def split_rows(source: pa.Table | DataFrame) -> dict[str, pa.Table | DataFrame]:
     for row, value in enumerate(values):
         if value:
             rows.setdefault(canonical_split(value), []).append(row)
-    return {split: _chosen(source, numbers) for split, numbers in rows.items()}
-
-
-def _chosen(source: Any, rows: list[int]) -> pa.Table | DataFrame:
-    return source[rows] if _library(source) == "polars" else source.take(rows)
+    table: Any = source
+    taken = table.__getitem__ if _library(source) == "polars" else table.take
+    return {split: taken(numbers) for split, numbers in rows.items()}
 
 
 def _names(source: pa.Table | DataFrame) -> list[str]:
@@ -508,10 +486,13 @@ def open_rows(source: pa.Table | DataFrame, request: Request) -> ImageSet:
     if image is None:
         named = ["path", *(name for name in chosen if name != "path")]
         return manifest_set(request, _table(source, named), os.getcwd())
-    images = [_content(value) for value in _values(source, image)]
+    images = [
+        value.get("bytes") or value.get("path") if isinstance(value, Mapping) else value
+        for value in _values(source, image)
+    ]
     if not images:
         request.refuse_empty("it has no rows")
-    numbers = pa.array(map(str, range(len(images))), pa.string())
+    numbers = _numbers(len(images))
     table = _table(source, chosen) if chosen else pa.table({"row": numbers})
     ids, columns = describe(table, request, None, {})
     return request.image_set(ids, numbers, MemoryOpener(images), **columns)
@@ -536,8 +517,3 @@ def _column(values: Sequence[object]) -> pa.Array:
         return pa.array(known)
     except (pa.ArrowInvalid, pa.ArrowTypeError):
         return pa.array((None if value is None else str(value) for value in known), pa.string())
-
-
-def _content(value: object) -> object:
-    """Return the image in a cell; of a struct the bytes, or the file that it names."""
-    return value.get("bytes") or value.get("path") if isinstance(value, Mapping) else value
