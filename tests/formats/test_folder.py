@@ -5,6 +5,7 @@ from __future__ import annotations
 import builtins
 import os
 import pickle
+import stat
 
 import numpy as np
 import pytest
@@ -265,9 +266,8 @@ def test_a_file_without_a_size_is_read_up_to_the_limit(tmp_path, monkeypatch):
     path = tmp_path / "a.png"
     path.write_bytes(bytes(range(200)))
     monkeypatch.setattr(files, "PART", 7)
-    handle = os.open(path, os.O_RDONLY)
-    assert files._content(handle, 0) == bytes(range(200))
-    os.lseek(handle, 0, os.SEEK_SET)
+    monkeypatch.setattr(os, "fstat", lambda handle: os.stat_result((stat.S_IFREG, *[0] * 9)))
+    assert files.read_file(str(path)) == bytes(range(200))
     monkeypatch.setattr(files, "MAX_FILE_BYTES", 100)
-    assert len(files._content(handle, 0)) == 101
-    os.close(handle)
+    found = files.read_file(str(path))
+    assert (found.reason, found.detail[:9]) == ("too-large", "101 bytes")

@@ -12,7 +12,7 @@ import os
 import shlex
 import stat
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from itertools import islice
@@ -108,21 +108,15 @@ class ChosenOpener:
 def chosen(images: ImageSet, positions: Int64, name: str) -> ImageSet:
     """Return some images of a set as a set of its own, kept in memory only."""
     rows = pa.array(positions, pa.int64())
-
-    def taken(values: pa.Array | None) -> pa.Array | None:
-        return None if values is None else values.take(rows)
-
+    names = ("ids", "locators", "labels", "captions", "groups", "frames")
+    known = {each: getattr(images, each) for each in names}
+    taken: dict[str, Any] = {each: v.take(rows) for each, v in known.items() if v is not None}
     return replace(
         images,
+        **taken,
         name=name,
-        ids=taken(images.ids),
-        locators=taken(images.locators),
         opener=ChosenOpener(images.opener, positions),
-        labels=taken(images.labels),
-        captions=taken(images.captions),
-        groups=taken(images.groups),
-        frames=taken(images.frames),
-        columns={each: taken(column) for each, column in images.columns.items()},
+        columns={each: column.take(rows) for each, column in images.columns.items()},
         problems=(),
         source="",
         options={},
@@ -134,8 +128,7 @@ class FileOpener:
     """Reads files."""
 
     root: str  # the folder that the names are relative to
-    # Arrow binary array, the file names as the system has them; null is missing
-    names: pa.BinaryArray
+    names: pa.BinaryArray  # the file names as the system has them; null is missing
 
     def folders(self) -> set[Path]:
         """Return the folders that hold the files."""
@@ -166,26 +159,24 @@ def read_file(path: bytes | str) -> bytes | Unreadable:
                 return Unreadable("io-error", f"{what} stands at this name")
             if status.st_size > MAX_FILE_BYTES:
                 return _too_large(status.st_size)
-            data = _content(handle, status.st_size)
+            data = os.read(handle, status.st_size)
+            if data and len(data) == status.st_size:
+                return data
+            # read in parts, or its system tells no size
+            return _joined(data, lambda most: os.read(handle, min(most, PART)))
         finally:
             os.close(handle)
     except (OSError, ValueError) as error:
         return why_not(error)
-    return data if len(data) <= MAX_FILE_BYTES else _too_large(len(data))
 
 
-def _content(handle: int, size: int) -> bytes:
-    """Return what an open file of a known size holds, or the first bytes of more than is read."""
-    data = os.read(handle, size)
-    if size and len(data) == size:
-        return data
-    # read in parts, or its system tells no size
-    parts = [data]
-    left = MAX_FILE_BYTES + 1 - len(data)
-    while left > 0 and (part := os.read(handle, min(left, PART))):
+def _joined(data: bytes, read: Callable[[int], bytes], what: str = "files") -> bytes | Unreadable:
+    """Return some bytes and all that follow, unless these are too many."""
+    parts, size = [data], len(data)
+    while size <= MAX_FILE_BYTES and (part := read(MAX_FILE_BYTES + 1 - size)):
         parts.append(part)
-        left -= len(part)
-    return b"".join(parts)
+        size += len(part)
+    return b"".join(parts) if size <= MAX_FILE_BYTES else _too_large(size, what)
 
 
 def _too_large(size: int, what: str = "files") -> Unreadable:
@@ -256,13 +247,9 @@ def fetched(place: str | None) -> bytes | Unreadable:
         with RemoteFile(place) as file:
             if file.size is not None and file.size > MAX_FILE_BYTES:
                 return _too_large(file.size, "objects")
-            pieces, size = [], 0
-            while (piece := file.read(BLOCK)) and size <= MAX_FILE_BYTES:
-                pieces.append(piece)
-                size += len(piece)
+            return _joined(b"", lambda most: file.read(min(most, BLOCK)) or b"", "objects")
     except (OSError, ValueError) as error:
         return why_not(error)
-    return b"".join(pieces) if size <= MAX_FILE_BYTES else _too_large(size, "objects")
 
 
 def remote_places(
@@ -275,7 +262,8 @@ def remote_places(
     this machine.
     """
     addresses = [name for name in names if name and is_address(name)]
-    if is_address(root):
+    remote = is_address(root)
+    if remote:
         other = next((a for a in addresses if origin_of(a) != origin_of(root)), None)
         if other is not None:
             raise UsageError(
@@ -290,13 +278,13 @@ def remote_places(
             f" {origin_of(addresses[0])}; nothing is fetched unless you allow it:"
             f" {request.path}?remote=yes"
         )
-    return pa.array((_remote_place(name, root) for name in names), pa.string())
 
+    def placed(name: str) -> str:
+        if is_address(name):
+            return name
+        return joined(root, name.lstrip("/")) if remote else os.path.join(root, name)
 
-def _remote_place(name: str | None, root: str) -> str | None:
-    if not name or is_address(name):
-        return name or None
-    return joined(root, name.lstrip("/")) if is_address(root) else os.path.join(root, name)
+    return pa.array((placed(name) if name else None for name in names), pa.string())
 
 
 def without_secrets(texts: pa.StringArray) -> pa.StringArray:
@@ -319,8 +307,7 @@ class Root:
     """What ``--root`` says: the folder that names start from, or a beginning that is replaced."""
 
     folder: str  # the folder, absolute
-    # what names begin with on the other machine; ``None`` where the folder is put in front of
-    # relative names
+    # what names begin with on the other machine; None where the folder is put before relative names
     replaces: str | None = None
 
     @classmethod
@@ -346,14 +333,15 @@ class Root:
         >>> Root("/data", "/home/ann").applied("lists", ["/home/ann/a.png", "b.png", None])
         ('lists', ['/data/a.png', 'b.png', None])
         """
-        if self.replaces is None:
+        old = self.replaces
+        if old is None:
             return self.folder, list(names)
-        return base, [name and self._moved(name) for name in names]
-
-    def _moved(self, name: str) -> str:
-        if self.replaces is None or not name.startswith(self.replaces):
-            return name
-        return os.path.join(self.folder, name[len(self.replaces) :].lstrip("/\\"))
+        return base, [
+            os.path.join(self.folder, name[len(old) :].lstrip("/\\"))
+            if name and name.startswith(old)
+            else name
+            for name in names
+        ]
 
 
 def root_hint(images: ImageSet) -> str:
