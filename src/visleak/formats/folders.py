@@ -6,11 +6,10 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
-import numpy as np
 import pyarrow as pa
 
 from visleak.delimited import encoding_of
-from visleak.errors import VisleakError
+from visleak.errors import VisleakError, explaining
 from visleak.formats.files import (
     FileOpener,
     RemoteOpener,
@@ -46,7 +45,6 @@ from visleak.formats.writing import (
     Destination,
     OutputPart,
     OutputSource,
-    Selection,
     contents,
     file_name,
     file_of,
@@ -89,15 +87,25 @@ def open_folder(request: Request) -> ImageSet:
         )
         for folder, error in walk.problems
     ]
+    why = problems[0].detail if problems else listing.why_empty("no file below it")
+    if listing.skipped[".npy"]:
+        why += "; embeddings are emb:FOLDER?encoder=NAME, images in an array are array:FILE"
+    return _labelled(request, request.path, names, listing, why, problems)
+
+
+def _labelled(
+    request: Request,
+    root: Path,
+    names: Sequence[str],
+    listing: Listing,
+    why_empty: str,
+    problems: Sequence[Problem] = (),
+) -> ImageSet:
+    """Return the set of files whose first folders are their labels."""
     if not names:
-        why = problems[0].detail if problems else listing.why_empty("no file below it")
-        if listing.skipped[".npy"]:
-            why += "; embeddings are emb:FOLDER?encoder=NAME, images in an array are array:FILE"
-        request.refuse_empty(why)
+        request.refuse_empty(why_empty)
     labels = labels_of(map(name_text, names))
-    return file_set(
-        request, request.path, names, labels=labels, problems=problems, skipped=listing.skipped
-    )
+    return file_set(request, root, names, labels=labels, problems=problems, skipped=listing.skipped)
 
 
 def open_glob(request: Request) -> ImageSet:
@@ -109,10 +117,7 @@ def open_glob(request: Request) -> ImageSet:
     root, pattern = split_glob(str(request.path))
     listing = Listing()
     names = sorted(glob_names(root, pattern, listing.takes_file), key=name_text)
-    if not names:
-        request.refuse_empty(listing.why_empty("no file that matches"))
-    labels = labels_of(map(name_text, names))
-    return file_set(request, Path(root), names, labels=labels, skipped=listing.skipped)
+    return _labelled(request, Path(root), names, listing, listing.why_empty("no file that matches"))
 
 
 def open_list(request: Request) -> ImageSet:
@@ -130,8 +135,6 @@ def listed_files(request: Request, names: Sequence[str], folder: str) -> ImageSe
     if places is None:
         root = Path(folder)
         return file_set(request, root, [relative_name(name, root) for name in names])
-    if not names:
-        request.refuse_empty()
     ids = without_secrets(pa.array(map(writable, names), pa.string()))
     return request.image_set(ids, without_secrets(places), RemoteOpener(places))
 
@@ -145,34 +148,32 @@ def open_file(request: Request) -> ImageSet:
 def open_remote_folder(request: Request) -> ImageSet:
     """List the images below an address; sub-folders are labels. A web server must list them."""
     request.refuse_columns_and_split("the address")
-    root = request.place.partition("?")[0] if is_web(request.place) else request.place
+    web = is_web(request.place)
+    root = request.place.partition("?")[0] if web else request.place
     start = len(path_of(root.rstrip("/"))) + 1
     found = {}
     listing = Listing()
-    try:
+    with explaining(f"{request.text} cannot be listed", StoreError):
         for address, stamp in listed(request.place):
             name = path_of(address)[start:]
-            parts = name.split("/")
-            if any(map(is_hidden, parts[:-1])):
-                continue
+            *folders, last = name.split("/")
             # by its name alone: each first byte would be a request
-            if listing.takes(parts[-1]):
+            if not any(map(is_hidden, folders)) and listing.takes(last):
                 found[writable(name)] = (address, stamp)
-    except StoreError as error:
-        raise VisleakError(f"{request.text} cannot be listed: {error}") from error
     if not found:
-        where = " that the server's page links to" if is_web(request.place) else ""
+        where = " that the server's page links to" if web else ""
         request.refuse_empty(
             f"no object below it{where} has an image's ending; images may also be named one"
             " by one, in a table with a column `path`"
         )
     names = sorted(found)
+    addresses = [found[name][0] for name in names]
     stamps = [found[name][1] for name in names]
     return request.image_set(
         pa.array(names, pa.string()),
-        pa.array((redacted(found[name][0]) for name in names), pa.string()),
+        pa.array(map(redacted, addresses), pa.string()),
         RemoteOpener(
-            pa.array((found[name][0] for name in names), pa.string()),
+            pa.array(addresses, pa.string()),
             None if None in stamps else "\n".join(map(str, stamps)),
         ),
         labels=labels_of(names),
@@ -209,11 +210,7 @@ def write_folder(part: OutputPart, place: Destination) -> OutputSource:
                 path = place.folder / place.below(part, stem + os.fsdecode(ending))
                 if not os.path.lexists(path):  # two images may share a caption
                     place.put_file(file, path)
-    texts = [name_text(name) for name in names]
-    order = sorted(range(len(names)), key=texts.__getitem__)
-    return OutputSource(
-        place.below(part), ids=tuple(texts[at] for at in order), order=np.array(order, np.int64)
-    )
+    return OutputSource.by_name(place.below(part), names)
 
 
 def write_list(part: OutputPart, place: Destination) -> OutputSource:
@@ -223,7 +220,11 @@ def write_list(part: OutputPart, place: Destination) -> OutputSource:
     """
     if place.how == "manifest":
         return write_listing(part, place)
-    listed = [name for piece in part.pieces for name in _listed(piece)]
+    listed = []
+    for piece in part.pieces:
+        source = source_place(piece)
+        names = read_list(source)
+        listed += [relative_name(names[at], Path(source).parent) for at in piece.keep.tolist()]
     names = put_files(part, place, listed)
     file = file_name(source_place(part.pieces[0]))
     local = all(isinstance(piece.images.opener, FileOpener) for piece in part.pieces)
@@ -251,9 +252,11 @@ def read_list(path: str | os.PathLike[str]) -> list[str]:
 def relative_name(name: str, root: Path) -> str:
     """Return a listed name in its plain form: relative to the root where it lies below it.
 
-    >>> relative_name("./a//b.png", Path("data"))
-    'a/b.png'
+    >>> relative_name("./a//b.png", Path("data")), relative_name("s3://a//b.png", Path("data"))
+    ('a/b.png', 's3://a//b.png')
     """
+    if is_address(name):
+        return name
     plain = os.path.normpath(name)
     if os.path.isabs(plain):
         base = os.path.abspath(root)
@@ -279,22 +282,10 @@ class SideFiles:
             with os.scandir(folder) as entries:
                 for entry in entries:
                     text = os.fsdecode(entry.name)
-                    hidden = text.startswith(".") or "." not in text
-                    if hidden or not entry.is_file():
+                    if text.startswith(".") or "." not in text or not entry.is_file():
                         continue
                     # what is an image without its name saying so belongs to itself
                     if not is_image_file(os.fsdecode(entry.path)):
                         stem = os.path.splitext(entry.name)[0]
                         self._files.setdefault(stem, []).append(entry.path)
         return sorted(self._files.get(os.path.splitext(name)[0], ()))
-
-
-def _listed(piece: Selection) -> list[str]:
-    """Return the kept names of a list, in their plain form."""
-    place = source_place(piece)
-    root = Path(place).parent
-    names = read_list(place)
-    return [
-        names[at] if is_address(names[at]) else relative_name(names[at], root)
-        for at in piece.keep.tolist()
-    ]

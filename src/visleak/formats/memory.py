@@ -117,15 +117,16 @@ def open_memory(
         elif iterable and not sized:
             kind += ", which has no length: give list(...) of it"
         raise UsageError(f"source must be {ACCEPTED}; got {kind}")
-    if not len(images):
+    count = len(images)
+    if not count:
         request.refuse_empty()
     if targets is None:
         first = _item(images, 0)
         _refuse_strangers(first)
         if isinstance(first, tuple | Mapping):
-            targets = [_label_in(_item(images, row)) for row in range(len(images))]
+            targets = [_label_in(_item(images, row)) for row in range(count)]
     labels = None if targets is None else label_column(targets, names or {})
-    numbers = _numbers(len(images))
+    numbers = _numbers(count)
     return request.image_set(numbers, numbers, MemoryOpener(images), labels=labels)
 
 

@@ -9,7 +9,7 @@ import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final
+from typing import Any, Self
 
 import numpy as np
 import pyarrow as pa
@@ -18,6 +18,7 @@ from visleak.delimited import write_csv_rows
 from visleak.errors import UsageError, VisleakError
 from visleak.formats.files import FileOpener
 from visleak.formats.frames import as_iso
+from visleak.formats.listing import name_text
 from visleak.formats.remote import is_address, path_of
 from visleak.formats.request import canonical_split, text_column
 from visleak.formats.sources import locate
@@ -26,13 +27,6 @@ from visleak.records import Bytes8, ImageSet, Int64, Problem, Unreadable
 #: Is told the step, and how many of how many units are done.
 Progress = Callable[[str, int, int], None]
 Stored = bytes | Bytes8  # what is stored of an image: its encoded bytes, or its pixels
-#: Columns beside ``id`` and ``path``, and those of a set that they are taken from.
-LISTED_COLUMNS: Final = {
-    "label": "labels",
-    "caption": "captions",
-    "group": "groups",
-    "frame": "frames",
-}
 
 
 @dataclass(frozen=True)
@@ -63,13 +57,11 @@ class Selection:
 
     def stored(self) -> Iterator[Stored]:
         """Yield what stands in each place of the result, read again from the source."""
-        positions = [int(p) for p in self.keep if int(p) not in self.instead]
-        source = zip(positions, self.images.opener.read(positions), strict=True)
-        for position in self.keep.tolist():
-            if position in self.instead:
-                yield self.instead[position].stored
-                continue
-            _, found = next(source)
+        positions = self.keep.tolist()
+        source = self.images.opener.read([at for at in positions if at not in self.instead])
+        for position in positions:
+            stand = self.instead.get(position)
+            found = next(source) if stand is None else stand.stored
             if isinstance(found, Unreadable):
                 raise VisleakError(
                     f"{where(self.images, position)} could be read before and cannot now:"
@@ -82,13 +74,12 @@ class Selection:
         stand = self.instead.get(position)
         return stand.path if stand is not None else file_of(self.images, position)
 
-    def column(self, name: str) -> list[str | None]:
+    def column(self, name: str) -> list[Any]:
         """Return a column of the set (``ids``, ``labels``, ...) for the places of the result."""
         values = getattr(self.images, name)
         if values is None:
             return [None] * len(self)
-        found: list[str | None] = values.take(pa.array(self.keep)).to_pylist()
-        return found
+        return list(values.take(pa.array(self.keep)).to_pylist())
 
 
 @dataclass(frozen=True)
@@ -101,7 +92,7 @@ class OutputPart:
     def __len__(self) -> int:
         return sum(map(len, self.pieces))
 
-    def column(self, name: str) -> list[str | None]:
+    def column(self, name: str) -> list[Any]:
         """Return a column for the images of all pieces, in order."""
         return [value for piece in self.pieces for value in piece.column(name)]
 
@@ -125,18 +116,22 @@ class OutputSource:
     options: Mapping[str, str] = field(default_factory=dict)  # columns it is opened with
     renamed: bool = False  # ids are of the result's own making, as where they are row numbers
 
+    @classmethod
+    def by_name(cls, path: str, names: Sequence[str], before: str = "", after: str = "") -> Self:
+        """Return that of images that are listed by their names."""
+        texts = [name_text(name) for name in names]
+        order = sorted(range(len(texts)), key=texts.__getitem__)
+        ids = tuple(texts[at] for at in order)
+        return cls(path, before, after, ids, np.array(order, np.int64))
+
     def source(self, folder: Path) -> str:
         """Return the SOURCE, with the result at ``folder``."""
         return f"{self.before}{folder / self.path}{self.after}"
 
     def as_dict(self) -> dict[str, object]:
         """Return what opens it as plain values, from which it can be made again."""
-        return {
-            "path": self.path,
-            "before": self.before,
-            "after": self.after,
-            "options": dict(self.options),
-        }
+        names = ("path", "before", "after")
+        return {name: getattr(self, name) for name in names} | {"options": dict(self.options)}
 
 
 @dataclass(frozen=True)
@@ -279,14 +274,13 @@ def split_of(part: OutputPart) -> str:
     Where its pieces are of several splits, that of the set that the part is named after, or the one
     that is called like the part.
     """
-    splits = [locate(piece.images.source).split for piece in part.pieces]
-    if len(set(splits)) == 1:
-        return splits[0]
-    of_set = [piece.images.name == part.name for piece in part.pieces]
-    if any(of_set):
-        return splits[of_set.index(True)]
+    splits = {piece.images.name: locate(piece.images.source).split for piece in part.pieces}
+    if len(set(splits.values())) == 1:
+        return next(iter(splits.values()))
+    if part.name in splits:
+        return splits[part.name]
     own = canonical_split(part.name)
-    return next((split for split in splits if canonical_split(split) == own), part.name)
+    return next((split for split in splits.values() if canonical_split(split) == own), part.name)
 
 
 def with_split(table: pa.Table, split: str) -> pa.Table:
@@ -317,10 +311,16 @@ def write_listing(
     name = name or f"{part.name}.csv"
     path = place.made(name)
     columns = {
-        column: _frames(part) if column == "frame" else part.column(source)
-        for column, source in LISTED_COLUMNS.items()
-        if any(getattr(piece.images, source) is not None for piece in part.pieces)
+        column: part.column(f"{column}s")
+        for column in ("label", "caption", "group", "frame")
+        if any(getattr(piece.images, f"{column}s") is not None for piece in part.pieces)
     }
+    if "frame" in columns:  # times as texts that are read as times again
+        timed = (piece.images.timed for piece in part.pieces for _ in piece.keep)
+        columns["frame"] = [
+            as_iso(frame) if known and frame is not None else frame
+            for known, frame in zip(timed, columns["frame"], strict=True)
+        ]
     ids = ids_of(part)
     try:
         with path.open("w", encoding="utf-8", newline="") as file:
@@ -333,15 +333,6 @@ def write_listing(
             " or --format link"
         ) from error
     return OutputSource(name, ids=tuple(ids))
-
-
-def _frames(part: OutputPart) -> list[str | int | None]:
-    """Return frame numbers, and times as texts that are read as times again."""
-    return [
-        as_iso(int(value)) if value is not None and piece.images.timed else value
-        for piece in part.pieces
-        for value in piece.column("frames")
-    ]
 
 
 def files_of(part: OutputPart, place: Destination, beside: Path) -> list[str]:
@@ -361,26 +352,25 @@ def files_of(part: OutputPart, place: Destination, beside: Path) -> list[str]:
 
 def ids_of(part: OutputPart) -> list[str]:
     """Return the ids of a part; one that is taken gets the name of its set before it."""
-    taken: set[str] = set()
-    ids = []
+    ids: dict[str, None] = {}
     for piece in part.pieces:
         for own in piece.column("ids"):
             free = str(own)
-            while free in taken:
+            while free in ids:
                 free = f"{piece.images.name}/{free}"
-            taken.add(free)
-            ids.append(free)
-    return ids
+            ids[free] = None
+    return list(ids)
 
 
 def contents(piece: Selection) -> Iterator[tuple[int, Stored | None]]:
     """Yield the places of a piece, and the content of what is not a file."""
-    if isinstance(piece.images.opener, FileOpener):
-        for position in piece.keep.tolist():
-            stand = piece.instead.get(position)
-            yield position, None if stand is None else stand.stored
-    else:
-        yield from zip(piece.keep.tolist(), piece.stored(), strict=True)
+    positions = piece.keep.tolist()
+    if not isinstance(piece.images.opener, FileOpener):
+        yield from zip(positions, piece.stored(), strict=True)
+        return
+    for position in positions:
+        stand = piece.instead.get(position)
+        yield position, None if stand is None else stand.stored
 
 
 def names_of(part: OutputPart) -> list[str]:
@@ -389,23 +379,14 @@ def names_of(part: OutputPart) -> list[str]:
     An image that comes from another set and finds its name taken gets that set's name before its
     own: ``cat/1.png`` of ``train`` becomes ``cat/train-1.png``.
     """
-    taken: set[str] = set()
-    names = []
+    names: dict[str, None] = {}
     for piece in part.pieces:
-        for name in _own_names(piece):
-            free = free_name(name, piece.images.name, taken)
-            taken.add(free)
-            names.append(free)
-    return names
-
-
-def _own_names(piece: Selection) -> Iterator[str]:
-    opener = piece.images.opener
-    if not isinstance(opener, FileOpener):
-        yield from (str(name) for name in piece.column("ids"))
-        return
-    for position in piece.keep.tolist():
-        yield os.fsdecode(opener.names[position].as_py())
+        opener, own = piece.images.opener, piece.column("ids")
+        if isinstance(opener, FileOpener):
+            own = [os.fsdecode(opener.names[at].as_py()) for at in piece.keep.tolist()]
+        for name in own:
+            names[free_name(name, piece.images.name, names)] = None
+    return list(names)
 
 
 def source_place(piece: Selection) -> str:
