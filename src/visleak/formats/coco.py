@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Final, TypeAlias, TypedDict, cast
 
-import numpy as np
 import pyarrow as pa
 
 from visleak.errors import UsageError, VisleakError, explaining
@@ -56,25 +56,19 @@ def open_coco(request: Request) -> ImageSet:
     """
     request.refuse_columns_and_split("the COCO file")
     content = coco_content(request)
-    images = sorted(
-        coco_rows(content, "images", ("id", "file_name"), request),
-        key=lambda image: writable(str(image["file_name"])),
-    )
+    images = sorted(coco_rows(content, "images", ("id", "file_name"), request), key=_name)
     if not images:
         request.refuse_empty("its list `images` is empty")
-    names = [writable(str(image["file_name"])) for image in images]
-    categories = {
-        row["id"]: writable(str(row["name"]))
-        for row in coco_rows(content, "categories", ("id", "name"), request, optional=True)
-    }
+    names = list(map(_name, images))
+    rows = coco_rows(content, "categories", ("id", "name"), request, optional=True)
+    categories = {row["id"]: writable(str(row["name"])) for row in rows}
     shown: dict[int | str, set[str]] = {}
     captions: dict[int | str, str] = {}
     for row in coco_rows(content, "annotations", ("image_id",), request, optional=True):
         if "category_id" in row:
             category = row["category_id"]
             name = categories.get(category) if isinstance(category, int | str) else None
-            name = name or writable(str(category))
-            shown.setdefault(row["image_id"], set()).add(name)
+            shown.setdefault(row["image_id"], set()).add(name or writable(str(category)))
         caption = row.get("caption")
         if isinstance(caption, str):
             captions.setdefault(row["image_id"], writable(caption))
@@ -88,6 +82,10 @@ def open_coco(request: Request) -> ImageSet:
         captions=texts if captions else None,
         annotated=True,
     )
+
+
+def _name(image: CocoRow) -> str:
+    return writable(str(image["file_name"]))
 
 
 def coco_boxes(images: ImageSet, request: Request) -> Boxes | None:
@@ -133,7 +131,13 @@ def write_coco(part: OutputPart, place: Destination) -> OutputSource:
     folder = f"images/{part.name}" if place.many else "images"
     path = place.made(file)
     if place.how == "manifest":
-        folder = place.link_to(os.fsencode(_root(part)), path)
+        roots = {os.path.abspath(cast(FileOpener, p.images.opener).root) for p in part.pieces}
+        if len(roots) > 1:
+            raise UsageError(
+                f"part {part.name!r}: its images lie in {' and '.join(sorted(roots))}, and a COCO"
+                " file has one folder; use --format link or --format copy"
+            )
+        folder = place.link_to(os.fsencode(roots.pop()), path)
     else:
         for piece, own_names in zip(part.pieces, names, strict=True):
             for position, stored in contents(piece):
@@ -142,11 +146,8 @@ def write_coco(part: OutputPart, place: Destination) -> OutputSource:
         folder = f"../{folder}" if place.many else folder
     # a name that is not UTF-8 is escaped
     path.write_bytes(json.dumps(merged, ensure_ascii=False).encode("utf-8", "backslashreplace"))
-    ids = sorted(name for each in names for name in each.values())
     own = [names[at][str(id_)] for at, p in enumerate(part.pieces) for id_ in p.column("ids")]
-    where = {name: at for at, name in enumerate(own)}
-    order = np.array([where[id_] for id_ in ids], np.int64)
-    return OutputSource(file, "coco:", f"?images={folder}", tuple(ids), order)
+    return OutputSource.by_name(file, own, "coco:", f"?images={folder}")
 
 
 def coco_content(request: Request) -> Content:
@@ -171,9 +172,8 @@ def coco_rows(
     if not isinstance(rows, list):
         raise VisleakError(f"{request.path} is not a COCO file: it has no list `{key}`")
     for number, row in enumerate(rows):
-        if not isinstance(row, dict) or not all(
-            isinstance(row.get(name), int | str) for name in needed
-        ):
+        values = map(row.get, needed) if isinstance(row, dict) else [None]
+        if not all(isinstance(value, int | str) for value in values):
             raise VisleakError(
                 f"{request.path}: row {number} of `{key}` needs {' and '.join(needed)}"
             )
@@ -258,23 +258,11 @@ def _damaged_row(request: Request, at: int, allowed: str, got: object) -> Vislea
     )
 
 
-def _root(part: OutputPart) -> str:
-    """Return the folder that all images of a part lie in."""
-    roots = {os.path.abspath(cast(FileOpener, p.images.opener).root) for p in part.pieces}
-    if len(roots) > 1:
-        raise UsageError(
-            f"part {part.name!r}: its images lie in {' and '.join(sorted(roots))}, and a COCO"
-            " file has one folder; use --format link or --format copy"
-        )
-    return roots.pop()
-
-
 def _kept_content(piece: Selection) -> Content:
     """Return the content of a piece's annotation file without what goes."""
-    path = Path(locate(piece.images.source).place)
-    content: Content = json.loads(path.read_bytes())
+    content: Content = json.loads(Path(locate(piece.images.source).place).read_bytes())
     kept = set(piece.column("ids"))
-    images = [row for row in content["images"] if writable(str(row["file_name"])) in kept]
+    images = [row for row in content["images"] if _name(row) in kept]
     numbers = {row["id"] for row in images}
     found = content | {"images": images}
     for name in OF_IMAGES:
@@ -290,7 +278,7 @@ def _names(part: OutputPart, contents_: Sequence[Content]) -> list[dict[str, str
     for piece, content in zip(part.pieces, contents_, strict=True):
         own = {}
         for row in content["images"]:
-            given = writable(str(row["file_name"]))
+            given = _name(row)
             own[given] = free_name(given, piece.images.name, taken)
             taken.add(own[given])
             if own[given] != given:
@@ -326,14 +314,6 @@ def _categories(content: Content) -> list[tuple[int | str, int | str]]:
 def _renumbered(there: Iterable[CocoRow], rows: Sequence[CocoRow]) -> list[CocoRow]:
     """Return rows with distinct ``id``: one that is taken continues from the largest."""
     taken = {row["id"] for row in there if "id" in row}
-    largest = max(
-        (n for n in (*taken, *(r.get("id") for r in rows)) if isinstance(n, int)), default=0
-    )
-    found = []
-    for row in rows:
-        if row.get("id") in taken and "id" in row:
-            largest += 1
-            found.append(row | {"id": largest})
-        else:
-            found.append(row)
-    return found
+    numbers = (n for n in (*taken, *(row.get("id") for row in rows)) if isinstance(n, int))
+    free = itertools.count(max(numbers, default=0) + 1)
+    return [row | {"id": next(free)} if row.get("id") in taken else row for row in rows]

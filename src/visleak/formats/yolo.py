@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final, cast
 
-import numpy as np
 import pyarrow as pa
 import yaml
 
@@ -16,7 +16,7 @@ from visleak.formats.boxes import Boxes, BoxRows, damaged, label_text, numbers_o
 from visleak.formats.files import FileOpener, file_set, read_file
 from visleak.formats.folders import read_list, relative_name
 from visleak.formats.listing import Listing, Walk, name_text
-from visleak.formats.request import Request, canonical_split, writable
+from visleak.formats.request import SPLITS, Request, canonical_split, writable
 from visleak.formats.sources import locate
 from visleak.formats.writing import (
     Destination,
@@ -69,15 +69,16 @@ def yolo_boxes(images: ImageSet, request: Request) -> Boxes | None:
     """
     content = yolo_content(request.path, request.text)
     classes = class_names(content.get("names"))
-    points = _key_points(content.get("kpt_shape"))
+    shape = content.get("kpt_shape")
+    points = None
+    if isinstance(shape, list) and len(shape) == 2 and all(isinstance(n, int) for n in shape):
+        points = int(shape[0] * shape[1])
     opener = cast(FileOpener, images.opener)
-    root = Path(opener.root)
     found: list[tuple[int, int, tuple[float, float, float, float]]] = []
     labelled = False
     for row, name in enumerate(opener.names):
-        path = yolo_label_file(root / os.fsdecode(name.as_py()))
-        text = label_text(path)
-        if text is None:
+        path = yolo_label_file(Path(opener.root, os.fsdecode(name.as_py())))
+        if (text := label_text(path)) is None:
             continue
         labelled = True
         for number, line in enumerate(text.splitlines(), 1):
@@ -101,20 +102,23 @@ def write_yolo(parts: Sequence[OutputPart], place: Destination) -> list[OutputSo
     are, by paths relative to the YAML, except those in a place whose images are now divided among
     parts. As ``manifest``, a list of files with their labels, and one of plain paths for training.
     """
-    contents_ = [_content(part) for part in parts]
+    first: dict[str, object] = {}
+    for part in parts:
+        for piece in part.pieces:
+            content = yolo_content(Path(locate(piece.images.source).place), piece.images.source)
+            first = first or content
+            if content.get("names") != first.get("names"):
+                raise VisleakError(
+                    f"sets {parts[0].pieces[0].images.name!r} and {piece.images.name!r} have"
+                    " different classes and cannot become one YOLO data set"
+                )
     splits = [canonical_split(split_of(part)) for part in parts]
     if len(set(splits)) < len(splits):
         splits = [part.name for part in parts]
-    for part, content in zip(parts, contents_, strict=True):
-        if content.get("names") != contents_[0].get("names"):
-            raise VisleakError(
-                f"sets {parts[0].name!r} and {part.name!r} have different classes and cannot"
-                " become one YOLO data set"
-            )
     written = [_write_split(part, split, place) for part, split in zip(parts, splits, strict=True)]
     entries = {split: entry for split, (entry, _) in zip(splits, written, strict=True)}
     path = Path(locate(parts[0].pieces[0].images.source).place)
-    merged = _merged(contents_[0], entries, path, _divided(parts), place)
+    merged = _merged(first, entries, path, _divided(parts), place)
     text = yaml.safe_dump(merged, sort_keys=False, allow_unicode=True)
     place.made(DATA).write_text(text, encoding="utf-8")
     return [opened for _, opened in written]
@@ -137,24 +141,21 @@ def yolo_splits(content: Mapping[str, object], base: Path) -> dict[str, list[str
         content: of the YAML.
         base: the data set's folder, which entries are relative to.
     """
+
+    def place(entry: str) -> str:
+        # Roboflow writes ../train for train, and Ultralytics reads it so
+        inner = entry.removeprefix("../")
+        return inner if not (base / entry).exists() and (base / inner).exists() else entry
+
     splits = {}
     for key, value in content.items():
         name = canonical_split(str(key))
         entries = [value] if isinstance(value, str) else value
-        if name not in ("train", "val", "test") or not isinstance(entries, list) or not entries:
+        if name not in SPLITS or not isinstance(entries, list) or not entries:
             continue
         if all(isinstance(entry, str) for entry in entries):
-            splits[name] = [_entry(base, writable(entry)) for entry in entries]
+            splits[name] = [place(writable(entry)) for entry in entries]
     return splits
-
-
-def _entry(base: Path, entry: str) -> str:
-    """Return where an entry leads; ``../train`` that is not there is ``train``.
-
-    Roboflow writes it so, and Ultralytics reads it so.
-    """
-    inner = entry.removeprefix("../")
-    return inner if not (base / entry).exists() and (base / inner).exists() else entry
 
 
 def yolo_base(path: Path, content: Mapping[str, object]) -> Path:
@@ -163,17 +164,6 @@ def yolo_base(path: Path, content: Mapping[str, object]) -> Path:
     if isinstance(given, str) and (path.parent / given).is_dir():
         return path.parent / given
     return path.parent
-
-
-def _missing_base(path: Path, content: Mapping[str, object]) -> str:
-    """Say that the folder that the YAML names is not there, and where it was looked for."""
-    given = content.get("path")
-    if not isinstance(given, str) or (path.parent / given).is_dir():
-        return ""
-    return (
-        f"; its `path: {given}` is not a folder either (looked for {path.parent / given}), so that"
-        f" splits were looked for beside the file, in {path.parent}"
-    )
 
 
 def _yolo_names(
@@ -193,18 +183,21 @@ def _yolo_names(
                 names += [relative_name(f"{entry}/{name}", base) for name in below]
             elif place.is_file() and place.suffix == ".txt":
                 # A leading ./ means: beside the list; anything else: below the data set.
-                lines = read_list(place)
                 names += [
                     os.path.relpath(place.parent / line, base)
                     if line.startswith("./")
                     else relative_name(line, base)
-                    for line in lines
+                    for line in read_list(place)
                 ]
             else:
-                raise UsageError(
-                    f"source {request.text!r}: {place} is neither a folder nor a .txt list"
-                    f"{_missing_base(request.path, content)}"
-                )
+                text = f"source {request.text!r}: {place} is neither a folder nor a .txt list"
+                given, here = content.get("path"), request.path.parent
+                if isinstance(given, str) and not (here / given).is_dir():
+                    text += (
+                        f"; its `path: {given}` is not a folder either (looked for {here / given}),"
+                        f" so that splits were looked for beside the file, in {here}"
+                    )
+                raise UsageError(text)
     if not names:
         places = ", ".join(str(base / entry) for entry in entries)
         request.refuse_empty(listing.why_empty(f"no file below {places}"))
@@ -213,12 +206,10 @@ def _yolo_names(
 
 def class_names(names: object) -> dict[int, str]:
     """Return what the entry ``names`` of a YOLO data set calls its classes, by number."""
-    if isinstance(names, list):
-        return {number: writable(str(name)) for number, name in enumerate(names)}
-    if isinstance(names, dict):
-        items = names.items()
-        return {number: writable(str(name)) for number, name in items if isinstance(number, int)}
-    return {}
+    items = dict(enumerate(names)) if isinstance(names, list) else names
+    if not isinstance(items, dict):
+        return {}
+    return {n: writable(str(name)) for n, name in items.items() if isinstance(n, int)}
 
 
 def yolo_label_file(image: Path) -> Path:
@@ -236,21 +227,14 @@ def yolo_label_file(image: Path) -> Path:
 
 def _yolo_label(image: Path, classes: Mapping[int, str]) -> str | None:
     """Return the one class in the label file of an image, else ``None``."""
+    data = read_file(str(yolo_label_file(image)))
     try:
-        data = read_file(str(yolo_label_file(image)))
-        text = data.decode("utf-8") if isinstance(data, bytes) else ""
+        lines = data.decode("utf-8").splitlines() if isinstance(data, bytes) else []
     except UnicodeDecodeError:
         return None
-    firsts = {line.split()[0] for line in text.splitlines() if line.strip()}
+    firsts = {line.split()[0] for line in lines if line.strip()}
     numbers = {int(first) for first in firsts if first.isascii() and first.isdigit()}
     return only_name(classes.get(number, str(number)) for number in numbers)
-
-
-def _key_points(shape: object) -> int | None:
-    """Return how many numbers of key points follow a box, ``None`` where none do."""
-    if isinstance(shape, list) and len(shape) == 2 and all(isinstance(n, int) for n in shape):
-        return int(shape[0] * shape[1])
-    return None
 
 
 def _object(
@@ -258,15 +242,16 @@ def _object(
 ) -> tuple[int, tuple[float, float, float, float]]:
     """Return the class and the corners of a row."""
     words = line.split()
-    values = numbers_of(words)
+    values, count = numbers_of(words), len(words)
     if points is not None:
-        right = len(words) == 5 + points
+        right = count == 5 + points
     else:
-        right = len(words) == 5 or (len(words) >= 7 and len(words) % 2 == 1)
+        right = count == 5 or (count >= 7 and count % 2 == 1)
     if values is None or not right or not values[0].is_integer() or values[0] < 0:
         allowed = f"{ALLOWED}; here {points} numbers of key points follow" if points else ALLOWED
         raise damaged(path, number, allowed, line)
-    if classes and int(values[0]) not in classes:
+    label = int(values[0])
+    if classes and label not in classes:
         known = f"{min(classes)} to {max(classes)}"
         raise damaged(path, number, f"the class is none of the YAML's `names` ({known})", line)
     numbers = values[1:] if points is None else values[1:5]
@@ -274,32 +259,19 @@ def _object(
         raise damaged(path, number, ALLOWED, line)
     if len(numbers) > 4:
         across, down = numbers[::2], numbers[1::2]
-        return int(values[0]), (min(across), min(down), max(across), max(down))
+        return label, (min(across), min(down), max(across), max(down))
     x, y, width, height = numbers
     if width < 0 or height < 0:
         raise damaged(path, number, "width and height are 0 or more", line)
-    return int(values[0]), (x - width / 2, y - height / 2, x + width / 2, y + height / 2)
-
-
-def _content(part: OutputPart) -> dict[str, object]:
-    first: dict[str, object] = {}
-    for piece in part.pieces:
-        content = yolo_content(Path(locate(piece.images.source).place), piece.images.source)
-        if first and content.get("names") != first.get("names"):
-            raise VisleakError(
-                f"part {part.name!r}: its sets have different classes and cannot become one"
-            )
-        first = first or content
-    return first
+    return label, (x - width / 2, y - height / 2, x + width / 2, y + height / 2)
 
 
 def _divided(parts: Sequence[OutputPart]) -> set[str]:
     """Return the splits of the source whose images come into several parts."""
-    found = [
-        {canonical_split(locate(piece.images.source).split) for piece in part.pieces}
-        for part in parts
-    ]
-    return {split for own in found for split in own if sum(split in each for each in found) > 1}
+    found = Counter[str]()
+    for part in parts:
+        found.update({canonical_split(locate(p.images.source).split) for p in part.pieces})
+    return {split for split, count in found.items() if count > 1}
 
 
 def _merged(
@@ -319,15 +291,14 @@ def _merged(
     merged: dict[str, object] = {}
     for key, value in content.items():
         split = canonical_split(str(key))
-        if split in entries and split in known:
+        if split not in known:
+            if key != "path":  # without it, places count from the YAML's own folder
+                merged[key] = value
+        elif split in entries:
             merged[key] = entries[split]
-        elif split in known and gone & set(known[split]):
-            continue
-        elif split in known:
+        elif not gone & set(known[split]):
             files = (os.fsencode(base / entry) for entry in known[split])
             merged[key] = [place.link_to(file, place.folder / DATA) for file in files]
-        elif key != "path":  # without it, places count from the YAML's own folder
-            merged[key] = value
     named = {canonical_split(str(key)) for key in merged}
     return {s: e for s, e in entries.items() if s not in named} | merged
 
@@ -340,31 +311,25 @@ def _write_split(part: OutputPart, split: str, place: Destination) -> tuple[str,
     if place.how == "manifest":
         opened = write_listing(part, place)
         path = place.made(f"{split}.txt")
-        # ./ counts from the list's own folder
-        text = "".join(f"./{file}\n" for file in files_of(part, place, path))
-        path.write_bytes(text.encode("utf-8", "surrogateescape"))
-        return f"{split}.txt", opened
+        _write_list(path, files_of(part, place, path))
+        return path.name, opened
     names = names_of(part)
     listed = any("/images/" in f"/{name}" for name in names)
-    targets = names if listed else [f"images/{split}/{name}" for name in names]
-    rest = iter(targets)
+    targets = iter(names if listed else [f"images/{split}/{name}" for name in names])
     for piece in part.pieces:
         for position, stored in contents(piece):
-            target = next(rest)
+            target = next(targets)
             place.put(piece, position, target, stored)
             boxes = yolo_label_file(Path(os.fsdecode(piece.path(position) or b"")))
             if boxes.is_file():
                 put = yolo_label_file(Path(f"/{target}")).relative_to("/")
                 place.put_file(os.fsencode(boxes), place.made(str(put)))
     if listed:
-        text = "".join(f"./{name}\n" for name in names)
-        place.made(f"{split}.txt").write_bytes(text.encode("utf-8", "surrogateescape"))
-    texts = [name_text(name) for name in names]
-    order = sorted(range(len(names)), key=texts.__getitem__)
-    return f"{split}.txt" if listed else f"images/{split}", OutputSource(
-        DATA,
-        "yolo:",
-        f"#{split}",
-        ids=tuple(texts[at] for at in order),
-        order=np.array(order, np.int64),
-    )
+        _write_list(place.made(f"{split}.txt"), names)
+    entry = f"{split}.txt" if listed else f"images/{split}"
+    return entry, OutputSource.by_name(DATA, names, "yolo:", f"#{split}")
+
+
+def _write_list(path: Path, names: Sequence[str]) -> None:
+    text = "".join(f"./{name}\n" for name in names)  # ./ counts from the list's own folder
+    path.write_bytes(text.encode("utf-8", "surrogateescape"))
