@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final, cast
 
 import pyarrow as pa
 
-from visleak.errors import UsageError, VisleakError
+from visleak.errors import UsageError, VisleakError, explaining
 from visleak.formats.boxes import Boxes, BoxRows, damaged, label_text, numbers_of, only_name
 from visleak.formats.files import FileOpener, file_set, read_file
 from visleak.formats.listing import Listing, Walk, name_text
@@ -25,7 +25,6 @@ from visleak.formats.writing import (
     Destination,
     OutputPart,
     OutputSource,
-    Selection,
     contents,
     write_listing,
 )
@@ -39,14 +38,11 @@ CLASSES: Final[tuple[str, ...]] = (
     *("Car", "Van", "Truck", "Pedestrian", "Person_sitting", "Person", "Cyclist", "Tram", "Misc"),
 )
 CAMERA: Final = "2"  # the camera that boxes are drawn for: the left colour camera
-#: Columns before the class, of each kind of label file: frame and track of tracking.
-BEFORE: Final = {"object": 0, "tracking": 2}
 #: Columns from the class on: truncation, occlusion, angle, the box, then 3-D size, place and angle.
 COLUMNS: Final = 15
 #: Folders of the devkit's mapping from images to drives.
 MAPPINGS: Final = ("mapping", "devkit/mapping", "devkit_object/mapping")
 _DRIVE: Final = re.compile(r"(\d{4}_\d{2}_\d{2}_drive_\d{4}(?:_\w+)?)")
-_Object = tuple[str, list[float]]  # an object: its class and (left, top, right, bottom)
 
 
 @dataclass(frozen=True)
@@ -78,7 +74,7 @@ def open_kitti(request: Request) -> ImageSet:
         names = [name for name in names if f"/image_0{camera}/" in f"/{name}"]
     if not names:
         request.refuse_empty(listing.why_empty(f"no file below {part.root}"))
-    recordings = _recordings(part, names, request)
+    groups, frames = _recordings(part, names, request) or (None, None)
     images = file_set(
         request,
         part.root,
@@ -87,12 +83,9 @@ def open_kitti(request: Request) -> ImageSet:
         annotated=part.labels is not None,
         skipped=listing.skipped,
     )
-    if recordings is None:
-        return images
-    groups, frames = recordings
-    if request.group_pattern is None:
+    if groups and request.group_pattern is None:
         images = replace(images, groups=pa.array(groups, pa.string()))
-    if request.frame_pattern is None:
+    if frames and request.frame_pattern is None:
         images = replace(images, frames=pa.array(frames, pa.int64()))
     return images
 
@@ -104,8 +97,20 @@ def kitti_boxes(images: ImageSet, request: Request) -> Boxes | None:
     if part.labels is None or camera != CAMERA:
         return None
     names = [os.fsdecode(name.as_py()) for name in cast(FileOpener, images.opener).names]
-    of_images = _of_images if part.kind == "object" else _of_frames
-    found = [(row, *each) for row, each in of_images(part.labels, names)]
+    if part.kind == "object":
+        found = [
+            (row, label, corners)
+            for row, name in enumerate(names)
+            for _, label, corners in _objects(part.labels / f"{Path(name).stem}.txt", part.kind)
+        ]
+    else:  # rows of frames whose image is not in the set are left out
+        places = {(os.path.dirname(name), _frame_of(name)): row for row, name in enumerate(names)}
+        found = [
+            (places[sequence, frame], label, corners)
+            for sequence in sorted({sequence for sequence, _ in places})
+            for frame, label, corners in _objects(part.labels / f"{sequence}.txt", part.kind)
+            if (sequence, frame) in places
+        ]
     shown = {name for _, name, _ in found} - {IGNORED}
     classes = [name for name in CLASSES if name in shown] + sorted(shown - set(CLASSES))
     number = {name: index for index, name in enumerate(classes)}
@@ -130,21 +135,32 @@ def write_kitti(part: OutputPart, place: Destination) -> OutputSource:
     opener = cast(FileOpener, piece.images.opener)
     root = Path(opener.root)
     inside = os.path.relpath(root, found.place)
-    own = "" if inside.startswith("..") or inside == "." else inside
+    own = "" if inside.startswith("..") else inside
     for position, stored in contents(piece):
         name = os.fsdecode(opener.names[position].as_py())
-        place.put(piece, position, place.below(part, f"{own}/{name}" if own else name), stored)
+        place.put(piece, position, place.below(part, os.path.normpath(f"./{own}/{name}")), stored)
 
-    def below(name: str) -> str:
-        return place.below(part, os.path.normpath(f"{own}/../{name}"))
+    def beside(file: Path) -> Path:
+        name = os.path.normpath(f"./{own}/../{file.parent.name}/{file.name}")
+        return place.made(place.below(part, name))
 
-    if root.name.startswith("image_0"):
-        _put_tracks(piece, root, below, place)
+    ids = list(map(str, piece.column("ids")))
+    tracking = root.name.startswith("image_0")
+    if tracking:
+        for file, frames in _track_files(root, ids):
+            if file.parent.name.startswith("label_"):
+                lines = file.read_text("utf-8").splitlines(keepends=True)
+                rows = (line for line in lines if _frame_of(line.partition(" ")[0]) in frames)
+                beside(file).write_text("".join(rows), "utf-8")
+            else:
+                place.put_file(os.fsencode(file), beside(file))
     elif root.name.startswith("image_"):
-        for file in _files_beside(piece, root):
-            place.put_file(os.fsencode(file), place.made(below(f"{file.parent.name}/{file.name}")))
-    mapping = _mapping_folder(root.parent)
-    if mapping is not None and not root.name.startswith("image_0"):
+        kept = {Path(id_).stem for id_ in ids}
+        for file in sorted(root.parent.glob("*/*")):
+            if file.parent != root and file.stem in kept and file.is_file():
+                place.put_file(os.fsencode(file), beside(file))
+    mapping = None if tracking else _mapping_folder(root.parent)
+    if mapping is not None:
         for name in ("train_rand.txt", "train_mapping.txt"):
             path = place.made(place.below(part, f"mapping/{name}"))
             place.put_file(os.fsencode(mapping / name), path)
@@ -153,9 +169,20 @@ def write_kitti(part: OutputPart, place: Destination) -> OutputSource:
         place.below(part),
         before="kitti:",
         after=(f"?camera={camera}" if camera else "") + (f"#{found.split}" if found.split else ""),
-        ids=tuple(map(str, piece.column("ids"))),
+        ids=tuple(ids),
         options=piece.images.options,
     )
+
+
+def _track_files(root: Path, ids: Sequence[str]) -> Iterator[tuple[Path, set[int | None]]]:
+    """Yield the files of sequences, and the frames that are kept of each."""
+    frames: dict[str, set[int | None]] = {}
+    for name in ids:
+        frames.setdefault(os.path.dirname(name), set()).add(_frame_of(name))
+    for folder in sorted(root.parent.iterdir()):
+        for sequence, kept in frames.items():
+            if (file := folder / f"{sequence}.txt").is_file():
+                yield file, kept
 
 
 def _find_part(request: Request, camera: str) -> KittiPart:
@@ -216,7 +243,8 @@ def _recordings_of_objects(
     folder = _mapping_folder(part.root.parent)
     if folder is None:
         return None
-    try:
+    what = f"{folder}: train_rand.txt and train_mapping.txt cannot be read together"
+    with explaining(what, OSError, ValueError, IndexError):
         order = (folder / "train_rand.txt").read_text("ascii").replace(",", " ").split()
         lines = (folder / "train_mapping.txt").read_text("ascii").splitlines()
         drives = [
@@ -226,10 +254,6 @@ def _recordings_of_objects(
         if places and min(places) < 0:
             raise ValueError(f"line {min(places) + 1} does not exist")
         known = [drives[place] for place in places]
-    except (OSError, ValueError, IndexError) as error:
-        raise VisleakError(
-            f"{folder}: train_rand.txt and train_mapping.txt cannot be read together: {error}"
-        ) from error
     numbers = [_frame_of(name) for name in names]
     beyond = next((n for n in numbers if n is not None and n >= len(known)), None)
     if beyond is not None:
@@ -255,9 +279,12 @@ def _labels(part: KittiPart, names: Sequence[str]) -> pa.StringArray | None:
     if part.kind == "object":
         shown = [_classes(part.labels / f"{Path(name).stem}.txt", 0).get(-1) for name in names]
     else:
-        sequences = {name.rpartition("/")[0] for name in names}
-        known = {name: _classes(part.labels / f"{name}.txt", 2) for name in sequences}
-        shown = [known[name.rpartition("/")[0]].get(_frame_of(name)) for name in names]
+        sequences = [os.path.dirname(name) for name in names]
+        known = {name: _classes(part.labels / f"{name}.txt", 2) for name in set(sequences)}
+        shown = [
+            known[sequence].get(_frame_of(name))
+            for sequence, name in zip(sequences, names, strict=True)
+        ]
     return pa.array((only_name(classes or ()) for classes in shown), pa.string())
 
 
@@ -276,26 +303,9 @@ def _classes(file: Path, column: int) -> dict[int | None, set[str]]:
     return found
 
 
-def _of_images(folder: Path, names: list[str]) -> Iterator[tuple[int, _Object]]:
-    """Yield the row of each object's image, and the object."""
-    for row, name in enumerate(names):
-        for _, found in _objects(folder / f"{Path(name).stem}.txt", "object"):
-            yield row, found
-
-
-def _of_frames(folder: Path, names: list[str]) -> Iterator[tuple[int, _Object]]:
-    """The same of tracking; rows of frames whose image is not in the set are left out."""
-    place = {(name.rpartition("/")[0], _frame_of(name)): row for row, name in enumerate(names)}
-    for sequence in sorted({sequence for sequence, _ in place}):
-        for frame, found in _objects(folder / f"{sequence}.txt", "tracking"):
-            row = place.get((sequence, frame))
-            if row is not None:
-                yield row, found
-
-
-def _objects(path: Path, kind: str) -> Iterator[tuple[int, _Object]]:
+def _objects(path: Path, kind: str) -> Iterator[tuple[int, str, list[float]]]:
     """Yield frame (0 of object detection), class and corners of each row of a label file."""
-    before = BEFORE[kind]
+    before = 0 if kind == "object" else 2  # columns before the class: frame and track
     for number, line in enumerate((label_text(path) or "").splitlines(), 1):
         words = line.split()
         if not words:
@@ -313,33 +323,4 @@ def _objects(path: Path, kind: str) -> Iterator[tuple[int, _Object]]:
             raise damaged(path, number, allowed, line)
         if corners[2] < corners[0] or corners[3] < corners[1]:
             raise damaged(path, number, "right and bottom are not before left and top", line)
-        yield int(frame[0]), (writable(words[before]), corners)
-
-
-def _files_beside(piece: Selection, root: Path) -> Iterator[Path]:
-    """Yield the files that have the names of images, in the folders beside theirs."""
-    kept = {Path(str(id_)).stem for id_ in piece.column("ids")}
-    for folder in sorted(root.parent.iterdir()):
-        if folder.is_dir() and folder != root:
-            yield from (f for f in sorted(folder.iterdir()) if f.stem in kept and f.is_file())
-
-
-def _put_tracks(
-    piece: Selection, root: Path, below: Callable[[str], str], place: Destination
-) -> None:
-    """Put the files of sequences: labels of the frames that are kept, all others whole."""
-    frames: dict[str, set[int | None]] = {}
-    for name in map(str, piece.column("ids")):
-        frames.setdefault(os.path.dirname(name), set()).add(_frame_of(name))
-    for folder in sorted(root.parent.iterdir()):
-        for sequence, kept in frames.items():
-            file = folder / f"{sequence}.txt"
-            if not file.is_file():
-                continue
-            path = place.made(below(f"{folder.name}/{file.name}"))
-            if not folder.name.startswith("label_"):
-                place.put_file(os.fsencode(file), path)
-                continue
-            lines = file.read_text("utf-8").splitlines(keepends=True)
-            rows = [line for line in lines if _frame_of(line.partition(" ")[0]) in kept]
-            path.write_text("".join(rows), "utf-8")
+        yield int(frame[0]), writable(words[before]), corners
