@@ -12,7 +12,7 @@ import pytest
 
 from visleak.errors import UsageError, VisleakError
 from visleak.formats import embeddings, open_images
-from visleak.formats.embedding_files import KIND
+from visleak.formats.embeddings import KIND
 from visleak.records import EmbeddingSet
 
 

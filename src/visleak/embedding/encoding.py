@@ -21,7 +21,7 @@ from visleak.auditing import open_cache, workers_for
 from visleak.encoders import load_encoder
 from visleak.encoders.request import parse
 from visleak.errors import UsageError, VisleakError
-from visleak.formats.embedding_files import KIND, MANIFEST, SCHEMA, TEXTS, UNFINISHED, VECTORS
+from visleak.formats.embeddings import KIND, MANIFEST, SCHEMA, TEXTS, UNFINISHED, VECTORS
 from visleak.formats.listing import describe_skipped
 from visleak.pipeline.context import Engine, Processes, RunContext
 from visleak.pipeline.encoded_set import are_back

@@ -15,7 +15,7 @@ from visleak import pipeline
 from visleak.auditing import Audit, audit
 from visleak.errors import UsageError
 from visleak.formats import open_images
-from visleak.formats.embedding_files import MANIFEST, UNFINISHED, VECTORS
+from visleak.formats.embeddings import MANIFEST, UNFINISHED, VECTORS
 from visleak.formats.files import file_set
 from visleak.formats.request import Request
 from visleak.pipeline.candidates import BEST

@@ -5,36 +5,38 @@ Opening reads headers and footers, and of small sets the columns that may be ids
 
 from __future__ import annotations
 
+import json
+import os
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from visleak.errors import UsageError, VisleakError
-from visleak.formats.embedding_files import (
-    TEXTS,
-    VECTORS,
-    Lines,
-    Manifest,
-    NpyPartition,
-    ParquetPartition,
-    Table,
-    file_stamp,
-    npy_shape,
-    read_lines,
-    read_manifest,
-)
+from visleak.errors import UsageError, VisleakError, explaining
+from visleak.formats.arrays import npy_header
+from visleak.formats.files import starts_of
 from visleak.formats.listing import count_files
-from visleak.formats.request import ID_COLUMNS, Request, can_identify
+from visleak.formats.request import ID_COLUMNS, Request, can_identify, captured, text_column
 from visleak.formats.tables import read_footer, read_tables
-from visleak.records import EmbeddingSet, FileCount
+from visleak.records import EmbeddingSet, FileCount, Int64, Refused
 
+MANIFEST: Final = "manifest.json"  # names within the folder, as clip-retrieval has them
+VECTORS: Final = "img_emb"
+TEXTS: Final = "metadata"
+#: There while a folder is being written, with what is needed to resume.
+UNFINISHED: Final = "unfinished.json"
+KIND: Final = "visleak embeddings"  # what the manifest says it is, and the version of its layout
+SCHEMA: Final = 1
+FLOATS: Final = ("float16", "float32", "float64")  # types of the numbers that are read
+#: Columns that stay numbers or marks; all others are text.
+_PLAIN: Final = {"width": pa.int32(), "height": pa.int32(), "flat": pa.bool_()}
 #: Columns are checked for being unique in sets of up to this many vectors; in larger ones an
 #: image's id is its row number, unless a column is asked for.
 CHECKED: Final = 2_000_000
@@ -49,33 +51,47 @@ _USES: Final = {
     "width": ("width",),
     "height": ("height",),
 }
-#: Columns that only mean what visleak means by them where visleak wrote them.
-_OWN: Final = ("digest", "flat")
-_OPTIONS: Final = ("encoder", "column", "expect")
 #: Columns with the vectors, in order of preference.
 VECTOR_COLUMNS: Final = ("embedding", "vector", "image_embedding", "embeddings", "emb", "features")
 GROUP_ROWS: Final = 250_000  # vectors of a Parquet file that are held in memory at a time
 #: Where files of vectors lie: as of clip-retrieval, side by side, as LAION published them.
 PLACES: Final = (VECTORS, "", "images")
-Files = Sequence[NpyPartition | ParquetPartition]
 
 
 def open_embeddings(request: Request) -> EmbeddingSet:
     """List the files of a set of embeddings; no vector is read."""
     request.refuse_split()
-    request.refuse_options(*_OPTIONS)
+    request.refuse_options("encoder", "column", "expect")
     if request.frame is not None:
         raise UsageError(
             f"frame {request.frame!r}: {request.text} is a set of embeddings, which has no frames;"
             " give the images, or leave it out"
         )
     manifest = read_manifest(request.path) if request.path.is_dir() else None
-    layout = embedding_files_of(request)
-    files = _with_ids(_numbered(layout.partitions), request, manifest)
-    width = _one_width(request, files)
+    files, count = embedding_files_of(request)
+    if not sum(part.rows for part in files):
+        raise VisleakError(
+            f"{request.text} holds no vectors: emb: takes .npy files (img_emb/img_emb_0000.npy) or"
+            " .parquet files with a column of vectors"
+        )
+    width = files[0].width
+    for part in files:
+        if part.width != width:
+            raise VisleakError(
+                f"{part.locator} holds vectors of {part.width} numbers, {files[0].locator} of"
+                f" {width}; a set has one width"
+            )
+    first = starts_of([part.rows for part in files]).tolist()
+    files = [replace(part, first=at) for part, at in zip(files, first, strict=False)]
+    files = _with_ids(files, request, manifest)
     if manifest is not None:
-        _check_manifest(request.path, manifest, files, width, layout.count)
-        files = _with_digests(files, manifest)
+        _check_manifest(request.path, manifest, files, width, count)
+        stated = zip(files, manifest.digests, manifest.tables, strict=True)
+        files = [
+            replace(part, stated=tuple((path, digest) for path, digest in pairs if digest))
+            for part, vectors, table in stated
+            if (pairs := ((part.locator, vectors), (getattr(part.about, "path", ""), table)))
+        ]
     claimed = request.options.get("encoder", "")
     if manifest is None and not claimed:
         raise VisleakError(
@@ -97,31 +113,9 @@ def open_embeddings(request: Request) -> EmbeddingSet:
         dataset=request.dataset,
         roles=request.roles,
         source=request.text,
-        files=layout.count,
+        files=count,
         options=request.wanted,
     )
-
-
-def _numbered(files: Files) -> Files:
-    """Return the partitions with the number of their first row."""
-    first = np.concatenate([[0], np.cumsum([part.rows for part in files])]).astype(int)
-    return [replace(part, first=int(at)) for part, at in zip(files, first, strict=False)]
-
-
-def _one_width(request: Request, files: Files) -> int:
-    """Return the common width."""
-    if not sum(part.rows for part in files):
-        raise VisleakError(
-            f"{request.text} holds no vectors: emb: takes .npy files (img_emb/img_emb_0000.npy) or"
-            " .parquet files with a column of vectors"
-        )
-    for part in files:
-        if part.width != files[0].width:
-            raise VisleakError(
-                f"{part.locator} holds vectors of {part.width} numbers, {files[0].locator} of"
-                f" {files[0].width}; a set has one width"
-            )
-    return files[0].width
 
 
 def _check_manifest(
@@ -137,47 +131,36 @@ def _check_manifest(
         )
 
 
-def _with_digests(files: Files, manifest: Manifest) -> Files:
-    """Return the partitions with the digests that their files must have."""
-    stated = zip(files, manifest.digests, manifest.tables, strict=True)
-    return [
-        replace(part, stated=tuple((path, digest) for path, digest in pairs if digest))
-        for part, vectors, table in stated
-        if (pairs := ((part.locator, vectors), (getattr(part.about, "path", ""), table)))
-    ]
-
-
 def _with_ids(files: Files, request: Request, manifest: Manifest | None) -> Files:
     """Return the partitions with what is known of their images."""
-    tables = [part for part in files if isinstance(part.about, Table)]
-    if not tables:
+    pattern = request.group_pattern
+    paths = [part.about.path for part in files if isinstance(part.about, Table)]
+    if not paths:
         request.refuse_columns("the set of embeddings")
-        return [replace(part, pattern=request.group_pattern) for part in files]
-    names = _names(tables, request, manifest)
+        return [replace(part, pattern=pattern) for part in files]
+    names = _names(files, list(dict.fromkeys(paths)), request, manifest)
     return [
         replace(
             part,
             about=replace(part.about, names=names) if isinstance(part.about, Table) else part.about,
-            pattern=request.group_pattern,
+            pattern=pattern,
         )
         for part in files
     ]
 
 
-def _names(files: Files, request: Request, manifest: Manifest | None) -> dict[str, str]:
+def _names(
+    files: Files, paths: Sequence[str], request: Request, manifest: Manifest | None
+) -> dict[str, str]:
     """Return which column says what, by what it is for; of the columns that all files have."""
-    schemas = [read_footer(Path(path)).schema.to_arrow_schema() for path in _paths(files)]
+    schemas = [read_footer(path).schema.to_arrow_schema().names for path in paths]
     vectors = {part.column for part in files if isinstance(part, ParquetPartition)}
-    there = [
-        name
-        for name in schemas[0].names
-        if name not in vectors and all(name in schema.names for schema in schemas[1:])
-    ]
-    pattern = request.group_pattern
+    there = [n for n in schemas[0] if n not in vectors and all(n in names for names in schemas)]
+    searched = {"group"} if request.group_pattern is not None else set()
     names: dict[str, str] = {}
     for use in ("id", "label", "group"):
         wanted = getattr(request, use)
-        if wanted is None or (use == "group" and pattern is not None):
+        if wanted is None or use in searched:
             continue
         if wanted not in there:
             raise UsageError(
@@ -186,69 +169,54 @@ def _names(files: Files, request: Request, manifest: Manifest | None) -> dict[st
         names[use] = wanted
     for use, usual in _USES.items():
         found = next((name for name in usual if name in there), None)
-        if use not in names and found is not None and not (use == "group" and pattern):
+        if use not in names and use not in searched and found is not None:
             names[use] = found
-    if manifest is not None:
-        names |= {use: use for use in _OWN if use in there}
-    if "id" not in names:
-        found = "id" if manifest is not None and "id" in there else _id_column(files, there)
-        names |= {"id": found} if found else {}
+    if manifest is not None:  # columns that mean this only where visleak wrote them
+        names |= {use: use for use in ("digest", "flat") if use in there}
+    if "id" in names:
+        return names
+    if manifest is not None and "id" in there:
+        return names | {"id": "id"}
+    # in small sets, the first of the usual columns that tells the images apart
+    if sum(part.rows for part in files if isinstance(part.about, Table)) <= CHECKED:
+        for name in (*ID_COLUMNS, *PATH_COLUMNS):
+            if name in there and can_identify(read_tables(paths, [name])[name]):
+                return names | {"id": name}
     return names
 
 
-def _paths(files: Files) -> list[str]:
-    return list(dict.fromkeys(part.about.path for part in files if isinstance(part.about, Table)))
-
-
-def _id_column(files: Files, there: Sequence[str]) -> str | None:
-    """Return the first of the usual columns that tells the images of a small set apart."""
-    if sum(part.rows for part in files) > CHECKED:
-        return None
-    for name in (*ID_COLUMNS, *PATH_COLUMNS):
-        if name not in there:
-            continue
-        tables = read_tables([Path(path) for path in _paths(files)], [name])
-        if can_identify(tables[name]):
-            return name
-    return None
-
-
-@dataclass(frozen=True, slots=True)
-class EmbeddingFiles:
-    """The files of a set of embeddings."""
-
-    partitions: Files  # in the order of their numbers
-    count: FileCount  # how many of the files of vectors are present
-
-
-def embedding_files_of(request: Request) -> EmbeddingFiles:
-    """Return the files of whatever layout there is."""
+def embedding_files_of(request: Request) -> tuple[Files, FileCount]:
+    """Return the files of whatever layout there is, in the order of their numbers."""
     path, expected = request.path, _expected(request)
+    partitions: Files
     if path.is_file():
-        return _complete(request, _one_file(path, request), FileCount(1, expected or 1))
-    vectors, *others = [
-        found for place in PLACES if (found := in_order((path / place).glob("*.npy")))
-    ] or [[]]
-    if vectors:
+        count = FileCount(1, expected or 1)
+        if path.suffix == ".npy":
+            partitions = [_npy(path, _beside(path, alone=False))]
+        elif path.suffix == ".parquet":
+            partitions = list(_parquet_partitions(path, request))
+        else:
+            raise UsageError(
+                f"source {request.text!r}: {path.name} is neither .npy nor .parquet; emb: takes one"
+                " of them, or a folder of them"
+            )
+    elif places := [found for place in PLACES if (found := in_order((path / place).glob("*.npy")))]:
+        vectors, *others = places
         partitions = _with_tables(path, vectors) or [
             _npy(file, _beside(file, alone=len(vectors) == 1)) for file in vectors
         ]
-        count = count_files(vectors, _tables(path), expected)
-        return _complete(request, partitions, replace(count, ignored=sum(map(len, others))))
-    files = in_order(path.glob("*.parquet"))
-    partitions = [part for file in files for part in _parquet_partitions(file, request)]
-    return _complete(request, partitions, count_files(files, expected=expected))
-
-
-def _complete(request: Request, partitions: Files, count: FileCount) -> EmbeddingFiles:
-    """Return a layout with as many files as the source states, if it does."""
-    expected = _expected(request)
+        count = count_files(vectors, _tables(path)[1], expected)
+        count = replace(count, ignored=sum(map(len, others)))
+    else:
+        files = in_order(path.glob("*.parquet"))
+        partitions = [part for file in files for part in _parquet_partitions(file, request)]
+        count = count_files(files, expected=expected)
     if expected and (count.present, count.expected) != (expected, expected):
         raise VisleakError(
             f"{request.text}: {count}, but expect={expected} is stated. Fetch what is missing, or"
             " correct the number"
         )
-    return EmbeddingFiles(partitions, count)
+    return partitions, count
 
 
 def _expected(request: Request) -> int:
@@ -262,18 +230,6 @@ def _expected(request: Request) -> int:
             f" {text!r}"
         )
     return int(text)
-
-
-def _one_file(path: Path, request: Request) -> Files:
-    """Return the partitions of a single file."""
-    if path.suffix == ".npy":
-        return [_npy(path, _beside(path, alone=False))]
-    if path.suffix == ".parquet":
-        return list(_parquet_partitions(path, request))
-    raise UsageError(
-        f"source {request.text!r}: {path.name} is neither .npy nor .parquet; emb: takes one"
-        " of them, or a folder of them"
-    )
 
 
 def in_order(files: Iterable[Path]) -> list[Path]:
@@ -292,34 +248,31 @@ def in_order(files: Iterable[Path]) -> list[Path]:
 
 def _with_tables(folder: Path, vectors: Sequence[Path]) -> Files:
     """Return clip-retrieval's ``img_emb_N.npy`` and ``metadata_N.parquet``; else nothing."""
-    tables = _tables(folder)
-    if not tables or any(_file_number(file) is None for file in vectors):
+    place, tables = _tables(folder)
+    numbers = [_file_number(file) for file in vectors]
+    if not tables or -1 in numbers:
         return []
-    lacking = next((file for file in vectors if _file_number(file) not in tables), None)
-    if lacking is not None:
-        raise VisleakError(
-            f"{lacking} has no {TEXTS}_{_file_number(lacking)}.parquet in"
-            f" {_place_of_tables(folder)}, other vectors have:"
-            " fetch it, or leave all of them out to go by row number"
-        )
-    return [
-        _npy(file, tables[number]) for file in vectors if (number := _file_number(file)) in tables
-    ]
+    for file, number in zip(vectors, numbers, strict=True):
+        if number not in tables:
+            raise VisleakError(
+                f"{file} has no {TEXTS}_{number}.parquet in {place}, other vectors have: fetch it,"
+                " or leave all of them out to go by row number"
+            )
+    return [_npy(file, tables[n]) for file, n in zip(vectors, numbers, strict=True)]
 
 
-def _tables(folder: Path) -> dict[int, Path]:
-    """Return the tables beside files of vectors, by their numbers."""
-    files = in_order(_place_of_tables(folder).glob(f"{TEXTS}_*.parquet"))
-    return {number: file for file in files if (number := _file_number(file)) is not None}
+def _tables(folder: Path) -> tuple[Path, dict[int, Path]]:
+    """Return the folder of the tables beside files of vectors, and these by their numbers."""
+    place = folder / TEXTS if (folder / TEXTS).is_dir() else folder
+    files = {_file_number(file): file for file in in_order(place.glob(f"{TEXTS}_*.parquet"))}
+    files.pop(-1, None)
+    return place, files
 
 
-def _place_of_tables(folder: Path) -> Path:
-    return folder / TEXTS if (folder / TEXTS).is_dir() else folder
-
-
-def _file_number(file: Path) -> int | None:
+def _file_number(file: Path) -> int:
+    """Return the number at the end of a file's name, -1 where there is none."""
     found = re.search(r"(\d+)$", file.stem)
-    return int(found[1]) if found else None
+    return int(found[1]) if found else -1
 
 
 def _beside(file: Path, *, alone: bool) -> Path | None:
@@ -376,17 +329,19 @@ def _parquet_partitions(file: Path, request: Request) -> Iterator[ParquetPartiti
 
 def _vector_column(file: Path, schema: pa.Schema, wanted: str | None) -> str:
     """Return the column with the vectors."""
-    lists = [str(field.name) for field in schema if _is_vector(field.type)]
-    if wanted is not None:
-        if wanted in lists:
-            return wanted
+    types = pa.types
+    nested = (types.is_list, types.is_large_list, types.is_fixed_size_list)
+    lists = [
+        str(field.name)
+        for field in schema
+        if any(is_(field.type) for is_ in nested) and types.is_floating(field.type.value_type)
+    ]
+    if wanted is not None and wanted not in lists:
         there = ", ".join(lists) or "none"
         raise UsageError(f"column {wanted!r}: {file} has no such column of vectors; it has {there}")
-    if len(lists) == 1:
-        return lists[0]
-    usual = [name for name in VECTOR_COLUMNS if name in lists]
-    if usual:
-        return usual[0]
+    usual = [wanted] if wanted else [name for name in VECTOR_COLUMNS if name in lists]
+    if len(lists) == 1 or usual:
+        return (usual or lists)[0]
     if lists:
         raise VisleakError(
             f"{file} has several columns of vectors ({', '.join(lists)}); choose one:"
@@ -395,11 +350,6 @@ def _vector_column(file: Path, schema: pa.Schema, wanted: str | None) -> str:
     raise VisleakError(
         f"{file} has no column of vectors (lists of floats); it has {', '.join(schema.names)}"
     )
-
-
-def _is_vector(kind: pa.DataType) -> bool:
-    nested = (pa.types.is_list, pa.types.is_large_list, pa.types.is_fixed_size_list)
-    return any(test(kind) for test in nested) and bool(pa.types.is_floating(kind.value_type))
 
 
 def _width_of(file: Path, column: str) -> int:
@@ -413,3 +363,269 @@ def _width_of(file: Path, column: str) -> int:
             if length is not None:
                 return int(length)
     raise VisleakError(f"{file}: column {column!r} holds no vector")
+
+
+# -- files ---------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    """What a folder of embeddings says of itself."""
+
+    encoder: str  # digest of the encoder
+    encoder_name: str  # how the command line calls it
+    width: int  # number of coordinates
+    thresholds: Mapping[str, object] | None  # that the encoder came with, or None
+    anonymous: bool  # ids are salted hashes, and nothing else is known of the images
+    shards: tuple[int, ...]  # number of vectors in each shard
+    # BLAKE2b-128 of each shard's file of vectors; empty where it is not stated
+    digests: tuple[str, ...]
+    tables: tuple[str, ...]  # those of their tables
+
+
+def read_manifest(folder: Path) -> Manifest | None:
+    """Return the manifest of a folder, ``None`` if it has none."""
+    path = folder / MANIFEST
+    if not path.is_file():
+        if (folder / UNFINISHED).is_file():
+            raise VisleakError(
+                f"{folder} is not finished; run the same `visleak encode` again, it resumes"
+                " where it stopped"
+            )
+        return None
+    with explaining(f"{path} cannot be read", ValueError, OSError, RecursionError):
+        content = json.loads(path.read_text(encoding="utf-8"))
+    if not isinstance(content, dict) or content.get("kind") != KIND:
+        # clip-retrieval and others have files of that name too
+        return None
+    schema = content.get("schema")
+    if not isinstance(schema, int) or schema > SCHEMA:
+        raise VisleakError(
+            f"{path} has layout {schema!r}, this visleak reads up to {SCHEMA}; use a newer one"
+        )
+    try:
+        encoder, shards, limits = content["encoder"], content["shards"], content["thresholds"]
+        return Manifest(
+            encoder=str(encoder["digest"]),
+            encoder_name=str(encoder["name"]),
+            width=int(encoder["width"]),
+            thresholds=None if limits is None else _thresholds(limits),
+            anonymous=bool(content["anonymous"]),
+            shards=tuple(int(shard["rows"]) for shard in shards),
+            digests=tuple(str(shard.get("digest", "")) for shard in shards),
+            tables=tuple(str(shard.get("metadata_digest", "")) for shard in shards),
+        )
+    except (KeyError, TypeError, ValueError) as error:
+        raise VisleakError(f"{path} is damaged ({error!r}); encode the set again") from error
+
+
+def _thresholds(stated: Mapping[str, Any]) -> dict[str, object]:
+    hard, soft = float(stated["hard"]), float(stated["soft"])
+    if not -1.0 <= soft <= hard <= 1.0:
+        raise ValueError("thresholds are similarities with -1 <= soft <= hard <= 1")
+    return {
+        "hard": hard,
+        "soft": soft,
+        "provenance": str(stated.get("provenance", "")),
+        "provisional": bool(stated.get("provisional", False)),
+    }
+
+
+@dataclass(frozen=True, slots=True)
+class Lines:
+    """A text file with one id a line."""
+
+    path: str
+
+    @property
+    def uses(self) -> tuple[str, ...]:
+        """Ids are all there is."""
+        return ("id",)
+
+    def column(self, use: str, rows: Int64) -> pa.Array:
+        """Return the ids of some rows."""
+        return read_lines(Path(self.path)).take(pa.array(rows))
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """A Parquet file with one row a vector."""
+
+    path: str
+    names: Mapping[str, str]  # what a column is for (id, label, ...) to its name in the file
+    start: int = 0  # row of the file at which the partition begins
+
+    @property
+    def uses(self) -> tuple[str, ...]:
+        """What the columns are for."""
+        return tuple(self.names)
+
+    def column(self, use: str, rows: Int64) -> pa.Array:
+        """Return a column for some rows: text, or numbers where they are meant as such."""
+        name = self.names[use]
+        stored = rows_of(self.path, name, rows + self.start)
+        plain = _PLAIN.get(use)
+        return text_column(stored, name) if plain is None else stored.cast(plain).combine_chunks()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FilePartition:
+    """Vectors in a file."""
+
+    locator: str
+    rows: int  # shape of the matrix
+    width: int
+    stamp: str  # size and time of change of the files
+    first: int = 0  # number of its first row in the whole set: the id of images that have no other
+    start: int = 0  # row of the file at which the vectors begin
+    about: Lines | Table | None = None  # what is known of the images, or None
+    pattern: re.Pattern[str] | None = None  # finds the group in the id
+    # its files and the digests that the manifest states for them
+    stated: tuple[tuple[str, str], ...] = ()
+
+    def columns(self, rows: Int64 | None = None) -> Mapping[str, pa.Array]:
+        """Return what is known of some images, see :class:`visleak.records.Partition`."""
+        return Known(self, np.arange(self.rows, dtype=np.int64) if rows is None else rows)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NpyPartition(FilePartition):
+    """A ``.npy`` file, memory-mapped."""
+
+    def matrix(self) -> npt.NDArray[np.generic]:
+        """Return the vectors as stored, see :class:`visleak.records.Partition`."""
+        if not self.rows:
+            return np.empty((0, self.width), np.float32)
+        with explaining(f"{self.locator} cannot be read", OSError, ValueError):
+            stored = np.load(self.locator, mmap_mode="r", allow_pickle=False)
+        if stored.shape != (self.rows, self.width):
+            raise VisleakError(f"{self.locator} has changed since it was opened")
+        return np.asarray(stored)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ParquetPartition(FilePartition):
+    """Some row groups of a Parquet file with a column of vectors."""
+
+    column: str  # name of the column
+    groups: tuple[int, ...]  # numbers of the row groups
+
+    def matrix(self) -> npt.NDArray[np.generic]:
+        """Return the vectors as stored, see :class:`visleak.records.Partition`; in memory."""
+        with (
+            explaining(f"{self.locator} cannot be read", pa.ArrowException, OSError),
+            pq.ParquetFile(self.locator, memory_map=True) as file,
+        ):
+            stored = file.read_row_groups(list(self.groups), columns=[self.column])
+        return vectors_of(stored[self.column].combine_chunks(), self.width, self.locator)
+
+
+Files = Sequence[NpyPartition | ParquetPartition]
+
+
+class Known(Mapping[str, pa.Array]):
+    """What is known of some images; a column is read when it is asked for."""
+
+    def __init__(self, part: FilePartition, rows: Int64) -> None:
+        self._part = part
+        self._rows = rows
+        stored = part.about.uses if part.about is not None else ()
+        grouped = ("group",) if part.pattern is not None else ()
+        self._uses = tuple(dict.fromkeys(("id", "locator", *stored, *grouped)))
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._uses)
+
+    def __len__(self) -> int:
+        return len(self._uses)
+
+    def __contains__(self, use: object) -> bool:
+        return use in self._uses
+
+    def __getitem__(self, use: str) -> pa.Array:
+        if use not in self._uses:
+            raise KeyError(use)
+        part, about = self._part, self._part.about
+        if use == "group" and part.pattern is not None:
+            ids = self["id"].to_pylist()
+            return pa.array((captured(part.pattern, id_) for id_ in ids), pa.string())
+        if about is None or use not in about.uses:
+            # row numbers: over the whole set, or in the file as FILE!ROW
+            start = part.first if use == "id" else part.start
+            numbers = pa.array(start + self._rows, pa.int64()).cast(pa.string())
+            if use == "id":
+                return numbers
+            place = pa.scalar(part.locator, pa.string())
+            return pc.binary_join_element_wise(place, numbers, "!").cast(pa.string())
+        column = about.column(use, self._rows)
+        if use == "id" and column.null_count:
+            row = int(self._rows[np.flatnonzero(column.is_null())[0]])
+            raise VisleakError(f"{part.locator}: the id of row {row} is null; choose another --id")
+        return column
+
+
+def rows_of(path: str, name: str, rows: Int64) -> pa.ChunkedArray:
+    """Read some rows of a column of a Parquet file; only the row groups that hold them."""
+    with (
+        explaining(f"{path} cannot be read", pa.ArrowException, OSError),
+        pq.ParquetFile(path, memory_map=True) as file,
+    ):
+        groups = map(file.metadata.row_group, range(file.metadata.num_row_groups))
+        starts = starts_of([group.num_rows for group in groups])
+        owner = np.searchsorted(starts, rows, side="right") - 1
+        held = np.unique(owner)
+        stored = file.read_row_groups(held.tolist(), columns=[name])[name]
+    begins = starts_of(np.diff(starts)[held].tolist())
+    place = rows - starts[owner] + begins[np.searchsorted(held, owner)]
+    return stored.take(pa.array(place.astype(np.int64)))
+
+
+def vectors_of(column: pa.Array, width: int, locator: str) -> npt.NDArray[np.generic]:
+    """Return a column of lists as a matrix (rows, width); NaN where there is no vector."""
+    missing = column.is_null().to_numpy(zero_copy_only=False)
+    lengths = pc.list_value_length(column).fill_null(width).to_numpy(zero_copy_only=False)
+    if (wrong := lengths[lengths != width]).size:
+        raise VisleakError(
+            f"{locator}: a vector has {int(wrong[0])} numbers, the first has {width};"
+            " all must have the same"
+        )
+    values = column.drop_null().flatten().to_numpy(zero_copy_only=False).reshape(-1, width)
+    if not missing.any():
+        return np.asarray(values)
+    matrix = np.full((len(column), width), np.nan, values.dtype)
+    matrix[~missing] = values
+    return matrix
+
+
+def read_lines(path: Path) -> pa.StringArray:
+    """Return the lines of a text file of ids."""
+    with explaining(f"{path} cannot be read as UTF-8 text", OSError, UnicodeDecodeError):
+        text = path.read_text(encoding="utf-8-sig")
+    lines = text.removesuffix("\n").split("\n") if text else []
+    return pa.array([line.rstrip("\r") for line in lines], pa.string())
+
+
+def npy_shape(path: Path) -> tuple[int, int]:
+    """Return the shape of a matrix in a ``.npy`` file from its header."""
+    with (
+        explaining(f"{path} is not a .npy file", OSError, ValueError, Refused),
+        path.open("rb") as file,
+    ):
+        header = npy_header(file)
+        begins = file.tell()
+    shape, dtype = header.shape, header.dtype
+    if dtype.name not in FLOATS or len(shape) != 2:
+        raise VisleakError(
+            f"{path} holds {dtype} of shape {shape}; vectors are a matrix (rows, width) of"
+            f" {', '.join(FLOATS)}"
+        )
+    wanted, there = begins + header.size, path.stat().st_size
+    if there < wanted:
+        raise VisleakError(f"{path} is truncated: {there:,} of {wanted:,} bytes are there")
+    return shape[0], shape[1]
+
+
+def file_stamp(*paths: Path | str) -> str:
+    """Return a text that changes when one of the files does."""
+    found = [os.stat(path) for path in paths]
+    return " ".join(f"{status.st_size} {status.st_mtime_ns}" for status in found)

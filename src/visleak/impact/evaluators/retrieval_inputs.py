@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from visleak.errors import UsageError, VisleakError, one_line
 from visleak.formats import open_images
-from visleak.formats.embedding_files import MANIFEST, Table
+from visleak.formats.embeddings import MANIFEST, Table
 from visleak.formats.request import text_column
 from visleak.formats.tables import read_csv, read_footer, read_tables
 from visleak.records import Bool, EmbeddingSet, Float32, ImageSet
