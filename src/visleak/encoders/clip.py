@@ -127,9 +127,9 @@ DEFAULT: Final = ("ViT-B-32-quickgelu", "openai")
 def load_open_clip(request: Request, prep: str) -> tuple[Tower, Preprocessing]:
     """Return the image tower of a model of open_clip, and its preprocessing."""
     made, _ = whole_open_clip(request)
-    tower = made.visual.float()
-    digest = open_clip_digest(tower)
-    return Tower(tower, lambda module, inputs: module(inputs), digest), _preprocessing(made, prep)
+    image = made.visual.float()
+    tower = Tower(image, lambda module, inputs: module(inputs), open_clip_digest(image))
+    return tower, _preprocessing(made, prep)
 
 
 def whole_open_clip(request: Request, others: tuple[str, ...] = ()) -> tuple[torch.nn.Module, str]:
@@ -243,14 +243,9 @@ _INSIDE: Final = {
 
 def transformers_digest(module: torch.nn.Module) -> str:
     """Return the digest of a ``CLIPVisionModelWithProjection``."""
-    config = module.config
-    about = _recipe(
-        config.num_attention_heads,
-        config.image_size,
-        config.patch_size,
-        config.hidden_act,
-        config.layer_norm_eps,
-    )
+    has = module.config
+    sizes = has.num_attention_heads, has.image_size, has.patch_size
+    about = _recipe(*sizes, has.hidden_act, has.layer_norm_eps)
     state = {n.removeprefix("vision_model."): t for n, t in module.state_dict().items()}
     return tensors_digest(state, about)
 
@@ -258,11 +253,10 @@ def transformers_digest(module: torch.nn.Module) -> str:
 def open_clip_digest(tower: torch.nn.Module) -> str:
     """Return the digest of an image tower of open_clip: as transformers has it, if it can."""
     state = tower.state_dict()
-    about = _plain(tower)
-    if about is None:
-        # other towers exist in open_clip only
-        return tensors_digest(state, {"open_clip": str(tower)})
-    return tensors_digest(dict(_canonical(state)), about)
+    if about := _plain(tower):
+        return tensors_digest(dict(_canonical(state)), about)
+    # other towers exist in open_clip only
+    return tensors_digest(state, {"open_clip": str(tower)})
 
 
 def _plain(tower: torch.nn.Module) -> dict[str, object] | None:
@@ -279,13 +273,8 @@ def _plain(tower: torch.nn.Module) -> dict[str, object] | None:
     activation = activations.get(type(first.mlp.gelu).__name__)
     if activation is None or tower.pool_type != "tok" or tower.image_size[0] != tower.image_size[1]:
         return None
-    return _recipe(
-        first.attn.num_heads,
-        tower.image_size[0],
-        tower.patch_size[0],
-        activation,
-        tower.ln_post.eps,
-    )
+    sizes = first.attn.num_heads, tower.image_size[0], tower.patch_size[0]
+    return _recipe(*sizes, activation, tower.ln_post.eps)
 
 
 def _canonical(state: Mapping[str, torch.Tensor]) -> Iterator[tuple[str, torch.Tensor]]:

@@ -6,11 +6,9 @@ NVIDIA published for StyleGAN and clean-fid uses. Images are prepared as clean-f
 channel resized to 299 x 299 by Pillow's bicubic filter in floating point, cut to 0 to 255, then
 (x - 128) / 128. torchmetrics resizes otherwise, and its file is not TorchScript.
 
-CLIP score: how well an image fits its prompt.
-
-The cosine of an image's and a text's unit vectors by one CLIP, without the factors of 100 or 2.5
-and without cutting off at 0 that others have; so do MemBench and its code (ViT-g-14 of open_clip,
-``laion2b_s12b_b42k``). Scores of different networks are different numbers.
+The CLIP score, how well an image fits its prompt, is the cosine of both unit vectors by one CLIP,
+without the factors of 100 or 2.5 and without cutting off at 0; so do MemBench and its code
+(ViT-g-14 of open_clip, ``laion2b_s12b_b42k``). Different networks give different numbers.
 """
 
 from __future__ import annotations
@@ -86,14 +84,9 @@ class Inception:
 
 def resized(pixels: Bytes8) -> Float32:
     """Return an image as clean-fid resizes it, (3, 299, 299), 0 to 255."""
-    planes = [
-        np.asarray(
-            Image.fromarray(pixels[..., channel].astype(np.float32)).resize(
-                (SIDE, SIDE), Image.Resampling.BICUBIC
-            )
-        )
-        for channel in range(3)
-    ]
+    channels = pixels.transpose(2, 0, 1).astype(np.float32)
+    size, bicubic = (SIDE, SIDE), Image.Resampling.BICUBIC
+    planes = [np.asarray(Image.fromarray(plane).resize(size, bicubic)) for plane in channels]
     return np.asarray(np.stack(planes).clip(0, 255), np.float32)
 
 
@@ -129,33 +122,27 @@ class EncoderFeatures:
         self.encoder, self.unit = encoder, unit
         self.name, self.width = encoder.name, encoder.width
         self.number = "vectors at unit length" if unit else "outputs of the network"
-        precise = precision_note(encoder)
-        self.digest = encoder.digest + ("" if unit else " outputs") + precise
+        self.digest = encoder.digest + ("" if unit else " outputs") + precision_note(encoder)
 
     def images(self, pixels: Sequence[Bytes8]) -> Float64:
         """Return vectors (n, width), see :class:`ImageFeatures`."""
+        network: Any = self.encoder
         parts = [np.empty((0, self.width))]
         for start in range(0, len(pixels), CHUNK):
             block = pixels[start : start + CHUNK]
             some = [DecodedImage(each, each.shape[1], each.shape[0]) for each in block]
-            parts.append(np.asarray(self._vectors(some), np.float64))
+            if self.unit:
+                made = network.encode(some)[0]
+            else:
+                made = network.outputs([network.preparation(each) for each in some])
+            parts.append(np.asarray(made, np.float64))
         rows = np.concatenate(parts)
-        wrong = np.flatnonzero(~np.isfinite(rows).all(axis=1))
-        if len(wrong):
+        if wrong := int((~np.isfinite(rows).all(axis=1)).sum()):
             raise VisleakError(
-                f"model {self.name} makes no vector of {len(wrong)} of {len(rows)} images; try"
+                f"model {self.name} makes no vector of {wrong} of {len(rows)} images; try"
                 " precision=fp32"
             )
         return rows
-
-    def _vectors(self, pixels: list[DecodedImage]) -> npt.NDArray[np.floating]:
-        if self.unit:
-            return self.encoder.encode(pixels)[0]
-        network: Any = self.encoder
-        made: npt.NDArray[np.floating] = network.outputs(
-            [network.preparation(each) for each in pixels]
-        )
-        return made
 
 
 def _has_lengths(encoder: Encoder) -> bool:

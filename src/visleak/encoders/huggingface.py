@@ -175,21 +175,26 @@ def hf_encoder(request: Request) -> NetworkEncoder:
 
 
 def _encoder(request: Request, found: Found, feature: str, kind: str = "") -> NetworkEncoder:
-    running = Running.asked(request)
+    running, what = Running.asked(request), f"encoder {request.name}"
     stated = str(found.config().get("model_type", ""))
     if kind and not stated.startswith(kind):
         raise VisleakError(
-            f"encoder {request.name}: model {found.name} is a {stated!r}, not a {kind}; other"
-            f" models of transformers are hf:{found.name}"
+            f"{what}: model {found.name} is a {stated!r}, not a {kind}; other models of"
+            f" transformers are hf:{found.name}"
         )
     preprocessing = read_preprocessing(found.path)
-    what = f"encoder {request.name}"
     factory = member(transformers_for(what), "AutoModel", what)
     module, missing = load_weights(found, factory)
     # a pooler without weights is not a feature
     pooler = frozenset(name for name in missing if "pooler." in f".{name}")
     refuse_missing(found, missing - pooler)
-    chosen = _chosen(request, module, feature, pooled=not pooler)
+    available = _features(request, module, pooled=not pooler)
+    chosen = available[0] if feature == "auto" else feature
+    if chosen not in available:
+        raise UsageError(
+            f"option feature of {what} must be one of {', '.join(available)} for this model; got"
+            f" {feature!r}"
+        )
     about = {"model": matters(found.config()), "feature": chosen}
     # of the files, not of the module: its names and defaults change with the library's version
     tower = Tower(module, FEATURES[chosen], tensors_digest(StoredTensors(found.path), about))
@@ -203,19 +208,6 @@ def matters(config: Mapping[str, object]) -> dict[str, object]:
         for name, value in config.items()
         if name not in _IRRELEVANT
     }
-
-
-def _chosen(request: Request, module: torch.nn.Module, feature: str, pooled: bool) -> str:
-    """Return which feature becomes the vector."""
-    available = _features(request, module, pooled)
-    if feature == "auto":
-        return available[0]
-    if feature not in available:
-        raise UsageError(
-            f"option feature of encoder {request.name} must be one of {', '.join(available)} for"
-            f" this model; got {feature!r}"
-        )
-    return feature
 
 
 def _features(request: Request, module: torch.nn.Module, pooled: bool) -> list[str]:

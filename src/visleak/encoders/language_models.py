@@ -15,11 +15,11 @@ from visleak.encoders.weights import (
     StoredTensors,
     hub_model,
     load_weights,
-    quiet,
+    loading,
     refuse_missing,
     whole,
 )
-from visleak.errors import UsageError, VisleakError, said
+from visleak.errors import UsageError
 from visleak.lazy import library
 
 if TYPE_CHECKING:
@@ -66,17 +66,11 @@ def load_language_model(
         folder = whole(text, path, LAYOUT)
     found = Found(text, folder)
     _refuse_other_kind(found, kind, use)
-    try:
-        with quiet():
-            tokenizer = transformers.AutoTokenizer.from_pretrained(
-                str(found.path), local_files_only=True, trust_remote_code=False
-            )
-    except Exception as error:
-        # OSError, ValueError, KeyError, and what tokenizers raises
-        raise VisleakError(
-            f"the tokenizer of {what} could not be loaded ({said(error)}); the folder needs"
-            " tokenizer.json or vocab.txt"
-        ) from error
+    needs = "the folder needs tokenizer.json or vocab.txt"
+    with loading(f"the tokenizer of {what} could not be loaded; {needs}"):
+        tokenizer = transformers.AutoTokenizer.from_pretrained(
+            str(found.path), local_files_only=True, trust_remote_code=False
+        )
     network, missing = load_weights(found, getattr(transformers, kind), use_safetensors=True)
     needed = (each for each in missing if not any(part in each for part in _SPARE))
     refuse_missing(found, frozenset(needed))

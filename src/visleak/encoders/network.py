@@ -15,7 +15,7 @@ import uuid
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
@@ -160,12 +160,14 @@ class NetworkEncoder(BatchedEncoder):
 
     def _run(self, pixels: npt.NDArray[np.generic]) -> Float32:
         """Return the network's vectors (n, width) of pixels (n, height, width, 3)."""
-        torch, scaling = self._torch, self._scaling
+        torch, scaling, gpu = self._torch, self._scaling, self.device.startswith("cuda")
         stored = torch.from_numpy(np.ascontiguousarray(pixels))
-        gpu = self.device.startswith("cuda")
         if gpu:
             stored = stored.pin_memory()
-        with torch.inference_mode(), self._exactly():
+        # cuDNN must neither round to TF32 nor choose kernels by trial
+        exactly = {"benchmark": False, "deterministic": True, "allow_tf32": False}
+        flags = torch.backends.cudnn.flags(enabled=True, **exactly) if gpu else nullcontext()
+        with torch.inference_mode(), flags:
             inputs = stored.to(self.device, non_blocking=gpu).permute(0, 3, 1, 2).float()
             mean, std = (
                 torch.tensor(values, device=self.device).view(1, 3, 1, 1)
@@ -174,15 +176,6 @@ class NetworkEncoder(BatchedEncoder):
             inputs = inputs.mul_(scaling.factor).sub_(mean).div_(std).contiguous()
             made = self._vectors(self._module, inputs.to(self._dtype))
             return np.asarray(made.flatten(1).float().cpu().numpy(), np.float32)
-
-    def _exactly(self) -> AbstractContextManager[None]:
-        """Keep cuDNN from rounding to TF32 and from choosing kernels by trial, for one call."""
-        if not self.device.startswith("cuda"):
-            return nullcontext()
-        flags: AbstractContextManager[None] = self._torch.backends.cudnn.flags(
-            enabled=True, benchmark=False, deterministic=True, allow_tf32=False
-        )
-        return flags
 
 
 def torch_type(torch: ModuleType, precision: str) -> torch.dtype:
@@ -228,10 +221,9 @@ def sscd_encoder(request: Request) -> NetworkEncoder:
     stated = digest_of([content, {"network": "TorchScript"}])
     tower = Tower(script, lambda module, inputs: module(inputs), stated)
     pixels = PixelPreparation(resize, (), _BILINEAR)
+    name, preprocessing = request.named("resize"), Preprocessing(pixels, _IMAGENET)
     try:
-        return NetworkEncoder(
-            request.named("resize"), tower, Preprocessing(pixels, _IMAGENET), running
-        )
+        return NetworkEncoder(name, tower, preprocessing, running)
     except (RuntimeError, AttributeError, IndexError) as error:
         raise VisleakError(
             f"encoder sscd: {path} does not make a vector of an image ({said(error)}); it must"
@@ -291,7 +283,13 @@ class ObjectEncoder(BatchedEncoder):
             raise UsageError(f"encoder {self.name}: {error}") from error
         self.batch = self._number("batch", 1, BATCH)
         self.enough = self._number("enough", 0, 0)
-        self.digest, self.lasting = self._identity()
+        own = getattr(thing, "digest", None)
+        if own is not None and (not isinstance(own, str) or not own):
+            raise UsageError(f"encoder {self.name}: digest must be a text; got {own!r}")
+        made = own or _digest(thing)
+        #: whether another run would find the same digest
+        self.lasting = made is not None
+        self.digest = made or f"this run only {uuid.uuid4().hex}"
         self.preparation = all_pixels
         self.width = self._number("width", 1, 0) or self._tried()
 
@@ -343,16 +341,6 @@ class ObjectEncoder(BatchedEncoder):
                 f" got {value!r}"
             )
         return value
-
-    def _identity(self) -> tuple[str, bool]:
-        """Return the digest, and whether another run would find the same."""
-        own = getattr(self._thing, "digest", None)
-        if own is not None:
-            if not isinstance(own, str) or not own:
-                raise UsageError(f"encoder {self.name}: digest must be a text; got {own!r}")
-            return own, True
-        made = _digest(self._thing)
-        return (made, True) if made else (f"this run only {uuid.uuid4().hex}", False)
 
 
 def all_pixels(image: DecodedImage) -> Bytes8:

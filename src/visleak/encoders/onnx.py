@@ -126,30 +126,26 @@ def _recipe(given: Mapping[str, object]) -> Recipe:
 def _value(name: str, value: object) -> Any:
     """Return a value of the file as the recipe holds it; raise ValueError if it is invalid."""
     made = tuple(value) if isinstance(value, list) else value
-    match name:
-        case "thresholds":
-            return stated_thresholds(value)
-        case "size" | "crop":
-            if name == "crop" and value is None:
-                return ()
-            made = made if isinstance(made, tuple) else (made, made)
-            valid = len(made) == 2 and all(_is_count(side) and side > 0 for side in made)
-            wanted = f"a number of pixels up to {LARGEST}, or [height, width]"
-        case "mean" | "std":
-            numbers = made if isinstance(made, tuple) else ()
-            valid = len(numbers) == 3 and all(
-                type(number) in (int, float) and abs(number) < 1e6 for number in numbers
-            )
-            wanted = "three numbers, one per channel"
-            made = tuple(map(float, numbers)) if valid else ()
-        case "normalise":
-            valid, wanted = isinstance(value, bool), "true or false"
-        case "enough":
-            valid, wanted = _is_count(value), f"a number of pixels from 0 to {LARGEST}"
-        case _:
-            words = WORDS.get(name)
-            valid = isinstance(value, str) and (words is None or value in words)
-            wanted = f"one of {', '.join(words)}" if words else "a name"
+    if name == "thresholds":
+        return stated_thresholds(value)
+    if name == "crop" and value is None:
+        return ()
+    if name in ("size", "crop"):
+        made = made if isinstance(made, tuple) else (made, made)
+        valid = len(made) == 2 and all(_is_count(side) and side > 0 for side in made)
+        wanted = f"a number of pixels up to {LARGEST}, or [height, width]"
+    elif name in ("mean", "std"):
+        numbers = made if isinstance(made, tuple) else ()
+        valid = len(numbers) == 3 and all(type(n) in (int, float) and abs(n) < 1e6 for n in numbers)
+        wanted, made = "three numbers, one per channel", tuple(map(float, numbers if valid else ()))
+    elif name == "normalise":
+        valid, wanted = isinstance(value, bool), "true or false"
+    elif name == "enough":
+        valid, wanted = _is_count(value), f"a number of pixels from 0 to {LARGEST}"
+    else:
+        words = WORDS.get(name)
+        valid = isinstance(value, str) and (words is None or value in words)
+        wanted = f"one of {', '.join(words)}" if words else "a name"
     if not valid:
         raise ValueError(f"{name} must be {wanted}; got {value!r}")
     return made
@@ -199,13 +195,11 @@ class OnnxEncoder(BatchedEncoder):
     def _run(self, pixels: npt.NDArray[np.uint8], size: int) -> npt.NDArray[np.generic]:
         """Return the outputs for pixels (n, height, width, 3), run as ``size`` rows.
 
-        The sums of a network depend on the shape of its input: filled up to one size, a vector
-        does not depend on the number of images in its batch.
+        The sums of a network depend on the shape of its input, so it is filled up to one size.
         """
-        count = len(pixels)
+        count, recipe = len(pixels), self._recipe
         if size > count:
             pixels = np.concatenate([pixels, np.repeat(pixels[-1:], size - count, axis=0)])
-        recipe = self._recipe
         if recipe.channels == "BGR":
             pixels = pixels[..., ::-1]
         scaled = pixels.astype(np.float32) / np.float32(255)
@@ -354,8 +348,8 @@ _DEEPEST: Final = 100  # graphs may be nested; no honest file goes deeper
 def external_files(model: memoryview) -> tuple[str, ...]:
     """Return the names of the files that hold tensors of a model, sorted, as it states them.
 
-    A model over 2 GB, or one of the newer exporter of torch, has its tensors in files beside it,
-    which are part of the encoder's digest. The protocol buffer is read without any library.
+    Models over 2 GB, or of torch's newer exporter, have them. The protocol buffer is read without
+    any library.
 
     >>> external_files(memoryview(b""))
     ()

@@ -1,9 +1,8 @@
 """Preprocessing: from a decoded image to the input of a network.
 
-:class:`PixelPreparation` resizes and crops, still in ``uint8``. The libraries that networks come
-from do this through Pillow; the steps here give their numbers to the bit. :class:`Scaling` is left
-to the network's device, where it costs nothing and the image travels there at a quarter of the
-size. Nothing here needs torch: it runs wherever images are decoded.
+:class:`PixelPreparation` resizes and crops in ``uint8``, through Pillow, to the bit as the
+libraries do that networks come from. :class:`Scaling` is left to the network's device, where it
+costs nothing and the image travels there at a quarter of the size. Nothing here needs torch.
 
 :func:`read_preprocessing` reads what a model's folder states (``preprocessor_config.json``).
 """
@@ -12,7 +11,7 @@ from __future__ import annotations
 
 import io
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -160,13 +159,7 @@ KINDS: Final[Mapping[str, Mapping[str, object]]] = {
     "CLIP": {**_OPENAI, "size": 224, "crop_size": 224, "resample": 3, "do_center_crop": True},
     "Bit": {**_OPENAI, "size": 224, "crop_size": 224, "resample": 3, "do_center_crop": True},
     "ViT": {**_HALF, "size": _SQUARE, "resample": 2},
-    "DeiT": {
-        **_HALF,
-        "size": {"height": 256, "width": 256},
-        "crop_size": 224,
-        "resample": 3,
-        "do_center_crop": True,
-    },
+    "DeiT": {**_HALF, "size": [256, 256], "crop_size": 224, "resample": 3, "do_center_crop": True},
     "Blip": {**_OPENAI, "size": {"height": 384, "width": 384}, "resample": 3},
     "Siglip": {**_HALF, "size": _SQUARE, "resample": 3},
     "ConvNext": {**_HALF, "size": 384, "resample": 3, "crop_pct": 224 / 256},
@@ -287,36 +280,30 @@ def _sides(size: object) -> tuple[int, int]:
     if isinstance(size, dict):
         if set(size) != {"height", "width"}:
             raise ValueError(f"a size must be height and width, or shortest_edge; got {size}")
-        return _positive(size["height"]), _positive(size["width"])
-    if isinstance(size, list | tuple):
-        height, width = size
-        return _positive(height), _positive(width)
-    return _positive(size), _positive(size)
+        size = size["height"], size["width"]
+    height, width = size if isinstance(size, list | tuple) else (size, size)
+    return _positive(height), _positive(width)
 
 
 def _positive(side: object) -> int:
-    if (
-        not isinstance(side, int | float)
-        or isinstance(side, bool)
-        or int(side) != side
-        or not 1 <= side <= 4096
-    ):
+    number = int(side) if isinstance(side, int | float) and not isinstance(side, bool) else 0
+    if number != side or not 1 <= number <= 4096:
         raise ValueError(f"a side must be from 1 to 4096 pixels; got {side!r}")
-    return int(side)
+    return number
 
 
 def _scaling(config: Mapping[str, Any]) -> Scaling:
     factor = float(config.get("rescale_factor", 1 / 255)) if config["do_rescale"] else 1.0
     if not config["do_normalize"]:
         return Scaling(factor)
-    mean, std = (_three(config[name]) for name in ("image_mean", "image_std"))
+    colours = []
+    for name in ("image_mean", "image_std"):
+        values = config[name]
+        numbers = [values] * 3 if isinstance(values, int | float) else list(values)
+        if len(numbers) != 3:
+            raise ValueError(f"mean and standard deviation must be of three channels; got {values}")
+        colours.append(tuple(map(float, numbers)))
+    mean, std = colours
     if min(std) <= 0:
         raise ValueError(f"image_std must be above 0; got {config['image_std']}")
     return Scaling(factor, mean, std)
-
-
-def _three(values: float | Sequence[float]) -> tuple[float, ...]:
-    numbers = [values] * 3 if isinstance(values, int | float) else list(values)
-    if len(numbers) != 3:
-        raise ValueError(f"mean and standard deviation must be of three channels; got {values}")
-    return tuple(float(number) for number in numbers)

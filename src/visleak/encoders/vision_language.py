@@ -40,10 +40,6 @@ STEP: Final = 8
 Progress = Callable[[int, int], None]
 
 
-def _silent(done: int, total: int) -> None:
-    """Report no progress."""
-
-
 @dataclass(frozen=True)
 class Tokens:
     """Sentences as a text tower takes them."""
@@ -95,7 +91,9 @@ class TextTower:
         dtype = torch_type(self._torch, running.precision)
         self._module = loaded.module.eval().to(device=running.device, dtype=dtype)
 
-    def encode(self, sentences: Sequence[str], progress: Progress = _silent) -> TextVectors:
+    def encode(
+        self, sentences: Sequence[str], progress: Progress = lambda done, total: None
+    ) -> TextVectors:
         """Return unit vectors of sentences; equal sentences are read once."""
         if not sentences:
             raise ValueError("there are no sentences to encode")
@@ -119,18 +117,13 @@ class TextTower:
         lengths = np.minimum(-(-tokens.lengths // STEP) * STEP, tokens.ids.shape[1])
         order = np.argsort(lengths, kind="stable")
         made: list[Float32] = []
-        done = 0
         for length in np.unique(lengths):
             rows = order[lengths[order] == length]
             for start in range(0, len(rows), self._batch):
-                part = tokens.ids[rows[start : start + self._batch], :length]
-                made.append(self._run(part))
-                done += len(part)
-                progress(done, len(order))
-        vectors = np.concatenate(made)
-        result = np.empty_like(vectors)
-        result[order] = vectors
-        return result
+                made.append(self._run(tokens.ids[rows[start : start + self._batch], :length]))
+                progress(sum(map(len, made)), len(order))
+        # back into the order of the sentences
+        return np.concatenate(made)[np.argsort(order, kind="stable")]
 
     def _run(self, ids: Int64) -> Float32:
         """Return the vectors of one batch, filled up with its last sentence."""
@@ -168,18 +161,15 @@ def load_clip_text(request: Request) -> LoadedText:
     refuse_missing(found, missing)
     config = module.config.text_config
     _check(found, tokenizer, config)
-    tower = torch.nn.ModuleDict(
-        {"text_model": module.text_model, "text_projection": module.text_projection}
-    )
-    weights = tensors_digest(
-        tower.state_dict(),
-        {
-            "network": "CLIP text transformer with projection",
-            "heads": int(config.num_attention_heads),
-            "activation": str(config.hidden_act),
-            "epsilon": float(config.layer_norm_eps),
-        },
-    )
+    parts = {"text_model": module.text_model, "text_projection": module.text_projection}
+    tower = torch.nn.ModuleDict(parts)
+    about = {
+        "network": "CLIP text transformer with projection",
+        "heads": int(config.num_attention_heads),
+        "activation": str(config.hidden_act),
+        "epsilon": float(config.layer_norm_eps),
+    }
+    weights = tensors_digest(tower.state_dict(), about)
     context = int(config.max_position_embeddings)
     words = hashlib.blake2b(tokenizer.backend_tokenizer.to_str().encode(), digest_size=16)
     return LoadedText(
@@ -227,30 +217,24 @@ def _end_token(tokenizer: transformers.PreTrainedTokenizerBase) -> int | None:
 
 def _tokenizer(transformers: ModuleType, found: Found) -> transformers.PreTrainedTokenizerBase:
     """Return the tokenizer of a model's folder: CLIP's, or one of whole words."""
-    single, *pair = ((found.path / file).is_file() for file in TOKENIZER)
+    single, *pair = (found.path / file for file in TOKENIZER)
     # the library would make one of an empty vocabulary, without a message
-    if not (single or all(pair)):
+    if not single.is_file() and not all(file.is_file() for file in pair):
         raise VisleakError(
             f"model {found.name}: {found.path} has no tokenizer ({TOKENIZER[0]}, or {TOKENIZER[1]}"
             f" and {TOKENIZER[2]}); copy it there from the published model"
         )
+    try:
+        model = json.loads(single.read_text(encoding="utf-8"))["model"]["type"]
+    except (OSError, ValueError, LookupError, TypeError, RecursionError):
+        model = "BPE"  # missing, of an old version, or damaged: the library reports it
     # CLIPTokenizer would split the whole words of such a vocabulary into unknown pairs of letters
-    kind = "CLIPTokenizer" if _tokenizer_model(found) == "BPE" else "PreTrainedTokenizerFast"
+    kind = "CLIPTokenizer" if model == "BPE" else "PreTrainedTokenizerFast"
     factory = member(transformers, kind, "the text tower of clip")
     with loading(f"model {found.name}: the tokenizer in {found.path} cannot be loaded"):
         return factory.from_pretrained(
             str(found.path), local_files_only=True, trust_remote_code=False
         )
-
-
-def _tokenizer_model(found: Found) -> str:
-    """Return the kind of tokenizer that ``tokenizer.json`` states."""
-    try:
-        content = json.loads((found.path / TOKENIZER[0]).read_text(encoding="utf-8"))
-        return str(content["model"]["type"])
-    except (OSError, ValueError, LookupError, TypeError, RecursionError):
-        # missing, of an old version, or damaged: the library reports it
-        return "BPE"
 
 
 def _check(
@@ -311,14 +295,13 @@ class OpenClipTokenizer:
     def __call__(self, sentences: Sequence[str]) -> Tokens:
         """Return the tokens of sentences."""
         with quiet():
-            ids = self._tokens(sentences, self._context)
             # with one more token, a whole sentence is followed by padding, a cut one is not
-            longer = self._tokens(sentences, self._context + 1)
+            ids, longer = (
+                np.asarray(self._tokenizer(list(sentences), context_length=most), np.int64)
+                for most in (self._context, self._context + 1)
+            )
         cut = (longer[:, :-1] != ids).any(axis=1)
         return Tokens(ids, np.full(len(ids), self._context, np.int64), cut)
-
-    def _tokens(self, sentences: Sequence[str], context: int) -> Int64:
-        return np.asarray(self._tokenizer(list(sentences), context_length=context), np.int64)
 
 
 @dataclass(frozen=True)

@@ -55,15 +55,11 @@ class Layout:
         return [folder / part for part in sorted(set(parts))]
 
 
+_WEIGHTS: Final = ("model.safetensors", "pytorch_model.bin")
 TRANSFORMERS: Final = Layout(
     "transformers",
     "config.json",
-    (
-        "model.safetensors",
-        "model.safetensors.index.json",
-        "pytorch_model.bin",
-        "pytorch_model.bin.index.json",
-    ),
+    tuple(f"{file}{index}" for file in _WEIGHTS for index in ("", ".index.json")),
     ("preprocessor_config.json", "processor_config.json"),
 )
 PATIENCE: Final = 8.0  # seconds that the hub has for an answer
