@@ -152,14 +152,12 @@ def read_images(images: ImageSet, side: int, place: RunContext) -> ImageData:
             column.append(part.pixels.reshape(-1, side, side, 3))
             kept.append(part.sizes[:, 0] > 0)
         rows = np.flatnonzero(np.concatenate(kept)).astype(np.int64)
-        taken = pa.array(rows)
-        return ImageData(
-            column.mapped(),
-            rows,
-            len(images) - len(rows) + len(images.problems),
-            None if images.labels is None else images.labels.take(taken),
-            None if images.groups is None else images.groups.take(taken),
+        labels, groups = (
+            None if each is None else each.take(pa.array(rows))
+            for each in (images.labels, images.groups)
         )
+        unreadable = len(images) - len(rows) + len(images.problems)
+        return ImageData(column.mapped(), rows, unreadable, labels, groups)
 
 
 def _square(height: int, width: int, *, side: int) -> tuple[int, int]:
@@ -288,22 +286,21 @@ def _of_test(
     by_class: bool,
     notify: Callable[[str], None],
 ) -> Evaluation:
-    every = np.arange(len(data))
     classes = _numbers(data, names)
-    evaluation = Evaluation("test", data.images, every, None)
-    known = int((classes >= 0).sum())
-    if by_class and not known:
+    unknown = int((classes < 0).sum())
+    if by_class and unknown == len(data):
         raise VisleakError(
             f"no image of the test set {images.name!r} has one of the training labels"
             f" ({', '.join(names[:3])}{', ...' if len(names) > 3 else ''}); --label COLUMN names"
             " the column for both sets"
         )
-    if by_class and known < len(every):
+    if by_class and unknown:
         notify(
-            f"{counted(len(every) - known, 'image')} of {images.name} without a label of the"
-            " training set: excluded"
+            f"{counted(unknown, 'image')} of {images.name} without a label of the training set:"
+            " excluded"
         )
-    return _with_classes(evaluation, classes) if known else evaluation
+    evaluation = Evaluation("test", data.images, np.arange(len(data)), None)
+    return _with_classes(evaluation, classes) if unknown < len(data) else evaluation
 
 
 def _names(labels: pa.StringArray | None) -> tuple[str, ...]:

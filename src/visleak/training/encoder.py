@@ -6,6 +6,7 @@ import os
 import shutil
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -22,8 +23,8 @@ from visleak.rates import Rate
 from visleak.records import ImageSet
 from visleak.reporting import Document
 from visleak.storage import claimed, free_file
-from visleak.training.data import ImageData, TrainingData, read_images, sizes_of, training_data
-from visleak.training.plan import Plan, plan_for, shape_for
+from visleak.training.data import ImageData, read_images, sizes_of, training_data
+from visleak.training.plan import plan_for, shape_for
 from visleak.training.settings import EncoderSettings
 
 KIND: Final = "visleak training"  # kind of the record in the JSON, and the version of its layout
@@ -120,6 +121,9 @@ def _trained(
     place: RunContext,
     notify: Callable[[str], None],
 ) -> TrainedEncoder:
+    import torch
+
+    from visleak.training.networks import described
     from visleak.training.run import (
         deviation,
         evaluated,
@@ -137,7 +141,8 @@ def _trained(
     material = training_data(
         images, data, tested, labels=settings.labels, seed=settings.seed, notify=notify
     )
-    if settings.labels == "auto" and not material.by_class:
+    by_class, asked = material.by_class, material.evaluation.kind
+    if settings.labels == "auto" and not by_class:
         notify(f"{images.name} has no labels: the network learns to distinguish images")
     plan = plan_for(material, kind, side, settings, device)
     digest = data.digest()
@@ -145,23 +150,33 @@ def _trained(
         plan,
         material.images,
         material.rows,
-        material.classes if material.by_class else None,
+        material.classes if by_class else None,
         scaling=scaling_of(material.images, material.rows),
-        key=plan.key(f"{digest} {material.evaluation.kind}"),
+        key=plan.key(f"{digest} {asked}"),
         checkpoint=checkpoint_path(out),
         device=device,
-        progress=lambda done, total: place.progress("training", done, total),
+        progress=partial(place.progress, "training"),
         notify=notify,
     )
-    scores = evaluated(
-        network, material, lambda done, total: place.progress("evaluating", done, total)
-    )
+    scores = evaluated(network, material, partial(place.progress, "evaluating"))
     record = {
-        **_about(images, test, material, plan, digest),
+        "kind": KIND,
+        "schema": SCHEMA,
+        "visleak": visleak.__version__,
+        "torch": str(torch.__version__),
+        "threads": torch.get_num_threads(),
+        "set": images.name,
+        "test": None if test is None else test.name,
+        "data": digest,
+        "objective": "classes" if by_class else "instances",
+        "class_names": list(material.names) if by_class else [],
+        "held_out": len(material.evaluation.rows) if test is None else 0,
+        "changes": described(plan),
+        "plan": plan.as_dict(),
         "unreadable": data.unreadable + (tested[1].unreadable if tested else 0),
         "device": device,
         "scores": {name: rate.as_dict() for name, rate in scores.items()},
-        "asked": material.evaluation.kind,
+        "asked": asked,
         "losses": [round(loss, 4) for loss in network.losses],
         "onnx_deviation": deviation(network, data.images[:COMPARED], place.scratch),
     }
@@ -178,30 +193,6 @@ def _read(
     if not len(data):
         raise VisleakError(f"set {images.name!r}: no image can be read")
     return data
-
-
-def _about(
-    images: ImageSet, test: ImageSet | None, material: TrainingData, plan: Plan, data: str
-) -> dict[str, object]:
-    import torch
-
-    from visleak.training.networks import described
-
-    return {
-        "kind": KIND,
-        "schema": SCHEMA,
-        "visleak": visleak.__version__,
-        "torch": str(torch.__version__),
-        "threads": torch.get_num_threads(),
-        "set": images.name,
-        "test": None if test is None else test.name,
-        "data": data,
-        "objective": "classes" if material.by_class else "instances",
-        "class_names": list(material.names) if material.by_class else [],
-        "held_out": len(material.evaluation.rows) if test is None else 0,
-        "changes": described(plan),
-        "plan": plan.as_dict(),
-    }
 
 
 #: Names of the scores.

@@ -64,9 +64,9 @@ def plain_11() -> nn.Module:
     for layer in PLAIN:
         if isinstance(layer, str):
             layers.append(nn.AvgPool2d(2))
-            continue
-        layers += [nn.Conv2d(channels, layer, 3, padding=1), nn.ReLU(), nn.BatchNorm2d(layer)]
-        channels = layer
+        else:
+            layers += [nn.Conv2d(channels, layer, 3, padding=1), nn.ReLU(), nn.BatchNorm2d(layer)]
+            channels = layer
     return nn.Sequential(*layers, Average())
 
 
@@ -108,9 +108,7 @@ TEMPERATURE: Final = 0.1  # similarities of compared vectors are divided by this
 def instance_loss(vectors: torch.Tensor) -> torch.Tensor:
     """Return the contrastive loss of vectors (2 n, width): views of n images, then other views.
 
-    The mean cross-entropy over 2 n views, each of which has to choose its twin among the other
-    2 n - 1 by the cosine of their vectors.
-
+    Each of 2 n views has to choose its twin among the others by the cosine of their vectors.
     Source: Chen et al. 2020, "A simple framework for contrastive learning of visual
     representations", equation 1 (NT-Xent).
     """
@@ -194,13 +192,11 @@ def _shifted(maps: torch.Tensor, draw: torch.Generator) -> torch.Tensor:
     down, across = torch.randint(0, 2 * most + 1, (2, count), generator=draw)
     step = torch.arange(max(height, width))
     turned = torch.where(_mirrored(count, draw)[:, None], width - 1 - step[:width], step[:width])
-    rows = (down[:, None] + step[:height]).to(maps.device)
-    columns = (across[:, None] + turned).to(maps.device)
-    padded = functional.pad(maps, (most,) * 4, mode="reflect")
+    rows = (down[:, None] + step[:height]).to(maps.device)[:, :, None]
+    columns = (across[:, None] + turned).to(maps.device)[:, None]
+    padded = functional.pad(maps, (most,) * 4, mode="reflect").permute(0, 2, 3, 1)
     each = torch.arange(count, device=maps.device)[:, None, None]
-    return padded.permute(0, 2, 3, 1)[each, rows[:, :, None], columns[:, None, :]].permute(
-        0, 3, 1, 2
-    )
+    return padded[each, rows, columns].permute(0, 3, 1, 2)
 
 
 def _cropped(

@@ -54,21 +54,17 @@ class Plan:
         "Super-convergence", for one cycle.
         """
         if self.schedule == "paper":
-            return self._restarted(step)
+            for epochs in CYCLES:
+                length = epochs * self.steps_per_epoch
+                if step < length:
+                    return HIGHEST * _cosine(step / length)
+                step -= length
+            raise ValueError("the step is after the last cycle")
         highest = HIGHEST * min(self.batch / USUAL_BATCH, 4.0)
         warm = max(1, round(self.steps * WARM_UP))
         if step < warm:
             return highest * (step + 1) / warm
         return highest * _cosine((step - warm) / max(1, self.steps - warm))
-
-    def _restarted(self, step: int) -> float:
-        start = 0
-        for epochs in CYCLES:
-            length = epochs * self.steps_per_epoch
-            if step < start + length:
-                return HIGHEST * _cosine((step - start) / length)
-            start += length
-        raise ValueError(f"step {step} is after the last cycle")
 
     def side_at(self, epoch: int) -> int:
         """Return the side of the images of an epoch: three quarters of it at first."""

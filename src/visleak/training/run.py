@@ -75,29 +75,24 @@ class TrainedNetwork:
         return next(self.network.parameters()).device
 
     def vectors(
-        self, images: Bytes8, rows: Int64 | None = None, progress: OnProgress | None = None
+        self,
+        images: Bytes8,
+        rows: Int64 | None = None,
+        progress: OnProgress | None = None,
+        view: int | None = None,
     ) -> Float32:
-        """Return unit vectors (n, 512) of images."""
-        return self._units(images, rows, None, progress)
-
-    def views(self, images: Bytes8, rows: Int64, number: int) -> Float32:
-        """Return unit vectors (n, 512) of images augmented as in training."""
-        return self._units(images, rows, number, None)
+        """Return unit vectors (n, 512) of images, or of views of them, augmented as in training."""
+        rows = np.arange(len(images)) if rows is None else rows
+        found = np.empty((len(rows), WIDTH), np.float32)
+        for part, made in self._vectors(images, rows, view, progress):
+            found[part] = torch.nn.functional.normalize(made, dim=1).cpu().numpy()
+        return found
 
     def classes(self, images: Bytes8, rows: Int64, progress: OnProgress | None = None) -> Int64:
         """Return the predicted class of each image, (n,)."""
         found = np.empty(len(rows), np.int64)
         for part, made in self._vectors(images, rows, None, progress):
             found[part] = self.head(made).argmax(1).cpu().numpy()
-        return found
-
-    def _units(
-        self, images: Bytes8, rows: Int64 | None, view: int | None, progress: OnProgress | None
-    ) -> Float32:
-        taken = np.arange(len(images)) if rows is None else rows
-        found = np.empty((len(taken), WIDTH), np.float32)
-        for part, made in self._vectors(images, taken, view, progress):
-            found[part] = torch.nn.functional.normalize(made, dim=1).cpu().numpy()
         return found
 
     def _vectors(
@@ -192,23 +187,18 @@ def evaluated(
         found = network.classes(data.images, data.rows, progress)
         return {"accuracy": agreement(found, data.classes)}
     some = data.rows[:: max(1, len(data.rows) // TWINS)][:TWINS]
-    views = (network.views(data.images, some, number) for number in (0, 1))
-    scores = {"views": twin_rate(*views)}
-    voters = _voters(material)
-    if data.classes is not None and material.classes is not None and len(voters):
+    scores = {"views": twin_rate(*(network.vectors(data.images, some, view=n) for n in (0, 1)))}
+    if data.classes is None or material.classes is None:
+        return scores
+    # images whose class is known, spread over the training data, vote
+    known = np.flatnonzero(material.classes >= 0)
+    voters = known[:: -(-len(known) // VOTERS) or 1]
+    if len(voters):
         reference = network.vectors(material.images, material.rows[voters], progress)
         query = network.vectors(data.images, data.rows)
         found = by_neighbours(query, reference, material.classes[voters])
         scores[f"{NEIGHBOURS} nearest"] = agreement(found, data.classes)
     return scores
-
-
-def _voters(material: TrainingData) -> Int64:
-    """Return places of the training data whose class is known, spread over it."""
-    if material.classes is None:
-        return np.empty(0, np.int64)
-    known = np.flatnonzero(material.classes >= 0)
-    return known[:: -(-len(known) // VOTERS) or 1]
 
 
 KIND: Final = "visleak training 1"  # kind of the file, with the version of its layout
@@ -230,11 +220,6 @@ class Checkpoint:
     optimizer: dict[str, object]
     losses: list[float]  # mean loss of each finished epoch
     running: float  # sum of the losses of the current epoch
-
-    def write(self, path: Path) -> None:
-        """Write it atomically: after a kill there is this one or the one before."""
-        with replacing(path) as beside:
-            torch.save({"kind": KIND, **vars(self)}, beside)
 
 
 def read_checkpoint(path: Path) -> Checkpoint | None:
@@ -366,7 +351,9 @@ class _Saver:
             key=self._key, step=loop.step, losses=loop.losses, running=loop.running, **states
         )
         try:
-            state.write(self._path)
+            # atomic: after a kill there is this one or the one before
+            with replacing(self._path) as beside:
+                torch.save({"kind": KIND, **vars(state)}, beside)
         except OSError as error:
             raise VisleakError(
                 f"the checkpoint {self._path} cannot be written ({error.strerror or error})"
@@ -395,8 +382,7 @@ class Unit(nn.Module):  # type: ignore[misc]
 
 def recipe_of(network: TrainedNetwork) -> Recipe:
     """Return how images are prepared for a network, whose vectors the encoder normalises again."""
-    side = network.plan.side
-    scaling = network.scaling
+    side, scaling = network.plan.side, network.scaling
     return Recipe(size=(side, side), mean=scaling.mean, std=scaling.std, input="pixels")
 
 

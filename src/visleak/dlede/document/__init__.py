@@ -78,18 +78,16 @@ def write(
     """Write the files of a result into a folder, ``dlede.json`` last; training runs stay."""
     drawn = figures(result)
     made = document(result, drawn, sheet=bool(sheet))
-    files: dict[str, File] = {}
-    for figure in drawn:
-        files |= figure.by_name()
-    increases, hashes = increases_table(result), hash_table(result)
     tables = {
         "curve.csv": curve_table(result),
-        "increases.csv": increases,
-        "phash.csv": hashes,
+        "increases.csv": increases_table(result),
+        "phash.csv": hash_table(result),
         "makeup.csv": class_table(result),
     }
+    files: dict[str, File] = {"dlede.md": markdown(made), "dlede.tex": latex(made), SHEET: sheet}
     files |= {name: table.arrow() if table.rows else None for name, table in tables.items()}
-    files |= {"dlede.md": markdown(made), "dlede.tex": latex(made), SHEET: sheet}
+    for figure in drawn:
+        files |= figure.by_name()
     folder = folder_of(Path(path))
     folder.finish(folder.document(made.headline, result), files)
     return made
@@ -169,6 +167,7 @@ def _curves(result: DLeDeResult) -> Iterator[Grid]:
 
 
 def _curve(result: DLeDeResult, metrics: Sequence[str], title: str) -> Grid:
+    scores, decided_by = result.scores, result.judgement.decided_by
     rises = {
         each.metric: {step.step: increase.value for step, increase in increases(each)}
         for each in result.judgement.metrics
@@ -177,13 +176,11 @@ def _curve(result: DLeDeResult, metrics: Sequence[str], title: str) -> Grid:
     header = ["leaked %", "runs", *(labelled(metric, result) for metric in metrics)]
     header += [f"R {metric_name(metric)} %" for metric in deciding]
     rows = []
-    for step in result.scores.steps:
-        scores, decided_by = result.scores, result.judgement.decided_by
+    for step in scores.steps:
         complete = scores.complete(decided_by).sum() if step in decided_by else scores.count(step)
         cells = [f"{step}", f"{complete:,}"]
         cells += [with_deviation(*mean_and_deviation(result, name, step)) for name in metrics]
-        cells += [rise(rises[metric].get(step, math.nan)) for metric in deciding]
-        rows.append(cells)
+        rows.append([*cells, *(rise(rises[name].get(step, math.nan)) for name in deciding)])
     if deciding:
         title += "; R: relative increase over the step before"
     return Grid(title, header, rows)
@@ -254,16 +251,11 @@ def verdicts(result: DLeDeResult) -> Grid:
 def _verdict_rows(judged: Judgement) -> Iterator[list[str]]:
     for each in judged.metrics:
         ends = interval(rise(each.statistic.low), rise(each.statistic.high))
-        yield [
-            *(judged.rule, metric_name(each.metric), rise(each.statistic.value), ends),
-            *(each.on_means, *_certainties(each, bool(each.reason)), each.verdict),
-        ]
-    unknown = any(each.reason for each in judged.metrics)
-    certainties = _certainties(judged, unknown)
-    yield [
-        *(judged.rule, "together", UNKNOWN, UNKNOWN, judged.on_means),
-        *(*certainties, judged.verdict),
-    ]
+        named = [judged.rule, metric_name(each.metric), rise(each.statistic.value), ends]
+        yield [*named, each.on_means, *_certainties(each, bool(each.reason)), each.verdict]
+    certainties = _certainties(judged, any(each.reason for each in judged.metrics))
+    together = [judged.rule, "together", UNKNOWN, UNKNOWN]
+    yield [*together, judged.on_means, *certainties, judged.verdict]
 
 
 def _certainties(judged: Judgement | MetricJudgement, unknown: bool) -> list[str]:
@@ -278,12 +270,15 @@ def _certainties(judged: Judgement | MetricJudgement, unknown: bool) -> list[str
 def hash_table(result: DLeDeResult) -> Table:
     """Return tables 2 and 5 with every cut: ``phash.csv``."""
     found = result.hashes
+    headings = {
+        "distance": "distance",
+        "pairs": "pairs",
+        "pairs_up_to": "up to it",
+        "nearest": "nearest of test images",
+        "nearest_up_to": "up to it",
+    }
     columns = (
-        Column("distance", pa.int64(), "distance", number=True),
-        Column("pairs", pa.int64(), "pairs", number=True),
-        Column("pairs_up_to", pa.int64(), "up to it", number=True),
-        Column("nearest", pa.int64(), "nearest of test images", number=True),
-        Column("nearest_up_to", pa.int64(), "up to it", number=True),
+        *(Column(name, pa.int64(), text, number=True) for name, text in headings.items()),
         Column("", pa.float64(), "% of the test set", lambda share: f"{share:.2f}", number=True),
     )
     if found is None:
@@ -345,13 +340,10 @@ def _mean(value: float) -> str:
 
 def _gains(result: DLeDeResult) -> Grid:
     header = ["metric", "leaked %", "leaked images", "their gain (95 % CI)"]
-    rows = [
-        [
-            *(metric_name(each.metric), f"{each.step}", _mean(each.images)),
-            *(_with_ends(each.leaked, score), _with_ends(each.others, score)),
-        ]
-        for each in result.memory
-    ]
+    rows = []
+    for each in result.memory:
+        gains = [_with_ends(gain, score) for gain in (each.leaked, each.others)]
+        rows.append([metric_name(each.metric), f"{each.step}", _mean(each.images), *gains])
     title = "Gain of leaked test images over no leak, and of the others"
     return Grid(title, [*header, "gain of the others (95 % CI)"], rows)
 
@@ -389,13 +381,10 @@ def _calibration(result: DLeDeResult) -> Iterator[Grid]:
 def _convergence(result: DLeDeResult) -> Iterator[Grid]:
     if result.convergence is None:
         return
-    rows = [
-        [
-            *(metric_name(row.metric), f"{row.step}", f"{row.repetitions:,}"),
-            *map(score, (row.usual, row.longer, row.longer - row.usual)),
-        ]
-        for row in result.convergence.rows
-    ]
+    rows = []
+    for row in result.convergence.rows:
+        scores = map(score, (row.usual, row.longer, row.longer - row.usual))
+        rows.append([metric_name(row.metric), f"{row.step}", f"{row.repetitions:,}", *scores])
     epochs = (f"{epochs:,} epochs" for epochs in result.convergence.epochs)
     header = ["metric", "leaked %", "repetitions", *epochs, "change"]
     yield Grid("Scores after longer training", header, rows)

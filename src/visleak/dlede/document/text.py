@@ -162,10 +162,9 @@ def _others(metrics: Iterable[MetricJudgement]) -> Iterator[str]:
     """Yield further reasons; of metrics with the same one, once with the names of all."""
     same: dict[str, list[str]] = {}
     for each in metrics:
-        words = each.reason.replace(metric_name(each.metric), "{}", 1)
-        same.setdefault(words, []).append(metric_name(each.metric))
-    for words, names in same.items():
-        yield words.replace("{}", listed(names), 1)
+        name = metric_name(each.metric)
+        same.setdefault(each.reason.replace(name, "{}", 1), []).append(name)
+    yield from (words.replace("{}", listed(names), 1) for words, names in same.items())
 
 
 def _starts(metrics: Sequence[MetricJudgement]) -> str:
@@ -325,13 +324,13 @@ def shares(counts: Sequence[float]) -> list[float]:
 
 def drift_line(found: ClassCounts) -> str:
     """Return a line about the class whose share changes most."""
-    name, first, last = class_drift(found)[0]
-    what = "objects" if found.objects else "images"
-    if f"{100 * first:.2f}" == f"{100 * last:.2f}":
+    name, *both = class_drift(found)[0]
+    first, last = (f"{100 * share:.2f}" for share in both)
+    if first == last:
         return "leaks do not change the class proportions in training"
     return (
-        f"leaks change the share of {name} most: from {100 * first:.2f} to {100 * last:.2f} % of"
-        f" the training {what} at {found.steps[-1]} %"
+        f"leaks change the share of {name} most: from {first} to {last} % of the training"
+        f" {'objects' if found.objects else 'images'} at {found.steps[-1]} %"
     )
 
 
