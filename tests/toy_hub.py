@@ -41,7 +41,7 @@ class Hub(BaseHTTPRequestHandler):
             there = [{"rfilename": name} for name in self.files]
             content = {"id": self.repository, "sha": COMMIT, "siblings": there}
             return self._send(json.dumps(content).encode(), body)
-        for revision in (COMMIT, "main", "v2"):
+        for revision in (COMMIT, "main", "v2", "refs/pr/1"):
             file = path.removeprefix(f"/{self.repository}/resolve/{revision}/")
             if file in self.files:
                 return self._send(self.files[file].read_bytes(), body)

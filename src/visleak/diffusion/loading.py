@@ -11,7 +11,8 @@ import json
 import os
 import re
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from importlib import import_module
 from inspect import signature
@@ -26,7 +27,6 @@ from visleak.diffusion.pipeline import (
     T5_TEXT,
     TOKENIZERS,
     VAES,
-    Layout,
     LoadedPipeline,
     Pipeline,
     device_of,
@@ -124,7 +124,7 @@ def load_model(
 
 def adapter_of(name: str, pipeline: object) -> type[Pipeline]:
     """Return the adapter of a class of pipelines."""
-    dotted = PIPELINES.get(pipeline) if isinstance(pipeline, str) else None
+    dotted = PIPELINES.get(str(pipeline))
     if dotted is None:
         raise VisleakError(
             f"model {name}: {INDEX} says it is a {str(pipeline)[:80]!r}; known pipelines are"
@@ -192,26 +192,23 @@ class Part:
     def files(self, names: Iterable[str], half: bool) -> tuple[str, ...]:
         """Return the files of its folder that images depend on, in order of name."""
         known = sorted(names)
-        if self.is_scheduler:
-            return tuple(name for name in known if name == "scheduler_config.json")
-        if not self.is_network:
-            return tuple(name for name in known if name.endswith((".json", ".txt", ".model")))
-        config = tuple(name for name in known if name == "config.json")
-        return (*config, *self.weights(known, half)[1])
+        if self.is_network:
+            return (*(n for n in known if n == "config.json"), *self.weights(known, half)[1])
+        endings = "scheduler_config.json" if self.is_scheduler else (".json", ".txt", ".model")
+        return tuple(name for name in known if name.endswith(endings))
 
-    def lacking(self, names: Iterable[str], half: bool) -> str:
+    def lacking(self, names: Sequence[str], half: bool) -> str:
         """Return what is missing in its folder, in words; empty where nothing is."""
-        known = list(names)
-        if not known:
+        if not names:
             return f"is not there; a pipeline has its {self.name} in that folder"
         if not self.is_network:
             file = "scheduler_config.json" if self.is_scheduler else "vocabulary (.json, .txt ...)"
-            return "" if self.files(known, half) else f"has no {file}"
-        if "config.json" not in known:
+            return "" if self.files(names, half) else f"has no {file}"
+        if "config.json" not in names:
             return "has no config.json"
-        if self.weights(known, half)[1]:
+        if self.weights(names, half)[1]:
             return ""
-        if any(name.endswith(_PICKLES) for name in known):
+        if any(name.endswith(_PICKLES) for name in names):
             return (
                 "has its weights only as pickles (.bin), which can run code; save the pipeline"
                 " again with save_pretrained(FOLDER, safe_serialization=True)"
@@ -229,17 +226,10 @@ class Plan:
     settings: Mapping[str, object] = field(default_factory=dict)  #: further plain values
     left_out: tuple[str, ...] = ()  #: parts that the folder has and that are not loaded
 
-    def wanted(self, there: Iterable[str], half: bool) -> list[str]:
-        """Return the files that are needed of all that are there, as ``PART/NAME``."""
-        names = list(there)
-        files = ((part, part.files(part.within(names), half)) for part in self.parts)
-        return [INDEX, *(f"{part.name}/{name}" for part, own in files for name in own)]
-
-    def refuse_incomplete(self, there: Iterable[str], where: str, half: bool = False) -> None:
-        """Refuse a pipeline some of whose files are missing."""
-        names = list(there)
+    def refuse_incomplete(self, there: Sequence[str], where: str, half: bool = False) -> None:
+        """Refuse a pipeline some of whose files are missing, of all there are as ``PART/NAME``."""
         for part in self.parts:
-            if missing := part.lacking(part.within(names), half):
+            if missing := part.lacking(part.within(there), half):
                 raise VisleakError(f"model {self.name}: {where}/{part.name} {missing}")
 
 
@@ -257,7 +247,7 @@ def read_json(name: str, file: Path) -> dict[str, Any]:
 def planned(name: str, index: Mapping[str, object]) -> Plan:
     """Return what of a pipeline is loaded, by its ``model_index.json``."""
     kind = index.get("_class_name")
-    layout: Layout = adapter_of(name, kind).layout
+    layout = adapter_of(name, kind).layout
     entries = {key: value for key, value in index.items() if not key.startswith("_")}
     there = {key: value for key, value in entries.items() if value not in (None, [None, None])}
     parts = []
@@ -272,14 +262,15 @@ def planned(name: str, index: Mapping[str, object]) -> Plan:
 
 
 def _part(name: str, part: str, entry: object, allowed: tuple[str, ...]) -> Part:
-    if isinstance(entry, list) and len(entry) == 2 and all(isinstance(e, str) for e in entry):
-        library, kind = entry
-        if part == "scheduler":
-            fits = library == "diffusers" and kind.isidentifier() and kind.endswith("Scheduler")
-        else:
+    match entry:
+        case ["diffusers", str(kind)] if part == "scheduler":
+            fits = kind.isidentifier() and kind.endswith("Scheduler")
+        case [library, str(kind)]:
             fits = kind in allowed and library == LIBRARIES[kind]
-        if fits:
-            return Part(part, kind)
+        case _:
+            fits, kind = False, ""
+    if fits:
+        return Part(part, kind)
     wanted = "a scheduler of diffusers" if part == "scheduler" else " or ".join(allowed)
     raise VisleakError(
         f"model {name}: {INDEX} says that its {part} is {json.dumps(entry)[:120]}; it must be"
@@ -294,23 +285,21 @@ def whole_plan(name: str, folder: Path, half: bool) -> Plan:
     plan.refuse_incomplete(there, str(folder), half)
     for part in (each for each in plan.parts if each.is_network):
         first, *pieces = part.weights(part.within(there), half)[1]
-        if first.endswith(".json"):
-            _refuse_missing_pieces(name, folder / part.name / first, pieces)
+        if not first.endswith(".json"):
+            continue
+        index = folder / part.name / first
+        named = read_json(name, index).get("weight_map")
+        if not isinstance(named, dict):
+            raise VisleakError(f"model {name}: {index} has no weight_map")
+        # names outside the pattern would be read, and be in no digest
+        missing = sorted({str(each) for each in named.values()} - set(pieces))
+        if missing or not named:
+            lacking = missing[0] if missing else "anything"
+            raise VisleakError(
+                f"model {name}: {index} names pieces of the weights that are not beside it:"
+                f" {len(missing)}, such as {lacking[:80]}"
+            )
     return plan
-
-
-def _refuse_missing_pieces(name: str, index: Path, pieces: list[str]) -> None:
-    named = read_json(name, index).get("weight_map")
-    if not isinstance(named, dict):
-        raise VisleakError(f"model {name}: {index} has no weight_map")
-    # names outside the pattern would be read, and be in no digest
-    missing = sorted({str(each) for each in named.values()} - set(pieces))
-    if missing or not named:
-        lacking = missing[0] if missing else "anything"
-        raise VisleakError(
-            f"model {name}: {index} names pieces of the weights that are not beside it:"
-            f" {len(missing)}, such as {lacking[:80]}"
-        )
 
 
 # -- from disk ------------------------------------------------------------------------------------
@@ -386,7 +375,7 @@ def load_part(name: str, folder: Path, part: Part, dtype: torch.dtype, half: boo
     if not part.is_network:
         return loaded
     network, about = loaded
-    keys = (key for kind in ("missing_keys", "mismatched_keys") for key in about[kind])
+    keys = (*about["missing_keys"], *about["mismatched_keys"])
     missing = {str(key[0] if isinstance(key, tuple) else key) for key in keys}
     if missing:
         raise VisleakError(
@@ -405,44 +394,37 @@ def pipeline_digest(plan: Plan, folder: Path, half: bool, about: Mapping[str, ob
         inside = folder / part.name
         for file in part.files([each.name for each in inside.iterdir()], half):
             hasher.update(json.dumps([part.name, part.kind, file]).encode())
-            hasher.update(_file_digest(plan.name, inside / file))
+            if file.endswith("config.json"):
+                # without the libraries' own notes
+                content = plain_settings(read_json(plan.name, inside / file))
+                used = {key: value for key, value in content.items() if key not in _NOTES}
+                text = json.dumps(used, sort_keys=True).encode()
+                hasher.update(hashlib.blake2b(text).digest())
+            else:
+                with (inside / file).open("rb") as stream:
+                    own = hashlib.file_digest(stream, lambda: hashlib.blake2b(digest_size=16))
+                hasher.update(own.digest())
     return hasher.hexdigest()
-
-
-def _file_digest(name: str, file: Path) -> bytes:
-    if file.name.endswith("config.json"):
-        # without the libraries' own notes
-        content = plain_settings(read_json(name, file))
-        used = {key: value for key, value in content.items() if key not in _NOTES}
-        return hashlib.blake2b(json.dumps(used, sort_keys=True).encode()).digest()
-    with file.open("rb") as stream:
-        return hashlib.file_digest(stream, lambda: hashlib.blake2b(digest_size=16)).digest()
 
 
 # -- from the hub ---------------------------------------------------------------------------------
 
 
-def hub_name(text: str) -> tuple[str, str | None]:
-    """Return repository and revision of ``hub:OWNER/NAME[@REVISION]``."""
+def hub_folder(text: str, half: bool) -> Path:
+    """Return the folder of ``hub:OWNER/NAME[@REVISION]``: from the cache if whole, else fetched."""
     found = re.fullmatch(r"hub:([\w.-]+/[\w.-]+)(?:@([\w./-]+))?", text, re.ASCII)
     if found is None:
         raise UsageError(
             f"model must be a folder or hub:OWNER/NAME, or hub:OWNER/NAME@REVISION; got {text!r}"
         )
-    return found[1], found[2]
-
-
-def hub_folder(text: str, half: bool) -> Path:
-    """Return the folder of a pipeline of the hub: from the cache if whole, else fetched."""
-    repository, revision = hub_name(text)
+    repository, revision = found.groups()
     hub = library("huggingface_hub", "diffusion", f"model {text}")
     index = hub.try_to_load_from_cache(repository, INDEX, revision=revision)
     if isinstance(index, str):
-        try:
+        # an interrupted download; what else is wrong, the copy of the hub will show
+        with suppress(VisleakError):
             whole_plan(repository, Path(index).parent, half)
             return Path(index).parent
-        except VisleakError:
-            pass  # an interrupted download; what else is wrong, the copy of the hub will show
     try:
         with weights.quiet(progress=sys.stderr.isatty()):
             return _fetched(hub, repository, revision, text, half)
@@ -468,5 +450,6 @@ def _fetched(hub: ModuleType, repository: str, revision: str | None, text: str, 
     options = {"revision": revision, "etag_timeout": PATIENCE}
     plan = planned(text, read_json(text, Path(hub.hf_hub_download(repository, INDEX, **options))))
     plan.refuse_incomplete(there, where)
-    wanted = plan.wanted(there, half)
+    files = ((part.name, part.files(part.within(there), half)) for part in plan.parts)
+    wanted = [INDEX, *(f"{folder}/{name}" for folder, names in files for name in names)]
     return Path(hub.snapshot_download(repository, allow_patterns=wanted, **options))

@@ -1,7 +1,4 @@
-"""What all pipelines of diffusers have in common: noises, timesteps, images in batches.
-
-Prompts as tokens of a text encoder, and the methods of a token model for every family.
-"""
+"""What all pipelines of diffusers have in common: prompts as tokens, noises, timesteps, images."""
 
 from __future__ import annotations
 
@@ -78,7 +75,6 @@ def noise_of(output: Tensor, latents: Tensor, signal: float, prediction: str) ->
     return (latents - image * output) / noise
 
 
-PRECISIONS: Final = ("auto", "fp32", "fp16", "bf16")
 _DTYPES: Final = {"fp32": "float32", "fp16": "float16", "bf16": "bfloat16"}
 
 
@@ -91,8 +87,8 @@ def device_of(given: str) -> str:
 
 def precision_of(given: str, device: str) -> str:
     """Return ``fp32``, ``fp16`` or ``bf16``; ``auto`` is fp16 on a CUDA GPU, else fp32."""
-    if given not in PRECISIONS:
-        raise UsageError(f"precision is one of {', '.join(PRECISIONS)}; got {given!r}")
+    if given not in ("auto", *_DTYPES):
+        raise UsageError(f"precision is one of auto, {', '.join(_DTYPES)}; got {given!r}")
     if given != "auto":
         return given
     return "fp16" if device.startswith("cuda") else "fp32"
@@ -197,8 +193,7 @@ class PromptTokens:
         return self._decoded([each for each in ids if each not in dropped])
 
     def _decoded(self, ids: Sequence[int]) -> str:
-        ids = [int(each) for each in ids]
-        text = self._tokenizer.decode(ids, clean_up_tokenization_spaces=False)
+        text = self._tokenizer.decode(list(map(int, ids)), clean_up_tokenization_spaces=False)
         return str(text).strip()
 
     def most_tokens(self) -> int:
@@ -223,13 +218,12 @@ class PromptTokens:
             )
         special = self.special_ids()
         other = next(each for each in range(len(self._tokenizer)) if each not in special)
-        row = [*self._before, *([other] * shape[1]), *self._after]
-        kept = len(row)
-        row += [int(self._tokenizer.pad_token_id)] * (self.length - kept)
+        row = [*self._before, *[other] * shape[1], *self._after]
+        padding = self.length - len(row)
+        ids = [*row, *[int(self._tokenizer.pad_token_id)] * padding]
+        mask = [*[1] * len(row), *[0] * padding]
         device = self._encoder.device
-        ids = self._torch.tensor([row], device=device).repeat(shape[0], 1)
-        mask = (self._torch.arange(self.length, device=device) < kept).long()
-        return Rows(ids, mask.repeat(shape[0], 1))
+        return Rows(*(self._torch.tensor([each] * shape[0], device=device) for each in (ids, mask)))
 
     @contextmanager
     def in_place(self, embeddings: Tensor) -> Iterator[None]:
@@ -307,6 +301,7 @@ class Pipeline:
         import transformers
 
         scheduler = self.pipeline.scheduler
+        libraries = (self._torch, diffusers, transformers)
         return {
             "name": self.name,
             "family": self.family,
@@ -321,11 +316,7 @@ class Pipeline:
             "left_out": list(self._left_out),
             "device": self.device,
             "precision": self.precision,
-            "versions": {
-                "torch": str(self._torch.__version__),
-                "diffusers": str(diffusers.__version__),
-                "transformers": str(transformers.__version__),
-            },
+            "versions": {each.__name__: str(each.__version__) for each in libraries},
         }
 
     def output_in_words(self) -> str:
@@ -389,9 +380,7 @@ class Pipeline:
         torch = self._torch
         generators = [torch.Generator().manual_seed(int(seed)) for seed in seeds]
         rows = [torch.randn((1, *self.shape), generator=each) for each in generators]
-        if not rows:
-            return torch.zeros((0, *self.shape), device=self.device), generators
-        return torch.cat(rows).to(self.device), generators
+        return torch.cat(rows or [torch.zeros((0, *self.shape))]).to(self.device), generators
 
     def predict_noise(self, latents: Tensor, timestep: float, conditioning: Conditioning) -> Tensor:
         """Return the raw output of the network (n, channels, height, width), without guidance."""

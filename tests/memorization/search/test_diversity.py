@@ -36,7 +36,7 @@ def test_picks_are_those_of_exhaustive_search(seed: int) -> None:
     vectors = rng.standard_normal((30, 8)) * rng.uniform(0.1, 50.0, (30, 1))
     for count in (1, 2, 12, 99):
         first = int(rng.integers(30))
-        picks = farthest_points(vectors, count, first)
+        picks = list(farthest_points(vectors, count, first))
         assert [row for row, _ in picks] == exhaustive(vectors, count, first)
         for number, (row, closest) in enumerate(picks[1:], 1):
             wanted = max(cosine(list(vectors[row]), list(vectors[p])) for p, _ in picks[:number])
@@ -57,7 +57,7 @@ def test_ties_go_to_the_first() -> None:
 @pytest.mark.parametrize("value", [0.0, np.nan, np.inf])
 def test_vectors_without_a_direction_are_refused(value: float) -> None:
     with pytest.raises(VisleakError, match=r"zero or not finite; such prompts have no direction"):
-        farthest_points(np.array([[1.0, 0.0], [value, 0.0]]), 2, 0)
+        list(farthest_points(np.array([[1.0, 0.0], [value, 0.0]]), 2, 0))
 
 
 def test_the_first_pick_is_seeded_and_each_prompt_is_picked_once() -> None:

@@ -1,7 +1,4 @@
-"""The figure of a benchmark: what each method's settings trade similarity for.
-
-A benchmark as a document and as files, in the layout of tables 3 to 5 of Hong et al. 2024.
-"""
+"""A benchmark as document, figure and files, laid out as tables 3 to 5 of Hong et al. 2024."""
 
 from __future__ import annotations
 
@@ -21,7 +18,6 @@ from visleak.memorization.benchmark.results import (
     TRIGGER,
     Benchmark,
     Entry,
-    Line,
     Measurements,
     MethodRow,
     Score,
@@ -36,13 +32,14 @@ from visleak.memorization.benchmark.results import (
 )
 from visleak.memorization.extraction.images import ImageStore
 from visleak.memorization.metrics import LIMIT
+from visleak.quantities import counted
 from visleak.reporting import Column, Document, Figure, Table, latex, markdown
 from visleak.reporting.contact_sheet import Tile, contact_sheet
 from visleak.reporting.document import LONGEST
 from visleak.reporting.drawing import COLOURS, INK, MARKS, as_text, cut, figure_of, saved, titled
 from visleak.reporting.markup import Grid
 from visleak.stats.group_intervals import GroupInterval
-from visleak.storage import File, RunFolder
+from visleak.storage import File
 
 #: What can be drawn against top-1 similarity, with its heading.
 PANELS: Final = (
@@ -56,11 +53,7 @@ PANELS: Final = (
 def tradeoff(result: Benchmark, columns: int = 2) -> dict[str, bytes]:
     """Return the curves of methods, weak to strong, as SVG and PNG; up and left is better."""
     known = [row for row in result.rows if not math.isnan(row.value(TRIGGER, "top1"))]
-    panels = [
-        panel
-        for panel in PANELS
-        if any(not math.isnan(row.value(panel[0], panel[1])) for row in known)
-    ]
+    panels = [p for p in PANELS if any(not math.isnan(row.value(*p[:2])) for row in known)]
     if not panels or not result.lines:
         return {}
     columns = min(columns, len(panels))
@@ -74,10 +67,8 @@ def tradeoff(result: Benchmark, columns: int = 2) -> dict[str, bytes]:
             axes.remove()
         figure.tight_layout(rect=(0, 0, 1, 1 - 1.05 / height), h_pad=1.5, w_pad=1.5)
         model = as_text(cut(short(str(result.about["model"].get("name", ""))), 40))
-        below = (
-            f"{model}, {result.triggers.prompts:,} trigger prompts; better is up and to the left"
-        )
-        below += "; thin lines: 95 % intervals of the strongest settings" if columns > 1 else ""
+        below = f"{model}, {result.triggers.prompts:,} trigger prompts; better is up and to the"
+        below += " left" + "; thin lines: 95 % intervals of the strongest settings" * (columns > 1)
         titled(figure, "What mitigations trade similarity for", below)
         figure.legend(
             *grid[0].get_legend_handles_labels(), loc="upper left", ncols=3 * columns - 1,
@@ -100,27 +91,25 @@ def _panel(axes: Any, result: Benchmark, panel: tuple[str, str, str]) -> None:
         x, y = zip(*map(point, rows), strict=True)
         label = as_text(cut(line_name(line), 28))
         axes.plot(x, y, color=colour, marker=mark, lw=1.7, ms=6, label=label, **edge)
-        # those of every setting would hide the lines
-        for row in rows[-1:]:
-            found = [row.score(TRIGGER, "top1"), row.score(scenario, name)]
-            ends = [(s.interval.low, s.interval.high) for s in found if s is not None]
-            if len(ends) == 2:
-                faint: dict[str, object] = {"color": colour, "lw": 0.9, "alpha": 0.45, "zorder": 2}
-                axes.plot(ends[0], [row.value(scenario, name)] * 2, **faint)
-                axes.plot([row.value(TRIGGER, "top1")] * 2, ends[1], **faint)
+        # intervals of every setting would hide the lines
+        last, (right, up) = rows[-1], point(rows[-1])
+        across, along = last.score(TRIGGER, "top1"), last.score(scenario, name)
+        if across is not None and along is not None:
+            faint: dict[str, object] = {"color": colour, "lw": 0.9, "alpha": 0.45, "zorder": 2}
+            axes.plot((across.interval.low, across.interval.high), (up, up), **faint)
+            axes.plot((right, right), (along.interval.low, along.interval.high), **faint)
         # which end is which
-        strongest = as_text(cut(rows[-1].setting.partition(", ")[0], 16))
         axes.annotate(
-            strongest, point(rows[-1]), xytext=(0, -10.5), textcoords="offset points",
-            fontsize=8.5, color=colour, ha="center", va="center", zorder=7, annotation_clip=True,
+            as_text(cut(last.setting.partition(", ")[0], 16)), (right, up), xytext=(0, -10.5),
+            textcoords="offset points", fontsize=8.5, color=colour, ha="center", va="center",
+            zorder=7, annotation_clip=True,
         )  # fmt: skip
     base = as_text(name_of(NONE))
     axes.plot(*point(result.base), "X", color=INK, ms=7.5, label=base, **edge | {"zorder": 5})
     points = [point(row) for row in result.rows]
     if result.reference is not None and (scenario, name) == (TRIGGER, "clip"):
-        found_at = result.reference.similarity.value, result.reference.clip.value
-        points.append(found_at)
-        axes.plot(*found_at, "*", color="#f0b400", ms=13, mec=INK, mew=0.8, zorder=6,
+        points.append((result.reference.similarity.value, result.reference.clip.value))
+        axes.plot(*points[-1], "*", color="#f0b400", ms=13, mec=INK, mew=0.8, zorder=6,
                   label="reference")  # fmt: skip
     # all points, and of intervals what is near them
     known = [each for each in points if not any(map(math.isnan, each))]
@@ -175,13 +164,20 @@ def document(
 ) -> Document:
     """Return a benchmark as a document; a terminal needs no figure ``drawn``."""
     files = tradeoff(result, columns) if drawn else {}
-    figure = Figure("tradeoff", "The trade-off", files, shown=True)
+    by = f" (similarity: {result.about['similarity']['name']})"
     return Document(
         title="Mitigations: effect on memorization and cost",
         headline=headline(result),
         lines=(*verdicts(result), *cautions(result)),
-        tables=tuple(tables(result)),
-        figures=(figure,),
+        # tables may be copied out of their page, so that each names its similarity
+        tables=(
+            main_grid(result, by),
+            curve_grid(result, by),
+            distance_grid(result),
+            change_grid(result, by),
+            cost_grid(result),
+        ),
+        figures=(Figure("tradeoff", "The trade-off", files, shown=True),),
         images=(("The worst images by aesthetic score", SHEET),) if sheet else (),
         notes=(*about(result), *result.notes),
         reading=tuple(reading(result)),
@@ -190,32 +186,29 @@ def document(
 
 def headline(result: Benchmark) -> str:
     """Return which method lowers similarity most at what cost, as one line."""
-    base = result.base.value(TRIGGER, "top1")
-    best = [best_of(result, line) for line in result.lines]
-    known = [row for row in best if row is not None]
-    if not known:
-        return f"without mitigation the top-1 similarity is {number(base)}"
-    parts = ", ".join(_reached(result, row) for row in known)
-    return f"top-1 similarity {number(base)} without mitigation; {parts}"
+    base = result.base
+    top = number(base.value(TRIGGER, "top1"))
+    parts = []
+    for row in strongest(result):
+        change = row.value(TRIGGER, "clip") - base.value(TRIGGER, "clip")
+        cost = "" if math.isnan(row.value(TRIGGER, "clip")) else f" (CLIP {signed(change)})"
+        parts.append(f"{number(row.value(TRIGGER, 'top1'))} with {label_of(row)}{cost}")
+    if not parts:
+        return f"without mitigation the top-1 similarity is {top}"
+    return f"top-1 similarity {top} without mitigation; {', '.join(parts)}"
 
 
-def _reached(result: Benchmark, row: MethodRow) -> str:
-    clip = row.value(TRIGGER, "clip")
-    base = result.base.value(TRIGGER, "clip")
-    cost = "" if math.isnan(clip) else f" (CLIP {signed(clip - base)})"
-    return f"{number(row.value(TRIGGER, 'top1'))} with {label_of(row)}{cost}"
-
-
-def best_of(result: Benchmark, line: Line) -> MethodRow | None:
-    """Return the row of a method with the lowest top-1 similarity."""
-    rows = [row for row in result.of(line) if not math.isnan(row.value(TRIGGER, "top1"))]
-    return min(rows, key=lambda row: row.value(TRIGGER, "top1"), default=None)
+def strongest(result: Benchmark) -> Iterator[MethodRow]:
+    """Yield the row of each method with the lowest top-1 similarity."""
+    for line in result.lines:
+        rows = [row for row in result.of(line) if not math.isnan(row.value(TRIGGER, "top1"))]
+        if rows:
+            yield min(rows, key=lambda row: row.value(TRIGGER, "top1"))
 
 
 def verdicts(result: Benchmark) -> list[str]:
     """Return for each method whether it succeeds by the paper's rule, in words."""
-    rows = (best_of(result, line) for line in result.lines)
-    return [_verdict(result, row) for row in rows if row is not None]
+    return [_verdict(result, row) for row in strongest(result)]
 
 
 def meets(result: Benchmark, row: MethodRow) -> tuple[bool | None, bool | None]:
@@ -228,33 +221,36 @@ def meets(result: Benchmark, row: MethodRow) -> tuple[bool | None, bool | None]:
 
 
 def _verdict(result: Benchmark, lowest: MethodRow) -> str:
-    rows = result.of(lowest.line)
+    rows, base = result.of(lowest.line), result.base.value(TRIGGER, "top1")
     winner = next((row for row in rows if meets(result, row) == (True, True)), None)
     row = winner or lowest
     reached, stays = meets(result, row)
-    text = f"{label_of(row)}: top-1 {number(result.base.value(TRIGGER, 'top1'))} to "
-    text += f"{number(row.value(TRIGGER, 'top1'))}{_surely(row, 'top1')}"
-    if reached is not None and result.reference is not None:
-        goal = number(result.reference.similarity.value)
-        text += f", {'at or below' if reached else 'above'} the reference {goal}"
+    goal = math.nan if result.reference is None else result.reference.similarity.value
+    text = f"{label_of(row)}: top-1 {number(base)} to"
+    text += f" {number(row.value(TRIGGER, 'top1'))}{_surely(row, 'top1')}"
+    if reached is not None:
+        text += f", {'at or below' if reached else 'above'} the reference {number(goal)}"
     clip = row.score(TRIGGER, "clip")
     if clip is not None and clip.change is not None:
         text += f", CLIP by {signed(clip.change.value)}{_surely(row, 'clip')}"
-    if None in (reached, stays):
-        lacking = [] if reached is not None else ["a reference performance"]
-        lacking += [] if stays is not None else ["CLIP scores"]
+    needs = {"a reference performance": reached, "CLIP scores": stays}
+    lacking = [name for name, known in needs.items() if known is None]
+    if lacking:
         return f"{text}; success cannot be judged without {' and '.join(lacking)}"
-    if result.reference is not None and (
-        result.base.value(TRIGGER, "top1") <= result.reference.similarity.value
-    ):
-        return (
-            f"{text}: without mitigation it is at or below the reference already, and none can"
-            " succeed"
-        )
+    if base <= goal:
+        text += ": without mitigation it is at or below the reference already, and none can"
+        return f"{text} succeed"
     if winner is not None:
         chance = "" if _is_significant(row, "top1") else ", by a change that may be chance"
         return f"{text}: it succeeds by the paper's rule{chance}"
-    return f"{text}: it does not succeed by the paper's rule{_nearest(result, rows)}"
+    text += ": it does not succeed by the paper's rule"
+    kept = [row for row in rows if meets(result, row)[1]]
+    if not kept:
+        return f"{text}, and no setting keeps the CLIP score"
+    best = min(kept, key=lambda each: each.value(TRIGGER, "top1"))
+    reaches = f"{number(best.value(TRIGGER, 'top1'))}{_surely(best, 'top1')}"
+    where = best.setting or "its one setting"
+    return f"{text}; with the CLIP score kept it reaches {reaches} with {where}"
 
 
 def _surely(row: MethodRow, name: str) -> str:
@@ -271,30 +267,15 @@ def _is_significant(row: MethodRow, name: str) -> bool:
     return score is not None and score.change is not None and score.change.p_holm < LEVEL
 
 
-def _nearest(result: Benchmark, rows: tuple[MethodRow, ...]) -> str:
-    """Return the best that a method reaches while its CLIP score stays."""
-    kept = [row for row in rows if meets(result, row)[1]]
-    if not kept:
-        return ", and no setting keeps the CLIP score"
-    row = min(kept, key=lambda each: each.value(TRIGGER, "top1"))
-    where = row.setting or "its one setting"
-    reaches = f"{number(row.value(TRIGGER, 'top1'))}{_surely(row, 'top1')}"
-    return f"; with the CLIP score kept it reaches {reaches} with {where}"
-
-
-def is_sscd(result: Benchmark) -> bool:
-    """Whether the similarity is the paper's."""
-    return str(result.about["similarity"]["name"]).startswith("sscd")
-
-
 def cautions(result: Benchmark) -> list[str]:
     """Return what must be known before any number is believed, a line each."""
     lines = []
-    if not is_sscd(result):
-        name = cut(str(result.about["similarity"]["name"]), LONGEST)
+    name = str(result.about["similarity"]["name"])
+    if not name.startswith("sscd"):
         lines.append(
-            f"similarity is {name}, not SSCD as in the paper: its numbers, and the limit {LIMIT:g}"
-            " of the share, mean something else, and only compare the methods of this benchmark"
+            f"similarity is {cut(name, LONGEST)}, not SSCD as in the paper: its numbers, and the"
+            f" limit {LIMIT:g} of the share, mean something else, and only compare the methods of"
+            " this benchmark"
         )
     if result.triggers.groups < 2:
         lines.append(
@@ -306,7 +287,7 @@ def cautions(result: Benchmark) -> list[str]:
             f"the trigger prompts are worth {result.triggers.effective:.1f} independent ones:"
             " intervals are wide, and no paired test can be sure"
         )
-    return [*lines, *_floor(result), *_limits(result), *_other_norms(result)]
+    return [*lines, *_floor(result), *_limits(result)]
 
 
 def _floor(result: Benchmark) -> Iterator[str]:
@@ -339,78 +320,69 @@ def _floor(result: Benchmark) -> Iterator[str]:
 
 def _limits(result: Benchmark) -> Iterator[str]:
     """Yield where a number says less than its name."""
+    many, plain = result.triggers.images, result.general
     if result.base.value(TRIGGER, "share") == 0:
         yield (
             f"without mitigation no image is more similar than {LIMIT:g} to the memorized images of"
             " its prompt: there may be nothing for a method to remove"
         )
-    if result.triggers.images < 3:
-        many = "1 image" if result.triggers.images == 1 else "2 images"
-        yield f"with {many} per trigger prompt top-3 is the mean of all"
-    judged = any(result.about[judge] is not None for judge in ("alignment", "aesthetic"))
-    if result.general is not None and not judged:
+    if many < 3:
+        yield f"with {counted(many, 'image')} per trigger prompt top-3 is the mean of all"
+    judged = result.about["alignment"] or result.about["aesthetic"]
+    if plain is not None and not judged:
         yield (
             "of general prompts only seconds were measured: neither a CLIP score (--clip) nor an"
             " aesthetic score (--aesthetic) was requested"
         )
-
-
-def _other_norms(result: Benchmark) -> Iterator[str]:
-    """Yield what one l of Wen et al. means where the scenarios have other numbers of images."""
-    many, plain = result.triggers.images, result.general
     shared = any(row.about.get("options", {}).get("scope") == "batch" for row in result.rows)
+    # one l of Wen et al. where the scenarios have other numbers of images
     if shared and plain is not None and plain.images != many:
-        times = math.sqrt(many / plain.images)
         yield (
             f"wen with scope=batch compares l with one norm over all images of a prompt: {many:,}"
             f" of a trigger prompt, {plain.images:,} of a general one, whose images may have a D"
-            f" {times:.2g} times as large before they are changed; the cost on general prompts is"
-            f" that of another l (--general-images {many} makes them equal)"
+            f" {math.sqrt(many / plain.images):.2g} times as large before they are changed; the"
+            " cost on general prompts is that of another l"
+            f" (--general-images {many} makes them equal)"
         )
 
 
 def about(result: Benchmark) -> Iterator[str]:
     """Yield what was measured, a line each."""
-    facts = result.about
+
+    def named(value: object) -> str:
+        return cut(str(value), LONGEST)
+
+    facts, own, plain, found = result.about, result.triggers, result.general, result.reference
     model, sampling = facts["model"], facts["sampling"]
     yield (
-        f"model {cut(str(model.get('name', '')), LONGEST)}, {model.get('precision', '')};"
+        f"model {named(model.get('name', ''))}, {model.get('precision', '')};"
         f" {sampling['steps']} steps, guidance {sampling['guidance']:g}, seed {facts['seed']};"
         " every method starts from the same noises for the same prompt"
     )
-    own = result.triggers
     yield (
         f"{own.prompts:,} trigger prompts in {own.groups:,} groups, worth {own.effective:.1f}"
         f" independent ones; {own.images:,} images each; memorized images known of"
         f" {own.referenced:,}"
     )
-    if result.general is not None:
-        plain = result.general
-        many = f"{plain.images:,} image{'s' * (plain.images != 1)} each"
-        yield f"{plain.prompts:,} general prompts, {many}"
-    yield f"similarity: {_named(facts['similarity'])} ({facts['similarity']['number']})"
+    if plain is not None:
+        yield f"{plain.prompts:,} general prompts, {counted(plain.images, 'image')} each"
+    yield f"similarity: {named(facts['similarity']['name'])} ({facts['similarity']['number']})"
     if facts["alignment"] is not None:
         texts = {"original": "the original prompt", "augmented": "the prompt after mitigation"}
         which = texts[facts["clip_text"]]
-        yield f"CLIP score: {_named(facts['alignment'])}, cosine against {which}"
+        yield f"CLIP score: {named(facts['alignment']['name'])}, cosine against {which}"
     if facts["aesthetic"] is not None:
-        yield f"aesthetic score: {_named(facts['aesthetic'])}"
+        yield f"aesthetic score: {named(facts['aesthetic']['name'])}"
     if facts["real"] is not None:
-        real = facts["real"]
         yield (
-            f"distances: {cut(str(real['name']), LONGEST)}, features of"
-            f" {cut(str(real['features']), LONGEST)}; comparable only where both are the same"
+            f"distances: {named(facts['real']['name'])}, features of"
+            f" {named(facts['real']['features'])}; comparable only where both are the same"
         )
-    if result.reference is not None:
-        found = result.reference
+    if found is not None:
         yield (
-            f"reference performance: of {found.count:,} images that {cut(found.source, LONGEST)}"
+            f"reference performance: of {found.count:,} images that {named(found.source)}"
             " returns for a prompt the one with the best CLIP score"
         )
-
-
-def _named(judge: Mapping[str, object]) -> str:
-    return cut(str(judge["name"]), LONGEST)
 
 
 def reading(result: Benchmark) -> list[str]:
@@ -434,18 +406,6 @@ def reading(result: Benchmark) -> list[str]:
     return lines
 
 
-def tables(result: Benchmark) -> list[Grid]:
-    """Return the tables; each names its similarity, as it may be copied out of its page."""
-    by = f" (similarity: {result.about['similarity']['name']})"
-    return [
-        main_grid(result, by),
-        curve_grid(result, by),
-        distance_grid(result),
-        change_grid(result, by),
-        cost_grid(result),
-    ]
-
-
 def columns_of(result: Benchmark) -> list[tuple[str, str]]:
     """Return scenario and name of the numbers that the tables show: those that were measured."""
     shown = shown_columns(str(result.about["deviation"]))
@@ -455,18 +415,20 @@ def columns_of(result: Benchmark) -> list[tuple[str, str]]:
 def main_grid(result: Benchmark, by: str = "") -> Grid:
     """Return the table of methods and settings, with floor and reference performance."""
     shown = columns_of(result)
+    rows = [
+        [name_of(row.method), row.setting, *(cell(row.score(*each)) for each in shown)]
+        for row in result.rows
+    ]
+    # beneath the row without mitigation
+    rows[1:1] = [
+        [
+            method,
+            FLOORS[source] if method == "floor" else short(source),
+            *(cell(Score(*at, values[at], None)) if at in values else "" for at in shown),
+        ]
+        for method, source, values in _marks(result)
+    ]
     header = ["method", "setting", *(heading(*each) for each in shown)]
-    rows: list[list[str]] = []
-    for row in result.rows:
-        cells = [cell(row.score(*each)) for each in shown]
-        rows.append([name_of(row.method), row.setting, *cells])
-        if row.method == NONE:
-            if result.floor is not None:
-                held = _marks(shown, _floor_values(result))
-                rows.append(["floor", FLOORS[result.floor.source], *held])
-            if result.reference is not None:
-                held = _marks(shown, _reference_values(result))
-                rows.append(["reference", short(result.reference.source), *held])
     return Grid(f"Mitigations on trigger and general prompts{by}", header, rows, texts=2)
 
 
@@ -481,59 +443,52 @@ def cell(score: Score | None) -> str:
     """Return a number with its interval, and a star where a paired test calls it changed."""
     if score is None:
         return "-"
-    places, found = SCORES[score.name].places, score.interval
+    places = SCORES[score.name].places
     star = CHANGED if score.change is not None and score.change.p_holm < LEVEL else ""
-    value = f"{number(found.value, places)}{star}"
-    if math.isnan(found.low):
-        return value
-    return f"{value} ({number(found.low, places)} to {number(found.high, places)})"
+    value, ends = number(score.interval.value, places), _ends(score.interval, places)
+    return f"{value}{star} ({ends})" if ends else f"{value}{star}"
 
 
-def _floor_values(result: Benchmark) -> dict[tuple[str, str], GroupInterval | None]:
-    floor = result.floor
-    return {} if floor is None else {(TRIGGER, n): floor.score(TRIGGER, n) for n in COPYING}
+def _ends(found: GroupInterval, places: int = 3) -> str:
+    known = not math.isnan(found.low)
+    return f"{number(found.low, places)} to {number(found.high, places)}" if known else ""
 
 
-def _reference_values(result: Benchmark) -> dict[tuple[str, str], GroupInterval | None]:
-    found = result.reference
-    if found is None:
-        return {}
-    return {(TRIGGER, "top1"): found.similarity, (TRIGGER, "clip"): found.clip}
-
-
-def _marks(
-    shown: Sequence[tuple[str, str]], values: Mapping[tuple[str, str], GroupInterval | None]
-) -> list[str]:
-    """Return numbers that have no change, empty where there is none."""
-    held = [(at, values.get(at)) for at in shown]
-    return ["" if found is None else cell(Score(*at, found, None)) for at, found in held]
+def _marks(result: Benchmark) -> Iterator[tuple[str, str, dict[tuple[str, str], GroupInterval]]]:
+    """Yield floor and reference performance: name, source, and their numbers by scenario, name."""
+    if result.floor is not None:
+        values = {(TRIGGER, name): getattr(result.floor, name) for name in COPYING}
+        yield "floor", result.floor.source, values
+    if result.reference is not None:
+        found = result.reference
+        values = {(TRIGGER, "top1"): found.similarity, (TRIGGER, "clip"): found.clip}
+        yield "reference", found.source, values
 
 
 def change_grid(result: Benchmark, by: str = "") -> Grid:
     """Return every change against no mitigation, with its interval and probability."""
+
+    def probability(value: float) -> str:
+        return p_value(value).removeprefix("p ").removeprefix("= ").replace("is not known", "-")
+
     rows = []
     for row in result.rows[1:]:
         for scenario, name in columns_of(result):
             score = row.score(scenario, name)
             if score is None or score.change is None:
                 continue
-            change, places = score.change, SCORES[name].places
-            ends = f"{signed(change.low, places)} to {signed(change.high, places)}"
+            change, column = score.change, SCORES[name]
+            low, high = (signed(end, column.places) for end in (change.low, change.high))
             rows.append(
                 [
-                    *(label_of(row), f"{scenario} {SCORES[name].short}"),
-                    signed(change.value, places),
-                    "-" if math.isnan(change.low) else ends,
-                    _probability(change.p),
-                    _probability(change.p_holm),
+                    *(label_of(row), f"{scenario} {column.short}"),
+                    signed(change.value, column.places),
+                    "-" if math.isnan(change.low) else f"{low} to {high}",
+                    *(probability(change.p), probability(change.p_holm)),
                 ]
             )
     header = ["method", "number", "change", "95 % interval", "p", "p, all settings"]
     return Grid(f"Changes against no mitigation{by}", header, rows, texts=2)
-
-
-def _probability(value: float) -> str:
-    return p_value(value).removeprefix("p ").removeprefix("= ").replace("is not known", "-")
 
 
 def curve_grid(result: Benchmark, by: str = "") -> Grid:
@@ -541,12 +496,10 @@ def curve_grid(result: Benchmark, by: str = "") -> Grid:
     names = {"clip": "similarity and CLIP", "aesthetic": "similarity and aesthetic score"}
     rows, bold = [], set()
     for at, curve in enumerate(result.curves):
-        found = curve.volume
-        ends = "-" if math.isnan(found.low) else f"{number(found.low)} to {number(found.high)}"
         own = [line_name(curve.line), names[curve.name], str(curve.settings)]
-        rows.append([*own, number(found.value), ends])
+        rows.append([*own, number(curve.volume.value), _ends(curve.volume) or "-"])
         rivals = [each.volume.value for each in result.curves if each.name == curve.name]
-        if len(rivals) > 1 and found.value == max(rivals):
+        if len(rivals) > 1 and curve.volume.value == max(rivals):
             bold.add((at, 3))
     header = ["method", "trade-off", "settings", "hypervolume", "95 % interval"]
     title = f"Hypervolume of each trade-off{by}"
@@ -560,36 +513,25 @@ def distance_grid(result: Benchmark) -> Grid:
         found = row.distance
         if found is not None:
             ends = f" ({found.kernel_low:.3g} to {found.kernel_high:.3g})"
-            ends = "" if math.isnan(found.kernel_low) else ends
-            cells = [f"{found.frechet:.2f}", f"{found.kernel:.3g}{ends}", f"{found.images:,}"]
-            rows.append([label_of(row), *cells])
+            kernel = f"{found.kernel:.3g}{'' if math.isnan(found.kernel_low) else ends}"
+            rows.append([label_of(row), f"{found.frechet:.2f}", kernel, f"{found.images:,}"])
     real = result.about["real"]
     # of other features than Inception's it is another number
     fid = real is not None and str(real["features"]).startswith("inception")
-    first = "FID ↓" if fid else "Fréchet distance ↓"
-    header = ["method", first, "kernel distance ↓", "images"]
+    header = ["method", "FID ↓" if fid else "Fréchet distance ↓", "kernel distance ↓", "images"]
     return Grid("Distance to real images", header, rows)
 
 
 def cost_grid(result: Benchmark) -> Grid:
     """Return the seconds per image, and by how much that is more than without mitigation."""
-    rows = []
-    scenarios = [TRIGGER, *([GENERAL] if result.general is not None else [])]
-    for row in result.rows:
-        cells = []
-        for scenario in scenarios:
-            seconds, base = row.seconds[scenario], result.base.seconds[scenario]
-            cells += [f"{seconds:.3g}", "-" if not base else f"{seconds / base:.2f}"]
-        rows.append([label_of(row), *cells])
-    header = ["method"]
-    for scenario in scenarios:
+    header, rows = ["method"], [[label_of(row)] for row in result.rows]
+    for scenario in (TRIGGER, GENERAL)[: 1 if result.general is None else 2]:
         header += [f"{scenario}: seconds per image", "times the base"]
+        base = result.base.seconds[scenario]
+        for cells, row in zip(rows, result.rows, strict=True):
+            seconds = row.seconds[scenario]
+            cells += [f"{seconds:.3g}", f"{seconds / base:.2f}" if base else "-"]
     return Grid("Cost", header, rows)
-
-
-def content(run: RunFolder, result: Benchmark) -> dict[str, object]:
-    """Return the content of ``benchmark.json``."""
-    return run.document(headline(result), result, verdicts=verdicts(result))
 
 
 def files(
@@ -613,7 +555,6 @@ def files(
 def _measurements(entry: Entry, scene: Scene) -> pa.Table:
     found, jobs = entry.measured[scene.name], scene.jobs
     texts = {"method": entry.method, "setting": entry.setting, "scenario": scene.name}
-    numbers = ("similarity", "clip", "aesthetic", "seconds")
     return pa.table(
         {
             **{name: pa.array([text] * len(jobs), _TEXT) for name, text in texts.items()},
@@ -621,7 +562,7 @@ def _measurements(entry: Entry, scene: Scene) -> pa.Table:
             "seed": pa.array([job.seed for job in jobs], _WHOLE),
             **{
                 name: pa.array(getattr(found, name).ravel(), _REAL, from_pandas=True)
-                for name in numbers
+                for name in ("similarity", "clip", "aesthetic", "seconds")
             },
             "image": pa.array([digest for row in found.digests for digest in row], _TEXT),
         }
@@ -637,31 +578,23 @@ def lines_table(result: Benchmark) -> pa.Table:
         if row.distance is not None:
             far = row.distance
             kernel = {"value": far.kernel, "low": far.kernel_low, "high": far.kernel_high}
-            for name, ends in (
-                ("frechet_distance", {"value": far.frechet}),
-                ("kernel_distance", kernel),
-            ):
+            ends = {"frechet_distance": {"value": far.frechet}, "kernel_distance": kernel}
+            for name, values in ends.items():
                 more = {"scenario": TRIGGER, "number": name, "judge": judge_of(result, name)}
-                rows.append(own | more | ends)
-    marks = []
-    if result.floor is not None:
-        marks.append(("floor", result.floor.source, _floor_values(result)))
-    if result.reference is not None:
-        marks.append(("reference", result.reference.source, _reference_values(result)))
-    for method, source, values in marks:
+                rows.append(own | more | values)
+    for method, source, found in _marks(result):
         own = {"method": method, "setting": source}
-        scores = (Score(*at, found, None) for at, found in values.items() if found is not None)
-        rows += [own | _line(result, each) for each in scores]
-    schema = pa.schema(list(_LINES.items()))
-    return pa.Table.from_pylist(rows, schema=schema)
+        rows += [own | _line(result, Score(*at, each, None)) for at, each in found.items()]
+    return pa.Table.from_pylist(rows, schema=pa.schema(list(_LINES.items())))
 
 
 def _line(result: Benchmark, score: Score) -> dict[str, object]:
     found, change = score.interval, score.change
-    line = {
-        **{"scenario": score.scenario, "number": score.name, "value": found.value},
-        **{"low": found.low, "high": found.high, "prompts": found.prompts},
-        **{"groups": found.groups, "effective": found.effective},
+    names = ("value", "low", "high", "prompts", "groups", "effective")
+    line: dict[str, object] = {name: getattr(found, name) for name in names}
+    line |= {
+        "scenario": score.scenario,
+        "number": score.name,
         "judge": judge_of(result, score.name),
     }
     if change is not None:
@@ -680,15 +613,8 @@ def judge_of(result: Benchmark, name: str) -> str:
 
 def costs_table(result: Benchmark) -> pa.Table:
     """Return the seconds per image, which alone differ from one run to another."""
-    columns = (
-        *(Column("method"), Column("setting"), Column("scenario")),
-        Column("seconds_an_image", _REAL),
-    )
-    rows = [
-        (row.method, row.setting, scenario, seconds)
-        for row in result.rows
-        for scenario, seconds in row.seconds.items()
-    ]
+    columns = (*map(Column, ("method", "setting", "scenario")), Column("seconds_an_image", _REAL))
+    rows = [(row.method, row.setting, *each) for row in result.rows for each in row.seconds.items()]
     return Table("Cost", columns, rows).arrow()
 
 

@@ -1,12 +1,10 @@
-"""What a benchmark measures: a model, prompts, methods, and by what images are judged.
-
-The scenarios of a benchmark, its progress over all methods, and the reference performance.
-"""
+"""What a benchmark measures: a model, prompts, methods, and by what images are judged."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from hashlib import blake2b
 from pathlib import Path
@@ -59,13 +57,16 @@ if TYPE_CHECKING:
 #: File of the measured numbers in the folder of a benchmark.
 MEASURES: Final = "measures.sqlite"
 
-#: Images read at a time; only bounds memory.
+#: Real images read at a time, which only bounds memory; images measured at a time, which a kill
+#: costs.
 READ: Final = 64
+CHUNK: Final = 32
 
 #: The numbers of a distance, as they are kept.
 _NAMES: Final = ("frechet", "kernel", "kernel_low", "kernel_high")
 
-_STEP: Final = "reading real images"
+#: Measures one batch: images, and their places in the list.
+Measure = Callable[[Sequence[Bytes8], Sequence[int]], Float64]
 
 
 class RealImages:
@@ -77,7 +78,7 @@ class RealImages:
         self._images, self.features, self._progress = images, features, progress
         self.name = images.source or images.name
         hasher, self.count = blake2b(digest_size=16), 0
-        for data in self._stored():
+        for data, _ in self._readable():
             hasher.update(content_digest(data))
             self.count += 1
         self.unreadable = len(images.ids) - self.count
@@ -91,11 +92,8 @@ class RealImages:
     def about(self) -> dict[str, object]:
         """Return what a result has to name, as plain data."""
         return {
-            "name": self.name,
-            "images": self.count,
-            "unreadable": self.unreadable,
-            "features": self.features.name,
-            "number": self.features.number,
+            **{"name": self.name, "images": self.count, "unreadable": self.unreadable},
+            **{"features": self.features.name, "number": self.features.number},
             "digest": self.digest,
         }
 
@@ -115,50 +113,40 @@ class RealImages:
         if keys["kernel"] not in known:
             blocks = (digests[at : at + READ] for at in range(0, len(digests), READ))
             parts = [self.features.images(list(map(pixels_of, block))) for block in blocks]
-            made, real = np.concatenate(parts), self._real(folder)
-            kernel = kernel_distance(made, real, groups)
-            ends = {"kernel_low": kernel.low, "kernel_high": kernel.high}
-            found = {**ends, "frechet": frechet_distance(made, real), "kernel": kernel.value}
-            values.add({keys[name]: value for name, value in found.items() if np.isfinite(value)})
+            made, real = np.concatenate(parts), self._vectors(folder)
+            kernel, frechet = kernel_distance(made, real, groups), frechet_distance(made, real)
+            found = zip(_NAMES, (frechet, kernel.value, kernel.low, kernel.high), strict=True)
+            values.add({keys[name]: value for name, value in found if np.isfinite(value)})
             known = values.known(list(keys.values()))
         numbers = {name: known.get(keys[name], float("nan")) for name in _NAMES}
         return Distance(**numbers, images=len(digests), against=self.count)
 
-    def _real(self, folder: Path) -> Float64:
+    def _vectors(self, folder: Path) -> Float64:
         path = folder / f"real-{self.digest}.npy"
-        try:
+        # a file that is not there, or half of one, is made again
+        with suppress(OSError, ValueError, EOFError):
             held: Float64 = np.load(path, allow_pickle=False)
             if held.shape == (self.count, self.features.width):
                 return held
-        except (OSError, ValueError, EOFError):
-            pass  # not there, or half of it: made again
-        made = np.concatenate(list(self._read()))
+        parts, block = [], list[Bytes8]()
+        for number, (_, pixels) in enumerate(self._readable(), 1):
+            block.append(pixels)
+            if len(block) == READ or number == self.count:
+                parts.append(self.features.images(block))
+                block = []
+            self._progress("reading real images", number, self.count)
+        made = np.concatenate(parts)
         with replacing(path) as beside, beside.open("wb") as file:
             np.save(file, made)
         return made
 
-    def _read(self) -> Iterator[Float64]:
-        held: list[Bytes8] = []
-        for number, data in enumerate(self._stored(), 1):
-            seen = decode(data)
-            if not isinstance(seen, Unreadable):
-                held.append(seen.pixels)
-            if len(held) == READ or number == self.count:
-                yield self.features.images(held)
-                held = []
-            self._progress(_STEP, number, self.count)
-
-    def _stored(self) -> Iterator[bytes | Bytes8]:
+    def _readable(self) -> Iterator[tuple[bytes | Bytes8, Bytes8]]:
+        """Yield each image that can be read, as it is stored and as pixels."""
         for data in self._images.opener.read(range(len(self._images.ids))):
-            if not isinstance(data, Unreadable) and not isinstance(decode(data), Unreadable):
-                yield data
-
-
-#: Images measured at a time; a kill costs as many.
-CHUNK: Final = 32
-
-#: Measures one batch: images, and their places in the list.
-Measure = Callable[[Sequence[Bytes8], Sequence[int]], Float64]
+            if not isinstance(data, Unreadable):
+                seen = decode(data)
+                if not isinstance(seen, Unreadable):
+                    yield data, seen.pixels
 
 
 class MemorizedImages:
@@ -202,11 +190,6 @@ class Judges:
             )
 
     @property
-    def least(self) -> float:
-        """The lowest similarity that there can be."""
-        return self.similarity.least
-
-    @property
     def similarity_digest(self) -> str:
         """Digest of the similarity: an encoder's does not tell half precision from full."""
         own = self.similarity
@@ -231,38 +214,28 @@ class Measurer:
         memorized: MemorizedImages | None,
     ) -> Measurements:
         """Return what is known of the images of one method in one scenario."""
-        shape = (prompts, len(made) // prompts)
+        count = len(made) // prompts
         digests = [each.digest for each in made]
-        unknown = np.full(len(made), math.nan)
-        clip = aesthetic = unknown
-        if self.judges.alignment is not None:
-            clip = self._clip(self.judges.alignment, digests, texts)
-        if self.judges.aesthetic is not None:
-            judge = self.judges.aesthetic
+        clip = aesthetic = similarity = np.full(len(made), math.nan)
+        model, judge = self.judges.alignment, self.judges.aesthetic
+        if model is not None:
+            pairs = zip(digests, texts, strict=True)
+            keys = [digest_of(["clip", 1, model.digest, *pair]) for pair in pairs]
+            clip = self._measured(
+                keys,
+                digests,
+                lambda pixels, at: clip_scores(model, [texts[place] for place in at], pixels),
+            )
+        if judge is not None:
             keys = [digest_of(["aesthetic", 1, judge.digest, digest]) for digest in digests]
             aesthetic = self._measured(keys, digests, lambda pixels, _: judge(pixels))
-        similarity = unknown
         if memorized is not None:
-            similarity = self.similarity(digests, shape[1], memorized, range(prompts))
-        rows = range(0, len(digests), shape[1])
-        return Measurements(
-            similarity=similarity.reshape(shape),
-            clip=clip.reshape(shape),
-            aesthetic=aesthetic.reshape(shape),
-            seconds=np.array([each.seconds for each in made]).reshape(shape),
-            digests=tuple(tuple(digests[row : row + shape[1]]) for row in rows),
-        )
-
-    def _clip(self, model: Alignment, digests: Sequence[str], texts: Sequence[str]) -> Float64:
-        keys = [
-            digest_of(["clip", 1, model.digest, digest, text])
-            for digest, text in zip(digests, texts, strict=True)
-        ]
-
-        def scores(pixels: Sequence[Bytes8], at: Sequence[int]) -> Float64:
-            return clip_scores(model, [texts[place] for place in at], pixels)
-
-        return self._measured(keys, digests, scores)
+            similarity = self.similarity(digests, count, memorized, range(prompts))
+        seconds = np.array([each.seconds for each in made])
+        rows = tuple(tuple(digests[at : at + count]) for at in range(0, len(digests), count))
+        found = {"similarity": similarity, "clip": clip, "aesthetic": aesthetic, "seconds": seconds}
+        tables = {name: column.reshape(prompts, count) for name, column in found.items()}
+        return Measurements(**tables, digests=rows)
 
     def similarity(
         self,
@@ -276,26 +249,20 @@ class Measurer:
         found = np.full(len(digests), math.nan)
         prompts: dict[tuple[str, ...], list[int]] = {}
         for prompt, row in enumerate(against_rows):
-            own = memorized.digests[row]
-            if own:
-                prompts.setdefault(own, []).append(prompt)
-            else:
-                self.report(images)
+            prompts.setdefault(memorized.digests[row], []).append(prompt)
+        self.report(images * len(prompts.pop((), ())))
         for own, rows in prompts.items():
-            memorized_row = against_rows[rows[0]]
             places = [row * images + number for row in rows for number in range(images)]
+            wanted = [digests[place] for place in places]
             # the largest of them is meant, so that their order is none
-            keys = [
-                digest_of(["similarity", 1, judged_by, digests[place], sorted(own)])
-                for place in places
-            ]
+            keys = [digest_of(["similarity", 1, judged_by, each, sorted(own)]) for each in wanted]
 
             def against(
-                pixels: Sequence[Bytes8], _: Sequence[int], row: int = memorized_row
+                pixels: Sequence[Bytes8], _: Sequence[int], row: int = against_rows[rows[0]]
             ) -> Float64:
                 return against_references(similarity, pixels, memorized.pixels(row))
 
-            found[places] = self._measured(keys, [digests[place] for place in places], against)
+            found[places] = self._measured(keys, wanted, against)
         return found
 
     def _measured(self, keys: Sequence[str], digests: Sequence[str], measure: Measure) -> Float64:
@@ -343,10 +310,6 @@ class Plan:
         if not self.mitigations or self.mitigations[0].name != NONE:
             raise UsageError("the first method is none, which all others are compared with")
 
-    def seeds(self, scenario_images: int) -> list[int]:
-        """Return the seeds of a prompt's images: the same for all prompts and methods."""
-        return seeds_of(self.settings.seed, scenario_images)
-
     @property
     def sheet(self) -> bool:
         """Whether the worst images by aesthetic score are to be drawn."""
@@ -363,50 +326,46 @@ class Plan:
     def about(self) -> dict[str, Any]:
         """Return all but prompts and methods, as plain data."""
         judges, settings = self.judges, self.settings
+        sampling, similarity = settings.sampling, judges.similarity
         return {
             "model": about_model(self.model),
-            "sampling": {
-                "steps": settings.sampling.steps,
-                "guidance": float(settings.sampling.guidance),
-            },
+            "sampling": {"steps": sampling.steps, "guidance": float(sampling.guidance)},
             "seed": settings.seed,
             "similarity": {
-                "name": judges.similarity.name,
-                "number": judges.similarity.number,
+                **{"name": similarity.name, "number": similarity.number},
                 "digest": judges.similarity_digest,
             },
-            "alignment": _about(judges.alignment),
-            "aesthetic": _about(judges.aesthetic),
-            "real": None if judges.real is None else judges.real.about(),
+            **{
+                name: judge and {"name": judge.name, "digest": judge.digest}
+                for name, judge in (
+                    ("alignment", judges.alignment),
+                    ("aesthetic", judges.aesthetic),
+                )
+            },
+            "real": judges.real and judges.real.about(),
             "clip_text": settings.clip_text,
             "deviation": settings.deviation,
         }
 
     def key(self, references: Sequence[Sequence[str]]) -> str:
         """Return the digest of everything the result depends on; the device is not part of it."""
-        about = self.about()
+        about, settings, source = self.about(), self.settings, self.judges.source
         about["model"] = [self.model.digest, self.model.precision]
         # by digests alone: a judge whose files were moved is the same
         for judge in ("similarity", "alignment", "aesthetic", "real"):
             about[judge] = about[judge] and about[judge]["digest"]
         search = None
-        if self.judges.source is not None:
-            known = dict(self.judges.source.about())
-            digest = known.get("digest", [self.judges.source.name, known])
-            search = [digest, self.settings.count]
+        if source is not None:
+            known = dict(source.about())
+            search = [known.get("digest", [source.name, known]), settings.count]
         methods = [[each.name, each.setting, each.about()] for each in self.mitigations]
-        lists = [
-            [list(self.triggers.texts), self.groups(references).tolist(), self.settings.images],
-            None
-            if self.general is None
-            else [list(self.general.texts), self.settings.general_images],
-        ]
-        files = [list(own) for own in references]
-        return digest_of(["benchmark", 1, about, methods, lists, files, search])
-
-
-def _about(judge: Any) -> dict[str, str] | None:
-    return None if judge is None else {"name": judge.name, "digest": judge.digest}
+        groups = self.groups(references).tolist()
+        lists: list[object] = [[list(self.triggers.texts), groups, settings.images], None]
+        if self.general is not None:
+            lists[1] = [list(self.general.texts), settings.general_images]
+        return digest_of(
+            ["benchmark", 1, about, methods, lists, list(map(list, references)), search]
+        )
 
 
 def sampled(prompts: Prompts, most: int | None, seed: int) -> Prompts:
@@ -441,7 +400,7 @@ class Scene:
         return len(self.prompts) * len(self.seeds)
 
 
-def listed(scene: Scene, referenced: int) -> ListSummary:
+def summary_of(scene: Scene, referenced: int = 0) -> ListSummary:
     """Return the size of a list of prompts."""
     prompts, sizes = scene.prompts, np.bincount(scene.groups)
     return ListSummary(
@@ -456,12 +415,13 @@ def listed(scene: Scene, referenced: int) -> ListSummary:
 
 
 def scenes_of(plan: Plan, memorized: MemorizedImages) -> list[Scene]:
-    """Return the scenarios, that of trigger prompts first."""
-    own, seeds = plan.groups(memorized.digests), plan.seeds(plan.settings.images)
+    """Return the scenarios, that of trigger prompts first; all methods share their seeds."""
+    settings = plan.settings
+    own, seeds = plan.groups(memorized.digests), seeds_of(settings.seed, settings.images)
     scenes = [Scene(TRIGGER, plan.triggers, own, seeds, memorized)]
     if plan.general is not None:
-        groups, seeds = plan.general.groups(), plan.seeds(plan.settings.general_images)
-        scenes.append(Scene(GENERAL, plan.general, groups, seeds, None))
+        seeds = seeds_of(settings.seed, settings.general_images)
+        scenes.append(Scene(GENERAL, plan.general, plan.general.groups(), seeds, None))
     return scenes
 
 
@@ -492,17 +452,12 @@ class Steps:
 
 def referred(plan: Plan, memorized: MemorizedImages, progress: Progress) -> ReferencePoint | None:
     """Return the reference performance over prompts that have both numbers; ``None`` without it."""
-    source, alignment = plan.judges.source, plan.judges.alignment
+    source, alignment, count = plan.judges.source, plan.judges.alignment, plan.settings.count
     if source is None or alignment is None:
         return None
+    judges = (alignment, plan.judges.similarity)
     similarities, clips = reference_performance(
-        source,
-        plan.triggers.texts,
-        memorized.pixels,
-        alignment,
-        plan.judges.similarity,
-        plan.settings.count,
-        progress=progress,
+        source, plan.triggers.texts, memorized.pixels, *judges, count, progress=progress
     )
     known = np.isfinite(similarities) & np.isfinite(clips)
     if not known.any():
@@ -514,8 +469,8 @@ def referred(plan: Plan, memorized: MemorizedImages, progress: Progress) -> Refe
     similarity = group_interval(similarities[known], groups)
     return ReferencePoint(
         source=source.name,
-        count=plan.settings.count,
-        similarity=bounded(similarity, plan.judges.least, SCORES["top1"].most),
+        count=count,
+        similarity=bounded(similarity, plan.judges.similarity.least, SCORES["top1"].most),
         clip=bounded(group_interval(clips[known], groups), clip.least, clip.most),
         about=dict(source.about()),
     )

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import os
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from itertools import repeat
 from pathlib import Path
 from typing import Final
 from urllib.parse import unquote, urlsplit
@@ -12,6 +15,7 @@ from urllib.parse import unquote, urlsplit
 from visleak.errors import UsageError, VisleakError
 from visleak.images import content_digest, decode
 from visleak.memorization.prompts import Prompts
+from visleak.quantities import counted
 from visleak.records import Bytes8, Unreadable
 from visleak.storage import open_rows
 
@@ -49,21 +53,30 @@ def references_of(
                 "similarity to the memorized images needs their files: give --references DIR or"
                 " --reference-map CSV, or a list whose sources are paths beside it"
             )
-        return References(lying, tuple(_notes(lying, None)))
-    named = _Named(Path(folder)) if folder is not None else None
-    mapped = _mapped(Path(table)) if table is not None else {}
+        return References(lying, tuple(_notes(lying)))
+    named = None if folder is None else _Named(Path(folder))
+    mapped = {} if table is None else _mapped(Path(table))
     found = []
-    sources = triggers.sources or ((),) * len(triggers)
-    for prompt, own in zip(triggers.texts, sources, strict=True):
+    for prompt, own in zip(triggers.texts, triggers.sources or repeat(()), strict=False):
         files = list(mapped.get(prompt, ()))
         for source in own:
             files += mapped.get(source, ())
-            files += named.files(source) if named is not None else ()
+            files += () if named is None else named.files(source)
         found.append(tuple(dict.fromkeys(files)))
-    made = References(tuple(found), tuple(_notes(found, named)))
-    if not made.known:
-        raise UsageError(_none_said(triggers, folder, table))
-    return made
+    if not any(found):
+        places = " and ".join(str(place) for place in (folder, table) if place is not None)
+        wanted = (
+            "the list has no column sources, urls or url, so that a table must name prompts:"
+            " --reference-map CSV with the columns prompt and file"
+        )
+        if example := next((source for own in triggers.sources for source in own), ""):
+            name = f"{last_part(example)!r} for {example[:80]!r}"
+            wanted = f"a file must be named like a source, such as {name}"
+        raise UsageError(
+            f"none of the {len(triggers):,} trigger prompts has an image in {places}: {wanted}"
+        )
+    shared = 0 if named is None else sum(len(each) > 1 for each in named.by_part.values())
+    return References(tuple(found), tuple(_notes(found, shared)))
 
 
 def _beside(folder: str | os.PathLike[str] | None, sources: Iterable[str]) -> Iterator[Path]:
@@ -72,38 +85,22 @@ def _beside(folder: str | os.PathLike[str] | None, sources: Iterable[str]) -> It
         return
     for source in dict.fromkeys(sources):
         path = Path(folder) / source
-        try:
+        # an address may not be a path at all
+        with suppress(OSError, ValueError):
             inside = path.resolve().is_relative_to(Path(folder).resolve())
             if inside and path.suffix.lower() in ENDINGS and path.is_file():
                 yield path
-        except (OSError, ValueError):
-            # an address that is not a path
-            continue
 
 
-def _none_said(triggers: Prompts, folder: object, table: object) -> str:
-    places = " and ".join(str(place) for place in (folder, table) if place is not None)
-    example = next((source for own in triggers.sources for source in own), "")
-    wanted = (
-        f"a file must be named like a source, such as {last_part(example)!r} for {example[:80]!r}"
-        if example
-        else "the list has no column sources, urls or url, so that a table must name prompts:"
-        " --reference-map CSV with the columns prompt and file"
-    )
-    return f"none of the {len(triggers):,} trigger prompts has an image in {places}: {wanted}"
-
-
-def _notes(found: Sequence[tuple[Path, ...]], named: _Named | None) -> Iterator[str]:
-    without = sum(not own for own in found)
-    if without:
+def _notes(found: Sequence[tuple[Path, ...]], shared: int = 0) -> Iterator[str]:
+    if without := sum(not own for own in found):
         yield (
             f"{without:,} of {len(found):,} trigger prompts have no memorized image: they are"
             " excluded from all similarities"
         )
-    shared = 0 if named is None else sum(len(each) > 1 for each in named.by_part.values())
     if shared:
         yield (
-            f"{shared:,} reference file{'s stand' if shared != 1 else ' stands'} for several"
+            f"{counted(shared, 'reference file', 'stands', 'stand')} for several"
             " addresses that have the same ending; where those are different images, name files by"
             " --reference-map"
         )
@@ -113,27 +110,24 @@ class _Named:
     def __init__(self, folder: Path) -> None:
         if not folder.is_dir():
             raise UsageError(f"references {folder} is not a folder")
-        self.folder = folder
-        self._whole: dict[str, list[Path]] = {}
-        self._stem: dict[str, list[Path]] = {}
+        self._whole = defaultdict[str, list[Path]](list)
+        self._stem = defaultdict[str, list[Path]](list)
         #: Addresses that a file was taken for by their last part alone.
-        self.by_part: dict[Path, set[str]] = {}
+        self.by_part = defaultdict[Path, set[str]](set)
         for path in sorted(folder.rglob("*")):
             if path.suffix.lower() in ENDINGS and path.is_file():
-                for key in {path.name, path.relative_to(folder).as_posix()}:
-                    self._whole.setdefault(key, []).append(path)
-                for key in {path.stem, path.relative_to(folder).with_suffix("").as_posix()}:
-                    self._stem.setdefault(key, []).append(path)
+                inside = path.relative_to(folder)
+                for key in {path.name, inside.as_posix()}:
+                    self._whole[key].append(path)
+                for key in {path.stem, inside.with_suffix("").as_posix()}:
+                    self._stem[key].append(path)
 
-    def files(self, source: str) -> tuple[Path, ...]:
+    def files(self, source: str) -> list[Path]:
         """Return the file of a source, or nothing."""
         part = last_part(source)
         for key, names in (
-            (source, self._whole),
-            (source, self._stem),
-            (part, self._whole),
-            (part, self._stem),
-            (Path(part).stem, self._stem),
+            *((source, self._whole), (source, self._stem)),
+            *((part, self._whole), (part, self._stem), (Path(part).stem, self._stem)),
         ):
             held = names.get(key, []) if key else []
             if len(held) > 1:
@@ -143,9 +137,9 @@ class _Named:
                 )
             if held:
                 if key != source:
-                    self.by_part.setdefault(held[0], set()).add(source)
-                return tuple(held)
-        return ()
+                    self.by_part[held[0]].add(source)
+                return held
+        return []
 
 
 def last_part(source: str) -> str:

@@ -6,6 +6,7 @@ import math
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final
@@ -86,10 +87,8 @@ class MethodRow:
 
     def score(self, scenario: str, name: str) -> Score | None:
         """Return one of the numbers; ``None`` where it was not measured."""
-        for each in self.scores:
-            if (each.scenario, each.name) == (scenario, name):
-                return each
-        return None
+        named = (each for each in self.scores if (each.scenario, each.name) == (scenario, name))
+        return next(named, None)
 
     def value(self, scenario: str, name: str) -> float:
         """Return the value of one of the numbers; NaN where it was not measured."""
@@ -99,7 +98,7 @@ class MethodRow:
     @property
     def line(self) -> Line:
         """Which trade-off curve it is a point of."""
-        return Line(self.method, variant_of(self.setting))
+        return Line.of(self.method, self.setting)
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,10 +108,10 @@ class Line:
     method: str
     variant: str = ""  #: options that are not the default, as settings print them; else empty
 
-
-def variant_of(setting: str) -> str:
-    """Return what a setting says beside the strength, which stands first."""
-    return setting.partition(", ")[2]
+    @classmethod
+    def of(cls, method: str, setting: str) -> Line:
+        """Return the line of a method; in its setting the strength stands first."""
+        return cls(method, setting.partition(", ")[2])
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,11 +149,6 @@ class Floor:
     top1: GroupInterval  #: (top1, top3, share) as in the tables, without mitigation
     top3: GroupInterval
     share: GroupInterval
-
-    def score(self, scenario: str, name: str) -> GroupInterval | None:
-        """Return one of the numbers of the tables; ``None`` where there is none."""
-        known = {"top1": self.top1, "top3": self.top3, "share": self.share}
-        return known.get(name) if scenario == TRIGGER else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,11 +211,6 @@ class Column:
     most: float = 1.0
 
 
-def _deviation(which: str) -> Column:
-    words = f"standard deviation of the aesthetic score {which}"
-    return Column("aes. std", words, False, 2, 0.0, math.inf)
-
-
 #: Every number there is, by name.
 SCORES: Final[Mapping[str, Column]] = MappingProxyType(
     {
@@ -232,11 +221,19 @@ SCORES: Final[Mapping[str, Column]] = MappingProxyType(
         ),
         "clip": Column("CLIP", "cosine of image and prompt by the alignment model", True),
         "aesthetic": Column("aes.", "aesthetic score", True, 2, -math.inf, math.inf),
-        "aesthetic_std_images": _deviation("over all images"),
-        "aesthetic_std_prompts": _deviation("over the means of prompts"),
-        "aesthetic_std_within": _deviation("within a prompt: root of the mean variance"),
+        **{
+            f"aesthetic_std_{name}": Column(
+                "aes. std", f"standard deviation of the aesthetic score {which}", False, 2, 0.0,
+                math.inf,
+            )
+            for name, which in (
+                ("images", "over all images"),
+                ("prompts", "over the means of prompts"),
+                ("within", "within a prompt: root of the mean variance"),
+            )
+        },
     }
-)
+)  # fmt: skip
 
 
 def shown_columns(deviation: str) -> tuple[tuple[str, str], ...]:
@@ -250,11 +247,8 @@ def shown_columns(deviation: str) -> tuple[tuple[str, str], ...]:
 
 #: Names of methods in sentences, tables and figures.
 NAMES: Final = {
-    NONE: "no mitigation",
-    "rna": "RNA",
-    "rta": "RTA",
-    "wen": "Wen et al.",
-    "ren": "Ren et al.",
+    **{NONE: "no mitigation", "rna": "RNA", "rta": "RTA"},
+    **{"wen": "Wen et al.", "ren": "Ren et al."},
 }
 
 #: Folders before the last part of an absolute path, wherever it stands in a name.
@@ -296,7 +290,7 @@ def number(value: float, places: int = 3) -> str:
     text = f"{value:.{places}f}"
     if float(text) == 0:
         text = text.lstrip("-")
-    return text.replace("0.", ".", 1) if text.lstrip("-").startswith("0.") else text
+    return re.sub(r"^(-?)0\.", r"\1.", text)
 
 
 def signed(value: float, places: int = 3) -> str:
@@ -351,59 +345,42 @@ def rows_of(
 ) -> tuple[MethodRow, ...]:
     """Return a row per method; the first entry is none, which the others are compared with."""
     base = entries[0]
-    rows = []
+    found: list[list[Score]] = []
     for entry in entries:
         scores: list[Score] = []
         for scenario, measured in entry.measured.items():
             before = None if entry is base else base.measured[scenario]
-            scores += _scores(scenario, measured, before, groups[scenario], least)
-        seconds = {name: float(each.seconds.mean()) for name, each in entry.measured.items()}
-        named = (entry.method, entry.setting, entry.strength, entry.about)
-        rows.append(MethodRow(*named, tuple(scores), entry.distance, seconds))
-    return _corrected(rows)
+            scores += _means(scenario, measured, before, groups[scenario], least)
+            if np.isfinite(measured.aesthetic).all():
+                table = None if before is None else before.aesthetic
+                scores += _deviations(scenario, measured.aesthetic, table, groups[scenario])
+        found.append(scores)
+    return tuple(
+        MethodRow(
+            *(entry.method, entry.setting, entry.strength, entry.about),
+            tuple(scores),
+            entry.distance,
+            {name: float(each.seconds.mean()) for name, each in entry.measured.items()},
+        )
+        for entry, scores in zip(entries, _corrected(found), strict=True)
+    )
 
 
-def _corrected(rows: Sequence[MethodRow]) -> tuple[MethodRow, ...]:
-    """Return rows whose probabilities are corrected for how many settings were tested."""
-    corrected: dict[tuple[int, str, str], float] = {}
-    for name in dict.fromkeys((each.scenario, each.name) for row in rows for each in row.scores):
-        at, p = [], []
-        for number, row in enumerate(rows):
-            found = row.score(*name)
-            if found is not None and found.change is not None:
-                at.append(number)
-                p.append(found.change.p)
-        for number, value in zip(at, holm(p).tolist(), strict=True):
-            corrected[(number, *name)] = value
+def _corrected(found: Sequence[Sequence[Score]]) -> list[list[Score]]:
+    """Return scores of methods, probabilities corrected for how many settings were tested."""
+    p: dict[tuple[str, str], list[float]] = {}
+    for each in chain.from_iterable(found):
+        if each.change is not None:
+            p.setdefault((each.scenario, each.name), []).append(each.change.p)
+    corrected = {name: iter(holm(values).tolist()) for name, values in p.items()}
 
-    def scores(number: int, row: MethodRow) -> Iterator[Score]:
-        for each in row.scores:
-            change = each.change
-            if change is not None:
-                change = replace(change, p_holm=corrected[(number, each.scenario, each.name)])
-            yield replace(each, change=change)
+    def score(each: Score) -> Score:
+        if each.change is None:
+            return each
+        adjusted = next(corrected[each.scenario, each.name])
+        return replace(each, change=replace(each.change, p_holm=adjusted))
 
-    return tuple(replace(row, scores=tuple(scores(at, row))) for at, row in enumerate(rows))
-
-
-def _scores(
-    scenario: str, measured: Measurements, before: Measurements | None, groups: Int64, least: float
-) -> list[Score]:
-    values = by_prompt(measured)
-    base = None if before is None else by_prompt(before)
-    scores = []
-    for name, column in values.items():
-        # of prompts that have none, and where a model is missing, there is nothing
-        rows = np.flatnonzero(np.isfinite(column))
-        if len(rows):
-            own = None if base is None else base[name][rows]
-            most = SCORES[name].most
-            ends = (least if name in SIMILARITIES else SCORES[name].least, most)
-            scores.append(_mean(scenario, name, column[rows], own, groups[rows], ends))
-    if np.isfinite(measured.aesthetic).all():
-        before_table = None if before is None else before.aesthetic
-        scores += _deviations(scenario, measured.aesthetic, before_table, groups)
-    return scores
+    return [[score(each) for each in scores] for scores in found]
 
 
 def _deviations(
@@ -412,82 +389,76 @@ def _deviations(
     prompts, images = table.shape
     # squares are summed around what both have nearly in common, or they would swallow the spread
     centre = float(table.mean() if before is None else before.mean())
-    kinds: list[tuple[str, Callable[[Float64], Deviation]]] = []
-    if table.size > 1:
-        kinds.append(("images", lambda rows: whole_deviation(rows, centre)))
-    if prompts > 1:
-        kinds.append(("prompts", lambda rows: whole_deviation(rows.mean(1, keepdims=True), centre)))
-    if images > 1:
-        kinds.append(("within", inner_deviation))
-    for name, made in kinds:
-        found = made(table)
-        change = None
-        if before is not None:
-            base = made(before)
-            p = swap_test(base.parts, found.parts, groups, found.number)
-            moved = deviation_change(base, found, groups)
-            change = Change(moved.value, moved.low, moved.high, p, p)
-        interval = deviation_interval(found, groups)
-        yield Score(scenario, f"aesthetic_std_{name}", interval, change)
+    kinds: tuple[tuple[str, bool, Callable[[Float64], Deviation]], ...] = (
+        ("images", table.size > 1, lambda rows: whole_deviation(rows, centre)),
+        ("prompts", prompts > 1, lambda rows: whole_deviation(rows.mean(1, keepdims=True), centre)),
+        ("within", images > 1, inner_deviation),
+    )
+    for name, known, made in kinds:
+        if known:
+            found, change = made(table), None
+            if before is not None:
+                base = made(before)
+                p = swap_test(base.parts, found.parts, groups, found.number)
+                moved = deviation_change(base, found, groups)
+                change = Change(moved.value, moved.low, moved.high, p, p)
+            yield Score(
+                scenario, f"aesthetic_std_{name}", deviation_interval(found, groups), change
+            )
 
 
 def by_prompt(measured: Measurements) -> dict[str, Float64]:
     """Return the numbers that are means over prompts, each (prompts,); NaN where there is none."""
-    found = {}
     similarity = measured.similarity
-    known = np.isfinite(similarity).all(1)
-    if known.any():
-        own = copying(similarity[known])
-        for name, column in (("top1", own.top1), ("top3", own.top3), ("share", own.share)):
-            found[name] = np.full(len(similarity), np.nan)
-            found[name][known] = column
-    found["clip"] = measured.clip.mean(1)
-    found["aesthetic"] = measured.aesthetic.mean(1)
-    return found
+    # a prompt is compared with its memorized images, or it is not
+    found = copying(np.where(np.isfinite(similarity).all(1, keepdims=True), similarity, np.nan))
+    return {
+        **{"top1": found.top1, "top3": found.top3, "share": found.share},
+        **{"clip": measured.clip.mean(1), "aesthetic": measured.aesthetic.mean(1)},
+    }
 
 
-def _mean(
-    scenario: str,
-    name: str,
-    values: Float64,
-    before: Float64 | None,
-    groups: Int64,
-    ends: tuple[float, float],
-) -> Score:
-    """Return the mean over prompts, and its change; intervals end where the number does."""
-    change, (least, most) = None, ends
-    if before is not None:
-        ones = np.ones(len(values))
-        p = swap_test(
-            np.column_stack([ones, before]), np.column_stack([ones, values]), groups, mean_of_parts
-        )
-        moved = mean_interval(values - before, groups)
-        moved = bounded(moved, least - most, most - least)
-        change = Change(moved.value, moved.low, moved.high, p, p)
-    interval = bounded(group_interval(values, groups), least, most)
-    return Score(scenario, name, interval, change)
+def _means(
+    scenario: str, measured: Measurements, before: Measurements | None, groups: Int64, least: float
+) -> Iterator[Score]:
+    """Yield means over prompts, and their changes; intervals end where the number does."""
+    values, base = by_prompt(measured), {} if before is None else by_prompt(before)
+    for name, column in values.items():
+        # of prompts that have none, and where a model is missing, there is nothing
+        rows = np.flatnonzero(np.isfinite(column))
+        if not len(rows):
+            continue
+        low, high = least if name in SIMILARITIES else SCORES[name].least, SCORES[name].most
+        own, grouped, change = column[rows], groups[rows], None
+        if base:
+            ones, other = np.ones(len(rows)), base[name][rows]
+            pair = np.column_stack([ones, other]), np.column_stack([ones, own])
+            p = swap_test(*pair, grouped, mean_of_parts)
+            moved = bounded(mean_interval(own - other, grouped), low - high, high - low)
+            change = Change(moved.value, moved.low, moved.high, p, p)
+        yield Score(scenario, name, bounded(group_interval(own, grouped), low, high), change)
 
 
 def curves_of(entries: Sequence[Entry], groups: Int64) -> tuple[Curve, ...]:
     """Return what each method's settings cover together, against alignment and aesthetic score."""
+
+    def covered(rows: Float64) -> float:
+        """Return the share from rows of (similarity, number) pairs, that of none first."""
+        means = rows.mean(0)
+        return share_of_ideal(means[2::2], means[3::2], (float(means[0]), float(means[1])))
+
     tables = [by_prompt(each.measured[TRIGGER]) for each in entries]
-    known = np.isfinite(tables[0].get("top1", np.full(len(groups), np.nan)))
+    known = np.isfinite(tables[0]["top1"])
     curves = []
-    lines = [Line(each.method, variant_of(each.setting)) for each in entries]
+    lines = [Line.of(each.method, each.setting) for each in entries]
     for line in dict.fromkeys(lines[1:]):
         own = [0, *(at for at, each in enumerate(lines) if at and each == line)]
         for name in ("clip", "aesthetic"):
             if not known.any() or not np.isfinite(tables[0][name][known]).all():
                 continue
             columns = [tables[at][what][known] for at in own for what in ("top1", name)]
-            found = group_interval(np.column_stack(columns), groups[known], _covered)
+            found = group_interval(np.column_stack(columns), groups[known], covered)
             # without a base above 0 there is nothing to have a share of
             if np.isfinite(found.value):
                 curves.append(Curve(line, name, bounded(found, 0.0), len(own) - 1))
     return tuple(curves)
-
-
-def _covered(rows: Float64) -> float:
-    """Return the covered share from rows of (similarity, number) pairs, that of none first."""
-    means = rows.mean(0)
-    return share_of_ideal(means[2::2], means[3::2], (float(means[0]), float(means[1])))

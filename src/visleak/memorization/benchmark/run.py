@@ -1,12 +1,9 @@
-"""The floor of a judge: how similar images are to memorized ones that they do not reproduce.
-
-A benchmark of mitigations: make the images, measure them, write what was found.
-"""
+"""A benchmark of mitigations: make the images, measure them, write what was found."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -14,7 +11,7 @@ from typing import Final
 import numpy as np
 
 from visleak.documents import digest_of
-from visleak.memorization.benchmark.document import SHEET, content, files, worst_sheet
+from visleak.memorization.benchmark.document import SHEET, files, headline, verdicts, worst_sheet
 from visleak.memorization.benchmark.plan import (
     MEASURES,
     Measurer,
@@ -22,16 +19,14 @@ from visleak.memorization.benchmark.plan import (
     Plan,
     Scene,
     Steps,
-    listed,
     referred,
     scenes_of,
+    summary_of,
 )
 from visleak.memorization.benchmark.results import (
-    GENERAL,
     SCORES,
     TRIGGER,
     Benchmark,
-    Distance,
     Entry,
     Floor,
     Measurements,
@@ -54,34 +49,28 @@ from visleak.storage import KeyValueStore, RunFolder
 #: Prompts whose images are compared, at most: more tell little more.
 MOST: Final = 200
 
-#: Name of the last step.
-COUNTING: Final = "intervals and tests"
 
-
-def shuffled(groups: Int64, known: Sequence[int]) -> list[tuple[int, int]]:
-    """Return pairs of prompts of different groups, at most ``MOST``, each first prompt once."""
+def shuffled(groups: Int64, known: Sequence[int]) -> Iterator[tuple[int, int]]:
+    """Yield pairs of prompts of different groups, at most ``MOST``, each first prompt once."""
     draw = np.random.default_rng([len(groups), 1])
     rows = np.asarray(known, np.int64)
-    found = []
     for row in draw.permutation(rows)[:MOST].tolist():
         # a group is drawn first, so that no large one stands for all
         others = np.unique(groups[rows][groups[rows] != groups[row]])
         if len(others):
-            inside = rows[groups[rows] == draw.choice(others)]
-            found.append((row, int(draw.choice(inside))))
-    return found
+            yield row, int(draw.choice(rows[groups[rows] == draw.choice(others)]))
 
 
 def floor_of(
-    scenes: Sequence[Scene], base: Mapping[str, Measurements], measuring: Measurer
+    scenes: Sequence[Scene],
+    memorized: MemorizedImages,
+    base: Mapping[str, Measurements],
+    measuring: Measurer,
 ) -> Floor | None:
-    """Return the similarities of unmitigated images to memorized images of other prompts."""
-    trigger = scenes[0]
-    memorized = trigger.memorized
-    if memorized is None:
-        return None
+    """Return how similar unmitigated images are to memorized ones that they do not reproduce."""
+    scene = scenes[0]
     known = [row for row, own in enumerate(memorized.digests) if own]
-    pairs, scene = shuffled(trigger.groups, known), trigger
+    pairs = list(shuffled(scene.groups, known))
     if not pairs and known and len(scenes) > 1:
         scene = scenes[1]
         draw = np.random.default_rng([len(scene.prompts), 2])
@@ -89,14 +78,13 @@ def floor_of(
         pairs = [(row, int(draw.choice(known))) for row in rows]
     if not pairs:
         return None
-    made = base[scene.name].digests
-    digests = [digest for row, _ in pairs for digest in made[row]]
+    digests = [digest for row, _ in pairs for digest in base[scene.name].digests[row]]
     similarity = measuring.similarity(digests, len(scene.seeds), memorized, [at for _, at in pairs])
     found = copying(similarity.reshape(len(pairs), -1))
     groups = scene.groups[[row for row, _ in pairs]]
-    least, most = measuring.judges.least, SCORES["top1"].most
+    least, most = measuring.judges.similarity.least, SCORES["top1"].most
     return Floor(
-        source=GENERAL if scene.name == GENERAL else TRIGGER,
+        source=scene.name,
         images=len(digests),
         top1=bounded(group_interval(found.top1, groups), least, most),
         top3=bounded(group_interval(found.top3, groups), least, most),
@@ -150,7 +138,7 @@ def benchmark(
         ImageStore(path) as images,
         KeyValueStore(path / MEASURES, "numbers") as values,
     ):
-        run = _Run(plan, scenes_of(plan, memorized), path, images, values, progress)
+        run = _Run(plan, memorized, scenes_of(plan, memorized), path, images, values, progress)
         makers = run.makers()
         calls = calls_of(run.count, plan.settings.sampling)
         note(
@@ -159,11 +147,12 @@ def benchmark(
             f" {path} already is not made again"
         )
         entries = run.measured(run.made(makers))
-        progress(COUNTING, 0, 0)
-        result = run.result(entries, memorized, key)
+        progress("intervals and tests", 0, 0)
+        result = run.result(entries, key)
         sheet = worst_sheet(result.rows, entries, images) if plan.sheet else b""
-        folder.finish(content(folder, result), files(result, entries, run.scenes, sheet))
-        progress(COUNTING, 1, 1)
+        content = folder.document(headline(result), result, verdicts=verdicts(result))
+        folder.finish(content, files(result, entries, run.scenes, sheet))
+        progress("intervals and tests", 1, 1)
     return result
 
 
@@ -177,6 +166,7 @@ class _Run:
     """A benchmark under way; images and measurements are by method and scenario."""
 
     plan: Plan
+    memorized: MemorizedImages
     scenes: list[Scene]
     path: Path
     images: ImageStore
@@ -197,17 +187,11 @@ class _Run:
 
     def made(self, makers: Sequence[Sequence[Maker]]) -> list[list[list[StoredImage]]]:
         """Return the images."""
-        steps, sampling = (
-            Steps("making images", self.count, self.progress),
-            self.plan.settings.sampling,
-        )
+        steps = Steps("making images", self.count, self.progress)
 
         def images(maker: Maker, scene: Scene) -> list[StoredImage]:
-            made = images_of(
-                *(self.images, self.plan.model, scene.jobs, sampling),
-                maker=maker,
-                progress=steps.part,
-            )
+            wanted = (self.plan.model, scene.jobs, self.plan.settings.sampling)
+            made = images_of(self.images, *wanted, maker=maker, progress=steps.part)
             steps.done(scene.count)
             return made
 
@@ -231,38 +215,36 @@ class _Run:
                 found = measuring.measured(stored, texts, len(scene.prompts), scene.memorized)
                 measured[scene.name] = found
                 steps.done(count)
+            distance = None
+            if judges.real is not None:
+                groups = np.repeat(self.scenes[0].groups, len(self.scenes[0].seeds))
+                digests = [each.digest for each in own[0]]
+                kept = (self.images.pixels, self.values, self.path)
+                distance = judges.real.distance(digests, groups, *kept)
             named = (mitigation.name, mitigation.setting, mitigation.strength)
-            distance = self._distance(own[0])
             entries.append(Entry(*named, dict(mitigation.about()), measured, distance))
         return entries
 
-    def _distance(self, made: Sequence[StoredImage]) -> Distance | None:
-        real, scene = self.plan.judges.real, self.scenes[0]
-        if real is None:
-            return None
-        groups = np.repeat(scene.groups, len(scene.seeds))
-        digests = [each.digest for each in made]
-        return real.distance(digests, groups, self.images.pixels, self.values, self.path)
-
-    def result(self, entries: Sequence[Entry], memorized: MemorizedImages, key: str) -> Benchmark:
+    def result(self, entries: Sequence[Entry], key: str) -> Benchmark:
         """Return rows, curves and notes."""
-        plan, scenes = self.plan, self.scenes
+        plan, scenes, memorized = self.plan, self.scenes, self.memorized
         most = min(MOST, max(len(scene.prompts) for scene in scenes)) * len(scenes[0].seeds)
         steps = Steps("measuring the floor of the similarity", most, self.progress)
         measuring = Measurer(self.images, self.values, plan.judges, steps.more)
         groups = {scene.name: scene.groups for scene in scenes}
-        general = () if plan.general is None else plan.general.notes
-        floor = floor_of(scenes, entries[0].measured, measuring)
-        lists = [listed(scene, 0) for scene in scenes[1:]]
         return Benchmark(
             folder=self.path,
             about={**plan.about(), "references": digest_of([*map(sorted, memorized.digests)])},
-            triggers=listed(scenes[0], plan.references.known),
-            general=lists[0] if lists else None,
-            rows=rows_of(entries, groups, plan.judges.least),
+            triggers=summary_of(scenes[0], plan.references.known),
+            general=summary_of(scenes[1]) if scenes[1:] else None,
+            rows=rows_of(entries, groups, plan.judges.similarity.least),
             curves=curves_of(entries, groups[TRIGGER]),
             reference=referred(plan, memorized, self.progress),
-            notes=(*plan.skipped, *plan.triggers.notes, *general, *plan.references.notes),
+            notes=(
+                *(*plan.skipped, *plan.triggers.notes),
+                *(() if plan.general is None else plan.general.notes),
+                *plan.references.notes,
+            ),
             key=key,
-            floor=floor,
+            floor=floor_of(scenes, memorized, entries[0].measured, measuring),
         )

@@ -9,13 +9,12 @@ of the seed and of the number of a unit, so that a resumed search ends with the 
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import json
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import astuple, dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -165,14 +164,14 @@ class Search(ABC):
 
 def generator(*numbers: int | str) -> np.random.Generator:
     """Return random numbers that depend on these numbers and texts alone."""
-    return np.random.default_rng([_number_of(each) for each in numbers])
 
+    def number(value: int | str) -> int:
+        if isinstance(value, int):
+            return value
+        digest = hashlib.blake2b(value.encode("utf-8", "surrogatepass"), digest_size=8).digest()
+        return int.from_bytes(digest)
 
-def _number_of(value: int | str) -> int:
-    if isinstance(value, int):
-        return value
-    digest = hashlib.blake2b(value.encode("utf-8", "surrogatepass"), digest_size=8).digest()
-    return int.from_bytes(digest, "big")
+    return np.random.default_rng(list(map(number, numbers)))
 
 
 def draw_of(*numbers: int) -> int:
@@ -240,13 +239,13 @@ class Ledger(Database):
         self, state: object, scored: Iterable[Candidate], *, calls: int, seconds: float
     ) -> None:
         """Keep the result of a unit of work: all of it, or nothing."""
-        rows = []
-        for each in scored:
-            source, changed = "", 0
-            if isinstance(each, ScoredCandidate):
-                source, changed = each.source, each.changed
-            score = each.score
-            rows.append((source, each.prompt, score, score, each.chain, each.step, changed))
+        rows = [
+            (
+                *(getattr(each, "source", ""), each.prompt, each.score, each.score),
+                *(each.chain, each.step, getattr(each, "changed", 0)),
+            )
+            for each in scored
+        ]
         about = {"state": json.dumps(state), "calls": str(calls), "seconds": repr(seconds)}
         with self.writing() as db:
             db.executemany(_ADD, rows)
@@ -293,31 +292,26 @@ def _where(source: str | None, least: float | None) -> tuple[str, tuple[object, 
     return (f" WHERE {' AND '.join(known)}" if known else ""), tuple(known.values())
 
 
-def _differing(one: Mapping[str, object], other: Mapping[str, object]) -> list[str]:
-    """Return the names under which two keys differ, those of settings by themselves."""
-    found = []
+def _differing(one: Mapping[str, object], other: Mapping[str, object]) -> Iterator[str]:
+    """Yield the names under which two keys differ, those of settings by themselves."""
     for name in dict.fromkeys((*one, *other)):
         mine, theirs = one.get(name), other.get(name)
         if isinstance(mine, dict) and isinstance(theirs, dict):
-            found += _differing(mine, theirs)
+            yield from _differing(mine, theirs)
         elif mine != theirs:
-            found.append(name)
-    return found
+            yield name
 
 
-def key_of(task: SearchTask, method: str, about: Mapping[str, object]) -> dict[str, object]:
+def key_of(task: SearchTask, method: str, about: Mapping[str, object]) -> dict[str, Any]:
     """Return all that prompts depend on; not the budget, so that a larger one may resume."""
+    model = task.score.model
     key = {
-        "method": method,
-        "settings": dict(about),
-        "score": task.score.settings.about(),
-        "model": task.score.model.digest,
-        "precision": task.score.model.precision,
-        "chains": task.chains,
-        "seed": task.seed,
+        **{"method": method, "settings": dict(about), "score": task.score.settings.about()},
+        **{"model": model.digest, "precision": model.precision},
+        **{"chains": task.chains, "seed": task.seed},
     }
-    plain: dict[str, object] = json.loads(json.dumps(key, sort_keys=True))
-    return plain
+    # as it is read again, with lists for tuples
+    return dict(json.loads(json.dumps(key, sort_keys=True)))
 
 
 def calls_so_far(folder: Path, key: Mapping[str, object], *, force: bool = False) -> int | None:
@@ -347,11 +341,9 @@ def begun(
     """Give a search: a new one, or the one that an earlier run of it left."""
     if task.chains < 1:
         raise UsageError(f"chains must be at least 1; got {task.chains}")
-    with contextlib.ExitStack() as stack:
-        if task.folder is not None:
-            stack.enter_context(claimed(task.folder))
-        ledger = stack.enter_context(Ledger(task.folder, key_of(task, method, about)))
-        yield Run(method, about, task, ledger, bank)
+    alone = nullcontext() if task.folder is None else claimed(task.folder)
+    with alone, Ledger(task.folder, key_of(task, method, about)) as ledger:
+        yield Run(method, task, ledger, bank)
 
 
 class Run:
@@ -361,21 +353,13 @@ class Run:
     search ends with the same count and spends the same budget.
     """
 
-    def __init__(
-        self,
-        method: str,
-        about: dict[str, object],
-        task: SearchTask,
-        ledger: Ledger,
-        bank: int | None,
-    ) -> None:
-        self.method, self.about, self.task = method, about, task
+    def __init__(self, method: str, task: SearchTask, ledger: Ledger, bank: int | None) -> None:
+        self.method, self.task, self.ledger, self._bank = method, task, ledger, bank
         held = ledger.state or {"state": None, "best": []}
         self.state: Any = held["state"]
         # the best prompt that each chain has visited, by chain
         self.best = {each[2]: Candidate(*each) for each in held["best"]}
         self.calls = ledger.calls
-        self.ledger, self._bank = ledger, bank
         self._pending: list[Candidate] = []
         self._top = next((each.candidate for each in ledger.best(1)), None)
         self._began = time.perf_counter() - ledger.seconds

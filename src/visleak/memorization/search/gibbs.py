@@ -22,9 +22,8 @@ itself, with a counter of its own.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import asdict, dataclass, fields, replace
-from types import MappingProxyType
 from typing import Final, Literal
 
 import numpy as np
@@ -120,20 +119,13 @@ def advance(
     run: Run, proposer: Proposer, moves: Sequence[Move], count: int, temperature: float, step: int
 ) -> list[MoveResult] | None:
     """Let chains move, each prompt scored once per repeat; ``None`` if the budget does not pay."""
-    proposed = proposer.candidates(
-        [each.state for each in moves],
-        [each.position for each in moves],
-        count,
-        [each.forced for each in moves],
-    )
+    rows, places = [each.state for each in moves], [each.position for each in moves]
+    proposed = proposer.candidates(rows, places, count, [each.forced for each in moves])
     states = [
-        tuple(
-            (*each.state[: each.position], word, *each.state[each.position + 1 :])
-            # by id, so that a draw does not depend on which of two nearly equally probable words
-            # the language model ranks first
-            for word in sorted(found.ids.tolist())
-        )
-        for each, found in zip(moves, proposed, strict=True)
+        # by id, so that a draw does not depend on which of two nearly equally probable words the
+        # language model ranks first
+        tuple((*row[:at], word, *row[at + 1 :]) for word in sorted(found.ids.tolist()))
+        for row, at, found in zip(rows, places, proposed, strict=True)
     ]
     texts = [tuple(proposer.texts(each)) for each in states]
     distinct: dict[int, dict[str, float]] = {}
@@ -148,9 +140,8 @@ def advance(
     made = []
     for each, options, own in zip(moves, states, texts, strict=True):
         scores = np.array([distinct[each.repeat][text] for text in own])
-        made.append(
-            MoveResult(options, own, scores, drawn(boltzmann(scores, temperature), each.chance))
-        )
+        taken = drawn(boltzmann(scores, temperature), each.chance)
+        made.append(MoveResult(options, own, scores, taken))
     return made
 
 
@@ -181,8 +172,7 @@ class GibbsSearch(Search):
     name = "gibbs"
 
     def __init__(self, proposer: Proposer, settings: GibbsSettings | None = None) -> None:
-        self.proposer = proposer
-        self.settings = settings or GibbsSettings()
+        self.proposer, self.settings = proposer, settings or GibbsSettings()
 
     def about(self) -> dict[str, object]:
         """Return its settings as plain data: a part of the key of its state."""
@@ -207,33 +197,23 @@ class GibbsSearch(Search):
             walks = [Walk(tuple(state), *rest) for state, *rest in run.state]
         total = len(walks) * settings.iterations if settings.kappa is None else None
         while active := [number for number, walk in enumerate(walks) if not walk.ended]:
-            if not self._step(run, walks, active, start):
+            # all active chains have taken equally many steps: chains end, and none begins later
+            step = walks[active[0]].steps
+            moves = [self._next_move(run.task.seed, chain, walks[chain]) for chain in active]
+            how = (settings.candidates, settings.temperature, step)
+            made = advance(run, self.proposer, moves, *how)
+            if made is None:
                 break
+            for chain, moved in zip(active, made, strict=True):
+                pairs = zip(moved.texts, moved.scores.tolist(), strict=True)
+                scored = [Candidate(text, score, chain, step + 1) for text, score in pairs]
+                run.add(scored)
+                # the paper takes the best of the visited states, the code of all scored candidates
+                run.visit(scored[int(moved.scores.argmax()) if settings.code else moved.taken])
+                walks[chain] = self._walked(moved.state, step + 1, run.best_of(chain).score, start)
             state = [[list(walk.state), walk.steps, walk.ended] for walk in walks]
             yield Unit(state, sum(walk.steps for walk in walks), total)
         run.complete = all(walk.ended for walk in walks)
-
-    def _step(
-        self, run: Run, walks: list[Walk], active: Sequence[int], start: tuple[int, ...]
-    ) -> bool:
-        """Let every active chain take one step; return whether the budget paid for it."""
-        settings = self.settings
-        # all active chains have taken equally many steps: chains end, and none begins later
-        step = walks[active[0]].steps
-        moves = [self._next_move(run.task.seed, chain, walks[chain]) for chain in active]
-        made = advance(run, self.proposer, moves, settings.candidates, settings.temperature, step)
-        if made is None:
-            return False
-        for chain, moved in zip(active, made, strict=True):
-            scored = [
-                Candidate(text, float(score), chain, step + 1)
-                for text, score in zip(moved.texts, moved.scores, strict=True)
-            ]
-            run.add(scored)
-            # the paper takes the best of the visited states, the code of all scored candidates
-            run.visit(scored[int(moved.scores.argmax()) if settings.code else moved.taken])
-            walks[chain] = self._walked(moved.state, step + 1, run.best_of(chain).score, start)
-        return True
 
     def _next_move(self, seed: int, chain: int, walk: Walk) -> Move:
         rng = generator(seed, chain, walk.steps)
@@ -368,8 +348,7 @@ def augment(
         for repeat in range(settings.repeats)
         if ids
     ]
-    key = {**about, "triggers": list(triggers)}
-    with begun("augment", key, task, bank=None) as search:
+    with begun("augment", {**about, "triggers": list(triggers)}, task, bank=None) as search:
         complete = _all(search, proposer, triggers, settings, runs)
         ledger = search.ledger
         bank(ledger.by_mean(least=settings.floor))
@@ -400,19 +379,16 @@ def _all(
         wave = list(runs[start : start + TOGETHER])
         if start == through and kept:
             wave = [TriggerRun(t, r, tuple(s), tuple(now), *rest) for t, r, s, now, *rest in kept]
-        while active := [number for number, run in enumerate(wave) if not run.ended]:
+        while active := [run for run in wave if not run.ended]:
             # all active runs have moved equally often: runs end, and none of the wave begins later
-            step = wave[active[0]].steps
-            moves = [
-                next_move(wave[at], triggers[wave[at].trigger], search.task.seed, settings)
-                for at in active
-            ]
+            step, seed = active[0].steps, search.task.seed
+            moves = [next_move(run, triggers[run.trigger], seed, settings) for run in active]
             made = advance(search, proposer, moves, settings.candidates, settings.temperature, step)
             if made is None:
                 return False
-            for at, move, moved in zip(active, moves, made, strict=True):
-                search.add(_scored(wave[at], move, moved, triggers[wave[at].trigger]))
-                wave[at] = after_move(wave[at], moved.state, moved.score, settings)
+            for run, moved in zip(active, made, strict=True):
+                search.add(_scored(run, moved, triggers[run.trigger]))
+                wave[wave.index(run)] = after_move(run, moved.state, moved.score, settings)
             over = all(run.ended for run in wave)
             left = [] if over else [list(asdict(run).values()) for run in wave]
             search.save([start + len(wave) if over else start, left])
@@ -420,23 +396,19 @@ def _all(
     return True
 
 
-def _scored(
-    run: TriggerRun, move: Move, moved: MoveResult, trigger: str
-) -> Iterator[ScoredCandidate]:
+def _scored(run: TriggerRun, moved: MoveResult, trigger: str) -> Iterator[ScoredCandidate]:
     """Yield the candidates of a move, with the number of words that differ from the trigger."""
-    for state, text, score in zip(moved.states, moved.texts, moved.scores, strict=True):
+    for state, text, score in zip(moved.states, moved.texts, moved.scores.tolist(), strict=True):
         changed = sum(mine != theirs for mine, theirs in zip(state, run.start, strict=True))
-        yield ScoredCandidate(text, float(score), run.repeat, run.steps + 1, changed, trigger)
+        yield ScoredCandidate(text, score, run.repeat, run.steps + 1, changed, trigger)
 
 
 #: Where the values of a preset are from.
-SOURCES: Final[Mapping[str, str]] = MappingProxyType(
-    {
-        "paper": "Hong et al. 2024, table 6, SD1",
-        "paper-sd2": "Hong et al. 2024, table 6, SD2",
-        CODE: "the authors' code",
-    }
-)
+SOURCES: Final = {
+    "paper": "Hong et al. 2024, table 6, SD1",
+    "paper-sd2": "Hong et al. 2024, table 6, SD2",
+    CODE: "the authors' code",
+}
 
 
 def rules_of(preset: str) -> Rules:
@@ -464,21 +436,17 @@ def refuse_other_scale(
     model: DiffusionModel, preset: MoveSettings, given: Collection[str] = ()
 ) -> None:
     """Refuse constants that were chosen for D of another model."""
-    version = version_of_preset(preset.preset)
-    if version_of(model) == version:
+    version, own = version_of_preset(preset.preset), version_of(model)
+    values = {name: getattr(preset, name, None) for name in CONSTANTS if name not in given}
+    taken = {name: value for name, value in values.items() if value is not None}
+    if own == version or not taken:
         return
-    own = {each: getattr(preset, each, None) for each in CONSTANTS}
-    taken = {each: value for each, value in own.items() if value is not None and each not in given}
-    if not taken:
-        return
-    values = ", ".join(f"{each} {value:g}" for each, value in taken.items())
-    options = " and ".join(f"--{each}" for each in taken)
-    has_sd2 = isinstance(preset, AugmentSettings) and version_of(model) == "sd2"
+    sd2 = " or --preset paper-sd2" * (isinstance(preset, AugmentSettings) and own == "sd2")
     raise UsageError(
-        f"--preset {preset.preset} has constants of D of {VERSIONS[version]} ({values}), and D of"
-        f" {model.name} is on another scale. Give {options} on that of this model"
-        f"{' or --preset paper-sd2' if has_sd2 else ''};"
-        " visleak memorization detect shows D of ordinary prompts"
+        f"--preset {preset.preset} has constants of D of {VERSIONS[version]}"
+        f" ({', '.join(f'{name} {value:g}' for name, value in taken.items())}), and D of"
+        f" {model.name} is on another scale. Give {' and '.join(f'--{name}' for name in taken)} on"
+        f" that of this model{sd2}; visleak memorization detect shows D of ordinary prompts"
     )
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
+from itertools import chain
 from typing import Final
 
 import numpy as np
@@ -79,17 +80,15 @@ class RandomWords(Search):
         unit, done = run.state or (0, 0)
         while size := self._block(run, done):
             texts = []
-            for chain in range(task.chains):
-                rng = generator(task.seed, chain, unit)
+            for number in range(task.chains):
+                rng = generator(task.seed, number, unit)
                 # a block is always drawn whole, so that a smaller one is the beginning of it
                 picks = rng.integers(len(words), size=(BLOCK, self.settings.length))[:size]
                 texts.append(self.proposer.texts([[words[at] for at in row] for row in picks]))
-            scores = run.scores(
-                (text for row in texts for text in row), draw_of_step(task.seed, unit)
-            )
-            for chain, row in enumerate(texts):
+            scores = run.scores(chain.from_iterable(texts), draw_of_step(task.seed, unit))
+            for number, row in enumerate(texts):
                 for step, text in enumerate(row, done + 1):
-                    each = Candidate(text, scores[text], chain, step)
+                    each = Candidate(text, scores[text], number, step)
                     run.add([each])
                     run.visit(each)
             unit, done = unit + 1, done + size
@@ -126,8 +125,7 @@ class Greedy(Search):
         for text in self.prompts.texts:
             data = text.encode("utf-8", "backslashreplace")
             hasher.update(len(data).to_bytes(8, "little") + data)
-        digest = hasher.hexdigest()
-        return {"prompts": len(self.prompts), "digest": digest, "order": "random"}
+        return {"prompts": len(self.prompts), "digest": hasher.hexdigest(), "order": "random"}
 
     def bank(self, task: SearchTask) -> int:
         """Return how many prompts are kept."""

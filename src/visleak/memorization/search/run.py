@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from itertools import islice
@@ -28,7 +28,7 @@ from visleak.memorization.search.driver import (
     generator,
     key_of,
 )
-from visleak.memorization.search.gibbs import Augmentation, AugmentResult, about_augment, augment
+from visleak.memorization.search.gibbs import AugmentResult, about_augment, augment
 from visleak.memorization.search.proposals import Proposer
 from visleak.memorization.settings import AugmentSettings, DiversifySettings
 from visleak.quantities import counted
@@ -49,6 +49,7 @@ _ROWS: Final = 65_536
 #: Names of the two scales of D.
 _NORMS: Final = {"l2": "D (L2)", "squared": "D (squared)"}
 
+_TEXT: Final = pa.string()
 _WHOLE: Final = pa.int32()
 _REAL: Final = pa.float64()
 
@@ -62,7 +63,8 @@ def folder_of(path: str | os.PathLike[str], command: str) -> RunFolder:
 
 def document(command: str, content: Mapping[str, Any]) -> Document:
     """Return the result of ``search``, ``augment`` or ``diversify`` as a document."""
-    lines, tables = [], []
+    lines: list[str] = []
+    tables = []
     if command == "search":
         columns = [
             Column(heading="prompt"),
@@ -78,8 +80,7 @@ def document(command: str, content: Mapping[str, Any]) -> Document:
         names = ("trigger", "scored", "above_kappa", "kept")
         rows = [tuple(each[name] for name in names) for each in content["triggers"]]
         tables.append(Table("Triggers", tuple(columns), rows))
-        unknown = sum(each["unknown"] > 0 for each in content["triggers"])
-        if unknown:
+        if unknown := sum(each["unknown"] > 0 for each in content["triggers"]):
             lines.append(
                 f"{counted(unknown, 'trigger', 'has', 'have')} pieces that the language model does"
                 " not know; chains were started without them"
@@ -111,24 +112,16 @@ def search_headline(found: SearchResult, norm: str, kappa: float | None) -> str:
 
 def augment_headline(made: AugmentResult, norm: str) -> str:
     """Return what an augmentation found."""
-    count = len(made.triggers)
     scored, above = (sum(getattr(t, name) for t in made.triggers) for name in ("scored", "above"))
     kept = sum(len(each.prompts) for each in made.triggers)
     text = (
-        f"{scored:,} prompts of {count:,} trigger{'s' * (count > 1)} scored, {above:,} with a"
+        f"{scored:,} prompts of {counted(len(made.triggers), 'trigger')} scored, {above:,} with a"
         f" {_NORMS[norm]} of at least {made.about['kappa']:g}, {kept:,} kept"
         f"{_spent(made.calls, complete=made.complete)}"
     )
     # the paper's kappa is of Stable Diffusion 1; another model may never reach it
     low = "; chains stop where moves stay below kappa: give a --kappa of this model's scale"
     return text if above else text + low
-
-
-def diversify_headline(picks: Sequence[Pick], prompts: int) -> str:
-    """Return what was picked."""
-    closest = max((each.closeness for each in picks if each.closeness is not None), default=None)
-    text = f"{len(picks):,} of {prompts:,} prompts picked"
-    return text if closest is None else f"{text}; the closest two have a cosine of {closest:.2g}"
 
 
 def _spent(calls: int, *, complete: bool) -> str:
@@ -161,6 +154,7 @@ def _content(
     key: Mapping[str, object],
     task: SearchTask,
     about: Mapping[str, object] | None,
+    found: SearchResult | AugmentResult,
     **more: object,
 ) -> dict[str, object]:
     return run.document(
@@ -172,6 +166,10 @@ def _content(
         seed=task.seed,
         budget=task.budget,
         about=dict(about or {}),
+        settings=found.about,
+        complete=found.complete,
+        calls=found.calls,
+        seconds=found.seconds,
         **more,
     )
 
@@ -224,12 +222,8 @@ def search_into(
         for each in found.best
     ]
     content = _content(
-        *(run, search_headline(found, norm, kappa), key, task, about),
+        *(run, search_headline(found, norm, kappa), key, task, about, found),
         method=found.method,
-        settings=found.about,
-        complete=found.complete,
-        calls=found.calls,
-        seconds=found.seconds,
         best=best,
         bank=len(found.bank),
     )
@@ -240,10 +234,8 @@ def search_into(
 
 def _found_table(norm: str, candidates: Iterable[Candidate]) -> pa.Table:
     """Return candidates as a table; empty prompts are left out."""
-    columns = (
-        *(Column("prompt"), Column(f"d_{norm}", _REAL)),
-        *(Column("chain", _WHOLE), Column("step", _WHOLE)),
-    )
+    names = ("prompt", f"d_{norm}", "chain", "step")
+    columns = tuple(map(Column, names, (_TEXT, _REAL, _WHOLE, _WHOLE)))
     rows = [(c.prompt, c.score, c.chain, c.step) for c in candidates if c.prompt]
     return Table("Prompts", columns, rows).arrow()
 
@@ -294,14 +286,11 @@ def augment_into(
     made = augment(
         replace(task, folder=run.path), proposer, triggers.texts, settings, bank=write_bank
     )
-    content = _content(
-        *(run, augment_headline(made, norm), key, task, about),
-        settings=made.about,
-        complete=made.complete,
-        calls=made.calls,
-        seconds=made.seconds,
-        bank=banked,
-        triggers=[
+    counts = []
+    for each in made.triggers:
+        # how many prompts differ from their trigger in how many word pieces
+        changed = sorted(Counter(prompt.changed for prompt in each.prompts).items())
+        counts.append(
             {
                 "trigger": each.trigger,
                 "start": each.start,
@@ -309,12 +298,11 @@ def augment_into(
                 "scored": each.scored,
                 "above_kappa": each.above,
                 "kept": len(each.prompts),
-                # how many prompts differ from their trigger in how many word pieces
-                "changed": {str(n): count for n, count in _changes(each)},
+                "changed": {str(number): count for number, count in changed},
             }
-            for each in made.triggers
-        ],
-    )
+        )
+    headline = augment_headline(made, norm)
+    content = _content(run, headline, key, task, about, made, bank=banked, triggers=counts)
     table = _banked_table(norm, (prompt for each in made.triggers for prompt in each.prompts))
     run.finish(content, {PROMPTS: table, PROMPTS_CSV: table})
     return content
@@ -322,16 +310,10 @@ def augment_into(
 
 def _banked_table(norm: str, banked: Iterable[BankEntry]) -> pa.Table:
     """Return augmented prompts as a table; ``trigger`` is the prompt they were made from."""
-    columns = (
-        *(Column("prompt"), Column(TRIGGER), Column(f"d_{norm}", _REAL)),
-        *(Column("times", _WHOLE), Column("changed", _WHOLE)),
-    )
+    names = ("prompt", TRIGGER, f"d_{norm}", "times", "changed")
+    columns = tuple(map(Column, names, (_TEXT, _TEXT, _REAL, _WHOLE, _WHOLE)))
     rows = [(b.prompt, b.source, b.mean, b.times, b.changed) for b in banked]
     return Table("Prompts", columns, rows).arrow()
-
-
-def _changes(each: Augmentation) -> list[tuple[int, int]]:
-    return sorted(Counter(prompt.changed for prompt in each.prompts).items())
 
 
 def diversify_into(
@@ -384,13 +366,15 @@ def diversify_into(
     rows = [
         (texts[pick.row], places[texts[pick.row]], pick.closeness, pick.source) for pick in picks
     ]
-    columns = (
-        *(Column("prompt"), Column("row", pa.int64()), Column("closeness", _REAL)),
-        Column(TRIGGER),
-    )
+    kinds = (_TEXT, pa.int64(), _REAL, _TEXT)
+    columns = tuple(map(Column, ("prompt", "row", "closeness", TRIGGER), kinds))
     counts = Counter(pick.source for pick in picks)
+    closest = max((each.closeness for each in picks if each.closeness is not None), default=None)
+    headline = f"{len(picks):,} of {len(bank):,} prompts picked"
+    if closest is not None:
+        headline += f"; the closest two have a cosine of {closest:.2g}"
     content = run.document(
-        diversify_headline(picks, len(bank)),
+        headline,
         key=digest_of(key),
         model=model.about(),
         prompts=len(bank),
@@ -443,8 +427,8 @@ class Pick:
 
 def farthest_points(
     vectors: npt.NDArray[np.floating], count: int, first: int
-) -> list[tuple[int, float]]:
-    """Return (row, highest cosine with earlier picks), each row the farthest from those before."""
+) -> Iterator[tuple[int, float | None]]:
+    """Yield (row, highest cosine with earlier picks), each row the farthest from those before."""
     unit = np.asarray(vectors, np.float64)
     norms = np.linalg.norm(unit, axis=1, keepdims=True)
     if not np.isfinite(norms).all() or not norms.all():
@@ -453,17 +437,16 @@ def farthest_points(
             " direction to compare"
         )
     unit = unit / norms
-    # einsum adds up each row alone: equal rows have equal cosines, as a product of matrices with
-    # its blocks does not promise
-    closest = np.einsum("ij,j->i", unit, unit[first])
-    closest[first] = np.inf
-    picks = [(first, float("nan"))]
-    while len(picks) < min(count, len(unit)):
-        row = int(closest.argmin())
-        picks.append((row, float(closest[row])))
+    closest = np.full(len(unit), -np.inf)
+    row, cosine = first, None
+    for _ in range(min(count, len(unit))):
+        yield row, cosine
+        # einsum adds up each row alone: equal rows have equal cosines, as a product of matrices
+        # with its blocks does not promise
         closest = np.maximum(closest, np.einsum("ij,j->i", unit, unit[row]))
         closest[row] = np.inf
-    return picks
+        row = int(closest.argmin())
+        cosine = float(closest[row])
 
 
 def diversify(
@@ -496,18 +479,15 @@ def diversify(
         raise UsageError(f"count is at least 1; got {count}")
     if sources and len(sources) != len(prompts):
         raise UsageError(f"sources are one per prompt, {len(prompts)}; got {len(sources)}")
-    vectors = np.concatenate(
-        [
-            np.asarray(model.pooled_text(list(prompts[start : start + BATCH])))
-            for start in range(0, len(prompts), BATCH)
-        ]
-    )
-    rows_of: dict[str, list[int]] = {}
+    parts = (list(prompts[at : at + BATCH]) for at in range(0, len(prompts), BATCH))
+    vectors = np.concatenate([np.asarray(model.pooled_text(part)) for part in parts])
+    rows_of = defaultdict[str, list[int]](list)
     for row, source in enumerate(sources or [""] * len(prompts)):
-        rows_of.setdefault(source, []).append(row)
-    picks = []
-    for source, rows in rows_of.items():
-        first = int(generator(seed, source, 0).integers(len(rows)))
-        for index, cosine in farthest_points(vectors[rows], count, first):
-            picks.append(Pick(rows[index], None if np.isnan(cosine) else cosine, source))
-    return picks
+        rows_of[source].append(row)
+    return [
+        Pick(rows[index], cosine, source)
+        for source, rows in rows_of.items()
+        for index, cosine in farthest_points(
+            vectors[rows], count, int(generator(seed, source, 0).integers(len(rows)))
+        )
+    ]
