@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -35,6 +35,7 @@ from visleak.memorization.extraction.similarity import (
 from visleak.memorization.prompts import PromptScores
 from visleak.memorization.settings import ExtractSettings
 from visleak.progress import Progress, silent
+from visleak.quantities import counted
 from visleak.reporting import Column, Document, Table, markdown
 from visleak.reporting.contact_sheet import Tile, contact_sheet
 from visleak.storage import File, RunFolder
@@ -53,6 +54,7 @@ SHEETS: Final = "sheets"
 SHOWN: Final = 20
 ACROSS: Final = 10
 MOST: Final = 60
+
 
 _WHOLE: Final = pa.int64()
 _GENERATED: Final = (
@@ -132,33 +134,29 @@ def headline(result: Extraction) -> str:
     """Return what was found as one line that can be repeated."""
     settings = result.about["settings"]
     least, images = int(settings["min_cluster"]), int(settings["images"])
-    found = len({each.prompt for each in result.clusters})
-    total, missed = len(result.prompts), len(result.unclustered)
-    some = f"{found:,} of {total:,} prompt{'s' * (total != 1)} gave a cluster"
+    found, missed = len({each.prompt for each in result.clusters}), len(result.unclustered)
+    text = f"{found:,} of {counted(len(result.prompts), 'prompt')} gave a cluster"
     if least > 1:
-        some += f" of at least {least:,} of {images:,} images that are nearly the same"
+        text += f" of at least {least:,} of {images:,} images that are nearly the same"
     else:
-        some += f" among {images:,} images"
-    high = f"; {missed:,} of high D gave none" if missed else ""
-    if not found:
-        return f"{some}: no candidate for a memorized image{high}"
-    return f"{some}: candidates, not yet verified (visleak memorization trace){high}"
+        text += f" among {images:,} images"
+    if found:
+        text += ": candidates, not yet verified (visleak memorization trace)"
+    else:
+        text += ": no candidate for a memorized image"
+    return text + (f"; {missed:,} of high D gave none" if missed else "")
 
 
 def cautions(result: Extraction) -> list[str]:
     """Return what must be known of images that are in no cluster, a line each."""
-    lines = [recall_line(_similarity_of(result), "extract")]
+    lines = [recall_line(result.about["similarity"]["name"], "extract")]
     if missed := len(result.unclustered):
         lines.append(
-            f"{missed:,} prompt{'s' * (missed != 1)}: D is high, no cluster of images was found"
+            f"{counted(missed, 'prompt')}: D is high, no cluster of images was found"
             f" ({result.high_rule}): candidates that the similarity may have missed, in"
             f" {UNCLUSTERED}"
         )
     return lines
-
-
-def _similarity_of(result: Extraction) -> str:
-    return str(result.about["similarity"].get("name", ""))
 
 
 def document(result: Extraction, *, sheets: bool = False) -> Document:
@@ -219,18 +217,6 @@ def unclustered(result: Extraction) -> Table:
 def name_of(result: Extraction, cluster: Cluster) -> str:
     """Return the id of a cluster's medoid: the number of its prompt, and its own."""
     return f"{result.prompts.index(cluster.prompt) + 1:05d}-{cluster.number}"
-
-
-def content(run: RunFolder, result: Extraction) -> dict[str, object]:
-    """Return the content of ``extract.json``."""
-    return run.document(
-        headline(result),
-        result,
-        high_d=result.high_rule,
-        unclustered=result.unclustered,
-        recall=recall_of(_similarity_of(result), "extract"),
-        cautions=cautions(result),
-    )
 
 
 def files(
@@ -332,22 +318,34 @@ def extract(
     texts = tuple(dict.fromkeys(prompts))
     if not texts:
         raise UsageError("there are no prompts to make images of; give at least one")
-    measure = load_similarity(similarity) if isinstance(similarity, str) else similarity
-    request = {
+    request: dict[str, Any] = {
         "model": about_model(model),
         "sampling": {"steps": sampling.steps, "guidance": float(sampling.guidance)},
-        **({} if scores is None else {"d": scores.about(texts)}),
     }
-    work = _Clustering(RunFolder(folder, KIND), measure, settings, texts, request, sheets, progress)
-    path, keeps = work.run.path, "and keeps its images"
-    found = work.run.reused(Extraction, work.key, force=force, keeps=keeps, folder=path)
+    if scores is not None:
+        request["d"] = scores.about(texts)
+    run = RunFolder(folder, KIND)
+    work = _Clustering(run, _measure(similarity), settings, texts, request, sheets, progress)
+    found = run.reused(
+        Extraction, work.key, force=force, keeps="and keeps its images", folder=run.path
+    )
     if found is not None:
         return found
     # another result may be replaced, and its images may serve again
-    with work.run.claimed(), ImageStore(path) as store:
-        jobs = [Job(prompt, seed) for prompt in texts for seed in _seeds(prompt, settings)]
+    with run.claimed(), ImageStore(run.path) as store:
+        jobs = [
+            Job(prompt, seed)
+            for prompt in texts
+            for seed in seeds_of(
+                settings.seed, settings.images, None if settings.paired else prompt
+            )
+        ]
         made = images_of(store, model, jobs, sampling, progress=progress)
         return work.finished(store, made, sum(each.seconds for each in made))
+
+
+def _measure(similarity: CopySimilarity | str) -> CopySimilarity:
+    return load_similarity(similarity) if isinstance(similarity, str) else similarity
 
 
 def reclustered(
@@ -375,14 +373,20 @@ def reclustered(
             ``min_cluster``.
         VisleakError: a file is damaged.
     """
-    run = RunFolder(folder, KIND)
-    measure = load_similarity(similarity) if isinstance(similarity, str) else similarity
+    run, measure = RunFolder(folder, KIND), _measure(similarity)
     before = read_extraction(run.path)
     with run.claimed(), ImageStore(run.path) as store:
         known = before.about["settings"]
         settings = replace(settings, **{name: known[name] for name in ("images", "seed", "paired")})
         settings.refuse_small()
-        made = _generated(run.path)
+        path = run.path / GENERATED
+        try:
+            rows = pq.read_table(path, columns=["prompt", "seed", "digest"]).to_pylist()
+        except (OSError, pa.ArrowException) as error:
+            raise VisleakError(
+                f"{path} cannot be read ({error}); run visleak memorization extract again"
+            ) from error
+        made = [StoredImage(**row, seconds=0.0) for row in rows]
         other = ("similarity", "settings")
         request = {name: value for name, value in before.about.items() if name not in other}
         work = _Clustering(run, measure, settings, before.prompts, request, sheets, progress)
@@ -392,23 +396,6 @@ def reclustered(
 def read_extraction(folder: str | os.PathLike[str]) -> Extraction:
     """Return the result that a folder holds."""
     return RunFolder(folder, KIND).read(Extraction, folder=Path(folder))
-
-
-def _generated(folder: Path) -> list[StoredImage]:
-    path = folder / GENERATED
-    try:
-        table = pq.read_table(path, columns=["prompt", "seed", "digest"])
-    except (OSError, pa.ArrowException) as error:
-        raise VisleakError(
-            f"{path} cannot be read ({error}); run visleak memorization extract again"
-        ) from error
-    return [
-        StoredImage(row["prompt"], row["seed"], row["digest"], 0.0) for row in table.to_pylist()
-    ]
-
-
-def _seeds(prompt: str, settings: ExtractSettings) -> list[int]:
-    return seeds_of(settings.seed, settings.images, None if settings.paired else prompt)
 
 
 @dataclass(frozen=True)
@@ -442,8 +429,8 @@ class _Clustering:
     @property
     def key(self) -> str:
         """Key of the request; on which device it is carried out is not part of it."""
-        model, about = self.request["model"], self.about
-        settings = {name: value for name, value in about["settings"].items() if name != "rule"}
+        model, settings = self.request["model"], self.about["settings"]
+        settings.pop("rule")
         parts = (model["digest"], model["precision"], self.similarity.digest)
         d = [self.request["d"]] if "d" in self.request else []
         sampling = self.request["sampling"]
@@ -456,23 +443,37 @@ class _Clustering:
         began = time.perf_counter()
         count = self.settings.images
         groups: list[list[Group]] = []
-        for number in range(len(self.prompts)):
-            groups.append(self._groups(store, made[number * count : (number + 1) * count]))
-            self.progress("comparing images of prompts", number + 1, len(self.prompts))
+        found: list[Cluster] = []
+        for place, prompt in enumerate(self.prompts):
+            images = made[place * count : (place + 1) * count]
+            groups.append(self._groups(store, images))
+            for number, group in enumerate(groups[-1]):
+                medoid = images[group.medoid]
+                own = (medoid.digest, medoid.path, medoid.seed, group.cohesion)
+                found.append(Cluster(prompt, number, len(group.members), count, *own))
+            self.progress("comparing images of prompts", place + 1, len(self.prompts))
         sampling = self.request["sampling"]
         result = Extraction(
             folder=store.folder,
             about=self.about,
             prompts=self.prompts,
             images=len(made),
-            clusters=tuple(self._clusters(made, groups)),
+            clusters=tuple(found),
             calls=calls_of(len(made), Sampling(sampling["steps"], sampling["guidance"])),
             seconds=seconds + time.perf_counter() - began,
             generating_seconds=seconds,
             key=self.key,
         )
         written = files(result, made, groups, store if self.sheets else None, self.progress)
-        self.run.finish(content(self.run, result), written)
+        content = self.run.document(
+            headline(result),
+            result,
+            high_d=result.high_rule,
+            unclustered=result.unclustered,
+            recall=recall_of(self.similarity.name, "extract"),
+            cautions=cautions(result),
+        )
+        self.run.finish(content, written)
         return result
 
     def _groups(self, store: ImageStore, images: Sequence[StoredImage]) -> list[Group]:
@@ -492,13 +493,3 @@ class _Clustering:
             min_samples=self.settings.min_samples,
             min_cluster=self.settings.min_cluster,
         )
-
-    def _clusters(
-        self, made: Sequence[StoredImage], groups: Sequence[Sequence[Group]]
-    ) -> Iterator[Cluster]:
-        count = self.settings.images
-        for place, (prompt, found) in enumerate(zip(self.prompts, groups, strict=True)):
-            for number, group in enumerate(found):
-                medoid = made[place * count + group.medoid]
-                own = (medoid.digest, medoid.path, medoid.seed, group.cohesion)
-                yield Cluster(prompt, number, len(group.members), count, *own)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -11,7 +11,7 @@ from typing import Any, Final
 import pyarrow as pa
 
 from visleak.memorization.extraction.similarity import recall_line, recall_of
-from visleak.quantities import listed
+from visleak.quantities import counted, listed
 from visleak.rates import Rate, chance, percent
 from visleak.reporting import Column, Document, Figure, Table, markdown
 from visleak.reporting.charts import Bar, bar_chart
@@ -163,6 +163,8 @@ SECTION: Final = "memorization.json"
 def document(result: Trace) -> Document:
     """Return a trace as a document."""
     first, *lines = headlines(result)
+    if compares_images(result):
+        lines.append(recall_line(str(result.about.get("similarity")), "trace"))
     headings = ("M_tau = 1", "share", "95 % CI", "in D_mem")
     columns = (Column(heading="prompt"), *(Column(heading=h, number=True) for h in headings))
     rows = [
@@ -173,13 +175,12 @@ def document(result: Trace) -> Document:
         for p in result.prompts
     ]
     prompts = Table("Prompts by replicated share", columns, rows)
-    figure = Figure("fates", "Grades of the generated images", fates(result))
     return Document(
         title="Memorization: sources of the generated images",
         headline=first,
-        lines=(*lines, *cautions(result)),
+        lines=tuple(lines),
         tables=(_originals(result), prompts, _matches(result)),
-        figures=(figure,),
+        figures=(Figure("fates", "Grades of the generated images", fates(result)),),
         notes=(*about(result), *result.notes),
         reading=tuple(reading(result)),
     )
@@ -187,79 +188,54 @@ def document(result: Trace) -> Document:
 
 def headlines(result: Trace) -> list[str]:
     """Return the sentences, the most important first."""
-    return [headline(result), *_layouts(result), *_shares(result)]
+    return [headline(result), *_further(result)]
 
 
 def headline(result: Trace) -> str:
     """Return what was found as one line that can be repeated."""
-    total, things = len(result.matches), what(result)
+    total, copies = len(result.matches), [m for m in result.verified if m.grade != LAYOUT]
+    thing = "cluster" if result.about.get("images") == "medoids" else "generated image"
     if not total:
-        return f"there are no {things} to trace"
+        return f"there are no {thing}s to trace"
     if not result.compared:
         return (
-            f"{total:,} {_several(things, total)} {'are' if total != 1 else 'is'} candidates,"
-            " unverified: there was no training set, and a result without one is never called"
-            " memorized"
+            f"{counted(total, thing, 'is', 'are')} candidates, unverified: there was no training"
+            " set, and a result without one is never called memorized"
         )
-    copies = [match for match in result.verified if match.grade != LAYOUT]
-    images = len({match.memorized for match in copies})
-    found = f"{len(copies):,} of {total:,} {_several(things, total)}"
     verb = "is a near-duplicate" if len(copies) == 1 else "are near-duplicates"
+    found = f"{len(copies):,} of {counted(total, thing)} {verb} of"
     if not copies:
-        return f"{found} {verb} of images in {listed([each['name'] for each in _sets(result)])}"
-    of = f"{images:,} training image{'s' * (images != 1)}"
-    names = list(dict.fromkeys(match.source for match in copies))
-    return f"{found} {verb} of {of} in {listed(names)}"
-
-
-def what(result: Trace) -> str:
-    """Return what was traced, as a plural."""
-    return "clusters" if result.about.get("images") == "medoids" else "generated images"
+        return f"{found} images in {listed([each['name'] for each in _sets(result)])}"
+    images = counted(len({match.memorized for match in copies}), "training image")
+    return f"{found} {images} in {listed(dict.fromkeys(match.source for match in copies))}"
 
 
 def _sets(result: Trace) -> Sequence[dict[str, Any]]:
     return result.about.get("sets") or []
 
 
-def _several(things: str, count: int) -> str:
-    return things if count != 1 else things.removesuffix("s")
-
-
-def _layouts(result: Trace) -> list[str]:
+def _further(result: Trace) -> Iterator[str]:
     same = [match for match in result.verified if match.grade == LAYOUT]
-    if not same:
-        return []
-    count, images = len(same), len({match.memorized for match in same})
-    verb = "repeat" if count != 1 else "repeats"
-    return [
-        f"{count:,} {'more ' if len(result.verified) > count else ''}{verb} the layout of"
-        f" {images:,} training image{'s' * (images != 1)} in other colours"
-    ]
-
-
-def _shares(result: Trace) -> list[str]:
+    if same:
+        more = " more" if len(result.verified) > len(same) else ""
+        images = counted(len({match.memorized for match in same}), "training image")
+        yield (
+            f"{len(same):,}{more} {'repeat' if len(same) != 1 else 'repeats'} the layout of"
+            f" {images} in other colours"
+        )
     share, low, high = result.share
-    lines = []
     if not math.isnan(share):
         interval = f"95 % CI {percent(low)}-{percent(high)}" if not math.isnan(low) else "one group"
-        lines.append(
+        yield (
             f"{percent(share)} % ({interval}) have M_tau = 1: similarity above tau ="
             f" {result.tau:g} by {result.about['similarity']}"
         )
     if result.prompts:
         triggers = sum(each.trigger for each in result.prompts)
-        lines.append(
+        yield (
             f"{triggers:,} of {len(result.prompts):,} prompts are in D_mem: more than"
             f" {percent(float(result.about['kappa_share']))} % of their images have M_tau = 1"
         )
-    return lines
-
-
-def cautions(result: Trace) -> list[str]:
-    """Return what must be known of images without a source, a line each."""
-    if not compares_images(result):
-        return []
-    return [recall_line(str(result.about.get("similarity")), "trace")]
 
 
 def compares_images(result: Trace) -> bool:
@@ -267,40 +243,41 @@ def compares_images(result: Trace) -> bool:
     return any(each["pictures"] for each in _sets(result))
 
 
-def about(result: Trace) -> list[str]:
-    """Return what was compared, a line each."""
-    lines = [
-        f"{each['name']}: {each['images']:,} {'images' if each['pictures'] else 'embeddings'}"
-        f" ({cut(str(each['source']) or 'given in memory', LONGEST)})"
-        for each in _sets(result)
-    ]
+def about(result: Trace) -> Iterator[str]:
+    """Yield what was compared, a line each."""
+    for each in _sets(result):
+        what = "images" if each["pictures"] else "embeddings"
+        place = cut(str(each["source"]) or "given in memory", LONGEST)
+        yield f"{each['name']}: {each['images']:,} {what} ({place})"
     model = (result.about.get("origin") or {}).get("model", {})
     if isinstance(model, dict) and model.get("name"):
-        lines.append(f"images of the model {cut(str(model['name']), LONGEST)}")
+        yield f"images of the model {cut(str(model['name']), LONGEST)}"
     if result.about.get("verdicts"):
-        lines.append(f"verdicts of people that are counted: {result.about['verdicts']:,}")
-    return lines
+        yield f"verdicts of people that are counted: {result.about['verdicts']:,}"
 
 
-def reading(result: Trace) -> list[str]:
-    """Return how to read the result, a line each."""
-    lines = []
-    if result.compared:
-        lines += [
-            "near-duplicate: verification, or a person, calls the closest training image the same"
-            " shot; visleak review audit opens the pairs, and the next trace counts the verdicts",
-            f"M_tau is about similarity alone (definition 1 of MemBench): tau = {result.tau:g}"
-            f" belongs to {result.about['similarity']} and to no other similarity",
-        ]
-    if result.about.get("layouts") and result.compared:
-        lines += [
+def reading(result: Trace) -> Iterator[str]:
+    """Yield how to read the result, a line each."""
+    if not result.compared:
+        return
+    yield (
+        "near-duplicate: verification, or a person, calls the closest training image the same"
+        " shot; visleak review audit opens the pairs, and the next trace counts the verdicts"
+    )
+    yield (
+        f"M_tau is about similarity alone (definition 1 of MemBench): tau = {result.tau:g}"
+        f" belongs to {result.about['similarity']} and to no other similarity"
+    )
+    if result.about.get("layouts"):
+        yield (
             "images of one layout count as one memorized image; variants are the images of the"
-            " source that are the same or of that layout",
+            " source that are the same or of that layout"
+        )
+        yield (
             "layout detection finds 89 to 100 % of planted recolourings, and none of 31,125 pairs"
             " of different photographs (below 0.013 % with 95 % confidence); it never judges images"
-            " of up to 48 pixels",
-        ]
-    return lines
+            " of up to 48 pixels"
+        )
 
 
 def _originals(result: Trace) -> Table:
@@ -308,27 +285,20 @@ def _originals(result: Trace) -> Table:
     columns = (
         Column(heading="memorized image"),
         Column(heading="source"),
-        *(Column(heading=name, number=True) for name in ("variants", "matches", "prompts")),
-        Column(heading="how", number=True),
+        *(Column(heading=name, number=True) for name in ("variants", "matches", "prompts", "how")),
         Column(heading="category" if known else "", number=True),
     )
-    rows = [
-        (
-            *(_named(each), each.source, each.variants, each.matches, each.prompts),
-            *("layout in other colours" if each.layout else "copied", each.category),
-        )
-        for each in result.originals
-    ]
+    rows = []
+    for each in result.originals:
+        more = len(each.references) - 1
+        name = cut(each.references[0], 60) + (f" and {more:,} more" if more else "")
+        how = "layout in other colours" if each.layout else "copied"
+        counts = (each.variants, each.matches, each.prompts)
+        rows.append((name, each.source, *counts, how, each.category))
     return Table("Memorized images", columns, rows, file=CSV)
 
 
-def _named(each: Original) -> str:
-    more = len(each.references) - 1
-    return cut(each.references[0], 60) + (f" and {more:,} more" if more else "")
-
-
 def _matches(result: Trace) -> Table:
-    order = sorted(result.matches, key=lambda each: (not each.verified, each.memorized or 0))
     columns = (
         Column(heading="image"),
         Column(heading="prompt"),
@@ -339,36 +309,30 @@ def _matches(result: Trace) -> Table:
         Column(heading="prob.", show=chance, number=True),
         Column(heading="counts", number=True),
     )
-    rows = [
-        (
-            *(each.image, each.prompt, each.size),
-            None if each.reference is None else f"{each.source}/{each.reference}",
-            each.similarity,
-            None
-            if each.reference is None
-            else f"{each.grade or 'unverified'}{f' ({each.judged})' if each.judged else ''}",
-            each.probability,
-            None if each.memorized is None else f"memorized {each.memorized}",
-        )
-        for each in order
-    ]
+    rows = []
+    for each in sorted(result.matches, key=lambda m: (not m.verified, m.memorized or 0)):
+        closest = grade = None
+        if each.reference is not None:
+            closest = f"{each.source}/{each.reference}"
+            grade = (each.grade or "unverified") + (f" ({each.judged})" if each.judged else "")
+        counts = None if each.memorized is None else f"memorized {each.memorized}"
+        found = (closest, each.similarity, grade, each.probability, counts)
+        rows.append((each.image, each.prompt, each.size, *found))
     return Table("Generated images", columns, rows, file=CSV)
 
 
 def fates(result: Trace) -> dict[str, bytes]:
     """Return bars of how many images are copies, of the same layout, or neither."""
-    total = len(result.matches)
+    grades = [match.grade if match.verified else "" for match in result.matches]
     kinds = (
         ("near-duplicates", "near", ("exact", "near")),
-        ("same layout, other colours", "soft", ("layout",)),
-        ("not verified", "different", ()),
+        ("same layout, other colours", "soft", (LAYOUT,)),
+        ("not verified", "different", ("",)),
     )
-    bars = []
-    for name, colour, grades in kinds:
-        count = sum(
-            match.grade in grades if match.verified else not grades for match in result.matches
-        )
-        bars.append(Bar.of_rate(name, colour, Rate.of(count, total)))
+    bars = [
+        Bar.of_rate(name, colour, Rate.of(sum(map(kind.__contains__, grades)), len(grades)))
+        for name, colour, kind in kinds
+    ]
     return bar_chart(bars, "trace", label="generated images, %")
 
 
@@ -394,19 +358,12 @@ def table(result: Trace) -> pa.Table:
         "nearest_similarity": real, "structure": real, "colour_difference": real,
         "judged": text, "reason": text,
     }  # fmt: skip
-    originals = {each.number: each for each in result.originals}
+    originals: dict[int | None, Original] = {each.number: each for each in result.originals}
     rows = []
     for match in result.matches:
-        original = None if match.memorized is None else originals.get(match.memorized)
-        rows.append(
-            (
-                *(match.image, match.prompt, match.size, match.source, match.reference),
-                *(match.similarity, match.grade, match.probability, match.verified),
-                match.memorized,
-                None if original is None else original.variants,
-                None if original is None else original.category,
-                *(match.nearest, match.structure, match.colour, match.judged, match.reason),
-            )
-        )
-    columns = tuple(Column(name, kind) for name, kind in schema.items())
-    return Table("Generated images", columns, rows, file=CSV).arrow()
+        row = {name: getattr(match, name, None) for name in schema}
+        row |= {"nearest_similarity": match.nearest, "colour_difference": match.colour}
+        if (original := originals.get(match.memorized)) is not None:
+            row |= {"layout_variants": original.variants, "category": original.category}
+        rows.append(row)
+    return pa.Table.from_pylist(rows, schema=pa.schema(list(schema.items())))

@@ -1,12 +1,10 @@
-"""From the answers of sources to matches, memorized images and shares.
-
-Trace generated images to their sources among training images.
-"""
+"""Trace generated images to their sources: matches, memorized images and shares."""
 
 from __future__ import annotations
 
 import math
 import os
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -64,20 +62,13 @@ def counts(hit: Hit) -> bool:
 
 def best(hits: Iterable[Hit]) -> Hit | None:
     """Return the hit that says most: what counts, people, grade, probability, similarity."""
-    return min(hits, key=_place, default=None)
 
+    def place(hit: Hit) -> tuple[object, ...]:
+        farther = math.inf if math.isnan(hit.similarity) else -hit.similarity
+        grade = (not counts(hit), ORDER.index(hit.grade), hit.judged != "human")
+        return (*grade, -(hit.probability or 0.0), farther, hit.source, hit.reference)
 
-def _place(hit: Hit) -> tuple[bool, int, bool, float, float, str, str]:
-    similarity = -math.inf if math.isnan(hit.similarity) else hit.similarity
-    return (
-        not counts(hit),
-        ORDER.index(hit.grade),
-        hit.judged != "human",
-        -(hit.probability or 0.0),
-        -similarity,
-        hit.source,
-        hit.reference,
-    )
+    return min(hits, key=place, default=None)
 
 
 def originals(
@@ -92,18 +83,15 @@ def originals(
 
 def families(prompts: Sequence[str], nearest: Sequence[str | None]) -> Int64:
     """Return a group per image: those of one prompt or nearest reference are not independent."""
-    count = len(prompts)
     codes = []
     for texts in (prompts, [text or "" for text in nearest]):
-        known = np.array([bool(text) for text in texts], np.bool_)
-        numbers = numbered(np.array(texts, object).astype(str)) if count else np.empty(0, np.int64)
-        codes.append(chained(np.where(known, numbers, -1)))
-    return components(count, codes)
+        known = np.array(texts, np.str_)
+        codes.append(chained(np.where(known != "", numbered(known), -1)))
+    return components(len(prompts), codes)
 
 
 #: Most references that are compared for one layout with all others.
 MOST_COMPARED: Final = 600
-NOTHING: Final = "nothing was found"
 
 
 def conclude(
@@ -111,11 +99,12 @@ def conclude(
 ) -> Trace:
     """Return the trace that an answer leads to, without ``about`` and ``key``."""
     names = [] if queries.images is None else queries.images.ids.to_pylist()
-    hits: dict[str, list[Hit]] = {}
+    hits = defaultdict[str, list[Hit]](list)
     for hit in answer.hits:
-        hits.setdefault(hit.image, []).append(hit)
-    chosen = [best(hits.get(name, ())) for name in names]
-    numbers, notes = _numbers(chosen, None if sets is None else sets.audited)
+        hits[hit.image].append(hit)
+    chosen = [best(hits[name]) for name in names]
+    notes: list[str] = []
+    numbers = _numbers(chosen, None if sets is None else sets.audited, notes)
     placed = zip(names, queries.prompts, queries.sizes, chosen, numbers, strict=True)
     matches = tuple(_match(*each, answer.nearest.get(each[0], math.nan)) for each in placed)
     replicated = [match for match in matches if not math.isnan(match.nearest)]
@@ -127,7 +116,7 @@ def conclude(
         folder=folder,
         about={},
         matches=matches,
-        memorized=len({number for number in numbers if number is not None}),
+        memorized=len(set(numbers) - {None}),
         tau=settings.tau,
         share=_share(replicated, settings.tau),
         originals=tuple(_originals(matches, hits, several=several)),
@@ -140,7 +129,7 @@ def _match(
     name: str, prompt: str, size: int, hit: Hit | None, number: int | None, nearest: float
 ) -> Match:
     if hit is None:
-        nothing = ("", None, math.nan, "", None, False, None, NOTHING)
+        nothing = ("", None, math.nan, "", None, False, None, "nothing was found")
         return Match(name, prompt, size, *nothing, nearest)
     return Match(
         *(name, prompt, size, hit.source, hit.reference, hit.similarity),
@@ -150,23 +139,21 @@ def _match(
 
 
 def _numbers(
-    chosen: Sequence[Hit | None], made: Audit | None
-) -> tuple[list[int | None], list[str]]:
+    chosen: Sequence[Hit | None], made: Audit | None, notes: list[str]
+) -> list[int | None]:
     """Return the number of the memorized image of each hit that counts, from 0."""
-    places: dict[tuple[str, str], int] = {}
-    digests: list[str] = []
+    digests: dict[tuple[str, str], str] = {}
     for hit in chosen:
-        if hit is not None and counts(hit) and (hit.source, hit.reference) not in places:
-            places[hit.source, hit.reference] = len(places)
-            digests.append(hit.digest)
-    notes: list[str] = []
-    references = list(places)
-    tied = list(_same_layouts(references, made, notes)) if made is not None else []
-    group = originals(references, digests, tied)
+        if hit is not None and counts(hit):
+            digests.setdefault((hit.source, hit.reference), hit.digest)
+    references = list(digests)
+    tied = [] if made is None else list(_same_layouts(references, made, notes))
+    numbers = originals(references, list(digests.values()), tied).tolist()
+    number = dict(zip(references, numbers, strict=True))
     return [
-        int(group[places[hit.source, hit.reference]]) if hit is not None and counts(hit) else None
+        number[hit.source, hit.reference] if hit is not None and counts(hit) else None
         for hit in chosen
-    ], notes
+    ]
 
 
 def _same_layouts(
@@ -201,24 +188,19 @@ def _same_layouts(
 def _originals(
     matches: Sequence[Match], hits: Mapping[str, Sequence[Hit]], *, several: bool
 ) -> Iterator[Original]:
-    groups: dict[int, list[Match]] = {}
+    groups = defaultdict[int, list[Match]](list)
     for match in matches:
         if match.memorized is not None:
-            groups.setdefault(match.memorized, []).append(match)
+            groups[match.memorized].append(match)
     for number, own in sorted(groups.items()):
         closest = sorted(own, key=lambda m: (m.grade == LAYOUT, -(m.probability or 0.0), m.image))
         listed = [f"{m.source}/{m.reference}" if several else str(m.reference) for m in closest]
-        variants = {
-            hit.digest or f"{hit.source}/{hit.reference}"
-            for match in own
-            for hit in hits[match.image]
-            if counts(hit)
-        }
+        found = (hit for match in own for hit in hits[match.image] if counts(hit))
         yield Original(
             number=number,
             source=closest[0].source,
             references=tuple(dict.fromkeys(listed)),
-            variants=len(variants),
+            variants=len({hit.digest or f"{hit.source}/{hit.reference}" for hit in found}),
             matches=len(own),
             prompts=len({match.prompt for match in own}),
             layout=all(match.grade == LAYOUT for match in own),
@@ -230,28 +212,26 @@ def _share(matches: Sequence[Match], tau: float) -> tuple[float, float, float]:
     if not matches:
         return math.nan, math.nan, math.nan
     values = [float(match.nearest > tau) for match in matches]
-    tied = families(
-        [match.prompt for match in matches],
-        [f"{m.source}\n{m.reference}" if m.verified else None for m in matches],
-    )
-    if len(set(tied.tolist())) == len(matches):
+    nearest = [f"{m.source}\n{m.reference}" if m.verified else None for m in matches]
+    tied = families([match.prompt for match in matches], nearest)
+    if len(np.unique(tied)) == len(matches):
         low, high = wilson(int(sum(values)), len(values))
         return sum(values) / len(values), low, high
     found = group_interval(values, tied)
     return found.value, found.low, found.high
 
 
-def _prompts(matches: Sequence[Match], settings: TraceSettings) -> Iterator[Replication]:
-    """Yield how often each prompt's images replicate, the most often first."""
-    counted: dict[str, list[bool]] = {}
+def _prompts(matches: Sequence[Match], settings: TraceSettings) -> list[Replication]:
+    """Return how often each prompt's images replicate, the most often first."""
+    counted = defaultdict[str, list[bool]](list)
     for match in matches:
-        counted.setdefault(match.prompt, []).append(match.nearest > settings.tau)
+        counted[match.prompt].append(match.nearest > settings.tau)
     found = []
     for prompt, values in counted.items():
         rate = Rate.of(sum(values), len(values))
         numbers = (rate.total, rate.count, rate.share, rate.low, rate.high)
         found.append(Replication(prompt, *numbers, trigger=rate.share > settings.kappa_share))
-    yield from sorted(found, key=lambda each: (-each.share, each.prompt))
+    return sorted(found, key=lambda each: (-each.share, each.prompt))
 
 
 #: Columns by which a row may name what it is about, the first that is there.
@@ -270,28 +250,24 @@ class Categories:
     def applied_to(self, trace: Trace) -> Trace:
         """Return a trace whose images have their category; the first match decides, with a note."""
         used: set[str] = set()
-        notes = list(trace.notes)
-        found = []
+        notes, found = list(trace.notes), []
         for each in trace.originals:
-            words = self._of(each, trace.matches, used)
-            if len(set(words)) > 1:
+            own = (match for match in trace.matches if match.memorized == each.number)
+            names = [
+                name for name in (str(getattr(m, self.key)) for m in own) if name in self.words
+            ]
+            used.update(names)
+            words = list(dict.fromkeys(self.words[name] for name in names))
+            if len(words) > 1:
                 notes.append(
                     f"memorized image {each.number} has several categories in {self.origin}:"
-                    f" {', '.join(dict.fromkeys(words))}; the first is taken"
+                    f" {', '.join(words)}; the first is taken"
                 )
             found.append(replace(each, category=words[0] if words else ""))
         unused = len(self.words) - len(used)
         if unused:
             notes.append(f"rows of {self.origin} about no memorized image: {unused:,}")
         return replace(trace, originals=tuple(found), notes=tuple(notes))
-
-    def _of(self, original: Original, matches: tuple[Match, ...], used: set[str]) -> list[str]:
-        names = [
-            str(getattr(match, self.key)) for match in matches if match.memorized == original.number
-        ]
-        names = [name for name in names if name in self.words]
-        used.update(names)
-        return [self.words[name] for name in names]
 
 
 def read_categories(path: str | os.PathLike[str]) -> Categories:
@@ -364,21 +340,22 @@ def trace(
             f"two sources are called {twice!r} ({GENERATED} is the generated images); name them"
             " NAME=SOURCE"
         )
-    kept = None if cache is None else str(cache)
-    options = AuditOptions(settings, workers, kept, device, force, command)
+    options = AuditOptions(settings, workers, cache, device, force, command)
     sets = Sets(references, folder, options) if references else None
-    encoder = None if sets is None else sets.encoder
     about: dict[str, object] = {
         "images": "all images" if queries.every else "medoids" if queries.clusters else "images",
         "sets": [] if sets is None else sets.about(),
-        "similarity": None if encoder is None else encoder.name,
-        "encoder": None if encoder is None else encoder.digest,
+        "similarity": None if sets is None else sets.encoder.name,
+        "encoder": None if sets is None else sets.encoder.digest,
         "kappa_share": settings.kappa_share,
         "views": settings.views,
         "layouts": settings.layouts,
         "origin": dict(queries.origin),
     }
-    key = _key(about, settings.tau, queries, references)
+    # where a source cannot be stamped, its listing stands for it
+    every = references if queries.images is None else [queries.images, *references]
+    stamps = [stamp_of(each) or f"{each.name} {len(each)}" for each in every]
+    key = digest_of([about, settings.tau, stamps])
     run = RunFolder(folder, KIND)
     # a finished trace of the same request is brought up to date: people may have judged pairs
     run.reused(Trace, key, force=force, folder=folder)
@@ -400,10 +377,3 @@ def trace(
 def read_trace(folder: str | os.PathLike[str]) -> Trace:
     """Return the result that a folder holds."""
     return RunFolder(folder, KIND).read(Trace, folder=Path(folder))
-
-
-def _key(about: Mapping[str, object], tau: float, queries: Queries, sets: Sequence[AnySet]) -> str:
-    """Return a digest of the whole request; where a source cannot be stamped, of its listing."""
-    every = (*([queries.images] if queries.images is not None else []), *sets)
-    stamps = [stamp_of(each) or f"{each.name} {len(each)}" for each in every]
-    return digest_of([dict(about), tau, stamps])

@@ -1,15 +1,14 @@
-"""What is traced: medoids of an extraction, all of its images, or any set of images.
-
-Sets of images and published embeddings as sources: one audit, and a search for layouts.
-"""
+"""What is traced, and the sources it is compared with: one audit, and a search for layouts."""
 
 from __future__ import annotations
 
 import math
 import os
 import re
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from pathlib import Path
 from typing import Any, Final
 
@@ -46,8 +45,12 @@ from visleak.verification.in_place import (
     standing_out,
 )
 
-#: Name of the set of generated images in the audit.
+#: Name of the set of generated images in the audit, folders of the audit and of the search for
+#: layouts in that of the trace, and images whose references are held in memory at a time.
 GENERATED: Final = "generated"
+AUDIT_FOLDER: Final = "audit"
+LAYOUT_FOLDER: Final = "layouts"
+BLOCK: Final = 64
 
 #: Files of an extraction's folder, and the kind that ``extract.json`` states.
 EXTRACTION: Final = "extract.json"
@@ -76,7 +79,16 @@ def open_queries(target: str | os.PathLike[str], *, every: bool = False) -> Quer
     folder = Path(target)
     if (folder / EXTRACTION).is_file():
         return _extracted(folder, every=every)
-    _refuse_other_verb(folder)
+    # its figures would be taken for generated images
+    for path in sorted(folder.glob("*.json")) if folder.is_dir() else ():
+        with path.open("rb") as file:
+            found = OTHER_KIND.search(file.read(1000))
+        if found:
+            raise UsageError(
+                f"{folder} is a result of visleak memorization {found[1].decode()}, not of extract;"
+                " make images of its prompts first (visleak memorization extract), or name a SOURCE"
+                " of images"
+            )
     if every:
         raise UsageError(
             f"--all is for a folder of visleak memorization extract; {os.fspath(target)} has no"
@@ -88,19 +100,6 @@ def open_queries(target: str | os.PathLike[str], *, every: bool = False) -> Quer
     return Queries(images, prompts, (1,) * len(images))
 
 
-def _refuse_other_verb(folder: Path) -> None:
-    # its figures would be taken for generated images
-    for path in sorted(folder.glob("*.json")) if folder.is_dir() else ():
-        with path.open("rb") as file:
-            found = OTHER_KIND.search(file.read(1000))
-        if found:
-            raise UsageError(
-                f"{folder} is a result of visleak memorization {found[1].decode()}, not of extract;"
-                " make images of its prompts first (visleak memorization extract), or name a SOURCE"
-                " of images"
-            )
-
-
 def _extracted(folder: Path, *, every: bool) -> Queries:
     content = read_document(
         folder / EXTRACTION, KIND, 1, "it is not a result of visleak memorization extract"
@@ -108,28 +107,22 @@ def _extracted(folder: Path, *, every: bool) -> Queries:
     about = content.get("about")
     origin = about if isinstance(about, dict) else {}
     path = folder / (EVERY if every else MEDOIDS)
-    rows = _rows(path, ["prompt"] if every else ["prompt", "size"])
-    if not rows:
+    try:
+        table = pq.read_table(path, columns=["prompt", "path"] if every else ["prompt", "size"])
+        prompts = tuple(map(str, table["prompt"].to_pylist()))
+        # an image that came twice is one file: then its path names no single row
+        named = every and len(pc.unique(table["path"])) == len(table)
+        sizes = (1,) * len(table) if every else tuple(table["size"].to_pylist())
+    except (OSError, pa.ArrowException, KeyError) as error:
+        raise VisleakError(f"{path} cannot be read ({error}); {_AGAIN}") from error
+    if not prompts:
         return Queries(None, (), (), every, not every, origin)
-    paths = _rows(path, ["path"]) if every else []
-    # an image that came twice is one file: then its path names no single row
-    named = every and len({row["path"] for row in paths}) == len(paths)
     images = open_image_set(
         str(path), name=GENERATED, roles=("benchmark",), id="path" if named else None
     )
-    if len(images) != len(rows):
+    if len(images) != len(prompts):
         raise VisleakError(f"{path} lists files that cannot be; {_AGAIN}")
-    sizes = (1,) * len(rows) if every else tuple(int(row["size"]) for row in rows)
-    prompts = tuple(str(row["prompt"]) for row in rows)
     return Queries(images, prompts, sizes, every, not every, origin)
-
-
-def _rows(path: Path, columns: Sequence[str]) -> list[dict[str, Any]]:
-    try:
-        table = pq.read_table(path, columns=list(columns))
-        return [dict(row) for row in table.to_pylist()]
-    except (OSError, pa.ArrowException, KeyError) as error:
-        raise VisleakError(f"{path} cannot be read ({error}); {_AGAIN}") from error
 
 
 @dataclass(frozen=True)
@@ -138,7 +131,7 @@ class AuditOptions:
 
     settings: TraceSettings  #: how images are compared
     workers: int | None  #: (workers, cache, device) as of :func:`visleak.auditing.audit`
-    cache: str | Path | None
+    cache: str | os.PathLike[str] | None
     device: str
     force: bool  #: replace another audit
     command: str | None  #: to note in the audit
@@ -164,11 +157,11 @@ def refusals(made: Audit, name: str, hits: Iterable[Hit]) -> list[Hit]:
     return [replace(hit, refused=refused.get(hit, "")) for hit in listed]
 
 
-def _decoded(made: Audit, places: Iterable[tuple[str, str]]) -> dict[tuple[str, str], Bytes8]:
+def _decoded(made: Audit, places: Iterable[Place]) -> dict[Place, Bytes8]:
     """Return images by source and id, each of them."""
-    wanted: dict[str, set[str]] = {}
+    wanted = defaultdict[str, set[str]](set)
     for source, name in places:
-        wanted.setdefault(source, set()).add(name)
+        wanted[source].add(name)
     return {
         (source, name): pixels
         for source, names in wanted.items()
@@ -176,19 +169,10 @@ def _decoded(made: Audit, places: Iterable[tuple[str, str]]) -> dict[tuple[str, 
     }
 
 
-#: Folder of the search in that of the trace.
-LAYOUT_FOLDER: Final = "layouts"
+#: An image by the name of its set and its id; digest, width and height of images by these.
+Place = tuple[str, str]
+Sides = Mapping[Place, Any]
 
-#: Images whose references are held in memory at a time.
-BLOCK: Final = 64
-STEP: Final = "comparing layouts"
-
-
-#: Digest, width and height of images by set and id.
-Sides = Mapping[tuple[str, str], Any]
-
-#: Folder of the audit in that of the trace.
-AUDIT_FOLDER: Final = "audit"
 
 #: Why two sides cannot be verified.
 NO_IMAGES: Final = "published fingerprints: there is no image to verify with"
@@ -212,14 +196,14 @@ class Sets:
         """The settings of the audit: every pair above tau is listed."""
         soft = (self.encoder.thresholds or {}).get("soft")
         tau = self.options.settings.tau
-        lowest = tau if soft is None else min(float(soft), tau)
-        # embeddings that pass by are listed by thresholds alone by default
-        rule = "best" if any(isinstance(s, EmbeddingSet) for s in self.references) else "auto"
         return Settings(
             encoder=self.encoder.name,
-            soft=None if soft is not None and lowest == soft else lowest,
+            soft=tau if soft is None or tau < float(soft) else None,
             views=self.options.settings.views,
-            candidates=rule,
+            # embeddings that pass by are listed by thresholds alone by default
+            candidates=(
+                "best" if any(isinstance(s, EmbeddingSet) for s in self.references) else "auto"
+            ),
             within=False,
         )
 
@@ -239,8 +223,8 @@ class Sets:
         """Audit the generated images against the sets, with what people judged laid over."""
         if queries.images is None:
             return Answer((), {})
-        options = self.options
-        made = audit(
+        options, name = self.options, queries.images.name
+        made = self.audited = audit(
             queries.images,
             self.references,
             settings=self.settings,
@@ -253,42 +237,44 @@ class Sets:
             force=options.force,
             command=options.command,
         )
-        self.audited = made
         sides = _sides_of(made)
-        hits = refusals(made, queries.images.name, _hits(made, queries.images.name, sides))
+        hits = refusals(made, name, _hits(made, name, sides))
         if options.settings.layouts:
             hits = self._with_layouts(made, sides, queries, hits, progress)
+        table = read_table(made.folder, IMAGES, ["set", "id", "nearest_similarity"])
+        table = table.filter(pc.equal(table["set"], name)).drop_null()
+        columns = (table[column].to_pylist() for column in ("id", "nearest_similarity"))
         unread = tuple(
             f"{each.unreadable:,} of {each.images:,} images of {each.name} could not be read"
             for each in made.summary.sets
             if each.unreadable
         )
-        return Answer(hits, _nearest(made, queries.images.name), unread)
+        return Answer(hits, dict(zip(*columns, strict=True)), unread)
 
     def _with_layouts(
-        self, made: Audit, sides: Sides, queries: Queries, hits: Sequence[Hit], progress: Progress
+        self, made: Audit, sides: Sides, queries: Queries, hits: list[Hit], progress: Progress
     ) -> list[Hit]:
         """Return hits, with those of the same layout graded so and added."""
         images = queries.images
         pictured = [s for s in self.references if isinstance(s, ImageSet) and s.has_pixels]
         if images is None or not pictured:
-            return list(hits)
+            return hits
         # where all images of the prompts are traced, those that have a copy are left out
         found = {hit.image for hit in hits if hit.copy} if queries.every else frozenset[str]()
         wanted = [name for name in images.ids.to_pylist() if name not in found]
         known = {(hit.image, hit.source, hit.reference): hit for hit in hits}
         named = {each.name for each in pictured}
-        pairs = {name: dict[tuple[str, str], None]() for name in wanted}
+        pairs = {name: dict[Place, None]() for name in wanted}
         for image, source, reference in (*known, *self._listed(sides, images, pictured, progress)):
             if image in pairs and source in named:
                 pairs[image][source, reference] = None
         result = dict(known)
         for start in range(0, len(wanted), BLOCK):
-            progress(STEP, start, len(wanted))
+            progress("comparing layouts", start, len(wanted))
             block = {name: tuple(pairs[name]) for name in wanted[start : start + BLOCK]}
             for hit in _measured(made, sides, images.name, block, known):
                 result[hit.image, hit.source, hit.reference] = hit
-        progress(STEP, len(wanted), len(wanted))
+        progress("comparing layouts", len(wanted), len(wanted))
         return list(result.values())
 
     def _listed(
@@ -308,8 +294,7 @@ class Sets:
         )
         _refuse_others(sides, _sides_of(found), [each.name for each in found.summary.sets])
         table = read_table(found.folder, PAIRS, ["query", "reference_set", "reference"])
-        columns = (table[name].to_pylist() for name in table.column_names)
-        return list(zip(*columns, strict=True))
+        return list(zip(*(column.to_pylist() for column in table.columns), strict=True))
 
 
 def _sides_of(made: Audit) -> Sides:
@@ -340,11 +325,11 @@ def _measured(
     made: Audit,
     sides: Sides,
     name: str,
-    block: Mapping[str, Sequence[tuple[str, str]]],
+    block: Mapping[str, Sequence[Place]],
     known: Mapping[tuple[str, str, str], Hit],
 ) -> Iterator[Hit]:
     queries = made.decoded_images(name, block, complete=True)
-    references = _decoded(made, (place for pairs in block.values() for place in pairs))
+    references = _decoded(made, chain.from_iterable(block.values()))
     drawn = {place: edges(pixels) for place, pixels in references.items() if not is_tiny(pixels)}
     for image, pairs in block.items():
         if is_tiny(queries[image]):
@@ -357,11 +342,11 @@ def _measured(
             hit = known.get((image, *place)) or Hit(image, *place, math.nan, digest=digest)
             hit = replace(hit, structure=score, colour=colour)
             same = same_layout(agreement, score) and colour >= OTHER_COLOURS
-            reason = (
-                f"the same layout in other colours: edges in place stand out by {score:.1f}"
-                f" standard deviations, colours differ by {colour:.0f}"
-            )
             if same and not hit.copy and hit.judged != "human":
+                reason = (
+                    f"the same layout in other colours: edges in place stand out by {score:.1f}"
+                    f" standard deviations, colours differ by {colour:.0f}"
+                )
                 hit = replace(hit, grade=LAYOUT, reason=reason, refused="")
             if same or (image, *place) in known:
                 yield hit
@@ -369,35 +354,23 @@ def _measured(
 
 def _hits(made: Audit, name: str, sides: Sides) -> Iterator[Hit]:
     """Yield every pair that the audit lists, verdicts laid over."""
-    table = judged_pairs(made.folder, list(_COLUMNS))
-    for row in table.to_pylist():
+    for row in judged_pairs(made.folder, list(_COLUMNS)).to_pylist():
         one = sides.get((name, row["query"]), {})
         other = sides.get((row["reference_set"], row["reference"]), {})
         longest = [max(s.get("width") or 0, s.get("height") or 0) for s in (one, other)]
-        similarity = row["similarity"]
         yield Hit(
             image=row["query"],
             source=row["reference_set"],
             reference=row["reference"],
-            similarity=math.nan if similarity is None else float(similarity),
+            similarity=math.nan if row["similarity"] is None else row["similarity"],
             grade=row["grade"] or "",
-            probability=None if row["probability"] is None else float(row["probability"]),
+            probability=row["probability"],
             reason=row["reason"] if row["grade"] else NO_IMAGES,
             judged=row["judged"] or "",
             view=row["view"] or "original",
-            tiny=0 < longest[0] <= TINY and 0 < longest[1] <= TINY,
+            tiny=all(0 < side <= TINY for side in longest),
             digest=other.get("digest") or "",
         )
-
-
-def _nearest(made: Audit, name: str) -> dict[str, float]:
-    table = read_table(made.folder, IMAGES, ["set", "id", "nearest_similarity"])
-    table = table.filter(pc.equal(table["set"], name))
-    return {
-        row["id"]: float(row["nearest_similarity"])
-        for row in table.to_pylist()
-        if row["nearest_similarity"] is not None
-    }
 
 
 def training_sets(texts: Sequence[str]) -> list[AnySet]:
@@ -410,7 +383,7 @@ def training_sets(texts: Sequence[str]) -> list[AnySet]:
             parent = Path(redacted(source).partition("#")[0]).resolve().parent.name
             names = (derived_name(source), f"{parent}/{derived_name(source)}")
             names = ("train", *names) if len(texts) == 1 else names
-        names = tuple(writable(each) for each in names)
+        names = tuple(map(writable, names))
         named.append(Named("--source", "training", writable(dataset), source, names))
     return [
         open_images(each.source, name=name, dataset=each.dataset, roles=(each.role,))
