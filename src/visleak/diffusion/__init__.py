@@ -11,5 +11,4 @@ if TYPE_CHECKING:
     from visleak.diffusion.model import Conditioning, DiffusionModel, Sampling, TokenModel
 
 __all__ = ["Conditioning", "DiffusionModel", "Sampling", "TokenModel", "load_model"]
-
 __getattr__, __dir__ = on_use(__name__)

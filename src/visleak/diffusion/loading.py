@@ -47,10 +47,8 @@ if TYPE_CHECKING:
 #: The file that makes a folder a pipeline, and what a model of the hub begins with.
 INDEX: Final = "model_index.json"
 PREFIX: Final = "hub:"
-
 #: Parts that change images after they are made or judge them; a measurement takes them as they are.
 LEFT_OUT: Final = frozenset({"safety_checker", "watermarker", "feature_extractor", "image_encoder"})
-
 #: The library of a part, by its class, where it is not a scheduler; and what the libraries call a
 #: network's weights.
 LIBRARIES: Final = dict.fromkeys((*CLIP_TEXT, *T5_TEXT, *TOKENIZERS), "transformers") | (
@@ -68,7 +66,6 @@ PIPELINES: Final[Mapping[str, str]] = {
 
 #: Grows when the same files come to give other images or scores.
 VERSION: Final = 1
-
 #: What libraries note in a configuration and networks do not depend on.
 _NOTES: Final = frozenset({"name_or_path", "transformers_version", "torch_dtype", "dtype"})
 _PICKLES: Final = (".bin", ".pt", ".ckpt", ".pth")

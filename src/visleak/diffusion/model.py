@@ -113,7 +113,6 @@ class DiffusionModel(Protocol):
 #: Width of the text encoder's states, by which Stable Diffusion 1 and 2 are told apart, and the
 #: sides of their latents.
 _VERSIONS: Final = {768: ("sd1", (64,)), 1024: ("sd2", (64, 96))}
-
 #: Which model a version is, in words.
 VERSIONS: Final = {"sd1": "Stable Diffusion 1", "sd2": "Stable Diffusion 2"}
 

@@ -53,7 +53,6 @@ from visleak.vectors import NORM_TOLERANCE
 
 #: Similarity above which an image counts as a copy; strictly above.
 LIMIT: Final = 0.5
-
 #: Images that ``top3`` is the mean of.
 BEST: Final = 3
 
@@ -100,7 +99,6 @@ def against_references(
 
 #: Images that texts are compared with at a time; only bounds memory.
 BLOCK: Final = 8_192
-
 #: Decimals to which cosines are compared: what is equal to them is a tie.
 TIES: Final = 12
 
@@ -271,7 +269,6 @@ def _read(
 
 #: A layer: its matrix (outputs, inputs) and what is added (outputs,).
 Layer = tuple[Float64, Float64]
-
 #: What must hold of a file, in words for messages.
 WANTED: Final = "a stack of linear layers (weight and bias each) that ends with one output"
 

@@ -28,24 +28,19 @@ SEARCH: Final = "Search"
 WORDS: Final = "Words"
 BUDGET: Final = "Budget"
 JUDGES: Final = "Measurements"
-
 Norm = Literal["l2", "squared"]
 Preset = Literal["paper", "paper-sd2", "official-code"]
 Rule = Literal["paper", "code"]
-
 #: The preset that follows the authors' code where it differs from the paper.
 CODE: Final = "official-code"
-
 #: Language model that the paper proposes words with.
 LANGUAGE_MODEL: Final = "hub:google-bert/bert-base-uncased"
-
 #: Commands whose results are folders; their tables share names, so that each needs its own. The
 #: file that says what a folder holds is named like its command.
 COMMANDS: Final = (
     *("detect", "search", "augment", "diversify", "extract", "trace", "compare", "dataset"),
     "benchmark",
 )
-
 #: Images per prompt and least size of a cluster: as the paper says, and as its authors' code does,
 #: which keeps every cluster of DBSCAN.
 RULES: Final[Mapping[str, Mapping[str, int]]] = MappingProxyType(

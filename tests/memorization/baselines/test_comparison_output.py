@@ -12,9 +12,9 @@ from visleak.memorization.baselines.document import (
     Comparison,
     Reproduction,
     Verified,
-    content,
     document,
     files,
+    headline,
     methods,
 )
 from visleak.memorization.baselines.run import KIND
@@ -62,7 +62,7 @@ def result(tmp_path):
 
 def write(result):
     run = RunFolder(result.folder, KIND)
-    run.finish(content(run, result), files(result))
+    run.finish(run.document(headline(result), result), files(result))
 
 
 def test_files_are_written_and_hostile_prompts_stay_texts(result):

@@ -46,8 +46,8 @@ def test_a_kill_loses_a_block_at_most_and_changes_nothing(tmp_path: Path, rows: 
     # two passes per prompt; the block that was not finished is made again
     kept = (rows - 2) // (2 * BLOCK) * BLOCK if rows > 2 else 0
     assert again.calls == 2 * (len(TEXTS) - kept + 1)
-    assert told[0] == (detection.STEP, kept, len(TEXTS))
-    assert told[-1] == (detection.STEP, len(TEXTS), len(TEXTS))
+    assert told[0] == ("scoring prompts", kept, len(TEXTS))
+    assert told[-1] == ("scoring prompts", len(TEXTS), len(TEXTS))
     # what the first run paid for blocks that count is counted too
     assert cost.passes == 2 * (len(TEXTS) + 1 + bool(kept))
 

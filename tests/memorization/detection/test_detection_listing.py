@@ -16,7 +16,7 @@ def test_a_list_alone() -> None:
     assert found.memorized.tolist() == [True, False, False]
     assert found.ordinary.tolist() == [False, False, True]
     assert found.groups[0] == found.groups[1] != found.groups[2]
-    by, positive = found.compared
+    by, positive = found.by, found.told_apart[0]
     assert (by, positive.tolist()) == ("labels", [True, False, False])
 
 
@@ -27,13 +27,13 @@ def test_a_general_list_beside_it() -> None:
     assert found.groups[2] == found.groups[3]
     assert len(set(found.groups.tolist())) == 3
     assert found.notes == ("1 general prompt is in the list too, and count as the list's",)
-    by, positive = found.compared
+    by, positive = found.by, found.told_apart[0]
     assert (by, positive.tolist()) == ("lists", [True, True, False, False])
 
 
 def test_labels_of_the_list_come_before_the_lists() -> None:
     found = listing_of(Prompts(("a", "b", "c"), (True, None, False)), Prompts(("d",)))
-    by, positive = found.compared
+    by, positive = found.by, found.told_apart[0]
     assert (by, positive.tolist()) == ("labels", [True, False, False, False])
     assert found.ordinary.tolist() == [False, False, True, True]
 

@@ -11,13 +11,13 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
-from visleak.documents import as_plain
 from visleak.memorization.search.driver import GRADIENT_CALLS, Candidate
+from visleak.quantities import counted
 from visleak.reporting import Column, Document, Figure, Table, latex, markdown
 from visleak.reporting.drawing import COLOURS, MARKS, as_text, cut, figure_of, saved, titled
 from visleak.stats.bootstrap import NOTHING, Estimate
 from visleak.stats.intervals import t_interval
-from visleak.storage import File, RunFolder
+from visleak.storage import File
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,9 +80,9 @@ class Attempt:
         seen: set[int] = set()
         share = self.verified.calls / max(len(self.candidates), 1)
         for place, candidate in enumerate(self.candidates, 1):
-            own = (r.number for r in self.verified.reproduced if r.prompt == candidate.prompt)
-            if new := set(own) - seen:
-                seen |= new
+            own = {r.number for r in self.verified.reproduced if r.prompt == candidate.prompt}
+            if own - seen:
+                seen |= own
                 steps.append((self.search_calls + place * share, len(seen)))
         return [*steps, (float(self.calls), len(seen))]
 
@@ -172,28 +172,17 @@ def mean_of(values: Iterable[float], least: float = -math.inf, most: float = mat
     return Estimate(sum(known) / len(known), low, high)
 
 
-#: Names of methods in sentences, tables and figures.
+#: Names of methods in sentences, tables and figures; unknown ones keep their own.
 NAMES: Final = {
-    "gibbs": "Gibbs (Algorithm 1)",
-    "random": "random words",
-    "greedy": "greedy",
-    "conzic": "ConZIC",
-    "zerocap": "ZeroCap",
-    "pez": "PEZ",
+    **{"gibbs": "Gibbs (Algorithm 1)", "random": "random words", "greedy": "greedy"},
+    **{"conzic": "ConZIC", "zerocap": "ZeroCap", "pez": "PEZ"},
 }
-
 _WHOLE: Final = pa.int64()
 _REAL: Final = pa.float64()
 _FLAG: Final = pa.bool_()
-
 #: Inches of the figure, and methods per row of its legend.
 SIZE: Final = (7.4, 4.3)
 ACROSS: Final = 3
-
-
-def name_of(method: str) -> str:
-    """Return the name of a method in texts; unknown ones keep their own."""
-    return NAMES.get(method, method)
 
 
 def document(result: Comparison) -> Document:
@@ -208,14 +197,17 @@ def document(result: Comparison) -> Document:
 
 def headline(result: Comparison) -> str:
     """Return what was found, the method with the most memorized images first, at what cost."""
-    rows = sorted(rows_of(result), key=lambda row: -row.found.value)
-    return f"{'; '.join(map(_sentence, rows))}: {budget_of(result)}"
+    parts = []
+    for row in sorted(rows_of(result), key=lambda row: -row.found.value):
+        noun = "memorized image" if row.found.value == 1 else "memorized images"
+        each = f" ({row.calls_an_image:,.0f} passes each)" if row.found.value else ""
+        parts.append(f"{shown_name(row.method)} found {row.found.value:.3g} {noun}{each}")
+    return f"{'; '.join(parts)}: {budget_of(result)}"
 
 
-def _sentence(row: Row) -> str:
-    noun = "memorized image" if row.found.value == 1 else "memorized images"
-    each = f" ({row.calls_an_image:,.0f} passes each)" if row.found.value else ""
-    return f"{name_of(row.method)} found {row.found.value:.3g} {noun}{each}"
+def shown_name(method: str) -> str:
+    """Return the name of a method for people."""
+    return NAMES.get(method, method)
 
 
 def budget_of(result: Comparison) -> str:
@@ -225,7 +217,7 @@ def budget_of(result: Comparison) -> str:
     parts += [] if seconds is None else [f"{seconds:g} seconds"]
     allowed = f"at most {' and '.join(parts)} per search" if parts else "without a budget"
     over = f", means over {len(result.seeds)} seeds" if len(result.seeds) > 1 else ""
-    return f"{allowed}, {result.chains:,} candidate{'s' * (result.chains != 1)} at most{over}"
+    return f"{allowed}, {counted(result.chains, 'candidate')} at most{over}"
 
 
 def mean(value: Estimate) -> str:
@@ -254,8 +246,7 @@ def methods(result: Comparison) -> Table:
         Column("clustered", _REAL),
         Column("search_calls", _REAL, "passes of the search", "{:,.0f}".format, number=True),
         Column("image_calls", _REAL, "passes of the images", "{:,.0f}".format, number=True),
-        Column("seconds", _REAL),
-        *(Column(name, _REAL) for name in ("calls_an_image", "seconds_an_image")),
+        *(Column(name, _REAL) for name in ("seconds", "calls_an_image", "seconds_an_image")),
         Column(heading="passes per image", number=True),
         Column(heading="seconds per image", number=True),
         *(Column(heading=name, number=True) for name in ("best D", "median D")),
@@ -266,7 +257,7 @@ def methods(result: Comparison) -> Table:
     most = max((row.found.value for row in rows), default=0.0)
     cells = [
         (
-            *(name_of(row.method), row.method, row.seeds, mean(row.found)),
+            *(shown_name(row.method), row.method, row.seeds, mean(row.found)),
             *(row.found.value, row.found.low, row.found.high, row.candidates),
             *(f"{mean(row.clustered)} of {row.candidates:.3g}", row.clustered.value),
             *(row.search_calls, row.image_calls, row.seconds),
@@ -287,9 +278,11 @@ def found(result: Comparison) -> Table:
     rows = []
     for each in result.attempts:
         first = {copy.number: copy for copy in reversed(each.verified.reproduced)}
-        for copy in each.verified.reproduced:
-            if first[copy.number] is copy:
-                rows.append((name_of(each.method), str(each.seed), copy.reference, copy.prompt))
+        rows += [
+            (shown_name(each.method), str(each.seed), copy.reference, copy.prompt)
+            for copy in each.verified.reproduced
+            if first[copy.number] is copy
+        ]
     headings = ("method", "seed", "memorized image", "prompt")
     columns = tuple(Column(heading=heading) for heading in headings)
     return Table("Memorized images found", columns, rows, file="candidates.csv")
@@ -308,13 +301,9 @@ def candidates(result: Comparison) -> Table:
     for each in result.attempts:
         copies = {copy.prompt: copy.reference for copy in reversed(each.verified.reproduced)}
         for c, fresh in zip(each.candidates, each.checked, strict=True):
-            clustered = c.prompt in each.verified.clustered
-            rows.append(
-                (
-                    *(c.prompt, each.method, each.seed, c.chain, c.step, c.score, fresh),
-                    *(clustered, c.prompt in copies, copies.get(c.prompt)),
-                )
-            )
+            copied = (c.prompt in each.verified.clustered, c.prompt in copies, copies.get(c.prompt))
+            d = (c.chain, c.step, c.score, fresh)
+            rows.append((c.prompt, each.method, each.seed, *d, *copied))
     return Table("Candidates", columns, rows)
 
 
@@ -335,26 +324,22 @@ def reading(result: Comparison) -> list[str]:
             f"intervals are Student's 95 % over {len(result.seeds)} seeds: other draws of the same"
             " searches on the same model"
         )
-    ended = [name_of(row.method) for row in rows_of(result) if not row.complete]
+    ended = [shown_name(row.method) for row in rows_of(result) if not row.complete]
     if ended:
         lines.append(f"the budget ended before the search itself did: {', '.join(ended)}")
     return lines
 
 
-def content(run: RunFolder, result: Comparison) -> dict[str, object]:
-    """Return the content of ``compare.json``."""
-    return run.document(headline(result), result, methods=as_plain(rows_of(result)))
-
-
 def files(result: Comparison) -> dict[str, File]:
     """Return the figure, tables and pages of a comparison, by name of file."""
     figure = Figure("compare", "Memorized images found, by cost", discoveries(result))
+    page = document(result)
     return {
         **figure.by_name(),
         "compare.csv": methods(result).arrow(),
         "candidates.csv": candidates(result).arrow(),
-        "compare.md": markdown(document(result)),
-        "compare.tex": latex(document(result)),
+        "compare.md": markdown(page),
+        "compare.tex": latex(page),
     }
 
 
@@ -385,7 +370,7 @@ def discoveries(result: Comparison) -> dict[str, bytes]:
                 axes.plot(beside, [each.found for each in attempts], mark, **dots)
             else:
                 axes.plot(x[-1:], [attempts[0].found + raised], mark, **dots)
-            label = as_text(cut(name_of(method), 28))
+            label = as_text(cut(shown_name(method), 28))
             axes.plot([], [], mark, ls="-", label=label, **dots)
         room = 0.08 * most
         axes.set_xlim(0, far * (1.06 + 0.022 * len(result.methods) * several))

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from visleak.diffusion.model import Conditioning, Tensor, TokenModel
+from visleak.diffusion.model import Tensor, TokenModel
 from visleak.encoders import language_models
 from visleak.errors import UsageError
 from visleak.lazy import library
@@ -45,18 +45,13 @@ if TYPE_CHECKING:
 
 #: Keys and values of each layer, each (beams, heads, tokens, width).
 Memory = list[tuple[Tensor, Tensor]]
-
 #: D of the most probable next words: (beams, words) ids to (beams, words) values.
 Judge = Callable[[Int64], Float64]
-
 WHAT: Final = "a causal language model"
-
 #: The logit of the end is lowered by this factor at the first word (ZeroCap's code).
 AT_FIRST: Final = 1.6
-
 #: Added to norms, so that a gradient of 0 stays one.
 TINY: Final = 1e-15
-
 #: In place of a position, for the noises that finished prompts of a chain are compared under.
 LAST: Final = 1 << 20
 
@@ -91,10 +86,10 @@ class ZerocapSettings(Options):
 
 def load_causal(text: str, *, device: str = "cpu") -> CausalLanguageModel:
     """Return the causal language model of a folder or ``hub:OWNER/NAME``, such as GPT-2."""
-    network, tokenizer, digest = language_models.load_language_model(
+    loaded = language_models.load_language_model(
         text, "AutoModelForCausalLM", device, "--causal-lm FOLDER"
     )
-    return CausalLanguageModel(text, network, tokenizer, digest)
+    return CausalLanguageModel(text, *loaded)
 
 
 class CausalLanguageModel:
@@ -118,9 +113,8 @@ class CausalLanguageModel:
 
     def begin(self, prefix: str) -> list[int]:
         """Return the ids that a text begins with: the token for it, and those of a prefix."""
-        first = self._tokenizer.bos_token_id
-        ids = self._tokenizer(prefix, add_special_tokens=False)["input_ids"] if prefix else []
-        begun = [int(each) for each in (first, *ids) if each is not None]
+        begun = [self._tokenizer.bos_token_id, *self._ids(prefix)]
+        begun = [int(each) for each in begun if each is not None]
         if not begun:
             raise UsageError(
                 f"language model {self.name} has no token that begins a text: give a prefix"
@@ -129,8 +123,12 @@ class CausalLanguageModel:
 
     def word(self, text: str) -> int | None:
         """Return the id of a text that is one token of its own, else ``None``."""
+        ids = self._ids(text)
+        return ids[0] if len(ids) == 1 and ids[0] not in self.special else None
+
+    def _ids(self, text: str) -> list[int]:
         ids = self._tokenizer(text, add_special_tokens=False)["input_ids"] if text else []
-        return int(ids[0]) if len(ids) == 1 and int(ids[0]) not in self.special else None
+        return [int(each) for each in ids]
 
     def texts(self, rows: Sequence[Sequence[int]]) -> list[str]:
         """Return what rows of ids spell, without special tokens."""
@@ -232,21 +230,22 @@ def shifted(
     torch = library("torch", "diffusion", WHAT)
     flat = [each.detach() for pair in memory for each in pair]
     moves = [torch.zeros_like(each) for each in flat]
+
+    def paired() -> Memory:
+        moved = [base + move for base, move in zip(flat, moves, strict=True)]
+        return list(zip(moved[::2], moved[1::2], strict=True))
+
     for _ in range(how.steps):
-        leaves = [move.clone().requires_grad_(True) for move in moves]
+        moves = [move.clone().requires_grad_(True) for move in moves]
         with torch.enable_grad():
-            here = [base + leaf for base, leaf in zip(flat, leaves, strict=True)]
-            logs = model.logits_after(_paired(here), last).log_softmax(-1)
+            logs = model.logits_after(paired(), last).log_softmax(-1)
             loss = losses(logs, own, target(logs, model.special, judge, how), how).sum()
-            gradients = torch.autograd.grad(loss, leaves)
-        # each beam's gradient is divided by its own norm
-        norms = [each.flatten(1).norm(dim=1) + TINY for each in gradients]
-        moves = [
-            move
-            - how.stepsize * each / norm.reshape(-1, *[1] * (each.dim() - 1)) ** how.norm_factor
-            for move, each, norm in zip(moves, gradients, norms, strict=True)
-        ]
-    return _paired([base + move for base, move in zip(flat, moves, strict=True)])
+            gradients = torch.autograd.grad(loss, moves)
+        for at, each in enumerate(gradients):
+            # each beam's gradient is divided by its own norm
+            norm = (each.flatten(1).norm(dim=1) + TINY).reshape(-1, *[1] * (each.dim() - 1))
+            moves[at] = moves[at].detach() - how.stepsize * each / norm**how.norm_factor
+    return paired()
 
 
 def target(logs: Tensor, special: frozenset[int], judge: Judge, how: ZerocapSettings) -> Tensor:
@@ -267,10 +266,6 @@ def losses(logs: Tensor, own: Tensor, wanted: Tensor, how: ZerocapSettings) -> T
     guide = -(wanted * logs).sum(-1)
     divergence = (logs.exp() * (logs - own)).sum(-1)
     return how.guide_scale * guide + how.ce_scale * divergence
-
-
-def _paired(flat: Sequence[Tensor]) -> Memory:
-    return list(zip(flat[::2], flat[1::2], strict=True))
 
 
 class _Spent(Exception):
@@ -362,12 +357,8 @@ class Zerocap(Search):
         spare = noises * (self.settings.beams + 1)
 
         def judge(ids: Int64) -> Float64:
-            rows = [
-                [*beam.ids, word]
-                for beam, words in zip(going, ids.tolist(), strict=True)
-                for word in words
-            ]
-            texts = self.model.texts(rows)
+            pairs = zip(going, ids.tolist(), strict=True)
+            texts = self.model.texts([[*b.ids, word] for b, words in pairs for word in words])
             new = list(dict.fromkeys(text for text in texts if text not in known))
             if new:
                 # the empty prompt is passed once per position
@@ -380,15 +371,11 @@ class Zerocap(Search):
                 known.update(run.scores(new, draw, again=len(known) > 1))
             return np.array([known[text] for text in texts]).reshape(ids.shape)
 
+        def nudge(logits: Tensor) -> Tensor:
+            return nudged(logits, self._end, position, self.settings.end_factor)
+
         rows = [[*self._begin, *beam.ids] for beam in going]
-        factor = self.settings.end_factor
-        logs = next_words(
-            self.model,
-            rows,
-            judge,
-            self.settings,
-            lambda logits: nudged(logits, self._end, position, factor),
-        )
+        logs = next_words(self.model, rows, judge, self.settings, nudge)
         run.add(
             Candidate(text, value, chain, position + 1) for text, value in known.items() if text
         )
@@ -401,7 +388,6 @@ class Zerocap(Search):
 #: Of AdamW, as torch has them.
 BETAS: Final = (0.9, 0.999)
 EPSILON: Final = 1e-8
-
 #: Embeddings that are compared with the vocabulary at a time.
 ROWS: Final = 256
 
@@ -473,7 +459,7 @@ class Vocabulary:
 
     def __init__(self, model: TokenModel) -> None:
         self._torch = library("torch", "diffusion", "the baseline pez")
-        self._model = model
+        self.model = model
         self._table = model.token_table().detach()
         special = model.special_ids()
         self.ids = [at for at in range(len(self._table)) if at not in special]
@@ -498,10 +484,6 @@ class Vocabulary:
         flat = _unit(soft.reshape(-1, soft.shape[-1]).to(self._directions))
         places = [(part @ self._directions.T).argmax(1) for part in flat.split(ROWS)]
         return self._allowed[self._torch.cat(places)].reshape(soft.shape[:-1]).cpu()
-
-    def encoded(self, embeddings: Tensor) -> Conditioning:
-        """Return prompts of these embeddings, as the network reads them."""
-        return self._model.encode_embeddings(embeddings)
 
 
 @dataclass(frozen=True, slots=True)
@@ -548,7 +530,7 @@ def ascent(
     for part in ids.split(score.settings.batch):
         embeddings = vocabulary.embedded(part).requires_grad_(True)
         with torch.enable_grad():
-            encoded = vocabulary.encoded(embeddings)
+            encoded = vocabulary.model.encode_embeddings(embeddings)
             total: Tensor = 0.0
             for noise, empty in pairs:
                 squared = score.squared_distance(encoded, noise, empty)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final, Literal, Protocol
@@ -21,8 +21,9 @@ from visleak.memorization.baselines.document import (
     Comparison,
     Reproduction,
     Verified,
-    content,
     files,
+    headline,
+    rows_of,
 )
 from visleak.memorization.baselines.gradients import (
     CausalLanguageModel,
@@ -66,16 +67,12 @@ from visleak.records import AnySet
 from visleak.storage import RunFolder
 
 KIND: Final = "visleak memorization compare"
-
 ATTEMPT: Final = "visleak memorization compare attempt"
-
 #: Noises under which candidates are scored again; numbers that no search draws from.
 CHECK_NOISES: Final = 4
 CHECK: Final = 0xC0FFEE
-
 #: Moves that no budget reaches.
 ENDLESS: Final = 1_000_000_000
-
 Note = Callable[[str], object]
 
 
@@ -224,13 +221,23 @@ class TracedImages:
     cache: str | None = "default"
 
     def about(self) -> dict[str, object]:
-        """Return how images are made, clustered and looked up."""
+        """Return how images are made, clustered and looked up; another state is another one."""
         return {
             "images": {**self.settings.about(), "similarity": self.similarity.name},
             "similarity": self.similarity.digest,
             "sampling": {"steps": self.sampling.steps, "guidance": float(self.sampling.guidance)},
             "tracing": self.tracing,
-            "sources": [_about_source(each) for each in self.sources],
+            "sources": [
+                {"source": each}
+                if isinstance(each, str)
+                else {
+                    "name": each.name,
+                    "source": each.source,
+                    "images": len(each),
+                    "stamp": stamp_of(each),
+                }
+                for each in self.sources
+            ],
         }
 
     def verify(self, prompts: Sequence[str], folder: Path, progress: Progress) -> Verified:
@@ -246,11 +253,11 @@ class TracedImages:
         )
         began = time.perf_counter()
         clustered = tuple(dict.fromkeys(each.prompt for each in made.clusters))
-        reproduced = self._traced(folder, progress) if clustered else ()
+        reproduced = tuple(self._traced(folder, progress)) if clustered else ()
         seconds = made.seconds + time.perf_counter() - began
         return Verified(made.images, clustered, reproduced, made.calls, seconds)
 
-    def _traced(self, folder: Path, progress: Progress) -> tuple[Reproduction, ...]:
+    def _traced(self, folder: Path, progress: Progress) -> Iterator[Reproduction]:
         found = trace(
             *(folder / "images", self.sources, folder / "trace", TraceSettings(**self.tracing)),
             workers=self.workers,
@@ -264,20 +271,9 @@ class TracedImages:
             each.number: each.references[0] if several else f"{each.source}/{each.references[0]}"
             for each in found.originals
         }
-        pairs = dict.fromkeys((m.memorized, m.prompt) for m in found.verified)
-        return tuple(
-            Reproduction(originals[number], number, text)
-            for number, text in pairs
-            if number is not None
-        )
-
-
-def _about_source(source: AnySet | str) -> dict[str, object]:
-    """Return name, source and state of a source; another state is another comparison."""
-    if isinstance(source, str):
-        return {"source": source}
-    about = {"name": source.name, "source": source.source, "images": len(source)}
-    return {**about, "stamp": stamp_of(source)}
+        for number, text in dict.fromkeys((m.memorized, m.prompt) for m in found.verified):
+            if number is not None:
+                yield Reproduction(originals[number], number, text)
 
 
 # -- the comparison -------------------------------------------------------------------------------
@@ -387,8 +383,14 @@ class _Entry:
             return (), (), 0
         settings = replace(self.contest.score, noises=CHECK_NOISES)
         score = TriggerScore(self.contest.model, settings)
-        found = score([each.prompt for each in candidates], draw=draw_of(CHECK)).by(settings.norm)
-        return *by_fresh_score(candidates, found.tolist()), score.calls
+        fresh = score([each.prompt for each in candidates], draw=draw_of(CHECK)).by(settings.norm)
+        # ties go by the prompt
+        ranked = sorted(
+            zip(candidates, fresh.tolist(), strict=True),
+            key=lambda pair: (-pair[1], pair[0].prompt),
+        )
+        ordered, checked = zip(*ranked, strict=True)
+        return ordered, checked, score.calls
 
 
 def candidates_of(found: SearchResult) -> tuple[Candidate, ...]:
@@ -398,16 +400,6 @@ def candidates_of(found: SearchResult) -> tuple[Candidate, ...]:
         if each.prompt.strip():
             once.setdefault(each.prompt, each)
     return tuple(once.values())
-
-
-def by_fresh_score(
-    candidates: Sequence[Candidate], checked: Sequence[float]
-) -> tuple[tuple[Candidate, ...], tuple[float, ...]]:
-    """Return candidates and their D under fresh noises, highest first; ties go by the prompt."""
-    pairs = sorted(
-        zip(candidates, checked, strict=True), key=lambda pair: (-pair[1], pair[0].prompt)
-    )
-    return tuple(each for each, _ in pairs), tuple(score for _, score in pairs)
 
 
 def compare(
@@ -470,7 +462,8 @@ def compare(
             folder=run.path,
             key=key,
         )
-        run.finish(content(run, result), files(result))
+        content = run.document(headline(result), result, methods=as_plain(rows_of(result)))
+        run.finish(content, files(result))
     return result
 
 

@@ -129,21 +129,16 @@ def _panel(axes: Any, result: Benchmark, panel: tuple[str, str, str]) -> None:
 MEASUREMENTS: Final = "measurements.parquet"
 SHEET: Final = "worst.png"
 SECTION: Final = "memorization-benchmark.json"
-
 #: Images per row of the sheet, and rows at most.
 ACROSS: Final = 8
 ROWS: Final = 40
-
 #: From which probability on a change is called one, and the mark of a number that changed.
 LEVEL: Final = 0.05
 CHANGED: Final = "*"
-
 #: Which way a number is to go.
 ARROWS: Final[Mapping[bool, str]] = {True: "↑", False: "↓"}
-
 #: Images that the floor of a similarity is measured on.
 FLOORS: Final[Mapping[str, str]] = {TRIGGER: "other prompts' images", GENERAL: "general prompts"}
-
 #: Numbers of the floor and of the reference performance.
 COPYING: Final = ("top1", "top3", "share")
 _TEXT: Final = pa.string()

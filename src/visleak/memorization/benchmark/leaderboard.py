@@ -25,7 +25,6 @@ from visleak.reporting.markup import Entry, Grid, Leaderboard, markdown_cell, ma
 
 #: First line of a leaderboard as Markdown.
 TITLE: Final = "# Mitigation leaderboard"
-
 #: What a row says of a board, all texts; and what it says of itself.
 _BOARD: Final = ("model", "model_digest", "triggers", "judged_by", "clip_model", "aesthetic_head")
 _TEXTS: Final = ("board", "method", "setting", "date", "result", *_BOARD)
@@ -139,7 +138,6 @@ def _is_entry(entry: object) -> bool:
 BOARD: Final = Leaderboard(
     "visleak mitigation leaderboard", ("board", "method", "setting"), _place, _is_entry
 )
-
 read_leaderboard = BOARD.read
 
 

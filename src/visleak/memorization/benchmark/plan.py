@@ -56,15 +56,12 @@ if TYPE_CHECKING:
 
 #: File of the measured numbers in the folder of a benchmark.
 MEASURES: Final = "measures.sqlite"
-
 #: Real images read at a time, which only bounds memory; images measured at a time, which a kill
 #: costs.
 READ: Final = 64
 CHUNK: Final = 32
-
 #: The numbers of a distance, as they are kept.
 _NAMES: Final = ("frechet", "kernel", "kernel_low", "kernel_high")
-
 #: Measures one batch: images, and their places in the list.
 Measure = Callable[[Sequence[Bytes8], Sequence[int]], Float64]
 

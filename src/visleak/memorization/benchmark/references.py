@@ -21,7 +21,6 @@ from visleak.storage import open_rows
 
 #: Endings that images of a folder have; others are ignored.
 ENDINGS: Final = (".png", ".jpg", ".jpeg", ".webp", ".bmp", ".gif", ".tif", ".tiff")
-
 #: Columns of a map that name what a file is the image of.
 _KEYS: Final = ("prompt", "source")
 

@@ -34,7 +34,6 @@ from visleak.stats.permutation import holm
 #: The two scenarios (Hong et al. 2024, section 5): prompts that reproduce, and ordinary ones.
 TRIGGER: Final = "trigger"
 GENERAL: Final = "general"
-
 #: The method that is none.
 NONE: Final = "none"
 
@@ -250,7 +249,6 @@ NAMES: Final = {
     **{NONE: "no mitigation", "rna": "RNA", "rta": "RTA"},
     **{"wen": "Wen et al.", "ren": "Ren et al."},
 }
-
 #: Folders before the last part of an absolute path, wherever it stands in a name.
 _FOLDERS: Final = re.compile(r"(?<![\w.])~?/(?:[^\s/]+/)*([^\s/]+)/?")
 

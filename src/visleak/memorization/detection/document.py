@@ -1,12 +1,9 @@
-"""Figures of a detection: distribution of D, ROC curve, tokens. Same numbers, same bytes.
-
-A detection as a document and as files.
-"""
+"""A detection as a document, its files, and figures: distribution of D, ROC curve, tokens."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -25,11 +22,10 @@ from visleak.memorization.detection.records import (
 from visleak.memorization.scores import Scores
 from visleak.quantities import counted
 from visleak.rates import percent
-from visleak.records import Bool, Float64, Int64
+from visleak.records import Float64, Int64
 from visleak.reporting import Column, Document, Figure, Table, markdown
 from visleak.reporting.drawing import COLOURS, INK, QUIET, as_text, cut, figure_of, saved, titled
 from visleak.reporting.markup import Grid
-from visleak.stats.bootstrap import Estimate
 from visleak.stats.separation import Separation, Threshold, roc_points
 from visleak.storage import File
 
@@ -42,18 +38,14 @@ KINDS: Final = {
 }
 
 BINS: Final = 48
-
 #: So few prompts are drawn as a mark each.
 FEW: Final = 60
-
 #: Where the largest score is this many times the smallest, the axis is logarithmic.
 WIDE: Final = 100.0
-
 #: Prompts and tokens that a figure has room for, and characters of a token; the tables have all.
 PROMPTS: Final = 12
 TOKENS: Final = 60
 LONGEST_TOKEN: Final = 28
-
 #: Inches of a figure of tokens: width, margin, a line, between prompts.
 WIDTH: Final = 7.4
 MARGIN: Final = 0.14
@@ -97,9 +89,8 @@ def scores_figure(result: Detection, listing: Listing, d: Float64) -> dict[str, 
         axes.set_axisbelow(True)
         # beside the title: bars may be anywhere
         figure.legend(loc="upper right", fontsize=9, ncols=2, columnspacing=1.2)
-        noises = result.settings["noises"]
         model = as_text(cut(str(result.model.get("name", "model")), 40))
-        many = f"{noises} noise{'s' * (noises != 1)}"
+        many = counted(result.settings["noises"], "noise")
         below_title = f"{model}, {many}, timestep {result.timestep:g}"
         titled(figure, "The trigger score D of prompts", below_title)
         return saved(figure, "detect scores")
@@ -121,8 +112,7 @@ def roc_figure(result: Detection, listing: Listing, d: Float64) -> dict[str, byt
     found = result.separation
     if found is None:
         return {}
-    _, positive = listing.compared
-    kept = positive | listing.ordinary
+    positive, kept = listing.told_apart
     fpr, tpr, _ = roc_points(d[kept], positive[kept])
     floor = 10.0 ** (math.floor(math.log10(1.0 / found.negatives)) - 0.4)
     ticks = [10.0**place for place in range(math.ceil(math.log10(floor) + 0.3), 1)]
@@ -213,7 +203,6 @@ def _lines(figure: Any, each: Attribution) -> list[list[tuple[float, str, float]
 
 #: Prompts are cut to this many characters in tables for people.
 LONGEST: Final = 100
-
 #: From which share of the largest value on a token is listed in the summary.
 STRONG: Final = 0.5
 _RULES: Final = {
@@ -223,48 +212,62 @@ _RULES: Final = {
 }
 
 #: Columns of ``tokens.csv`` and ``tokens.parquet``.
-_TOKENS: Final = (
-    Column("rank", pa.int64()),
-    Column("prompt"),
-    Column("d_l2", pa.float64()),
-    Column("method"),
-    Column("position", pa.int64()),
-    Column("token"),
-    Column("value", pa.float64()),
+_TOKENS: Final = tuple(
+    Column(name, kind)
+    for name, kind in (
+        *(("rank", pa.int64()), ("prompt", pa.string()), ("d_l2", pa.float64())),
+        *(("method", pa.string()), ("position", pa.int64()), ("token", pa.string())),
+        ("value", pa.float64()),
+    )
 )
 
 
 def document(result: Detection, figures: Sequence[Figure] = ()) -> Document:
     """Return a detection as a document."""
     first, *lines = headlines(result)
-    apart = result.separation is not None and result.separation.by == "lists"
+    notes = [*about(result), *result.notes]
     # of a list without labels the separation is not a result of its own
-    notes = (*(lines if apart else ()), *about(result), *result.notes)
+    if result.separation is not None and result.separation.by == "lists":
+        lines, notes = [], [*lines, *notes]
+    for each in result.tokens:
+        largest = max(map(abs, each.values), default=0.0)
+        strong = ", ".join(
+            f"{token} ({value:.3g})"
+            for token, value in zip(each.tokens, each.values, strict=True)
+            if largest > 0 and abs(value) >= STRONG * largest
+        )
+        lines.append(f"tokens of {cut(each.prompt, LONGEST)} by {each.method}: {strong}")
     return Document(
         title="Trigger scores of prompts",
         headline=first,
-        lines=(*(() if apart else lines), *_strong_tokens(result)),
+        lines=tuple(lines),
         tables=tuple(tables(result)),
         figures=tuple(figures),
-        notes=notes,
+        notes=tuple(notes),
         reading=tuple(reading(result)),
     )
 
 
 def headlines(result: Detection) -> list[str]:
     """Return the sentences, the most important first."""
-    return [_reached(result), *_separated(result)]
+    apart = result.separation
+    if apart is None:
+        return [_reached(result)]
+    return [
+        _reached(result),
+        f"AUC {estimate(apart.auc)}, true-positive rate {estimate(apart.tpr_within)} at a"
+        f" false-positive rate of {100 * apart.rate:g} % ({_kinds(apart)})",
+    ]
 
 
 def _reached(result: Detection) -> str:
     d, count = name_of_d(result.settings), f"{result.prompts:,} prompts"
     if result.threshold is None:
-        first = result.top[0]
-        median = sorted(spread.median for spread in result.spreads if spread.count)
-        middle = f", median {number(median[0])}" if len(result.spreads) == 1 else ""
+        medians = [spread.median for spread in result.spreads]
+        middle = f", median {number(medians[0])}" if len(medians) == 1 else ""
         return (
-            f"{count}: the highest {d} is {number(first.d)}{middle}; the threshold needs ordinary"
-            " prompts (--general FILE)"
+            f"{count}: the highest {d} is {number(result.top[0].d)}{middle}; the threshold needs"
+            " ordinary prompts (--general FILE)"
         )
     found = f"{result.reached:,} of {count} reach {d} >= {threshold_text(result.threshold)}"
     if result.known and result.threshold.negatives:
@@ -275,6 +278,19 @@ def _reached(result: Detection) -> str:
 def threshold_text(threshold: Threshold) -> str:
     """Return a threshold so that it can be given again."""
     return f"{threshold.value:.10g}"
+
+
+def about(result: Detection) -> list[str]:
+    """Return what was measured and what it cost, a line each."""
+    settings, cost, model = result.settings, result.throughput, result.model
+    reused = f"; {counted(cost.reused, 'score', 'was', 'were')} reused" if cost.reused else ""
+    return [
+        f"model {model.get('name', '')}, {model.get('device', '')} {model.get('precision', '')}; D"
+        f" by {settings['norm']}, {settings['output']} output, timestep {result.timestep:g},"
+        f" {counted(settings['noises'], 'noise')}, seed {settings['seed']}",
+        f"{cost.passes:,} passes in {cost.seconds:.1f} s ({cost.prompts_per_second:,.1f} prompts/s,"
+        f" {cost.passes_per_second:,.1f} passes/s){reused}",
+    ]
 
 
 def alarms(threshold: Threshold) -> str:
@@ -292,106 +308,53 @@ def alarms(threshold: Threshold) -> str:
     )
 
 
-def _separated(result: Detection) -> list[str]:
-    found = result.separation
-    if found is None:
-        return []
-    return [
-        f"AUC {estimate(found.auc)}, true-positive rate {estimate(found.tpr_within)} at a"
-        f" false-positive rate of {100 * found.rate:g} % ({_kinds(found)})"
-    ]
-
-
 def _kinds(found: Separation) -> str:
     if found.by == "labels":
         return f"{found.positives:,} memorized against {found.negatives:,} others"
     return f"{found.positives:,} of the list against {found.negatives:,} general ones"
 
 
-def _strong_tokens(result: Detection) -> list[str]:
-    """Return for each attributed prompt the tokens of at least half the largest value."""
-    lines = []
-    for each in result.tokens:
-        largest = max((abs(value) for value in each.values), default=0.0)
-        strong = [
-            f"{token} ({value:.3g})"
-            for token, value in zip(each.tokens, each.values, strict=True)
-            if largest > 0 and abs(value) >= STRONG * largest
-        ]
-        lines.append(f"tokens of {cut(each.prompt, LONGEST)} by {each.method}: {', '.join(strong)}")
-    return lines
-
-
-def about(result: Detection) -> list[str]:
-    """Return what was measured and what it cost, a line each."""
-    settings, cost = result.settings, result.throughput
-    noises = settings["noises"]
-    made = (
-        f"{cost.passes:,} passes in {cost.seconds:.1f} s ({cost.prompts_per_second:,.1f} prompts/s,"
-        f" {cost.passes_per_second:,.1f} passes/s)"
-    )
-    reused = f"; {counted(cost.reused, 'score', 'was', 'were')} reused" if cost.reused else ""
-    return [
-        f"model {result.model.get('name', '')}, {result.model.get('device', '')}"
-        f" {result.model.get('precision', '')}; D by {settings['norm']}, {settings['output']}"
-        f" output, timestep {result.timestep:g}, {noises} noise{'s' * (noises != 1)}, seed"
-        f" {settings['seed']}",
-        f"{made}{reused}",
-    ]
-
-
-def tables(result: Detection) -> list[Table | Grid]:
-    """Return the tables, the most important first."""
+def tables(result: Detection) -> Iterator[Table | Grid]:
+    """Yield the tables, the most important first."""
     d = name_of_d(result.settings)
     labelled = any(each.label is not None for each in result.top)
-    top = Table(
-        f"Largest {d}",
-        (
-            Column(heading="prompt", show=lambda text: cut(text, LONGEST)),
-            Column(heading="label" if labelled else ""),
-            Column(heading=d, show=number, number=True),
-        ),
-        [(each.prompt, LABELS[each.label], each.d) for each in result.top],
-        file="scores.csv",
+    columns = (
+        Column(heading="prompt", show=lambda text: cut(text, LONGEST)),
+        Column(heading="label" if labelled else ""),
+        Column(heading=d, show=number, number=True),
     )
-    spreads = [
+    top = [(each.prompt, LABELS[each.label], each.d) for each in result.top]
+    yield Table(f"Largest {d}", columns, top, file="scores.csv")
+    if (found := result.threshold) is not None:
+        rate = "" if found.rate is None else f" {100 * found.rate:g} %"
+        rows = [
+            ["threshold", threshold_text(found)],
+            ["rule", f"{_RULES[found.rule]}{rate}"],
+            ["false alarms", alarms(found).removeprefix("false alarms: ")],
+        ]
+        yield Grid("Threshold", ["what", "value"], rows, texts=2)
+    if result.separation is not None:
+        yield _separation(result.separation)
+    header = ["prompts", "count", "least", "median", "95th percentile", "most"]
+    rows = [
         [each.kind, f"{each.count:,}", *map(number, (each.least, each.median, each.p95, each.most))]
         for each in result.spreads
     ]
-    header = ["prompts", "count", "least", "median", "95th percentile", "most"]
-    return [
-        top,
-        *([_threshold(result.threshold)] if result.threshold else []),
-        *([_separation(result.separation)] if result.separation else []),
-        Grid(f"Distribution of {d}", header, spreads),
-        *(_tokens_of(each, rank) for rank, each in enumerate(result.tokens, 1)),
-    ]
-
-
-def _threshold(found: Threshold) -> Grid:
-    rate = "" if found.rate is None else f" {100 * found.rate:g} %"
-    rows = [
-        ["threshold", threshold_text(found)],
-        ["rule", f"{_RULES[found.rule]}{rate}"],
-        ["false alarms", alarms(found).removeprefix("false alarms: ")],
-    ]
-    return Grid("Threshold", ["what", "value"], rows, texts=2)
+    yield Grid(f"Distribution of {d}", header, rows)
+    for rank, each in enumerate(result.tokens, 1):
+        yield _tokens_of(each, rank)
 
 
 def _separation(found: Separation) -> Grid:
     rate = f"{100 * found.rate:g} %"
-    figures: Mapping[str, Estimate] = {
-        "AUC": found.auc,
-        f"true-positive rate at the last false-positive rate <= {rate}": found.tpr_within,
-        f"true-positive rate at the last false-positive rate < {rate} (code of Wen et al.)": (
-            found.tpr_below
-        ),
-        f"best mean accuracy (ACC of Wen et al.), at D >= {number(found.accuracy_at)}": (
-            found.accuracy
-        ),
-    }
-    rows = [[name, estimate(value)] for name, value in figures.items()]
-    rows += [
+    within = f"true-positive rate at the last false-positive rate <= {rate}"
+    below = f"true-positive rate at the last false-positive rate < {rate} (code of Wen et al.)"
+    accuracy = f"best mean accuracy (ACC of Wen et al.), at D >= {number(found.accuracy_at)}"
+    rows = [
+        ["AUC", estimate(found.auc)],
+        [within, estimate(found.tpr_within)],
+        [below, estimate(found.tpr_below)],
+        [accuracy, estimate(found.accuracy)],
         ["positives", f"{found.positives:,} in {found.positive_groups:,} groups"],
         ["negatives", f"{found.negatives:,} in {found.negative_groups:,} groups"],
     ]
@@ -406,15 +369,9 @@ def _tokens_of(each: Attribution, rank: int) -> Table:
     if each.rest is not None:
         rows.append(("(end, padding, other text encoders)", each.rest))
     name = "gradient" if each.method == "gradient" else "D lost without it"
-    return Table(
-        f"Tokens of prompt {rank}: {cut(each.prompt, LONGEST)}",
-        (
-            Column(heading="token"),
-            Column(heading=name, show=lambda value: f"{value:.4g}", number=True),
-        ),
-        rows,
-        bold=frozenset({(largest, name)}),
-    )
+    columns = (Column(heading="token"), Column("", heading=name, show="{:.4g}".format, number=True))
+    title = f"Tokens of prompt {rank}: {cut(each.prompt, LONGEST)}"
+    return Table(title, columns, rows, bold=frozenset({(largest, name)}))
 
 
 def reading(result: Detection) -> list[str]:
@@ -439,17 +396,16 @@ def reading(result: Detection) -> list[str]:
 
 def files(result: Detection, listing: Listing, scores: Scores) -> dict[str, File]:
     """Return the tables, figures and the page of a detection, by name of file."""
-    norm = result.settings["norm"]
     threshold = None if result.threshold is None else result.threshold.value
-    _, positive = listing.compared
-    kept = positive | listing.ordinary
-    d = scores.by(norm)
-    found = {
-        "scores": score_table(listing, scores, d, threshold, general=False),
-        "general": (
-            score_table(listing, scores, d, threshold, general=True) if result.general else None
-        ),
-        "roc": roc_table(d[kept], positive[kept]) if result.separation else None,
+    d = scores.by(result.settings["norm"])
+
+    def table(*, general: bool) -> pa.Table:
+        return score_table(listing, scores, d, threshold, general=general)
+
+    tables = {
+        "scores": table(general=False),
+        "general": table(general=True) if result.general else None,
+        "roc": roc_table(listing, d) if result.separation else None,
         "tokens": token_table(result.tokens) if result.tokens else None,
     }
     figures = (
@@ -458,7 +414,7 @@ def files(result: Detection, listing: Listing, scores: Scores) -> dict[str, File
         Figure("tokens", "What D depends on", tokens_figure(result)),
     )
     made: dict[str, File] = {
-        f"{name}.{ending}": table for name, table in found.items() for ending in ("parquet", "csv")
+        f"{name}.{ending}": table for name, table in tables.items() for ending in ("parquet", "csv")
     }
     for figure in figures:
         made |= figure.by_name()
@@ -471,30 +427,30 @@ def ranked(listing: Listing, d: Float64, *, general: bool) -> Int64:
     return np.array(sorted(rows, key=lambda row: (-d[row], listing.texts[row])), np.int64)
 
 
-def standard_error(values: Float64) -> Float64:
-    """Return the standard error of the mean over noises, (n,); NaN where there is one noise."""
-    count = values.shape[1]
-    if count < 2:
-        return np.full(len(values), math.nan)
-    return np.asarray(values.std(1, ddof=1) / math.sqrt(count))
-
-
 def score_table(
     listing: Listing, scores: Scores, d: Float64, threshold: float | None, *, general: bool
 ) -> pa.Table:
     """Return the scores of a list, sorted by D; unknown values are null."""
     rows = ranked(listing, d, general=general)
-    errors = [standard_error(values[rows]) for values in (scores.l2, scores.squared)]
-    none = pa.nulls(len(rows), pa.bool_())
+
+    def error(values: Float64) -> pa.Array:
+        """Return the standard error of the mean over noises; unknown where there is one noise."""
+        count = values.shape[1]
+        if count < 2:
+            return pa.nulls(len(rows), pa.float64())
+        return pa.array(values[rows].std(1, ddof=1) / math.sqrt(count))
+
     columns = {
         "rank": pa.array(np.arange(1, len(rows) + 1)),
         "prompt": pa.array([listing.texts[row] for row in rows], pa.string()),
         "d_l2": pa.array(scores.d_l2[rows]),
         "d_squared": pa.array(scores.d_squared[rows]),
-        "d_l2_error": pa.array(errors[0], mask=np.isnan(errors[0])),
-        "d_squared_error": pa.array(errors[1], mask=np.isnan(errors[1])),
+        "d_l2_error": error(scores.l2),
+        "d_squared_error": error(scores.squared),
         "label": pa.array([listing.labels[row] for row in rows], pa.bool_()),
-        "reached": none if threshold is None else pa.array(d[rows] >= threshold),
+        "reached": pa.array(
+            [None if threshold is None else d[row] >= threshold for row in rows], pa.bool_()
+        ),
         "group": pa.array(listing.groups[rows]),
         "sources": pa.array([list(listing.sources[row]) for row in rows], pa.list_(pa.string())),
     }
@@ -503,9 +459,10 @@ def score_table(
     return pa.table(columns)
 
 
-def roc_table(d: Float64, positive: Bool) -> pa.Table:
+def roc_table(listing: Listing, d: Float64) -> pa.Table:
     """Return the ROC curve: every threshold that makes a difference, the strictest first."""
-    fpr, tpr, threshold = roc_points(d, positive)
+    positive, kept = listing.told_apart
+    fpr, tpr, threshold = roc_points(d[kept], positive[kept])
     # nothing reaches the first, infinity
     return pa.table({"threshold": threshold[1:], "fpr": fpr[1:], "tpr": tpr[1:]})
 

@@ -10,17 +10,15 @@ import numpy as np
 
 from visleak.errors import UsageError
 from visleak.memorization.prompts import Prompts
+from visleak.quantities import counted
 from visleak.records import Bool, Int64
 from visleak.stats.bootstrap import Estimate
 from visleak.stats.separation import Separation, Threshold
 
 #: Column of the squared score by one noise, counted from 1.
 NOISE: Final = "squared_noise_"
-
-#: Labels of prompts in texts.
+#: Labels of prompts in texts, and lists that prompts come from.
 LABELS: Final = {True: "memorized", False: "not memorized", None: ""}
-
-#: Lists that prompts come from.
 LISTED: Final = "prompts"
 GENERAL: Final = "general"
 
@@ -134,58 +132,54 @@ class Listing:
     @property
     def kinds(self) -> list[str]:
         """What each prompt is, in a word or two."""
-        words = {True: "memorized", False: "not memorized", None: LISTED}
-        return [
-            GENERAL if general else words[label]
-            for general, label in zip(self.general, self.labels, strict=True)
-        ]
+        words = {**LABELS, None: LISTED}
+        pairs = zip(self.general, self.labels, strict=True)
+        return [GENERAL if general else words[label] for general, label in pairs]
 
     @property
-    def compared(self) -> tuple[str, Bool]:
-        """What is told from the ordinary prompts, ``labels`` or the whole list, and which, (n,)."""
-        if self.memorized.any() or not self.general.any():
-            return "labels", self.memorized
-        return "lists", ~self.general & ~self.ordinary
+    def by(self) -> str:
+        """What tells prompts apart: ``labels``, or ``lists`` where these have none."""
+        return "labels" if self.memorized.any() or not self.general.any() else "lists"
+
+    @property
+    def told_apart(self) -> tuple[Bool, Bool]:
+        """Which prompts are told from the ordinary ones, and which are either, (n,) each."""
+        ordinary = self.ordinary
+        positive = self.memorized if self.by == "labels" else ~self.general & ~ordinary
+        return positive, positive | ordinary
 
 
 def listing_of(prompts: Prompts, general: Prompts | None = None) -> Listing:
     """Return both lists as one; a prompt of both is taken from the list alone, and noted."""
-    if not len(prompts):
+    count = len(prompts)
+    if not count:
         raise UsageError(f"prompts {prompts.origin or 'of the list'}: there is none to score")
-    labels, sources = _filled(prompts)
+    labels, sources = prompts.labels or (None,) * count, prompts.sources or ((),) * count
     if general is None:
-        none = np.zeros(len(prompts), np.bool_)
-        return Listing(prompts.texts, labels, sources, none, prompts.groups())
-    wrong = sum(label is True for label in general.labels)
-    if wrong:
+        return Listing(prompts.texts, labels, sources, np.zeros(count, np.bool_), prompts.groups())
+    name = f"general {general.origin or 'list'}"
+    if wrong := sum(label is True for label in general.labels):
         raise UsageError(
-            f"general {general.origin or 'list'}: {wrong:,} of its prompts are labelled memorized;"
-            " give ordinary prompts only"
+            f"{name}: {wrong:,} of its prompts are labelled memorized; give ordinary prompts only"
         )
-    own = set(prompts.texts)
-    kept = [place for place, text in enumerate(general.texts) if text not in own]
-    if not kept:
+    images = dict(zip(general.texts, general.sources or ((),) * len(general), strict=True))
+    for text in prompts.texts:
+        images.pop(text, None)
+    if not images:
         raise UsageError(
-            f"general {general.origin or 'list'}: no prompt in it that is not in the other list"
-            " too; give ordinary prompts"
+            f"{name}: no prompt in it that is not in the other list too; give ordinary prompts"
         )
-    _, images = _filled(general)
-    texts = prompts.texts + tuple(general.texts[place] for place in kept)
-    sources += tuple(images[place] for place in kept)
-    dropped = len(general) - len(kept)
-    are = "prompt is" if dropped == 1 else "prompts are"
+    texts, sources = (*prompts.texts, *images), (*sources, *images.values())
+    dropped = len(general) - len(images)
+    are = counted(dropped, "general prompt", "is", "are")
     return Listing(
         texts,
-        labels + (False,) * len(kept),
+        labels + (False,) * len(images),
         sources,
-        np.arange(len(texts)) >= len(prompts),
+        np.arange(len(texts)) >= count,
         Prompts(texts, sources=sources).groups(),
-        (f"{dropped:,} general {are} in the list too, and count as the list's",) if dropped else (),
+        (f"{are} in the list too, and count as the list's",) if dropped else (),
     )
-
-
-def _filled(prompts: Prompts) -> tuple[tuple[bool | None, ...], tuple[tuple[str, ...], ...]]:
-    return (prompts.labels or (None,) * len(prompts), prompts.sources or ((),) * len(prompts))
 
 
 def number(value: float) -> str:

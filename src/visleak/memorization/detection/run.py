@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
 import numpy as np
 
-from visleak.diffusion.model import TokenModel, about_model, with_tokens
+from visleak.diffusion.model import about_model, with_tokens
 from visleak.documents import digest_of
 from visleak.errors import UsageError, VisleakError
 from visleak.lazy import library
 from visleak.memorization.detection.document import files, headlines, ranked
 from visleak.memorization.detection.records import (
+    LISTED,
     Attribution,
     Detection,
     Listing,
@@ -25,6 +26,7 @@ from visleak.memorization.detection.records import (
 from visleak.memorization.prompts import Prompts
 from visleak.memorization.scores import Scores, TriggerScore
 from visleak.memorization.settings import Analysis
+from visleak.progress import Progress, silent
 from visleak.records import Float64
 from visleak.stats.separation import (
     Separation,
@@ -37,7 +39,6 @@ from visleak.stats.separation import (
 from visleak.storage import KeyValueStore, RunFolder
 
 KIND: Final = "visleak memorization detect"
-
 #: Prompts of the largest D that the result names.
 TOP: Final = 20
 
@@ -90,13 +91,17 @@ def detect(
             note(f"reused: {run.path} holds this very result")
         return found
     same = run.finished and run.content().get("scores_key") == scores_key
+    report = progress or silent
     with run.claimed():
-        scores, cost = scored(score, listing.texts, run.path, scores_key, progress, earlier=same)
+        scores, cost = scored(score, listing.texts, run.path, scores_key, report, earlier=same)
         d = scores.by(score.settings.norm)
         threshold, apart = _threshold(d[listing.ordinary], analysis), _separation(listing, d)
         reached = np.zeros(len(d), np.bool_) if threshold is None else d >= threshold.value
-        rows = ranked(listing, d, general=False)
-        general_notes = () if general is None else general.notes
+        rows = ranked(listing, d, general=False).tolist()
+        tokens = []
+        for done, row in enumerate(rows[: analysis.tokens], 1):
+            tokens.append(attribution(score, listing.texts[row], analysis.method))
+            report("attributing tokens", done, len(rows[: analysis.tokens]))
         result = Detection(
             key=key,
             scores_key=scores_key,
@@ -116,12 +121,10 @@ def detect(
             top=tuple(
                 Ranked(listing.texts[row], float(d[row]), listing.labels[row]) for row in rows[:TOP]
             ),
-            tokens=_tokens(
-                score, [listing.texts[r] for r in rows[: analysis.tokens]], analysis, progress
-            ),
+            tokens=tuple(tokens),
             throughput=cost,
             notes=(
-                *(*prompts.notes, *general_notes, *listing.notes),
+                *(*prompts.notes, *(() if general is None else general.notes), *listing.notes),
                 *_notes(listing, threshold, apart),
             ),
         )
@@ -146,11 +149,10 @@ def _threshold(ordinary: Float64, analysis: Analysis) -> Threshold | None:
 
 
 def _separation(listing: Listing, d: Float64) -> Separation | None:
-    by, positive = listing.compared
-    kept = positive | listing.ordinary
+    positive, kept = listing.told_apart
     if not positive.any() or not listing.ordinary.any():
         return None
-    return separation(d[kept], positive[kept], listing.groups[kept], by=by)
+    return separation(d[kept], positive[kept], listing.groups[kept], by=listing.by)
 
 
 def _spreads(listing: Listing, d: Float64) -> Iterator[Spread]:
@@ -160,24 +162,12 @@ def _spreads(listing: Listing, d: Float64) -> Iterator[Spread]:
         yield Spread(kind, len(own), *np.quantile(own, [0.0, 0.5, 0.95, 1.0]).tolist())
 
 
-def _tokens(
-    score: TriggerScore, texts: list[str], analysis: Analysis, progress: Progress | None
-) -> tuple[Attribution, ...]:
-    found = []
-    for done, text in enumerate(texts, 1):
-        found.append(attribution(score, text, analysis.method))
-        if progress is not None:
-            progress("attributing tokens", done, len(texts))
-    return tuple(found)
-
-
 def _notes(
     listing: Listing, threshold: Threshold | None, apart: Separation | None
-) -> tuple[str, ...]:
-    notes = []
+) -> Iterator[str]:
     if threshold is not None and threshold.rate is not None and not threshold.supported:
         least = needed(threshold.rate) if threshold.rule == "bounded" else 1 / threshold.rate
-        notes.append(
+        yield (
             f"{threshold.negatives:,} ordinary prompts cannot support a rate of"
             f" {100 * threshold.rate:g} %, which needs {least:,.0f}: the threshold lies above all"
             " of them"
@@ -185,23 +175,19 @@ def _notes(
     ordinary = listing.groups[listing.ordinary]
     groups = len(np.unique(ordinary))
     if threshold is not None and groups < len(ordinary):
-        notes.append(
+        yield (
             f"the {len(ordinary):,} ordinary prompts share images, in {groups:,} groups; the bound"
             " takes them for independent"
         )
     if apart is not None and apart.by == "lists":
-        notes.append(
+        yield (
             "the list has no labels: the figures compare the two lists, not memorized with other"
             " prompts"
         )
-    unknown = sum(
-        label is None and not general
-        for label, general in zip(listing.labels, listing.general.tolist(), strict=True)
-    )
+    unknown = listing.kinds.count(LISTED)
     if apart is not None and apart.by == "labels" and unknown:
         are = "prompt without a label is" if unknown == 1 else "prompts without a label are"
-        notes.append(f"{unknown:,} {are} not part of the figures that compare kinds")
-    return tuple(notes)
+        yield f"{unknown:,} {are} not part of the figures that compare kinds"
 
 
 # -- scores of prompts, block by block, and the tokens that raise them ----------------------------
@@ -254,21 +240,21 @@ def token_significance(score: TriggerScore, prompt: str) -> Attribution:
         with torch.enable_grad():
             squared = score.squared_distance(encoded.with_states(states), noise, empty)
             distance = squared.sqrt().sum()
-            if distance.item() == 0.0:
-                # the root has no derivative there, and nothing is apart
-                norms.append(np.zeros(states.shape[1]))
-                scores.append(0.0)
-                continue
-            (gradient,) = torch.autograd.grad(distance, states)
-        norms.append(gradient[0].double().norm(dim=-1).cpu().numpy())
         scores.append(float(distance.item()))
+        if scores[-1] == 0.0:
+            # the root has no derivative there, and nothing is apart
+            norms.append(np.zeros(states.shape[1]))
+            continue
+        (gradient,) = torch.autograd.grad(distance, states)
+        norms.append(gradient[0].double().norm(dim=-1).cpu().numpy())
     each = np.asarray(norms, np.float64)
     if not np.isfinite(each).all():
         raise VisleakError(
             f"the gradient of D of {prompt[:80]!r} is not a finite number in {model.precision}; use"
             " precision fp32 or bf16"
         )
-    first = _begins(model, each.shape[1])
+    # all texts end in one token, and some models begin with one
+    first = int(each.shape[1] - model.most_tokens() > 1)
     own, rest = each[:, first : first + len(ids)], each[:, first + len(ids) :]
     return Attribution(
         prompt,
@@ -276,39 +262,23 @@ def token_significance(score: TriggerScore, prompt: str) -> Attribution:
         float(np.mean(scores)),
         tuple(model.token_texts(ids)),
         tuple(own.mean(0).tolist()),
-        float(np.sqrt(np.square(rest).sum(1)).mean()),
+        float(np.linalg.norm(rest, axis=1).mean()),
     )
-
-
-def _begins(model: TokenModel, rows: int) -> int:
-    """Return how many rows of states stand before a prompt's own tokens, 0 or 1: all end in one."""
-    return int(rows - model.most_tokens() > 1)
 
 
 def leave_one_out(score: TriggerScore, prompt: str) -> Attribution:
     """Return what D loses without each word, by the L2 norm, all under the same noises."""
     words = prompt.split()
     without = [" ".join(words[:place] + words[place + 1 :]) for place in range(len(words))]
-    found = score([prompt, *without]).d_l2
-    return Attribution(
-        prompt,
-        "leave-one-out",
-        float(found[0]),
-        tuple(words),
-        tuple((found[0] - found[1:]).tolist()),
-    )
+    first, *others = score([prompt, *without]).d_l2.tolist()
+    lost = tuple(first - each for each in others)
+    return Attribution(prompt, "leave-one-out", first, tuple(words), lost)
 
-
-Progress = Callable[[str, int, int], None]
 
 #: At least this many prompts per block, in whole batches, so that none is cut short.
 BLOCK: Final = 256
-
 #: Scores, passes and seconds of each prompt: an interrupted run resumes, another analysis reuses.
 SCORES: Final = "scores.sqlite"
-
-#: Name of the step.
-STEP: Final = "scoring prompts"
 
 
 def scored(
@@ -316,48 +286,32 @@ def scored(
     texts: Sequence[str],
     folder: Path,
     key: str,
-    progress: Progress | None = None,
+    progress: Progress = silent,
     *,
     earlier: bool = False,
 ) -> tuple[Scores, Throughput]:
     """Return the scores of prompts, and what they cost; those of an ``earlier`` result nothing."""
-    keys = {text: digest_of([key, text]) for text in texts}
+    keys, width = {text: digest_of([key, text]) for text in texts}, score.settings.noises + 2
     with KeyValueStore(folder / SCORES, "scores") as store:
-        found = _held(store, keys, score.settings.noises + 2)
+        held = store.known(list(keys.values()))
+        rows = {text: np.frombuffer(held[at], "<f8") for text, at in keys.items() if at in held}
+        # squared scores, passes and seconds, (noises + 2,); damaged ones are made again
+        found = {t: row for t, row in rows.items() if len(row) == width and np.isfinite(row).all()}
         reused = set(found) if earlier else set[str]()
-        _make_missing(score, keys, store, found, progress)
+        missing = [text for text in keys if text not in found]
+        size = -(-BLOCK // score.settings.batch) * score.settings.batch
+        progress("scoring prompts", len(found), len(keys))
+        for start in range(0, len(missing), size):
+            block = missing[start : start + size]
+            passes, seconds = score.calls, score.seconds
+            squared = score(block).squared
+            paid = np.array([score.calls - passes, score.seconds - seconds]) / len(block)
+            made = {t: np.concatenate([row, paid]) for t, row in zip(block, squared, strict=True)}
+            data = {keys[text]: row.astype("<f8").tobytes() for text, row in made.items()}
+            store.add(data, replace=True)
+            found |= made
+            progress("scoring prompts", len(found), len(keys))
     table = np.array([found[text] for text in texts]).reshape(len(texts), -1)
     cost = table[[text not in reused for text in texts], -2:].sum(0)
-    paid = Throughput(len(texts) - len(reused), round(float(cost[0])), float(cost[1]), len(reused))
-    return Scores(np.sqrt(table[:, :-2]), table[:, :-2]), paid
-
-
-def _held(store: KeyValueStore, keys: Mapping[str, str], width: int) -> dict[str, Float64]:
-    """Return squared scores, passes and seconds by prompt, (noises + 2,); damaged ones are none."""
-    held = store.known(list(keys.values()))
-    rows = {text: np.frombuffer(held[at], "<f8") for text, at in keys.items() if at in held}
-    return {t: row for t, row in rows.items() if len(row) == width and np.isfinite(row).all()}
-
-
-def _make_missing(
-    score: TriggerScore,
-    keys: Mapping[str, str],
-    store: KeyValueStore,
-    found: dict[str, Float64],
-    progress: Progress | None,
-) -> None:
-    """Add the rows of prompts that are not found, a block at a time."""
-    missing = [text for text in keys if text not in found]
-    size = -(-BLOCK // score.settings.batch) * score.settings.batch
-    report = progress or (lambda step, done, total: None)
-    report(STEP, len(found), len(keys))
-    for start in range(0, len(missing), size):
-        block = missing[start : start + size]
-        passes, seconds = score.calls, score.seconds
-        squared = score(block).squared
-        paid = np.array([score.calls - passes, score.seconds - seconds]) / len(block)
-        made = {t: np.concatenate([row, paid]) for t, row in zip(block, squared, strict=True)}
-        data = {keys[text]: row.astype("<f8").tobytes() for text, row in made.items()}
-        store.add(data, replace=True)
-        found |= made
-        report(STEP, len(found), len(keys))
+    spent = Throughput(len(texts) - len(reused), round(float(cost[0])), float(cost[1]), len(reused))
+    return Scores(np.sqrt(table[:, :-2]), table[:, :-2]), spent

@@ -34,7 +34,6 @@ from visleak.storage import KeyValueStore
 #: The index, and the folder of the images.
 INDEX: Final = "images.sqlite"
 FOLDER: Final = "images"
-
 #: Similarities of images that were computed.
 SIMILARITIES: Final = "similarities.sqlite"
 

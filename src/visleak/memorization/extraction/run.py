@@ -47,15 +47,12 @@ CLUSTERS: Final = "clusters.parquet"
 MEDOIDS: Final = "medoids.parquet"
 CSV: Final = "clusters.csv"
 UNCLUSTERED: Final = "unclustered.csv"
-
 #: Contact sheets, one per cluster; clusters that the page shows with theirs, and images of a sheet:
 #: across and in all.
 SHEETS: Final = "sheets"
 SHOWN: Final = 20
 ACROSS: Final = 10
 MOST: Final = 60
-
-
 _WHOLE: Final = pa.int64()
 _GENERATED: Final = (
     *(Column("prompt"), Column("seed", _WHOLE), Column("digest"), Column("path")),

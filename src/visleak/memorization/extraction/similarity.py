@@ -150,7 +150,6 @@ def _group(places: Int64, similarity: Float64) -> Group:
 
 #: Largest distance (1 - similarity) of neighbours, in the authors' code, for SSCD.
 EPS: Final = 0.5
-
 #: Side of the squares that ``pixels`` compares, and its eps. On a tiny model (16 x 16, trained to
 #: know twelve images) reproduces of one image correlate by 0.93 to 0.97 in the median. Images of
 #: ordinary captions lie below 0.7, but some of their pairs reach 0.85: an eps of 0.15
@@ -273,17 +272,13 @@ def among(vectors: Float64) -> Float64:
 
 #: Cosine of fingerprints from which a pair is verified; below it the number is 0.
 GATE: Final = 0.5
-
 #: Long side to which images are bounded before they are verified: images of one prompt are
 #: aligned anyway, and verification at 256 pixels takes three times as long.
 BOUND: Final = 128
-
 #: Refusals after which an image is not verified again.
 REFUSALS: Final = 10
-
 #: Middle images that a part is compared with in turn; what is left then stands alone.
 MIDDLES: Final = 10
-
 #: Version of how pairs are chosen: part of the digest.
 VERSION: Final = 2
 
@@ -478,14 +473,11 @@ def load_similarity(text: str = "builtin") -> CopySimilarity:
 
 #: Where the figures were measured, and when.
 SOURCE: Final = "benchmarks/reproductions.json, 2026-11-24"
-
 #: What was measured: ``extract``: pairs of reproductions of one photograph that are neighbours;
 #: ``trace``: reproductions that are verified as copies of their photograph among 437.
 Step = Literal["extract", "trace"]
-
 #: Reproductions of each kind.
 EACH: Final = 60
-
 _KINDS: Final = (
     *("noise 15", "blur 2", "crop to 80 %", "crop to 60 %", "other colours", "warp 1 %"),
     *("warp 3 %", "10 % painted in", "25 % painted in", "redrawn", "mirrored", "several at once"),
@@ -494,7 +486,6 @@ _FOUND: Final[Mapping[Step, Mapping[str, int]]] = {
     "extract": dict(zip(_KINDS, (60, 60, 32, 10, 59, 7, 0, 51, 10, 60, 40, 0), strict=True)),
     "trace": dict(zip(_KINDS, (60, 60, 60, 60, 60, 5, 2, 59, 43, 47, 59, 32), strict=True)),
 }
-
 _WORDS: Final[Mapping[Step, str]] = {
     "extract": "links {share} % of pairs of non-verbatim reproductions of one photograph at its"
     " own eps",

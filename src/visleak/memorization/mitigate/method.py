@@ -127,14 +127,11 @@ class Unmitigated(Mitigation):
 
 
 Draw = Literal["prompt", "image"]
-
 SOURCE: Final = (
     "Somepalli et al. 2023, Understanding and Mitigating Copying in Diffusion Models, section 6"
 )
-
 #: Below which number RNA draws, as in the authors' code (their paper prints 10^6).
 BELOW: Final = 100_000
-
 #: Insertions at most, and draws of a token that is refused before a vocabulary is given up.
 MOST: Final = 1000
 PATIENCE: Final = 20_000

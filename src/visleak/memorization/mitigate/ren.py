@@ -126,7 +126,6 @@ SOURCE: Final = (
     "Ren et al. 2024, Unveiling and Mitigating Memorization in Text-to-image Diffusion Models"
     " through Cross Attention, equation 16"
 )
-
 #: Families that it is defined for, and why not for the others.
 FAMILIES: Final = ("sd", "sdxl")
 REFUSED: Final = {

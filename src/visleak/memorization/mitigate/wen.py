@@ -34,7 +34,6 @@ if TYPE_CHECKING:
 #: From embeddings (n, tokens, width) and which rows of all they are to losses (n,) and the slope
 #: of each row's loss (n, tokens, width).
 Losses = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
-
 #: What a half-precision loss is multiplied with before its slope is taken, the first that stays
 #: finite: small slopes would otherwise be rounded to nothing.
 FACTORS: Final = (1024.0, 32.0, 1.0)
@@ -173,13 +172,10 @@ SOURCE: Final = (
     "Wen et al. 2024, Detecting, Explaining, and Mitigating Memorization in Diffusion Models,"
     " section 5"
 )
-
 #: Families whose prompts begin with their first word: T5 puts no token before it.
 WITHOUT_BEGIN: Final = frozenset({"if"})
-
 #: From jobs to the embeddings that their images are made of, one row per job.
 Embedding = Callable[[DiffusionModel, Sequence[Job], Sampling], Conditioning]
-
 #: Embeddings that images of later batches may need again.
 KEPT: Final = 32
 

@@ -33,12 +33,10 @@ from visleak.stats.group_intervals import effective_groups
 from visleak.storage import File, RunFolder
 
 KIND: Final = "visleak memorization dataset"
-
 #: The table, its name where it holds candidates, and the datasheet.
 TABLE: Final = "prompts.parquet"
 UNVERIFIED: Final = "prompts-unverified.parquet"
 DATASHEET: Final = "datasheet.md"
-
 #: Columns that are written as numbers, where all their cells are.
 NUMBERS: Final = ("d_l2", "d_squared", "d_l2_error", "d_squared_error", "score", SHARE, TAU)
 

@@ -1,8 +1,4 @@
-"""Read lists of prompts: text, CSV, JSON lines, JSON, Parquet and pickles of plain data.
-
-Each format yields rows of named values; :func:`gathered` makes prompts of them, each once. Nothing
-that a file names is fetched.
-"""
+"""Read lists of prompts: each format yields rows, of which prompts are made; nothing is fetched."""
 
 from __future__ import annotations
 
@@ -15,10 +11,11 @@ import pickle
 import pickletools
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
-from typing import Final, NamedTuple, NoReturn, TextIO, TypeVar
+from typing import Final, NamedTuple, NoReturn, TextIO
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -34,13 +31,11 @@ from visleak.storage import csv_text
 PROMPT_COLUMNS: Final = ("prompt", "caption", "text")
 SOURCE_COLUMNS: Final = ("sources", "urls", "url")
 LABEL_COLUMNS: Final = ("label", "memorized")
-
 #: Columns of the record of verification, and how the name of a trace in it begins.
 VERIFIED: Final = "verified"
 VERIFIED_BY: Final = "verified_by"
 RECORD: Final = (VERIFIED, VERIFIED_BY)
 TRACE: Final = "trace in "
-
 #: Limits far above any real list: characters of a prompt or of a name, of a line, columns of a
 #: file, images that a file may name, and bytes of a JSON file (COCO's captions have 91 MB) and of a
 #: pickle (MemBench's has 233 kB).
@@ -50,18 +45,14 @@ MOST_COLUMNS: Final = 100
 MOST_SOURCES: Final = 20_000_000
 MOST_JSON_BYTES: Final = 1 << 29
 MOST_BYTES: Final = 64 << 20
-
 #: Rows of a Parquet table that are held at a time.
 BATCH: Final = 4096
-
 _LABELS: Final = {
     **dict.fromkeys(("1", "1.0", "true", "yes", "memorized"), True),
     **dict.fromkeys(("0", "0.0", "false", "no", "not memorized"), False),
     **dict.fromkeys(("", "unknown"), None),
 }
-
 _STRING: Final = r"""(?:'(?:[^'\\\n]|\\.)*+'|"(?:[^"\\\n]|\\.)*+")"""
-
 #: A flat list of texts and nothing else: no nesting, so no bomb, gets as far as a parser.
 _FLAT_LIST: Final = re.compile(rf"\s*+\[\s*+(?:{_STRING}\s*+(?:,\s*+{_STRING}\s*+)*+,?\s*+)?\]\s*+")
 
@@ -159,16 +150,16 @@ def is_human(by: str) -> bool:
 
 def stronger(one: Mapping[str, str], other: Mapping[str, str]) -> dict[str, str]:
     """Return the one of two records that counts: verified, by a person, by a trace, whole."""
-    best = max(one, other, key=_strength)
+
+    def strength(record: Mapping[str, str]) -> tuple[object, ...]:
+        said, by = record.get(VERIFIED, ""), record.get(VERIFIED_BY, "")
+        # an unknown answer stays, so that who needs the record sees it
+        places = {None: 0, False: 1, True: 2}
+        place = places[_LABELS[key]] if (key := said.strip().lower()) in _LABELS else 3
+        return place, is_human(by), bool(by), by, said
+
+    best = max(one, other, key=strength)
     return {name: best.get(name, "") for name in RECORD}
-
-
-def _strength(record: Mapping[str, str]) -> tuple[int, bool, bool, str, str]:
-    said, by = record.get(VERIFIED, ""), record.get(VERIFIED_BY, "")
-    # an unknown answer stays, so that who needs the record sees it
-    places = {None: 0, False: 1, True: 2}
-    place = places[_LABELS[key]] if (key := said.strip().lower()) in _LABELS else 3
-    return place, is_human(by), bool(by), by, said
 
 
 # -- prompts of rows ------------------------------------------------------------------------------
@@ -192,7 +183,7 @@ class _Entry:
         self.sources |= dict.fromkeys(row.sources)
         if self.label is None:
             self.label = row.label
-        elif row.label is not None and row.label != self.label:
+        elif row.label not in (None, self.label):
             raise VisleakError(
                 f"{where}: this prompt stands at {self.place} too, with another label; make them"
                 " agree"
@@ -229,17 +220,13 @@ def gathered(rows: Iterable[Row], origin: str, name: str) -> Prompts:
         again += text in found
         found.setdefault(text, _Entry(row.place, row.label)).join(row, where)
     if not found:
-        raise VisleakError(
-            f"{origin} holds no prompts{f' ({empty:,} empty ones)' if empty else ''}"
-        )
-    notes = []
-    if again:
-        notes.append(
-            f"prompts that came again: {again:,}; images they name were joined to the first, whose"
-            " empty columns were filled"
-        )
-    if empty:
-        notes.append(f"empty prompts that were left out: {empty:,}")
+        why = f" ({empty:,} empty ones)" if empty else ""
+        raise VisleakError(f"{origin} holds no prompts{why}")
+    joined = (
+        f"prompts that came again: {again:,}; images they name were joined to the first, whose"
+        " empty columns were filled"
+    )
+    counts = {joined: again, f"empty prompts that were left out: {empty:,}": empty}
     entries = list(found.values())
     labels = tuple(each.label for each in entries)
     sources = tuple(tuple(each.sources) for each in entries)
@@ -249,7 +236,7 @@ def gathered(rows: Iterable[Row], origin: str, name: str) -> Prompts:
         sources if any(sources) else (),
         {key: tuple(each.cells.get(key, "") for each in entries) for key in columns},
         name,
-        tuple(notes),
+        tuple(note for note, count in counts.items() if count),
     )
 
 
@@ -398,16 +385,16 @@ def _json_rows(path: Path, column: str | None) -> Iterator[Row]:
         raise VisleakError(
             f"{path} has {size:,} bytes; at most {MOST_JSON_BYTES:,} are read: make it .jsonl"
         )
-    content = json.loads(path.read_text(encoding="utf-8-sig"))
-    if isinstance(content, list):
-        for number, value in enumerate(content, 1):
-            yield _json_row(value, f"entry {number:,}", path, column)
-    elif isinstance(content, dict) and isinstance(content.get("annotations"), list):
-        yield from _coco_rows(content["annotations"], path, column or "caption")
-    elif isinstance(content, dict):
-        yield from _named_rows(content, path, column)
-    else:
-        raise VisleakError(f"{path} is not a list of prompts: its JSON is {shown(content)}")
+    match json.loads(path.read_text(encoding="utf-8-sig")):
+        case list() as values:
+            for number, value in enumerate(values, 1):
+                yield _json_row(value, f"entry {number:,}", path, column)
+        case {"annotations": [*annotations]}:
+            yield from _coco_rows(annotations, path, column or "caption")
+        case dict() as named:
+            yield from _named_rows(named, path, column)
+        case other:
+            raise VisleakError(f"{path} is not a list of prompts: its JSON is {shown(other)}")
 
 
 def _named_rows(content: Mapping[object, object], path: Path, column: str | None) -> Iterator[Row]:
@@ -499,19 +486,13 @@ def load_plain(path: Path) -> object:
 
 #: Ending of a file to its format and reader.
 FORMATS: Final[Mapping[str, tuple[str, Callable[[Path, str | None], Iterator[Row]]]]] = {
-    ".csv": ("CSV", _csv_rows),
-    ".tsv": ("TSV", _csv_rows),
+    **dict.fromkeys((".csv", ".tsv"), ("CSV", _csv_rows)),
     ".txt": ("text", _text_rows),
-    ".jsonl": ("JSON lines", _jsonl_rows),
-    ".ndjson": ("JSON lines", _jsonl_rows),
+    **dict.fromkeys((".jsonl", ".ndjson"), ("JSON lines", _jsonl_rows)),
     ".json": ("JSON", _json_rows),
     ".parquet": ("Parquet", _parquet_rows),
-    ".pickle": ("pickle", _pickle_rows),
-    ".pkl": ("pickle", _pickle_rows),
+    **dict.fromkeys((".pickle", ".pkl"), ("pickle", _pickle_rows)),
 }
-
-#: What is made of a file.
-Made = TypeVar("Made")
 
 
 def read_prompts(path: str | os.PathLike[str], *, column: str | None = None) -> Prompts:
@@ -544,9 +525,8 @@ def read_prompts(path: str | os.PathLike[str], *, column: str | None = None) -> 
     (('a red bag',), (('https://a.example/1.jpg',),))
     """
     file = Path(path)
-    return _read(
-        file, column, lambda rows, kind: gathered(rows, str(file), f"{file.name} ({kind})")
-    )
+    with _rows(file, column) as (kind, rows):
+        return gathered(rows, str(file), f"{file.name} ({kind})")
 
 
 def read_values(
@@ -575,19 +555,18 @@ def read_values(
     (('a bag', 'red'), ('a bag', 'old'))
     """
     file = Path(path)
-
-    def paired(rows: Iterator[Row], _kind: str) -> tuple[tuple[str, str], ...]:
+    with _rows(file, column) as (_, rows):
         pairs = dict.fromkeys(
             (checked_text(row.text, f"{file}, {row.place}"), writable(row.columns.get(name, "")))
             for row in rows
         )
-        named = {text for text, value in pairs if value}
-        return tuple(pair for pair in pairs if pair[0] and (pair[1] or pair[0] not in named))
-
-    return _read(file, column, paired)
+    named = {text for text, value in pairs if value}
+    return tuple(pair for pair in pairs if pair[0] and (pair[1] or pair[0] not in named))
 
 
-def _read(file: Path, column: str | None, made: Callable[[Iterator[Row], str], Made]) -> Made:
+@contextmanager
+def _rows(file: Path, column: str | None) -> Iterator[tuple[str, Iterator[Row]]]:
+    """Give the name of a file's format and its rows; errors while they are read name the file."""
     if file.is_dir():
         raise UsageError(f"prompts {file} is a folder; name a file in it")
     if not file.is_file():
@@ -599,7 +578,7 @@ def _read(file: Path, column: str | None, made: Callable[[Iterator[Row], str], M
         )
     kind, rows = FORMATS[file.suffix.lower()]
     try:
-        return made(rows(file, column), kind)
+        yield kind, rows(file, column)
     except UnicodeDecodeError as error:
         raise VisleakError(
             f"{file} is not UTF-8 text ({error.reason}); save it as UTF-8"

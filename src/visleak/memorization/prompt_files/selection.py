@@ -28,17 +28,13 @@ from visleak.memorization.tracing.document import Match, Replication, Trace
 #: ``kind`` of results of visleak, and bytes of one at most.
 OURS: Final = "visleak memorization "
 MOST_BYTES: Final = 1 << 28
-
 #: Columns of D, the norm itself first; a table of ``search`` or ``augment`` has one of them.
 SCORES: Final = ("d_l2", "d_squared")
-
 #: Column of a table of ``detect``: whether a prompt reached the threshold.
 REACHED: Final = "reached"
-
 #: Of a trace of all images: share of a prompt's images that replicate one, and at which tau.
 SHARE: Final = "replicated_share"
 TAU: Final = "tau"
-
 #: Columns that describe a prompt's place in the list it came from.
 OF_THE_LIST: Final = ("group", "rank", "reached", "row", "closeness")
 NOISE: Final = "squared_noise_"

@@ -31,13 +31,10 @@ from visleak.storage import Database, claimed
 #: are trained; here they are frozen, and only what lies on the way to the prompt is derived
 #: (measured on a small UNet2DConditionModel on a CPU: 2.03 times a pass without).
 GRADIENT_CALLS: Final = 2
-
 #: Prompts that a search keeps in addition to its best ones.
 BANK: Final = 1000
-
 #: State is written again once this many times the time of the last writing has passed.
 SPARING: Final = 20.0
-
 #: The file with the state, in the folder of a search.
 FILE: Final = "search-state.sqlite"
 

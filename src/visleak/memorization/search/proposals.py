@@ -21,14 +21,11 @@ if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 Rows = Sequence[Sequence[int]]
-
 #: Our list of banned words, and bytes of such a list at most.
 OWN: Final = "banned_words.txt"
 LARGEST: Final = 10_000_000
-
 #: Rows of a forward pass of the language model.
 BATCH: Final = 64
-
 #: ASCII punctuation that is never proposed where stop words are on; the full stop has a rule of
 #: its own.
 PUNCTUATION: Final = frozenset(string.punctuation) - {"."}

@@ -39,20 +39,15 @@ from visleak.storage import RunFolder, free_folder, write_tables
 PROMPTS: Final = "prompts.parquet"
 PROMPTS_CSV: Final = "prompts.csv"
 BANK: Final = "bank.parquet"
-
 #: Column of the prompt that a prompt was made from.
 TRIGGER: Final = "trigger"
-
 #: Rows of a row group.
 _ROWS: Final = 65_536
-
 #: Names of the two scales of D.
 _NORMS: Final = {"l2": "D (L2)", "squared": "D (squared)"}
-
 _TEXT: Final = pa.string()
 _WHOLE: Final = pa.int32()
 _REAL: Final = pa.float64()
-
 Note = Callable[[str], None]
 
 

@@ -21,7 +21,6 @@ from visleak.storage import File, RunFolder
 
 #: Verdict on a pair whose structure agrees after any recolouring, and whose colours do not.
 LAYOUT: Final = "layout"
-
 #: What a memorized image may show (Hong et al. 2024, section 4).
 CATEGORIES: Final = ("commercial product", "human", "artwork", "other")
 

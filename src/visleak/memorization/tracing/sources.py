@@ -51,7 +51,6 @@ GENERATED: Final = "generated"
 AUDIT_FOLDER: Final = "audit"
 LAYOUT_FOLDER: Final = "layouts"
 BLOCK: Final = 64
-
 #: Files of an extraction's folder, and the kind that ``extract.json`` states.
 EXTRACTION: Final = "extract.json"
 KIND: Final = "visleak memorization extract"
@@ -172,8 +171,6 @@ def _decoded(made: Audit, places: Iterable[Place]) -> dict[Place, Bytes8]:
 #: An image by the name of its set and its id; digest, width and height of images by these.
 Place = tuple[str, str]
 Sides = Mapping[Place, Any]
-
-
 #: Why two sides cannot be verified.
 NO_IMAGES: Final = "published fingerprints: there is no image to verify with"
 _COLUMNS: Final = (
