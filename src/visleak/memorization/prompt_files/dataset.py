@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 import os
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
@@ -29,6 +29,7 @@ from visleak.memorization.prompt_files.selection import (
 from visleak.memorization.prompts import Prompts
 from visleak.quantities import counted
 from visleak.reporting import Document, markdown
+from visleak.reporting.markup import today
 from visleak.stats.group_intervals import effective_groups
 from visleak.storage import File, RunFolder
 
@@ -113,22 +114,17 @@ def write_prompts(
     run = RunFolder(folder, KIND)
     request = [visleak.__version__, as_plain(prompts), [as_plain(each) for each in origins]]
     key = digest_of([*request, unverified, day])
-    files = (UNVERIFIED if unverified else TABLE, DATASHEET)
-    known = run.reused(PromptSet, key, force=force, files=files, folder=run.path)
+    name, other = (UNVERIFIED, TABLE) if unverified else (TABLE, UNVERIFIED)
+    known = run.reused(PromptSet, key, force=force, files=(name, DATASHEET), folder=run.path)
     if known is not None:
         if note is not None:
             note(f"{run.path} holds this very data set already; nothing was done again")
         return known
     chosen = selected(prompts, unverified=unverified)
-    day = day or datetime.now(UTC).date().isoformat()
-    data = _described(chosen, run.path, files[0], origins, day, key)
+    data = _described(chosen, run.path, name, origins, day or today(), key)
     with run.claimed():
         table = prompt_table(chosen.prompts)
-        written: dict[str, File] = {
-            TABLE: None if unverified else table,
-            UNVERIFIED: table if unverified else None,
-            DATASHEET: markdown(document(data)),
-        }
+        written: dict[str, File] = {name: table, other: None, DATASHEET: markdown(document(data))}
         run.finish(run.document(headline(data), data), written)
     return data
 
@@ -136,29 +132,27 @@ def write_prompts(
 def prompt_table(prompts: Prompts) -> pa.Table:
     """Return prompts as a table that ``read_prompts`` reads, with their record."""
     count = len(prompts)
-    record = {name: prompts.columns.get(name, ("",) * count) for name in (VERIFIED, VERIFIED_BY)}
+    nothing = ("",) * count
+    said, by = (prompts.columns.get(name, nothing) for name in (VERIFIED, VERIFIED_BY))
     images = [list(each) for each in prompts.sources or ((),) * count]
     columns = {
         "prompt": pa.array(prompts.texts, pa.string()),
         "label": pa.array(prompts.labels or (None,) * count, pa.bool_()),
         "sources": pa.array(images, pa.list_(pa.string())),
         "group": pa.array(prompts.groups()),
-        VERIFIED: pa.array([cell == "true" for cell in record[VERIFIED]], pa.bool_()),
-        VERIFIED_BY: pa.array([cell or None for cell in record[VERIFIED_BY]], pa.string()),
+        VERIFIED: pa.array([cell == "true" for cell in said], pa.bool_()),
+        VERIFIED_BY: pa.array([cell or None for cell in by], pa.string()),
     }
     for name, cells in prompts.columns.items():
         if name not in columns and of_the_prompt(name):
-            columns[name] = _column_of(name, cells)
+            column = pa.array([cell or None for cell in cells], pa.string())
+            # numbers, where all cells are
+            with suppress(ValueError):
+                if name in NUMBERS:
+                    numbers = [float(cell) if cell else None for cell in cells]
+                    column = pa.array(numbers, pa.float64())
+            columns[name] = column
     return pa.table(columns)
-
-
-def _column_of(name: str, cells: Sequence[str]) -> pa.Array:
-    if name in NUMBERS:
-        try:
-            return pa.array([float(cell) if cell else None for cell in cells], pa.float64())
-        except ValueError:
-            pass
-    return pa.array([cell or None for cell in cells], pa.string())
 
 
 def _described(
@@ -203,19 +197,19 @@ def _described(
 
 def headline(data: PromptSet) -> str:
     """Return what was written as one line."""
-    some = f"{data.prompts:,} {'candidate' if data.verified < data.prompts else 'trigger'}"
-    some += f" prompt{'s' * (data.prompts != 1)}"
+    unverified = data.prompts - data.verified
+    text = counted(data.prompts, "candidate prompt" if unverified else "trigger prompt")
     if data.images:
-        some += f" naming {data.images:,} source{'s' * (data.images != 1)}"
+        text += f" naming {counted(data.images, 'source')}"
     if data.groups < data.prompts:
-        some += (
-            f" in {data.groups:,} group{'s' * (data.groups != 1)} that share one (as good as"
-            f" {data.effective:.1f} of one size)"
+        text += (
+            f" in {counted(data.groups, 'group')} that share one (as good as {data.effective:.1f}"
+            " of one size)"
         )
-    if data.verified < data.prompts:
-        some += f"; {data.prompts - data.verified:,} unverified"
+    if unverified:
+        text += f"; {unverified:,} unverified"
     left = sum(data.left_out.values())
-    return some + (f"; {left:,} of {data.candidates:,} left out" if left else "")
+    return text + (f"; {left:,} of {data.candidates:,} left out" if left else "")
 
 
 def document(data: PromptSet) -> Document:
@@ -246,30 +240,37 @@ def document(data: PromptSet) -> Document:
     )
 
 
-def _facts(data: PromptSet) -> list[str]:
+def _facts(data: PromptSet) -> Iterator[str]:
     fewest, median, most = data.words
     words = f"{fewest:,} to {most:,} words, median {median:,}"
     if fewest == most:
-        words = f"{most:,} word{'s' * (most != 1)}"
+        words = counted(most, "word")
     by = "; ".join(f"{count:,} by {name}" for name, count in data.verified_by.items())
-    left = "; ".join(f"{count:,} {reason}" for reason, count in data.left_out.items())
-    facts = [
+    yield (
         f"prompts are texts given to {_model(data)}; they have {words}, and"
-        f" {data.other_letters:,} have letters beyond ASCII",
+        f" {data.other_letters:,} have letters beyond ASCII"
+    )
+    yield (
         f"{data.verified:,} of {data.prompts:,} are verified triggers (verified, verified_by):"
-        f" {by or 'none'}",
+        f" {by or 'none'}"
+    )
+    yield (
         f"{data.labelled:,} have a label, {data.scored:,} a D (d_l2, d_squared); {data.unnamed:,}"
-        " name no memorized image",
+        " name no memorized image"
+    )
+    yield (
         f"groups of prompts that share a memorized image: {data.groups:,}, the largest of"
-        f" {counted(data.largest, 'prompt')}",
-        *([f"left out of {data.candidates:,} candidates: {left}"] if left else []),
-    ]
+        f" {counted(data.largest, 'prompt')}"
+    )
+    if left := "; ".join(f"{count:,} {reason}" for reason, count in data.left_out.items()):
+        yield f"left out of {data.candidates:,} candidates: {left}"
     for origin in data.origins:
         verb = f"visleak memorization {origin['verb']}" if origin["verb"] else "another program"
-        settings = ", ".join(f"{key} {value}" for key, value in _flat(origin["settings"]))
+        plain = [(k, v) for k, v in origin["settings"].items() if type(v) in (str, int, float)]
+        settings = ", ".join(f"{key} {str(value)[:80]}" for key, value in plain[:30])
         made = f"from {origin['file']} ({verb}, SHA-256 {origin['sha256']})"
-        facts.append(f"{made} with {settings}" if settings else made)
-    return [*facts, *(f"of the lists: {note}" for note in data.notes)]
+        yield f"{made} with {settings}" if settings else made
+    yield from (f"of the lists: {note}" for note in data.notes)
 
 
 def _model(data: PromptSet) -> str:
@@ -280,8 +281,3 @@ def _model(data: PromptSet) -> str:
     keys = ("family", "prediction", "precision", "digest")
     known = [f"{key} {data.model[key]}" for key in keys if isinstance(data.model.get(key), str)]
     return f"the model {name}" + (f" ({', '.join(known)})" if known else "")
-
-
-def _flat(settings: Mapping[str, object]) -> list[tuple[str, str]]:
-    kinds = (str, int, float)
-    return [(str(k), str(v)[:80]) for k, v in settings.items() if type(v) in kinds][:30]

@@ -23,7 +23,7 @@ from visleak.memorization.prompt_files.reading import (
 )
 from visleak.memorization.prompts import Prompts, PromptScores
 from visleak.memorization.settings import COMMANDS
-from visleak.memorization.tracing.document import Match, Replication, Trace
+from visleak.memorization.tracing.document import Trace
 
 #: ``kind`` of results of visleak, and bytes of one at most.
 OURS: Final = "visleak memorization "
@@ -81,6 +81,19 @@ class Provenance:
         return own if own in there else next(iter(there), None)
 
 
+def model_of(origins: Sequence[Provenance]) -> Mapping[str, object]:
+    """Return the one model that lists are about; nothing where none names one."""
+    models = {str(each.model.get("digest", each.model)): each for each in origins if each.model}
+    if len(models) > 1:
+        named = ", ".join(
+            f"{each.file} ({str(each.model.get('name', '?'))[:60]})" for each in models.values()
+        )
+        raise UsageError(
+            f"prompts are about different models: {named}; make a data set of each model"
+        )
+    return next(iter(models.values())).model if models else {}
+
+
 def provenance_of(file: Path) -> Provenance:
     """Return where a file of prompts comes from; of a foreign file, its digest."""
     try:
@@ -101,32 +114,18 @@ def provenance_of(file: Path) -> Provenance:
     return Provenance(file.name, digest)
 
 
-def model_of(origins: Sequence[Provenance]) -> Mapping[str, object]:
-    """Return the one model that lists are about; nothing where none names one."""
-    models = {str(each.model.get("digest", each.model)): each for each in origins if each.model}
-    if len(models) > 1:
-        named = ", ".join(
-            f"{each.file} ({str(each.model.get('name', '?'))[:60]})" for each in models.values()
-        )
-        raise UsageError(
-            f"prompts are about different models: {named}; make a data set of each model"
-        )
-    return next(iter(models.values())).model if models else {}
-
-
-def _result(path: Path) -> dict[str, object]:
+def _result(path: Path) -> Mapping[str, object]:
     """Return the content of a result of visleak; of any other file nothing."""
     try:
-        content = json.loads(path.read_text("utf-8")) if path.stat().st_size <= MOST_BYTES else None
+        text = path.read_text("utf-8") if path.stat().st_size <= MOST_BYTES else "null"
+        content = _table(json.loads(text))
     except OSError as error:
         raise VisleakError(
             f"{path} cannot be read ({error.strerror}); it tells what {path.parent} holds"
         ) from error
     except (ValueError, RecursionError):
         return {}
-    if not isinstance(content, dict) or not str(content.get("kind", "")).startswith(OURS):
-        return {}
-    return content
+    return content if str(content.get("kind", "")).startswith(OURS) else {}
 
 
 def _table(value: object) -> Mapping[str, object]:
@@ -277,13 +276,23 @@ def traced(prompts: Prompts, *traces: Trace) -> Prompts:
     prompt itself is believed. Where one image per cluster was traced, that the cluster is a copy is
     the rule.
     """
-    measured = _measured(traces)
+    # of several traces of a prompt that of a trigger counts, then the largest share
+    pairs = [(each, trace.tau) for trace in traces for each in trace.prompts][::-1]
+    pairs.sort(key=lambda pair: (pair[0].trigger, pair[0].share, pair[1]))
+    measured = {each.prompt: (each, tau) for each, tau in pairs}
     rare = {text for text, (share, _) in measured.items() if not share.trigger}
     found = _found(traces, rare)
-    sources = list(prompts.sources or ((),) * len(prompts))
-    labels = list(prompts.labels or (None,) * len(prompts))
-    record = {name: list(column) for name, column in _record(prompts, rare).items()}
+    count = len(prompts)
+    sources = list(prompts.sources or ((),) * count)
+    labels = list(prompts.labels or (None,) * count)
+    record = _record(prompts, rare)
+    if not measured.keys().isdisjoint(prompts.texts):
+        # what was measured of other prompts before stays
+        record |= {name: list(prompts.columns.get(name) or ("",) * count) for name in (SHARE, TAU)}
     for number, text in enumerate(prompts.texts):
+        if text in measured:
+            share, tau = measured[text]
+            record[SHARE][number], record[TAU][number] = json.dumps(share.share), json.dumps(tau)
         if text not in found:
             continue
         by, names = found[text]
@@ -295,43 +304,31 @@ def traced(prompts: Prompts, *traces: Trace) -> Prompts:
         sources[number] = tuple(dict.fromkeys((*sources[number], *names)))
         labels[number] = True
         record[VERIFIED][number], record[VERIFIED_BY][number] = "true", by
-    if any(text in measured for text in prompts.texts):
-        # what was measured of other prompts before stays
-        for name in (SHARE, TAU):
-            record[name] = list(prompts.columns.get(name) or ("",) * len(prompts))
-        for number, text in enumerate(prompts.texts):
-            if text in measured:
-                share, tau = measured[text]
-                record[SHARE][number] = json.dumps(share.share)
-                record[TAU][number] = json.dumps(tau)
     return replace(
-        prompts,
+        _with_columns(prompts, record),
         sources=tuple(sources) if any(sources) else (),
         labels=tuple(labels) if any(label is not None for label in labels) else (),
-        columns={**prompts.columns, **{name: tuple(cells) for name, cells in record.items()}},
     )
 
 
-def _measured(traces: Sequence[Trace]) -> dict[str, tuple[Replication, float]]:
-    """Return share and tau of each prompt; of several, that of a trigger, then the largest."""
-    pairs = [(each, trace.tau) for trace in traces for each in trace.prompts][::-1]
-    pairs.sort(key=lambda pair: (pair[0].trigger, pair[0].share, pair[1]))
-    return {each.prompt: (each, tau) for each, tau in pairs}
+def _with_columns(prompts: Prompts, columns: Mapping[str, Sequence[str]]) -> Prompts:
+    more = {name: tuple(cells) for name, cells in columns.items()}
+    return replace(prompts, columns={**prompts.columns, **more})
 
 
-def _found(
-    traces: Sequence[Trace], rare: Collection[str]
-) -> dict[str, tuple[str, dict[str, None]]]:
+def _found(traces: Sequence[Trace], rare: Collection[str]) -> dict[str, tuple[str, list[str]]]:
     """Return who verified each prompt that is not rare, and the references of its images."""
-    found: dict[str, tuple[str, dict[str, None]]] = {}
+    found: dict[str, tuple[str, list[str]]] = {}
     for trace in traces:
         references: dict[int | None, tuple[str, ...]] = {
             each.number: each.references for each in trace.originals
         }
         for match in trace.verified:
             if match.prompt not in rare:
-                _, names = found.setdefault(match.prompt, (_verdict(match), {}))
-                names.update(dict.fromkeys(references.get(match.memorized, ())))
+                by = f"{TRACE}{match.source}: {match.grade or 'verified'}"
+                by += ", judged by people" * (match.judged == "human")
+                names = found.setdefault(match.prompt, (by, []))[1]
+                names += references.get(match.memorized, ())
     return found
 
 
@@ -344,23 +341,16 @@ def prompts_of(trace: Trace) -> Prompts:
     return Prompts(texts, origin=f"{trace.folder.name} (trace)")
 
 
-def _verdict(match: Match) -> str:
-    """Return the record of a match."""
-    said = f"{TRACE}{match.source}: {match.grade or 'verified'}"
-    return f"{said}, judged by people" if match.judged == "human" else said
-
-
 def vouched(prompts: Prompts, by: str) -> Prompts:
     """Return prompts that name an image as verified by a person."""
     by = " ".join(by.split())
     if not by:
         raise UsageError("verified-by is empty; say who verified the prompts, and how")
-    record = {name: list(column) for name, column in _record(prompts).items()}
+    record = _record(prompts)
     for number, images in enumerate(prompts.sources):
         if images and record[VERIFIED][number] != "true":
             record[VERIFIED][number], record[VERIFIED_BY][number] = "true", by
-    columns = {**prompts.columns, **{name: tuple(cells) for name, cells in record.items()}}
-    return replace(prompts, columns=columns)
+    return _with_columns(prompts, record)
 
 
 def selected(prompts: Prompts, *, unverified: bool = False) -> Selection:
@@ -370,36 +360,31 @@ def selected(prompts: Prompts, *, unverified: bool = False) -> Selection:
     nothing (Hong et al. 2024, section 5), and where the training data is unknown (Stable Diffusion
     3) nothing can be verified. Prompts that are labelled not memorized never enter.
     """
-    record = _record(prompts)
-    labels = prompts.labels or (None,) * len(prompts)
+    record, count = _record(prompts), len(prompts)
+    labels = prompts.labels or (None,) * count
     rest = [number for number, label in enumerate(labels) if label is not False]
     rows = [number for number in rest if unverified or record[VERIFIED][number] == "true"]
-    counts = {
-        "labelled not memorized": len(prompts) - len(rest),
-        "not verified": len(rest) - len(rows),
-    }
     if not rows:
         raise VisleakError(
-            f"none of {len(prompts):,} prompts is verified; trace their images (visleak"
+            f"none of {count:,} prompts is verified; trace their images (visleak"
             " memorization extract, then trace) and give --trace DIR, say who verified them with"
             " --verified-by, or write candidates with --unverified"
         )
-    taken = kept(replace(prompts, columns={**prompts.columns, **record}), rows)
-    return Selection(taken, len(prompts), {name: count for name, count in counts.items() if count})
+    counts = {"labelled not memorized": count - len(rest), "not verified": len(rest) - len(rows)}
+    left_out = {reason: number for reason, number in counts.items() if number}
+    return Selection(kept(_with_columns(prompts, record), rows), count, left_out)
 
 
-def _record(prompts: Prompts, rare: Collection[str] = ()) -> dict[str, tuple[str, ...]]:
+def _record(prompts: Prompts, rare: Collection[str] = ()) -> dict[str, list[str]]:
     """Return the record of verification; only a named person verifies a ``rare`` prompt."""
     nothing = ("",) * len(prompts)
-    said, by = (prompts.columns.get(name, nothing) for name in (VERIFIED, VERIFIED_BY))
-    true = [
-        label_of(cell, f"{prompts.origin or 'prompts'}, prompt {number:,}, column {VERIFIED}")
-        and (text not in rare or is_human(name))
-        for number, (text, cell, name) in enumerate(zip(prompts.texts, said, by, strict=True), 1)
-    ]
-    origin = prompts.origin or "the list itself"
-    names = zip(true, by, strict=True)
-    return {
-        VERIFIED: tuple("true" if each else "false" for each in true),
-        VERIFIED_BY: tuple((name or origin) if each else "" for each, name in names),
-    }
+    cells = zip(
+        *(prompts.columns.get(name, nothing) for name in (VERIFIED, VERIFIED_BY)), strict=True
+    )
+    record: dict[str, list[str]] = {VERIFIED: [], VERIFIED_BY: []}
+    for number, (text, (said, by)) in enumerate(zip(prompts.texts, cells, strict=True), 1):
+        where = f"{prompts.origin or 'prompts'}, prompt {number:,}, column {VERIFIED}"
+        true = label_of(said, where) and (text not in rare or is_human(by))
+        record[VERIFIED].append("true" if true else "false")
+        record[VERIFIED_BY].append((by or prompts.origin or "the list itself") if true else "")
+    return record
