@@ -233,7 +233,9 @@ def reference_performance(
     known: dict[str, Float64 | None] = {}
     for number, text in enumerate(texts):
         ids, own = found[number][:count], references(number)
-        _read(source, alignment, ids, known)
+        # each image is read once, whichever prompt found it
+        new = [each for each in dict.fromkeys(ids) if each not in known]
+        known.update(zip(new, _vectors(source, alignment, new), strict=True))
         there = [(each, row) for each in ids if (row := known[each]) is not None]
         if there:
             scores = np.array([float(np.clip(row @ text, -1.0, 1.0)) for _, row in there])
@@ -246,22 +248,16 @@ def reference_performance(
     return similar, clip
 
 
-def _read(
-    source: ImagesByPrompt,
-    alignment: Alignment,
-    ids: Sequence[str],
-    known: dict[str, Float64 | None],
-) -> None:
-    """Add the vectors of images; each is read once, whichever prompt found it."""
-    new = [each for each in dict.fromkeys(ids) if each not in known]
+def _vectors(
+    source: ImagesByPrompt, alignment: Alignment, ids: Sequence[str]
+) -> list[Float64 | None]:
     if isinstance(source, FolderByPrompt) and source.alignment == alignment.digest:
         # it has read them all by the same model
-        known.update(zip(new, source.vectors(new), strict=True))
-    elif new:
-        seen = {e: one for e, one in zip(new, source.pixels(new), strict=True) if one is not None}
-        rows = alignment.images(list(seen.values())) if seen else ()
-        known.update(dict.fromkeys(new))
-        known.update(zip(seen, rows, strict=True))
+        return list(source.vectors(ids))
+    seen = source.pixels(ids) if ids else ()
+    readable = [pixels for pixels in seen if pixels is not None]
+    rows = iter(alignment.images(readable) if readable else ())
+    return [None if pixels is None else next(rows) for pixels in seen]
 
 
 # -- aesthetic score -------------------------------------------------------------------------------
@@ -269,52 +265,46 @@ def _read(
 
 #: A layer: its matrix (outputs, inputs) and what is added (outputs,).
 Layer = tuple[Float64, Float64]
-#: What must hold of a file, in words for messages.
+#: What the file is, and what must hold of it, in words for messages.
+WHAT: Final = "aesthetic head"
 WANTED: Final = "a stack of linear layers (weight and bias each) that ends with one output"
 
 
-def read_layers(path: Path, what: str) -> tuple[Layer, ...]:
+def read_layers(path: Path) -> list[Layer]:
     """Return the linear layers of a file, in the order of the numbers in their names."""
     if not path.is_file():
-        raise VisleakError(f"{what}: there is no file {path}")
+        raise VisleakError(f"{WHAT}: there is no file {path}")
     found: dict[str, dict[str, Float64]] = {}
-    for name, tensor in read_tensors(path, what).items():
+    for name, tensor in read_tensors(path, WHAT).items():
         stem, _, kind = name.rpartition(".")
         if kind not in ("weight", "bias"):
-            raise VisleakError(f"{what}: {path} has {name!r}; it must be {WANTED}")
+            raise VisleakError(f"{WHAT}: {path} has {name!r}; it must be {WANTED}")
         found.setdefault(stem, {})[kind] = tensor.double().numpy()
-    stack = [_layer(path, what, stem, found[stem]) for stem in sorted(found, key=_natural)]
-    _refuse_gaps(path, what, stack)
-    return tuple(stack)
+
+    def natural(name: str) -> list[tuple[int, str]]:
+        """Return a key by which layer 10 comes after layer 2."""
+        return [(int(part) if part.isdecimal() else -1, part) for part in re.split(r"(\d+)", name)]
+
+    stack = [_layer(path, stem, found[stem]) for stem in sorted(found, key=natural)]
+    shapes = [weight.shape for weight, _ in stack]
+    fits = all(one[0] == other[1] for one, other in pairwise(shapes))
+    if not stack or not fits or shapes[-1][0] != 1:
+        widths = ", ".join(f"{inputs} to {outputs}" for outputs, inputs in shapes) or "none"
+        raise VisleakError(f"{WHAT}: {path} has layers {widths}; it must be {WANTED}")
+    return stack
 
 
-def _natural(name: str) -> list[tuple[int, str]]:
-    """Return a key by which layer 10 comes after layer 2."""
-    return [(int(part) if part.isdecimal() else -1, part) for part in re.split(r"(\d+)", name)]
-
-
-def _layer(path: Path, what: str, stem: str, parts: Mapping[str, Float64]) -> Layer:
+def _layer(path: Path, stem: str, parts: Mapping[str, Float64]) -> Layer:
     weight = parts.get("weight", np.empty(0))
     bias = parts.get("bias", np.zeros(len(weight)))
     if weight.ndim != 2 or bias.shape != weight.shape[:1]:
         raise VisleakError(
-            f"{what}: {path}: {stem or 'its only layer'} is not a linear layer (weight"
+            f"{WHAT}: {path}: {stem or 'its only layer'} is not a linear layer (weight"
             f" {weight.shape}, bias {bias.shape}); it must be {WANTED}"
         )
     if not (np.isfinite(weight).all() and np.isfinite(bias).all()):
-        raise VisleakError(f"{what}: {path} has numbers in {stem} that are not finite")
+        raise VisleakError(f"{WHAT}: {path} has numbers in {stem} that are not finite")
     return weight, bias
-
-
-def _refuse_gaps(path: Path, what: str, stack: list[Layer]) -> None:
-    widths = [weight.shape[::-1] for weight, _ in stack]
-    fits = all(one[1] == other[0] for one, other in pairwise(widths))
-    if not stack or not fits or widths[-1][1] != 1:
-        shapes = ", ".join(f"{one} to {other}" for one, other in widths) or "none"
-        raise VisleakError(f"{what}: {path} has layers {shapes}; it must be {WANTED}")
-
-
-WHAT: Final = "aesthetic head"
 
 
 class AestheticHead:
@@ -346,8 +336,7 @@ class AestheticHead:
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> AestheticHead:
         """Return the head of a file: safetensors, or a state dict of torch (``.pth``)."""
-        file = Path(path).expanduser()
-        return cls(read_layers(file, WHAT), os.fspath(path))
+        return cls(read_layers(Path(path).expanduser()), os.fspath(path))
 
     def __call__(self, features: npt.ArrayLike) -> Float64:
         """Return the score of each vector, (n,), of features (n, width) of unit length."""

@@ -1,13 +1,9 @@
-"""Clusters of images that came out nearly the same: DBSCAN on distances, and a medoid each.
+"""How similar two generated images are, and their clusters: DBSCAN, and a medoid each.
 
-How similar two generated images are: the similarity that clusters and copies are judged by.
-
-The built-in similarity: the fingerprint's similarity, confirmed by verification.
-
-The number of two images is the cosine of their built-in fingerprints where that reaches a gate
-and verification confirms the pair, and 0 elsewhere. Verification is that of an audit: both
-images are aligned and compared, and the probability that a careful person calls the pair near
-or exact must reach one half.
+The built-in number of two images is the cosine of their built-in fingerprints where that reaches a
+gate and verification confirms the pair, and 0 elsewhere. Verification is that of an audit: both
+images are aligned and compared, and the probability that a careful person calls the pair near or
+exact must reach one half.
 
 Hundreds of images of a prompt have thousands of pairs, and where an image is reproduced nearly all
 of them would have to be verified. So the images of one list are put into parts: pairs are
@@ -46,7 +42,6 @@ from visleak.records import (
     Bool,
     Bytes8,
     Encoder,
-    Float32,
     Float64,
     Grade,
     Int64,
@@ -103,22 +98,16 @@ def clusters_of(
     order = np.argsort(np.asarray(seeds), kind="stable")
     ordered = matrix[np.ix_(order, order)]
     ordered = (ordered + ordered.T) / 2
-    labels = _dbscan(ordered, eps, min_samples)
-    found = []
-    for label in range(int(labels.max()) + 1):
-        places = np.flatnonzero(labels == label)
-        if len(places) >= min_cluster:
-            found.append(_group(places, ordered))
+    distance = np.maximum(1.0 - ordered, 0.0)
+    np.fill_diagonal(distance, 0.0)
+    cluster = library("sklearn.cluster", "diffusion", "the clusters of generated images")
+    scan = cluster.DBSCAN(metric="precomputed", eps=eps, min_samples=min_samples)
+    labels = np.asarray(scan.fit(distance).labels_, np.int64)
+    parts = (np.flatnonzero(labels == label) for label in range(int(labels.max()) + 1))
+    ranked = [_ranked(places, ordered) for places in parts if len(places) >= min_cluster]
     # places are by seed here, so equal sizes go by the medoid's seed
-    found.sort(key=lambda group: (-len(group.members), group.medoid))
-    return [
-        Group(
-            tuple(int(order[place]) for place in group.members),
-            int(order[group.medoid]),
-            group.cohesion,
-        )
-        for group in found
-    ]
+    ranked.sort(key=lambda each: (-len(each[0]), each[0][0]))
+    return [Group(tuple(order[at].tolist()), int(order[at[0]]), mean) for at, mean in ranked]
 
 
 def middle_of(similarity: Float64) -> int:
@@ -127,25 +116,15 @@ def middle_of(similarity: Float64) -> int:
     return int(np.round(similarity.sum(1), 9).argmax())
 
 
-def _dbscan(similarity: Float64, eps: float, min_samples: int) -> Int64:
-    """Return the cluster of each image, -1 where it is in none."""
-    cluster = library("sklearn.cluster", "diffusion", "the clusters of generated images")
-    distance = np.maximum(1.0 - similarity, 0.0)
-    np.fill_diagonal(distance, 0.0)
-    made = cluster.DBSCAN(metric="precomputed", eps=eps, min_samples=min_samples).fit(distance)
-    return np.asarray(made.labels_, np.int64)
-
-
-def _group(places: Int64, similarity: Float64) -> Group:
-    """Return a cluster with its medoid; of equal ones that of the lowest place."""
+def _ranked(places: Int64, similarity: Float64) -> tuple[Int64, float]:
+    """Return the places of a cluster, its medoid first, and its cohesion; ties by place."""
     inside = similarity[np.ix_(places, places)].copy()
     np.fill_diagonal(inside, 0.0)
     medoid = middle_of(inside)
     others = np.delete(np.arange(len(places)), medoid)
-    ranked = others[np.lexsort((others, -inside[medoid, others]))]
+    others = others[np.lexsort((others, -inside[medoid, others]))]
     cohesion = float(np.median(inside[medoid, others])) if len(others) else 1.0
-    members = (places[medoid], *places[ranked])
-    return Group(tuple(int(each) for each in members), int(places[medoid]), cohesion)
+    return places[[medoid, *others]], cohesion
 
 
 #: Largest distance (1 - similarity) of neighbours, in the authors' code, for SSCD.
@@ -238,10 +217,15 @@ class PixelSimilarity(_VectorSimilarity):
     def vectors(self, images: Sequence[Bytes8]) -> Float64:
         """Return the pixels less their mean at unit length (n, 3072)."""
         rows = np.empty((len(images), SIDE * SIDE * 3))
-        for row, pixels in enumerate(images):
+        for row, pixels in zip(rows, images, strict=True):
             square = squeezed(pixels)
-            mean = square.mean((0, 1)) if self._mean is None else self._mean
-            rows[row] = _unit_or_one_colour((square - mean).ravel(), square)
+            colour = square.mean((0, 1))
+            row[:] = (square - (colour if self._mean is None else self._mean)).ravel()
+            if np.linalg.norm(row) <= 1e-3:
+                # a blank one becomes a random direction of its colour
+                drawn = np.random.default_rng([*np.rint(colour).astype(np.uint8).tolist(), 1])
+                row[:] = drawn.standard_normal(len(row))
+            row /= np.linalg.norm(row)
         return rows
 
 
@@ -250,16 +234,6 @@ def squeezed(pixels: Bytes8) -> Float64:
     method = cv2.INTER_AREA if min(pixels.shape[:2]) >= SIDE else cv2.INTER_LINEAR
     square = cv2.resize(pixels.astype(np.float32), (SIDE, SIDE), interpolation=method)
     return np.asarray(square, np.float64)
-
-
-def _unit_or_one_colour(row: Float64, square: Float64) -> Float64:
-    """Return a row at unit length; a blank one becomes a random direction of its colour."""
-    length = float(np.linalg.norm(row))
-    if length > 1e-3:
-        return row / length
-    colour = np.rint(square.mean((0, 1))).astype(np.uint8)
-    drawn = np.random.default_rng([*colour.tolist(), 1]).standard_normal(len(row))
-    return np.asarray(drawn / np.linalg.norm(drawn))
 
 
 def among(vectors: Float64) -> Float64:
@@ -295,14 +269,23 @@ class VerifiedSimilarity:
     eps: float | None = EPS
 
     def __init__(self) -> None:
-        self._encoder = load_encoder("builtin")
-        self._grader = load_grader()
-        self._prints = EncoderSimilarity(self._encoder)
-        numbers = (VERSION, GATE, BOUND, REFUSALS, MIDDLES, SAME_COLOUR)
-        tiny = (TINY_VERSION, TINY, COLOURS)
-        recipe = f"{' '.join(map(str, numbers + tiny))} {self._encoder.digest}"
+        self.encoder = load_encoder("builtin")
+        self.grader = load_grader()
+        self._prints = EncoderSimilarity(self.encoder)
+        numbers = (
+            VERSION,
+            GATE,
+            BOUND,
+            REFUSALS,
+            MIDDLES,
+            SAME_COLOUR,
+            TINY_VERSION,
+            TINY,
+            COLOURS,
+        )
+        recipe = f"{' '.join(map(str, numbers))} {self.encoder.digest}"
         hasher = hashlib.blake2b(recipe.encode(), digest_size=16)
-        hasher.update(check.digest() + self._grader.digest.encode())
+        hasher.update(check.digest() + self.grader.digest.encode())
         self.digest = hasher.hexdigest()
 
     def matrix(self, images: Sequence[Bytes8]) -> Float64:
@@ -313,51 +296,46 @@ class VerifiedSimilarity:
         with RunContext.at(None, 1, None) as place:
             verifier = _Verifier(self, list(images), place)
             parts = _stars(_linked(cosine, verifier), cosine, verifier)
-        found = np.where(parts[:, None] == parts[None, :], cosine, 0.0)
-        found[found < GATE] = 0.0
+        same = (parts[:, None] == parts[None, :]) & (cosine >= GATE)
+        found = np.where(same, cosine, 0.0)
         np.fill_diagonal(found, 1.0)
-        return np.asarray(found)
+        return found
 
     def between(self, one: Sequence[Bytes8], other: Sequence[Bytes8]) -> Float64:
         """Return the similarities to other images; of each row the ten highest are verified."""
         cosine = self._prints.between(one, other)
         found = np.zeros_like(cosine)
         best = np.argsort(-cosine, axis=1, kind="stable")[:, :REFUSALS]
-        row = np.repeat(np.arange(len(cosine)), best.shape[1])
-        column = best.ravel()
+        row, column = np.repeat(np.arange(len(cosine)), best.shape[1]), best.ravel()
         worth = cosine[row, column] >= GATE
         row, column = row[worth], column[worth]
         if len(row):
             with RunContext.at(None, 1, None) as place:
                 # one list, so that one verifier serves both
-                verifier = _Verifier(self, [*one, *other], place)
-                confirmed = verifier.confirmed(row, len(one) + column)
+                confirmed = _Verifier(self, [*one, *other], place).confirmed(row, len(one) + column)
             found[row[confirmed], column[confirmed]] = cosine[row, column][confirmed]
         return found
 
 
 def _linked(cosine: Float64, verifier: _Verifier) -> Int64:
     """Return a part for each image: those that confirmed pairs tie together have the same."""
-    count = len(cosine)
-    parts = np.arange(count)
-    left, right = np.triu_indices(count, 1)
-    worth = np.flatnonzero(cosine[left, right] >= GATE)
-    worth = worth[np.argsort(-cosine[left[worth], right[worth]], kind="stable")]
-    left, right = left[worth], right[worth]
-    refused = np.zeros(count, np.int64)
-    open_pairs = np.ones(len(left), np.bool_)
+    parts = np.arange(len(cosine))
+    pairs = np.array(np.triu_indices(len(cosine), 1))
+    pairs = pairs[:, cosine[*pairs] >= GATE]
+    pairs = pairs[:, np.argsort(-cosine[*pairs], kind="stable")]
+    refused = np.zeros(len(cosine), np.int64)
+    open_pairs = np.ones(pairs.shape[1], np.bool_)
     while True:
-        tired = refused >= REFUSALS
-        open_pairs &= (parts[left] != parts[right]) & ~tired[left] & ~tired[right]
-        chosen = _forest(parts, left, right, np.flatnonzero(open_pairs))
+        left, right = parts[pairs]
+        open_pairs &= (left != right) & (refused[pairs] < REFUSALS).all(0)
+        chosen = _forest(parts, pairs, np.flatnonzero(open_pairs))
         if not len(chosen):
             return parts
         open_pairs[chosen] = False
-        confirmed = verifier.confirmed(left[chosen], right[chosen])
-        for pair in chosen[confirmed]:
-            parts = _joined(parts, int(left[pair]), int(right[pair]))
-        for side_of in (left, right):
-            np.add.at(refused, side_of[chosen[~confirmed]], 1)
+        confirmed = verifier.confirmed(*pairs[:, chosen])
+        for one, other in pairs[:, chosen[confirmed]].T.tolist():
+            parts = _joined(parts, one, other)
+        np.add.at(refused, pairs[:, chosen[~confirmed]], 1)
 
 
 def _stars(parts: Int64, cosine: Float64, verifier: _Verifier) -> Int64:
@@ -382,35 +360,44 @@ def _joined(parts: Int64, one: int, other: int) -> Int64:
     return np.where(parts == high, low, parts)
 
 
-def _forest(parts: Int64, left: Int64, right: Int64, pairs: Int64) -> Int64:
+def _forest(parts: Int64, pairs: Int64, those: Int64) -> Int64:
     """Return the first pairs that would link all that pairs can link, if all were confirmed."""
     chosen = []
-    for pair in pairs.tolist():
-        if parts[left[pair]] != parts[right[pair]]:
-            parts = _joined(parts, int(left[pair]), int(right[pair]))
+    for pair in those.tolist():
+        one, other = pairs[:, pair].tolist()
+        if parts[one] != parts[other]:
+            parts = _joined(parts, one, other)
             chosen.append(pair)
     return np.asarray(chosen, np.int64)
 
 
 class _Verifier:
     def __init__(self, by: VerifiedSimilarity, pixels: list[Bytes8], place: RunContext) -> None:
-        self._grader = by._grader
-        self._place = place
+        self._grader, self._place = by.grader, place
         self._pixels = [shrink(each, BOUND) for each in pixels]
         self._tiny = np.array([is_tiny(each) for each in self._pixels], np.bool_)
         images = open_image_set(self._pixels, name="generated")
-        prints = fingerprint(images, by._encoder, place)
-        self._side = side(EncodedSet(images, prints), by._encoder, (0,), ExactSearch(), 1)
+        prints = fingerprint(images, by.encoder, place)
+        self._side = side(EncodedSet(images, prints), by.encoder, (0,), ExactSearch(), 1)
         self._material = {"generated": self._side}
 
     def confirmed(self, left: Int64, right: Int64) -> Bool:
         """Return which pairs are near or exact (tiny ones also in place), or blank and similar."""
         if not len(left):
             return np.empty(0, np.bool_)
-        prints = self._side.fingerprints
-        rows = (np.asarray(prints.matrix[left]), np.asarray(prints.matrix[right]))
-        similarity = np.einsum("ij,ij->i", *(each.astype(np.float64) for each in rows))
-        pairs = self._pairs(left, right, similarity.astype(np.float32))
+        prints, background = self._side.fingerprints, self._side.background
+        rows = (np.asarray(prints.matrix[each]).astype(np.float64) for each in (left, right))
+        similarity = np.einsum("ij,ij->i", *rows)
+        pairs = Pairs(
+            query_set="generated",
+            reference_set="generated",
+            query=left,
+            reference=right,
+            similarity=similarity.astype(np.float32),
+            background=((background[left] + background[right]) / 2).astype(np.float32),
+            view=np.zeros(len(left), np.int8),
+            total=np.zeros(len(prints), np.int64),
+        )
         (evidence,) = verify([pairs], self._material, self._place)
         flat = prints.flat[left] & prints.flat[right]
         grades = grade(
@@ -429,19 +416,6 @@ class _Verifier:
         # an audit calls blank images of one colour similar at most; here they are one image
         blank = flat & (similarity >= SAME_COLOUR)
         return np.asarray(near | blank)
-
-    def _pairs(self, left: Int64, right: Int64, similarity: Float32) -> Pairs:
-        background = self._side.background
-        return Pairs(
-            query_set="generated",
-            reference_set="generated",
-            query=left,
-            reference=right,
-            similarity=similarity,
-            background=((background[left] + background[right]) / 2).astype(np.float32),
-            view=np.zeros(len(left), np.int8),
-            total=np.zeros(len(self._side.fingerprints), np.int64),
-        )
 
 
 def load_similarity(text: str = "builtin") -> CopySimilarity:
