@@ -70,32 +70,25 @@ def mitigation(text: str) -> Mitigation:
             f" {text!r}"
         )
     kind = METHODS[name]
-    fields = dataclasses.fields(kind)
     hints = get_type_hints(kind)
-    names = {letter_of(field): field for field in fields}
+    names = {letter_of(field): field.name for field in dataclasses.fields(kind)}
+    strength, *options = names or [""]
+    wanted = f"{name} stands alone"
+    if names:
+        wanted = f"give {name}:{strength.upper()}, then if need be, each once and with commas"
+        wanted += f" between, {', '.join(f'{option}=...' for option in options)}"
     given: dict[str, Any] = {}
     for place, part in enumerate(rest.split(",") if rest else []):
         letter, equals, value = (each.strip() for each in part.partition("="))
-        if not equals and place == 0 and fields:
-            letter, value = letter_of(fields[0]), letter
-        if letter not in names or names[letter].name in given or not value:
-            raise UsageError(f"{part.strip()!r} of {text!r} cannot be; {_wanted(name, fields)}")
-        field = names[letter]
-        given[field.name] = _value(value, hints[field.name], f"{letter} of {name}")
-    if missing := [each for each in fields[:1] if each.name not in given]:
-        raise UsageError(f"{text!r} has no {letter_of(missing[0])}; {_wanted(name, fields)}")
+        if not equals and place == 0:
+            letter, value = strength, letter
+        if letter not in names or names[letter] in given or not value:
+            raise UsageError(f"{part.strip()!r} of {text!r} cannot be; {wanted}")
+        given[names[letter]] = _value(value, hints[names[letter]], f"{letter} of {name}")
+    if names and names[strength] not in given:
+        raise UsageError(f"{text!r} has no {strength}; {wanted}")
     made: Mitigation = kind(**given)
     return made
-
-
-def _wanted(name: str, fields: tuple[dataclasses.Field[object], ...]) -> str:
-    if not fields:
-        return f"{name} stands alone"
-    strength, *options = (letter_of(field) for field in fields)
-    return (
-        f"give {name}:{strength.upper()}, then if need be, each once and with commas between,"
-        f" {', '.join(f'{option}=...' for option in options)}"
-    )
 
 
 def _value(text: str, hint: Any, what: str) -> Any:
@@ -119,14 +112,8 @@ def paper_settings(model: str | DiffusionModel) -> tuple[str, ...]:
             f" {model if isinstance(model, str) else model.name!r} name each method and setting"
         )
     table: dict[str, Iterable[object]] = {**PAPER[known], "ren": PAPER_C}
-    return (
-        "none",
-        *(
-            f"{name}:{value}{',scope=batch' * (name == 'wen')}"
-            for name, values in table.items()
-            for value in values
-        ),
-    )
+    pairs = [(name, value) for name, values in table.items() for value in values]
+    return ("none", *(f"{name}:{v}{',scope=batch' * (name == 'wen')}" for name, v in pairs))
 
 
 def usual_methods(
@@ -141,14 +128,12 @@ def usual_methods(
         " --method wen:L with an l of this model's scale"
     }
     for each in map(mitigation, paper_settings("sd1")):
-        if each.name in skipped:
-            continue
-        try:
-            each.prepared(model, seeds)
-        except UsageError as error:
-            skipped[each.name] = str(error)
-        else:
-            methods.append(each)
+        if each.name not in skipped:
+            try:
+                each.prepared(model, seeds)
+                methods.append(each)
+            except UsageError as error:
+                skipped[each.name] = str(error)
     return tuple(methods), tuple(f"{name} is skipped: {why}" for name, why in skipped.items())
 
 
@@ -165,5 +150,4 @@ def methods_of(
 
 def with_none(methods: Sequence[Mitigation]) -> tuple[Mitigation, ...]:
     """Return methods with none in front, once."""
-    none = Unmitigated()
-    return (none, *(each for each in methods if each.name != none.name))
+    return (Unmitigated(), *(each for each in methods if each.name != Unmitigated.name))

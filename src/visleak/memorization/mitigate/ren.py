@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Final, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 import numpy as np
 
@@ -77,9 +77,9 @@ class _BeginScaled:
 
     def to_k(self, states: Tensor) -> Tensor:
         """Return the keys (rows, tokens, width)."""
-        torch = library("torch", "diffusion", "the mitigation ren")
-        keys = self._attention.to_k(states)
-        return torch.cat([keys[:, :1] * self._scale.to(keys), keys[:, 1:]], 1)
+        keys = self._attention.to_k(states).clone()
+        keys[:, :1] *= self._scale.to(keys)
+        return keys
 
 
 class Rescaling:
@@ -94,7 +94,6 @@ class Rescaling:
         hidden_states: Tensor,
         encoder_hidden_states: Tensor | None = None,
         attention_mask: Tensor | None = None,
-        temb: Tensor | None = None,
         *args: object,
         **kwargs: object,
     ) -> Tensor:
@@ -105,9 +104,8 @@ class Rescaling:
                 attention_mask = bias if attention_mask is None else attention_mask + bias
             if scale is not None:
                 attn = _BeginScaled(attn, scale)
-        return self.stock(
-            attn, hidden_states, encoder_hidden_states, attention_mask, temb, *args, **kwargs
-        )
+        states = (hidden_states, encoder_hidden_states, attention_mask)
+        return self.stock(attn, *states, *args, **kwargs)
 
 
 @contextmanager
@@ -154,52 +152,40 @@ class AttentionRescaling(Mitigation):
             )
 
     def prepared(self, model: DiffusionModel, seeds: Sequence[int]) -> Maker:
-        """Return what makes images with changed cross-attention."""
-        refuse_model(model)
+        """Return what makes images with changed cross-attention; refuse where it cannot be."""
+        if model.family not in FAMILIES:
+            why = REFUSED.get(model.family, "its cross-attention is not known")
+            raise UsageError(
+                f"ren cannot change model {model.name} ({model.family}): {why}; leave ren out"
+            )
+        with_tokens(model, self.name)
+        network: Any = getattr(model, "network", None)
+        if not hasattr(network, "set_attn_processor"):
+            raise UsageError(
+                "ren needs a network of diffusers with attention processors, which model"
+                f" {model.name} has not; leave ren out"
+            )
+        kinds = {type(each).__name__ for each in network.attn_processors.values()}
+        if unknown := sorted(kinds - set(STOCK)):
+            raise UsageError(
+                f"ren cannot change the attention of model {model.name}, which"
+                f" {', '.join(unknown)} computes; load the model without it"
+            )
         return Maker(self.key(), self._images)
 
     def _images(self, model: DiffusionModel, jobs: Sequence[Job], sampling: Sampling) -> Bytes8:
-        known = with_tokens(model, self.name)
+        known: Any = with_tokens(model, self.name)
         parts = []
         # a batch at a time, so that its rows are known
         for start in range(0, len(jobs), sampling.batch):
             some = jobs[start : start + sampling.batch]
             change = self.change(known, some)
             encoded = model.encode_prompt([job.prompt for job in some])
-            with processors(network_of(model), partial(Rescaling, change=change)):
+            with processors(known.network, partial(Rescaling, change=change)):
                 parts.append(model.sample(encoded, [job.seed for job in some], sampling))
         return np.concatenate(parts)
 
     def change(self, model: TokenModel, jobs: Sequence[Job]) -> Change:
         """Return what is done to the rows of some images."""
         around = 2 if self.summary == "padding" else 1
-        ends = [around + len(model.token_ids(job.prompt)) for job in jobs]
-        return Change(self.factor, ends)
-
-
-def network_of(model: DiffusionModel) -> ModelMixin:
-    """Return the network whose processors can be replaced; ``None`` where there is none."""
-    network = getattr(model, "network", None)
-    return network if hasattr(network, "set_attn_processor") else None
-
-
-def refuse_model(model: DiffusionModel) -> None:
-    """Refuse a model whose cross-attention cannot be changed."""
-    if model.family not in FAMILIES:
-        why = REFUSED.get(model.family, "its cross-attention is not known")
-        raise UsageError(
-            f"ren cannot change model {model.name} ({model.family}): {why}; leave ren out"
-        )
-    with_tokens(model, "ren")
-    network = network_of(model)
-    if network is None:
-        raise UsageError(
-            f"ren needs a network of diffusers with attention processors, which model {model.name}"
-            " has not; leave ren out"
-        )
-    kinds = {type(each).__name__ for each in network.attn_processors.values()}
-    if unknown := sorted(kinds - set(STOCK)):
-        raise UsageError(
-            f"ren cannot change the attention of model {model.name}, which {', '.join(unknown)}"
-            " computes; load the model without it"
-        )
+        return Change(self.factor, [around + len(model.token_ids(job.prompt)) for job in jobs])

@@ -17,6 +17,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache, partial
+from types import ModuleType
 from typing import TYPE_CHECKING, Final, Literal
 
 from visleak.diffusion.model import Conditioning, DiffusionModel, Sampling, Tensor
@@ -29,7 +30,7 @@ from visleak.memorization.settings import ScoreSettings
 from visleak.records import Bytes8
 
 if TYPE_CHECKING:
-    import torch
+    pass
 
 #: From embeddings (n, tokens, width) and which rows of all they are to losses (n,) and the slope
 #: of each row's loss (n, tokens, width).
@@ -62,8 +63,7 @@ class DescentResult:
 
 def descend(states: Tensor, losses_of: Losses, free: Tensor, how: Descent) -> DescentResult:
     """Move each row (tokens, width) until its loss is at most the limit; stopped rows stay."""
-    torch = library("torch", "diffusion", "moving embeddings")
-    given = states.detach()
+    torch, given = torch_of(), states.detach()
     moving = given.to(torch.promote_types(given.dtype, torch.float32)).clone().requires_grad_(True)
     optimiser = torch.optim.Adam([moving], lr=how.rate)
     counts = free.to(moving).expand(len(given), -1, 1)
@@ -99,8 +99,9 @@ def each_alone(
     """Return the loss of embeddings of which each has a noise of its own."""
 
     def losses_of(rows: Tensor, places: Tensor) -> tuple[Tensor, Tensor]:
-        states, grad = leaf(rows)
-        with grad:
+        # callers may have switched gradients off
+        with torch_of().enable_grad():
+            states = rows.detach().requires_grad_(True)
             now = conditioning[places].with_states(states)
             losses = root(score.squared_distance(now, noises[places], targets[places]))
             return losses.detach(), slope(losses.sum(), states, score.model.precision)
@@ -120,12 +121,11 @@ def one_for_all(
 
     def losses_of(rows: Tensor, places: Tensor) -> tuple[Tensor, Tensor]:
         total, slopes = 0.0, rows.new_zeros(rows.shape)
-        for start in range(0, len(noises), batch):
-            part = slice(start, start + batch)
-            states, grad = leaf(rows)
-            with grad:
-                now = conditioning.with_states(states).repeated(len(noises[part]))
-                squared = score.squared_distance(now, noises[part], targets[part])
+        for some, wanted in zip(noises.split(batch), targets.split(batch), strict=True):
+            with torch_of().enable_grad():
+                states = rows.detach().requires_grad_(True)
+                now = conditioning.with_states(states).repeated(len(some))
+                squared = score.squared_distance(now, some, wanted)
                 summed = (root(squared) / len(noises) if norm == "mean" else squared).sum()
                 slopes = slopes + slope(summed, states, score.model.precision)
             total = total + summed.detach()[None]
@@ -138,17 +138,15 @@ def one_for_all(
     return losses_of
 
 
-def leaf(rows: Tensor) -> tuple[Tensor, torch.enable_grad]:
-    """Return embeddings whose slope can be taken, and where: callers may have switched it off."""
-    torch = library("torch", "diffusion", "moving embeddings")
-    return rows.detach().requires_grad_(True), torch.enable_grad()
+def torch_of() -> ModuleType:
+    """Return torch."""
+    return library("torch", "diffusion", "the mitigation wen")
 
 
 def joined(parts: Sequence[Conditioning]) -> Conditioning:
     """Return conditionings one below the other."""
-    torch = library("torch", "diffusion", "moving embeddings")
     rows = zip(*((each.states, each.pooled, each.mask) for each in parts), strict=True)
-    return Conditioning(*(None if own[0] is None else torch.cat(own) for own in rows))
+    return Conditioning(*(None if own[0] is None else torch_of().cat(own) for own in rows))
 
 
 def root(squared: Tensor) -> Tensor:
@@ -159,8 +157,7 @@ def root(squared: Tensor) -> Tensor:
 
 def slope(loss: Tensor, states: Tensor, precision: str) -> Tensor:
     """Return the slope of a loss; a network of half precision meets a larger loss."""
-    torch = library("torch", "diffusion", "moving embeddings")
-    factors = FACTORS if precision == "fp16" else FACTORS[-1:]
+    torch, factors = torch_of(), FACTORS if precision == "fp16" else FACTORS[-1:]
     for factor in factors:
         (found,) = torch.autograd.grad(loss * factor, [states], retain_graph=factor != factors[-1])
         if torch.isfinite(found).all():
@@ -241,10 +238,9 @@ class PromptOptimisation(Mitigation):
         """Return what optimises embeddings, one row per job, then samples from the same noises."""
 
         def images(model: DiffusionModel, jobs: Sequence[Job], sampling: Sampling) -> Bytes8:
-            torch = library("torch", "diffusion", "the mitigation wen")
             try:
                 rows = conditioning(model, jobs, sampling)
-            except torch.cuda.OutOfMemoryError as error:
+            except torch_of().cuda.OutOfMemoryError as error:
                 raise VisleakError(
                     f"slopes for batches of {sampling.batch} images do not fit into the memory of"
                     f" {model.device}; use a smaller batch"
@@ -274,9 +270,8 @@ class PromptOptimisation(Mitigation):
         self, seeds: Sequence[int], model: DiffusionModel, sampling: Sampling, prompt: str
     ) -> Conditioning:
         """Return the embedding of a prompt, whatever batch its images are made in."""
-        encoded = _encoded(model, [prompt])
+        encoded, score = _encoded(model, [prompt]), self._score(model, sampling)
         norm: Literal["mean", "frobenius"] = "frobenius" if self.scope == "batch" else "mean"
-        score = self._score(model, sampling)
         moved = optimised_together(score, encoded, seeds, self.descent, norm)
         return encoded.with_states(moved.states)
 
@@ -291,8 +286,7 @@ def optimised_each(
 ) -> DescentResult:
     """Return embeddings, each optimised on the noise of its own seed; all in one batch."""
     noises = score.model.noises(seeds)
-    targets = answers_to_nothing(score, noises, len(seeds))
-    losses_of = each_alone(score, encoded, noises, targets)
+    losses_of = each_alone(score, encoded, noises, answers_to_nothing(score, noises, len(seeds)))
     return descend(encoded.states, losses_of, free_rows(score.model, encoded), how)
 
 
@@ -304,22 +298,17 @@ def optimised_together(
     norm: Literal["mean", "frobenius"],
 ) -> DescentResult:
     """Return one embedding, optimised on the noises of several seeds."""
-    noises = score.model.noises(seeds)
-    batch = score.settings.batch
-    losses_of = one_for_all(
-        score, encoded, noises, answers_to_nothing(score, noises, batch), norm, batch
-    )
+    noises, batch = score.model.noises(seeds), score.settings.batch
+    targets = answers_to_nothing(score, noises, batch)
+    losses_of = one_for_all(score, encoded, noises, targets, norm, batch)
     return descend(encoded.states, losses_of, free_rows(score.model, encoded), how)
 
 
 def answers_to_nothing(score: TriggerScore, noises: Tensor, batch: int) -> Tensor:
     """Return the network's answers to the empty prompt, a batch of noises at a time."""
-    torch = library("torch", "diffusion", "the mitigation wen")
-    empty = _encoded(score.model, [""])
-    with torch.no_grad():
-        return torch.cat(
-            [score.answer(empty.repeated(len(part)), part) for part in noises.split(batch)]
-        )
+    empty, parts = _encoded(score.model, [""]), noises.split(batch)
+    with torch_of().no_grad():
+        return torch_of().cat([score.answer(empty.repeated(len(part)), part) for part in parts])
 
 
 def free_rows(model: DiffusionModel, conditioning: Conditioning) -> Tensor:
@@ -332,6 +321,5 @@ def free_rows(model: DiffusionModel, conditioning: Conditioning) -> Tensor:
 
 
 def _encoded(model: DiffusionModel, prompts: Sequence[str]) -> Conditioning:
-    torch = library("torch", "diffusion", "the mitigation wen")
-    with torch.no_grad():
+    with torch_of().no_grad():
         return model.encode_prompt(prompts)
