@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 
 from visleak.errors import VisleakError
-from visleak.memorization.extraction.images import ImageStore
+from visleak.memorization.extraction.images import ImageStore, Job
 
 PICTURE = np.arange(48, dtype=np.uint8).reshape(4, 4, 3)
 
 
 def put(store: ImageStore, key: str = "k", prompt: str = "a", seed: int = 1) -> None:
-    store.add([key], [prompt], [seed], PICTURE[None], 2.0)
+    store.add([key], [Job(prompt, seed)], PICTURE[None], 2.0)
 
 
 def test_a_damaged_picture_is_told(tmp_path: Path) -> None:

@@ -1,10 +1,8 @@
-"""Generated images on disk: PNG files named by their content, and what each was made of.
+"""Generated images: PNG files named by their content, and what each was made of; each made once.
 
 An image is stored once, whatever requests it, and never made again: the index knows it by all
 that it depends on. A batch is in the index as a whole or not at all, after its files are on disk,
 so that a kill costs one batch, and what a later run makes is what this one would have made.
-
-Images of prompts: each made once, kept, and made in batches that never depend on a kill.
 """
 
 from __future__ import annotations
@@ -13,7 +11,7 @@ import io
 import json
 import os
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
 from pathlib import Path
@@ -82,18 +80,14 @@ class ImageStore:
         return {key: each for key, each in found.items() if _is_there(self.folder / each.path)}
 
     def add(
-        self,
-        keys: Sequence[str],
-        prompts: Sequence[str],
-        seeds: Sequence[int],
-        pixels: Bytes8,
-        seconds: float,
+        self, keys: Sequence[str], jobs: Sequence[Job], pixels: Iterable[Bytes8], seconds: float
     ) -> None:
-        """Keep a batch of images (n, height, width, 3): files first, then all entries at once."""
-        digests = [self._written(each) for each in pixels]
+        """Keep images (height, width, 3) that took some seconds: files, then entries at once."""
         share = seconds / max(1, len(keys))
-        entries = zip(keys, prompts, seeds, digests, strict=True)
-        values = {key: json.dumps([*entry, share]) for key, *entry in entries}
+        entries = zip(keys, jobs, map(self._written, pixels), strict=True)
+        values = {
+            key: json.dumps([job.prompt, job.seed, digest, share]) for key, job, digest in entries
+        }
         # an entry without its file is made again, and may then differ by rounding
         self._index.add(values, replace=True)
 
@@ -250,27 +244,17 @@ def images_of(
             continue
         began = time.perf_counter()
         filled = [*batch, *[batch[-1]] * (sampling.batch - len(batch))]
-        pixels = checked(maker(model, filled, sampling), filled, model)[: len(batch)]
-        rows = [batch.index(job) for job in missing]
-        store.add(
-            [keys[job] for job in missing],
-            [job.prompt for job in missing],
-            [job.seed for job in missing],
-            pixels[rows],
-            # what only filled the batch up, or was there already, took its share too
-            (time.perf_counter() - began) * len(missing) / len(filled),
-        )
-        known.update(store.known([keys[job] for job in missing]))
+        pixels = maker(model, filled, sampling)
+        good = pixels.ndim == 4 and pixels.shape[3] == 3 and pixels.dtype == np.uint8
+        if not good or len(pixels) != len(filled) or not pixels.size:
+            raise VisleakError(
+                f"model {model.name} returned an array {pixels.shape} of {pixels.dtype} for"
+                f" {len(filled)} prompts; it must be uint8 (prompts, height, width, 3)"
+            )
+        # what only filled the batch up, or was there already, took its share too
+        seconds = (time.perf_counter() - began) * len(missing) / len(filled)
+        new = [keys[job] for job in missing]
+        store.add(new, missing, (pixels[batch.index(job)] for job in missing), seconds)
+        known.update(store.known(new))
         progress(STEP, len(known), len(distinct))
     return [known[keys[job]] for job in jobs]
-
-
-def checked(pixels: Bytes8, jobs: Sequence[Job], model: DiffusionModel) -> Bytes8:
-    """Return what a model made, if it is one image per job."""
-    good = pixels.ndim == 4 and pixels.shape[3] == 3 and pixels.dtype == np.uint8
-    if not good or len(pixels) != len(jobs) or not pixels.size:
-        raise VisleakError(
-            f"model {model.name} returned an array {pixels.shape} of {pixels.dtype} for"
-            f" {len(jobs)} prompts; it must be uint8 (prompts, height, width, 3)"
-        )
-    return pixels
