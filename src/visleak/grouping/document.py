@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 from visleak.quantities import counted
@@ -53,17 +53,15 @@ def document(found: GroupingSummary, folder: str = "", *, repairs: bool = True) 
         folder: the audit folder, for commands.
         repairs: the split that was audited can be repaired.
     """
-    statements = [line for each in found.believed for line in sentences(each)]
+    statements = tuple(line for each in found.believed for line in sentences(each))
+    given = enumerate(commands(found, folder, repairs=repairs))
     return Document(
         "Groups found unasked",
         headline(found),
-        lines=tuple(statements),
+        lines=statements,
         tables=(_hypotheses(found.hypotheses), _sides(found.believed), _shared(found.believed)),
         figures=tuple(decay_figures(found)),
-        facts=tuple(
-            Fact("" if number else "next", command)
-            for number, command in enumerate(commands(found, folder, repairs=repairs))
-        ),
+        facts=tuple(Fact("" if number else "next", command) for number, command in given),
         reading=_READING if statements else (),
     )
 
@@ -222,76 +220,66 @@ def commands(found: GroupingSummary, folder: str, *, repairs: bool) -> Iterator[
 # -- tables and figures ---------------------------------------------------------------------------
 
 
-def _hypotheses(found: Sequence[Hypothesis]) -> Table:
+#: Headings of numbers, and of texts that are not cut.
+_NUMBERS: Final = ("images", "groups", "in groups", "independent units", "query images")
+_WHOLE: Final = ("why", "options")
+
+
+def _table(title: str, headings: Sequence[str], rows: Iterable[Sequence[object]]) -> Table:
     columns = (
-        Column(heading="what"),
-        Column(heading="pattern"),
-        Column(heading="believed"),
-        Column(heading="why", show=str),
-        Column(heading="images", number=True),
-        Column(heading="groups", number=True),
-        Column(heading="options", show=str),
+        Column(heading=name, show=str if name in _WHOLE else None, number=name in _NUMBERS)
+        for name in headings
     )
-    rows = [
-        (
-            each.kind,
-            each.words,
-            "yes" if each.believed else "no",
-            each.why,
-            each.covered,
-            each.groups,
-            options(each) if each.believed else "",
-        )
-        for each in found
-    ]
-    return Table("What names may mean, and whether the images confirm it", columns, rows)
+    return Table(title, tuple(columns), list(rows))
+
+
+def _hypotheses(found: Sequence[Hypothesis]) -> Table:
+    rows = []
+    for each in found:
+        believed = ("yes", each.why) if each.believed else ("no", each.why)
+        shown = options(each) if each.believed else ""
+        rows.append((each.kind, each.words, *believed, each.covered, each.groups, shown))
+    return _table(
+        "What names may mean, and whether the images confirm it",
+        ("what", "pattern", "believed", "why", "images", "groups", "options"),
+        rows,
+    )
 
 
 def _sides(found: Sequence[Hypothesis]) -> Table:
-    columns = (
-        Column(heading="set"),
-        Column(heading="what"),
-        Column(heading="images", number=True),
-        Column(heading="in groups", number=True),
-        Column(heading="groups", number=True),
-        Column(heading="independent units", number=True),
+    return _table(
+        "Groups and independent units by set",
+        ("set", "what", "images", "in groups", "groups", "independent units"),
+        (
+            (side.set, each.kind, side.images, side.covered, side.groups, side.units)
+            for each in found
+            for side in each.sides
+        ),
     )
-    rows = [
-        (side.set, each.kind, side.images, side.covered, side.groups, side.units)
-        for each in found
-        for side in each.sides
-    ]
-    return Table("Groups and independent units by set", columns, rows)
 
 
 def _shared(found: Sequence[Hypothesis]) -> Table:
-    columns = (
-        Column(heading="sets"),
-        Column(heading="group"),
-        Column(heading="query images", number=True),
+    return _table(
+        "Groups in both sets, those with the most images first",
+        ("sets", "group", "query images"),
+        (
+            (f"{one.query_set} and {one.reference_set}", name or "(all)", count)
+            for each in found
+            for one in each.shared
+            for name, count in one.named
+        ),
     )
-    rows = [
-        (f"{one.query_set} and {one.reference_set}", name or "(all)", count)
-        for each in found
-        for one in each.shared
-        for name, count in one.named
-    ]
-    return Table("Groups in both sets, those with the most images first", columns, rows)
 
 
 def decay_figures(found: GroupingSummary | None) -> Iterator[Figure]:
     """Yield how similarity decays over the distance of frames, and the distance that is chosen."""
     for number, each in enumerate(found.believed if found is not None else ()):
         if len(each.decay) > 1 and each.gap is not None and each.base is not None:
-            files = decay_chart(
-                [(bar.up_to, bar.similarity) for bar in each.decay],
-                each.base,
-                each.gap,
-                "milliseconds between frames" if each.unit == "ms" else "frames between images",
-                f"decay {number}",
-            )
+            bars = [(bar.up_to, bar.similarity) for bar in each.decay]
+            axis = "milliseconds between frames" if each.unit == "ms" else "frames between images"
             title = (
                 f"Similarity over the distance of frames; half of its excess is left at"
                 f" {span(each.gap, each.unit)}"
             )
+            files = decay_chart(bars, each.base, each.gap, axis, f"decay {number}")
             yield Figure(f"decay-{number}", title, files)

@@ -112,15 +112,20 @@ class Sets:
     @cached_property
     def stratum(self) -> Int64:
         """The number of the class of each row; of its folder where classes are unknown."""
+        texts = [id_.rpartition("/")[0] for id_ in self.ids]
         if any(each.labels is not None for each in self.sets):
-            labels = [
-                each.labels.to_pylist() if each.labels is not None else [None] * len(each)
-                for each in self.sets
-            ]
-            texts = [str(label) for own in labels for label in own]
-        else:
-            texts = [id_.rpartition("/")[0] for id_ in self.ids]
+            labels = self.column("labels", pa.string()).to_pylist()
+            texts = list(map(str, labels))
         return _codes(np.array(texts))
+
+    def column(self, name: str, kind: pa.DataType) -> pa.ChunkedArray:
+        """Return a column of all sets; null where a set does not have it."""
+        columns = [getattr(each, name) for each in self.sets]
+        parts = [
+            pa.nulls(len(each), kind) if own is None else own
+            for each, own in zip(self.sets, columns, strict=True)
+        ]
+        return pa.chunked_array(parts, kind)
 
     def vectors(self, rows: Int64) -> Float32:
         """Return the vectors of some rows."""
@@ -159,9 +164,8 @@ def infer(sets: Sets) -> list[Found]:
     """
     found = []
     for scheme, known in _schemes(sets):
-        if known is None or len(known[0]) < names.COVERED * len(sets):
-            continue
-        found.append(_judged(scheme, *known, sets))
+        if known is not None and len(known[0]) >= names.COVERED * len(sets):
+            found.append(_judged(scheme, *known, sets))
     return _without_repeats(found)
 
 
@@ -174,15 +178,13 @@ def _schemes(sets: Sets) -> Iterator[tuple[Scheme, Known | None]]:
     given = [each for each in sets.sets if each.groups is not None]
     if given:
         framed = all(each.frames is not None for each in given)
-        words = "<group>, <frame>" if framed else "<group>"
-        kind = "sequence" if framed else "subjects"
+        kind, words = ("sequence", "<group>, <frame>") if framed else ("subjects", "<group>")
         yield Scheme(kind, words, "", stated=True, source="source"), _given(sets, framed)
-        yield from _of_columns(sets)
-        return
     yield from _of_columns(sets)
-    for scheme in names.schemes(sets.ids):
-        yield scheme, _read(scheme, sets.ids)
-    yield from _of_tags(sets)
+    if not given:
+        for scheme in names.schemes(sets.ids):
+            yield scheme, _read(scheme, sets.ids)
+        yield from _of_tags(sets)
 
 
 def _of_columns(sets: Sets) -> Iterator[tuple[Scheme, Known]]:
@@ -227,25 +229,14 @@ def _named(known: Iterable[tuple[int, str]]) -> tuple[Int64, list[str]]:
     return np.array(rows, np.int64), list(texts)
 
 
-def _given(sets: Sets, framed: bool) -> Known | None:
+def _given(sets: Sets, framed: bool) -> Known:
     """Return the groups that a source states."""
-    groups, frames = (
-        pa.chunked_array(
-            [
-                pa.nulls(len(each), kind) if (own := getattr(each, name)) is None else own
-                for each in sets.sets
-            ],
-            kind,
-        )
-        for name, kind in (("groups", pa.string()), ("frames", pa.int64()))
-    )
+    groups, frames = sets.column("groups", pa.string()), sets.column("frames", pa.int64())
     known = pc.is_valid(groups)
-    known = pc.and_(known, pc.is_valid(frames)) if framed else known
-    rows = np.flatnonzero(known.to_numpy())
-    taken = groups.take(pa.array(rows)).to_pylist()
+    rows = np.flatnonzero((pc.and_(known, pc.is_valid(frames)) if framed else known).to_numpy())
     numbers = frames.take(pa.array(rows)).to_numpy().astype(np.int64) if framed else None
     timed = framed and all(each.timed for each in sets.sets if each.groups is not None)
-    return rows, taken, numbers, timed
+    return rows, groups.take(pa.array(rows)).to_pylist(), numbers, timed
 
 
 def _read(scheme: Scheme, ids: Sequence[str]) -> Known | None:
@@ -353,13 +344,12 @@ class _ByColour:
 
 def _comparisons(sets: Sets, rows: Int64, *, views: bool) -> dict[str, Compare]:
     """Return the ways to compare images: their content, and their mean colour where it is known."""
-    encoder = sets.encoder
-    seen = tuple(range(1, len(VIEWS) - 1)) if views and encoder.views > 1 else ()
-    ways: dict[str, Compare] = {"content": _ByContent(sets, rows, seen)}
-    colours: Callable[[Float32], Float32] | None = getattr(encoder, "colours", None)
-    if colours is not None and not views:
-        ways["colour"] = _ByColour(sets, rows, colours)
-    return ways
+    if views:
+        seen = tuple(range(1, len(VIEWS) - 1)) if sets.encoder.views > 1 else ()
+        return {"content": _ByContent(sets, rows, seen)}
+    ways: dict[str, Compare] = {"content": _ByContent(sets, rows)}
+    colours: Callable[[Float32], Float32] | None = getattr(sets.encoder, "colours", None)
+    return ways if colours is None else {**ways, "colour": _ByColour(sets, rows, colours)}
 
 
 def _judge_sequence(
@@ -531,27 +521,17 @@ def _same_groups(one: Found, other: Found) -> bool:
 NAMED: Final = 20
 
 
-@dataclass(frozen=True)
-class Nearest:
-    """The nearest reference image of the same group."""
-
-    rows: Int64  # (n,): places among the members of a hypothesis
-    other: Int64  # (n,): place of the nearest reference image
-    distance: Int64  # (n,): of frames; 0 without frames
-
-
 def summarised(found: Found, sets: Sets, couples: Sequence[tuple[str, str]]) -> Hypothesis:
     """Return a believed hypothesis with its groups by set and by comparison (``couples``)."""
-    names = [each.name for each in sets.sets]
     owner = sets.owner[found.rows]
+    own = {each.name: owner == index for index, each in enumerate(sets.sets)}
     sides = tuple(
-        _side(found, np.flatnonzero(owner == index), each.name, len(each))
-        for index, each in enumerate(sets.sets)
+        _side(found, np.flatnonzero(own[each.name]), each.name, len(each)) for each in sets.sets
     )
     shared = tuple(
-        _shared(found, owner == names.index(query), owner == names.index(reference), query, other)
+        _shared(found, own[query], own[reference], query, reference)
         for query, reference in couples
-        if query in names and (other := reference) in names
+        if query in own and reference in own
     )
     return replace(found.hypothesis, sides=sides, shared=shared)
 
@@ -588,8 +568,8 @@ def unit_names(found: Found) -> list[str]:
     ]
 
 
-def nearest(found: Found, query: Bool, reference: Bool) -> Nearest:
-    """Return the nearest reference image of the same group, of the members that have one."""
+def _nearest(found: Found, query: Bool, reference: Bool) -> tuple[Int64, Int64, Int64]:
+    """Return members with a reference image of their group: the nearest, and its distance."""
     members = found.members
     left, right = np.flatnonzero(query), np.flatnonzero(reference)
     place, distance = nearest_frames(
@@ -597,39 +577,29 @@ def nearest(found: Found, query: Bool, reference: Bool) -> Nearest:
     )
     known = place >= 0
     apart = np.minimum(distance[known], np.uint64(2**63 - 1)).astype(np.int64)
-    return Nearest(left[known], right[place[known]], apart)
+    return left[known], right[place[known]], apart
 
 
 def rows(found: Found, sets: Sets, number: int) -> Iterator[tuple[str, ...]]:
     """Yield the rows of ``groups.csv`` of a hypothesis: every image of which the group is known."""
-    members, hypothesis = found.members, found.hypothesis
+    members, framed = found.members, found.hypothesis.unit is not None
     owner = sets.owner[found.rows]
     tested = np.array([each.tested for each in sets.sets])[owner]
     close = {}
     if not tested.all():
-        beside = nearest(found, tested, ~tested)
-        close = dict(
-            zip(
-                beside.rows.tolist(),
-                zip(beside.other.tolist(), beside.distance.tolist(), strict=True),
-                strict=True,
-            )
-        )
+        beside = (column.tolist() for column in _nearest(found, tested, ~tested))
+        close = {place: (other, apart) for place, other, apart in zip(*beside, strict=True)}
     named = unit_names(found)
     for place, row in enumerate(found.rows.tolist()):
-        other, distance = close.get(place, (-1, 0))
-        framed = hypothesis.unit is not None
-        yield (
-            sets.sets[owner[place]].name,
-            sets.ids[row],
-            str(number),
-            found.groups[members.group[place]],
-            named[place],
-            str(members.frame[place]) if framed else "",
-            sets.sets[owner[other]].name if other >= 0 else "",
-            sets.ids[found.rows[other]] if other >= 0 else "",
-            str(distance) if other >= 0 and framed else "",
-        )
+        own = sets.sets[owner[place]].name, sets.ids[row], str(number)
+        group = found.groups[members.group[place]], named[place]
+        frame = str(members.frame[place]) if framed else ""
+        nearest = ("", "", "")
+        if place in close:
+            other, apart = close[place]
+            name, id_ = sets.sets[owner[other]].name, sets.ids[found.rows[other]]
+            nearest = name, id_, str(apart) if framed else ""
+        yield (*own, *group, frame, *nearest)
 
 
 def _side(found: Found, own: Int64, name: str, images: int) -> SideGroups:
@@ -637,22 +607,20 @@ def _side(found: Found, own: Int64, name: str, images: int) -> SideGroups:
     span = None
     if found.hypothesis.unit is not None:
         order = np.lexsort((frame, group))
-        apart = np.diff(frame[order])[np.diff(group[order]) == 0]
-        span = int(apart.sum())
-    count = len(np.unique(group))
-    return SideGroups(name, images, len(own), count, len(np.unique(units(found, own))), span)
+        span = int(np.diff(frame[order])[np.diff(group[order]) == 0].sum())
+    count, independent = (len(np.unique(codes)) for codes in (group, units(found, own)))
+    return SideGroups(name, images, len(own), count, independent, span)
 
 
 def _shared(
     found: Found, query: Bool, reference: Bool, query_set: str, reference_set: str
 ) -> SharedGroups:
     members, hypothesis = found.members, found.hypothesis
-    beside = nearest(found, query, reference)
-    groups, counts = np.unique(members.group[beside.rows], return_counts=True)
+    rows, _, distance = _nearest(found, query, reference)
+    groups, counts = np.unique(members.group[rows], return_counts=True)
     order = np.lexsort((groups, -counts))[:NAMED]
-    named = tuple((found.groups[groups[at]], int(counts[at])) for at in order)
-    framed = hypothesis.unit is not None and len(beside.rows) > 0
-    close = beside.distance <= (hypothesis.gap or 0)
+    framed = hypothesis.unit is not None
+    close = distance <= (hypothesis.gap or 0)
     both = np.flatnonzero(query | reference)
     unit = units(found, both)
     in_both = np.intersect1d(unit[query[both]], unit[reference[both]])
@@ -661,9 +629,9 @@ def _shared(
         reference_set,
         groups=len(groups),
         units=len(in_both),
-        queries=len(beside.rows),
-        close=int(close.sum()) if hypothesis.unit is not None else None,
-        least=int(beside.distance.min()) if framed else None,
-        median=int(np.sort(beside.distance)[(len(close) - 1) // 2]) if framed else None,
-        named=named,
+        queries=len(rows),
+        close=int(close.sum()) if framed else None,
+        least=int(distance.min()) if framed and len(rows) else None,
+        median=int(np.sort(distance)[(len(rows) - 1) // 2]) if framed and len(rows) else None,
+        named=tuple((found.groups[groups[at]], int(counts[at])) for at in order),
     )

@@ -6,11 +6,11 @@ Every mistake in the file is one line with file, set and key.
 from __future__ import annotations
 
 import difflib
-import math
+import itertools
 import os
 import re
 import tomllib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, Final, get_type_hints
@@ -21,9 +21,6 @@ from visleak.encoders.request import parse
 from visleak.errors import UsageError, VisleakError, one_line
 from visleak.records import ROLES
 from visleak.settings import Settings
-
-#: A count as tables print it: 118k is 118,000 or more, below 119,000.
-_THOUSANDS: Final = re.compile(r"([0-9]+)k", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,19 +91,9 @@ def fits(published: str, count: int) -> bool:
     >>> fits("31783", 31_783), fits("118k", 118_287), fits("118k", 117_999), fits("", 3)
     (True, True, False, True)
     """
-    if not published:
-        return True
-    thousands = _THOUSANDS.fullmatch(published)
-    return count // 1000 == int(thousands[1]) if thousands else count == int(published)
-
-
-def is_count(text: str) -> bool:
-    """Whether a text is a published number of images.
-
-    >>> is_count("118k"), is_count("31783"), is_count("3.3 M")
-    (True, True, False)
-    """
-    return bool(_THOUSANDS.fullmatch(text)) or (text.isascii() and text.isdigit())
+    if published.endswith("k"):
+        return count // 1000 == int(published[:-1])
+    return not published or count == int(published)
 
 
 #: Larger files are not lists of sets.
@@ -136,30 +123,30 @@ class _Table:
     name: str
     content: Mapping[str, Any]
 
-    def fault(self, key: str, words: str) -> UsageError:
+    def fault(self, key: str, words: str, what: str = "key") -> UsageError:
         """Return a complaint in one line: file, table, key, what is wrong."""
-        return UsageError(
-            ", ".join([str(self.path), *filter(None, [self.name]), f"{key}: {words}"])
-        )
+        named = [str(self.path), *filter(None, [self.name]), f"{what} {key!r}" if key else what]
+        return UsageError(f"{', '.join(named)}: {words}")
 
     def refuse_unknown(self, known: Sequence[str]) -> None:
         for key in self.content:
             if key not in known:
-                raise self.fault(f"key {key!r}", f"there is no such key; {_meant(key, known)}")
+                raise self.fault(key, f"there is no such key; {_meant(key, known)}")
 
     def get(self, key: str, *kinds: type) -> Any:
         """Return a value of one of the kinds, ``None`` if the key is missing."""
         value = self.content.get(key)
         # booleans are integers in Python, but not here
-        fine = type(value) in kinds or (type(value) is int and float in kinds)
-        if value is None or fine:
+        if value is None or type(value) in kinds or (type(value) is int and float in kinds):
             return value
         wanted = " or ".join(_KINDS[kind] for kind in kinds)
-        raise self.fault(f"key {key!r}", f"must be {wanted}; got {_shown(value)}")
+        raise self.fault(key, f"must be {wanted}; got {_shown(value)}")
 
     def text(self, key: str) -> str:
-        value: str | None = self.get(key, str)
-        return value or ""
+        return str(self.get(key, str) or "")
+
+    def file(self, key: str) -> Path | None:
+        return self.path.parent / self.text(key) if self.text(key) else None
 
     def encoder(self) -> str:
         """Return the text of an encoder that there is; nothing of it is loaded."""
@@ -167,10 +154,10 @@ class _Table:
         try:
             name = parse(text).name if text else ""
         except UsageError as error:
-            raise self.fault("key 'encoder'", str(error)) from error
+            raise self.fault("encoder", str(error)) from error
         if text and name not in ENCODERS:
             said = f"there is no encoder {name!r}; {_meant(name, tuple(ENCODERS))}"
-            raise self.fault("key 'encoder'", said)
+            raise self.fault("encoder", said)
         return text
 
     def names(self, key: str) -> tuple[str, ...]:
@@ -178,11 +165,9 @@ class _Table:
         values = self.get(key, list) or []
         for value in values:
             if not isinstance(value, str):
-                raise self.fault(
-                    f"key {key!r}", f"must be a list of texts; got {_shown(value)} in it"
-                )
+                raise self.fault(key, f"must be a list of texts; got {_shown(value)} in it")
             if values.count(value) > 1:
-                raise self.fault(f"key {key!r}", f"{value!r} stands there twice")
+                raise self.fault(key, f"{value!r} stands there twice")
         return tuple(values)
 
     def inner(self, key: str) -> _Table:
@@ -203,23 +188,18 @@ def read_study(path: str | os.PathLike[str]) -> Study:
     top = _Table(file, "", _parsed(file))
     top.refuse_unknown(_TOP)
     sets = _sets(top)
-    known = [each.name for each in sets]
     audit, matrix = top.inner("audit"), top.inner("matrix")
     matrix.refuse_unknown(_MATRIX)
-    sides = {key: matrix.names(key) for key in _MATRIX}
-    for key, names in sides.items():
-        _check_side(matrix, key, names, sets, known)
-    thresholds = audit.text("thresholds")
-    paper = top.text("paper")
+    references, queries = (_side(matrix, key, sets) for key in _MATRIX)
     return Study(
         path=file,
         title=top.text("title") or file.stem,
         sets=sets,
         settings=_settings(audit),
-        thresholds=file.parent / thresholds if thresholds else None,
-        references=sides["references"],
-        queries=sides["queries"],
-        paper=file.parent / paper if paper else None,
+        thresholds=audit.file("thresholds"),
+        references=references,
+        queries=queries,
+        paper=top.file("paper"),
     )
 
 
@@ -241,29 +221,32 @@ def _parsed(file: Path) -> Mapping[str, Any]:
 def _sets(top: _Table) -> tuple[StudySet, ...]:
     content = top.get("sets", dict)
     if not content:
-        raise top.fault("key 'sets'", "there are no sets; write a table [sets.NAME] for each")
-    sets = tuple(_set(top.path, name, value) for name, value in content.items())
-    names = [each.name for each in sets]
+        raise top.fault("sets", "there are no sets; write a table [sets.NAME] for each")
+    for name, value in content.items():
+        if not isinstance(value, dict):
+            raise top.fault(f"sets.{name}", f"must be a table [sets.NAME]; got {_shown(value)}")
+    tables = {name: _Table(top.path, f"set {name!r}", own) for name, own in content.items()}
+    sets = tuple(_set(name, table) for name, table in tables.items())
     for each in sets:
-        for inclusion in each.contains:
-            table = _Table(top.path, f"set {each.name!r}", {})
-            if inclusion.set not in names:
-                said = f"there is no set {inclusion.set!r}; {_meant(inclusion.set, names)}"
-                raise table.fault("key 'contains'", said)
-            if inclusion.set == each.name:
-                raise table.fault("key 'contains'", "a set is not part of itself; leave it out")
+        for part in each.contains:
+            if part.set not in tables:
+                said = f"there is no set {part.set!r}; {_meant(part.set, list(tables))}"
+                raise tables[each.name].fault("contains", said)
+            if part.set == each.name:
+                said = "a set is not part of itself; leave it out"
+                raise tables[each.name].fault("contains", said)
     return sets
 
 
-def _set(path: Path, name: str, value: object) -> StudySet:
-    if not isinstance(value, dict):
-        top = _Table(path, "", {})
-        raise top.fault(f"key 'sets.{name}'", f"must be a table [sets.NAME]; got {_shown(value)}")
-    table = _Table(path, f"set {name!r}", value)
+def _set(name: str, table: _Table) -> StudySet:
     if not name.strip():
-        raise table.fault("name", "a set needs a name: [sets.NAME]")
+        raise table.fault("", "a set needs a name: [sets.NAME]", "name")
     table.refuse_unknown(_SET)
     texts = {key: table.text(key) for key in _TEXTS}
+    images = table.get("images", int, str)
+    count = "" if images is None else str(images)
+    if count and not re.fullmatch(r"[0-9]+k?", count):
+        raise table.fault("images", f'must be a count such as 31783 or "118k"; got {images!r}')
     return StudySet(
         name=name,
         dataset=texts["dataset"] or name,
@@ -271,8 +254,8 @@ def _set(path: Path, name: str, value: object) -> StudySet:
         roles=_roles(table),
         source=texts["source"],
         encoder=table.encoder(),
-        images=_images(table),
-        contains=_contains(table),
+        images=count,
+        contains=tuple(_contains(table)),
         columns=tuple((key, texts[key]) for key in _COLUMNS if texts[key]),
     )
 
@@ -280,39 +263,28 @@ def _set(path: Path, name: str, value: object) -> StudySet:
 def _roles(table: _Table) -> tuple[str, ...]:
     """Return the roles of a set; B, T and P stand for the three words."""
     given = table.names("roles")
-    roles = tuple(_LETTERS.get(role, role) for role in given)
-    for role, word in zip(roles, given, strict=True):
-        if role not in ROLES:
-            raise table.fault("key 'roles'", f"{word!r} is not a role; {_meant(word, ROLES)}")
-    if not roles:
-        raise table.fault("key 'roles'", f"is missing; give some of {', '.join(ROLES)}")
-    return tuple(dict.fromkeys(roles))
+    for word in given:
+        if _LETTERS.get(word, word) not in ROLES:
+            raise table.fault("roles", f"{word!r} is not a role; {_meant(word, ROLES)}")
+    if not given:
+        raise table.fault("roles", f"is missing; give some of {', '.join(ROLES)}")
+    return tuple(dict.fromkeys(_LETTERS.get(word, word) for word in given))
 
 
-def _images(table: _Table) -> str:
-    value = table.get("images", int, str)
-    text = "" if value is None else str(value)
-    if text and not is_count(text):
-        raise table.fault("key 'images'", f'must be a count such as 31783 or "118k"; got {value!r}')
-    return text
-
-
-def _contains(table: _Table) -> tuple[Inclusion, ...]:
-    """Return the known inclusions: names, or tables with ``set`` and ``match``."""
-    found = []
+def _contains(table: _Table) -> Iterator[Inclusion]:
+    """Yield the known inclusions: names, or tables with ``set`` and ``match``."""
     for value in table.get("contains", list) or []:
         if isinstance(value, str):
-            found.append(Inclusion(value))
+            yield Inclusion(value)
             continue
         if not isinstance(value, dict):
             words = f"lists names of sets, or {{set = .., match = ..}}; got {_shown(value)}"
-            raise table.fault("key 'contains'", words)
+            raise table.fault("contains", words)
         inner = _Table(table.path, f"{table.name}, key 'contains'", value)
         inner.refuse_unknown(("set", "match"))
         if not inner.text("set"):
-            raise inner.fault("key 'set'", "is missing; name the set that is part of this one")
-        found.append(Inclusion(inner.text("set"), _match(inner)))
-    return tuple(found)
+            raise inner.fault("set", "is missing; name the set that is part of this one")
+        yield Inclusion(inner.text("set"), _match(inner))
 
 
 def _match(table: _Table) -> str:
@@ -325,8 +297,8 @@ def _match(table: _Table) -> str:
             return match
     except re.error as error:
         words = f"{match!r} is not a regular expression: {error}"
-        raise table.fault("key 'match'", words) from error
-    raise table.fault("key 'match'", f'must be "id" or "/regex/" with a group; got {match!r}')
+        raise table.fault("match", words) from error
+    raise table.fault("match", f'must be "id" or "/regex/" with a group; got {match!r}')
 
 
 def _settings(audit: _Table) -> Settings:
@@ -341,30 +313,27 @@ def _settings(audit: _Table) -> Settings:
     audit.encoder()
     # duplicates within a set are not leaks, and do not depend on the other sets
     given.setdefault("within", False)
-    for key, value in given.items():
-        try:
-            Settings(**{key: value})
-        except UsageError as error:
-            raise audit.fault(f"key {key!r}", str(error)) from error
+    key = ""
     try:
+        for key, value in given.items():
+            Settings(**{key: value})
+        key = ""
         return Settings(**given)
     except UsageError as error:
-        raise audit.fault("keys", str(error)) from error
+        raise audit.fault(key, str(error), "key" if key else "keys") from error
 
 
-def _check_side(
-    table: _Table, key: str, names: Iterable[str], sets: Sequence[StudySet], known: Sequence[str]
-) -> None:
-    """Refuse names of ``[matrix]`` that are not sets, or sets of the other side."""
-    for name in names:
+def _side(matrix: _Table, key: str, sets: Sequence[StudySet]) -> tuple[str, ...]:
+    """Return the names of ``[matrix]`` of a side; refuse any that are not sets of that side."""
+    known = {each.name: each for each in sets}
+    for name in matrix.names(key):
         if name not in known:
-            raise table.fault(f"key {key!r}", f"there is no set {name!r}; {_meant(name, known)}")
-        each = next(each for each in sets if each.name == name)
-        if key == "references" and not each.is_training:
-            words = f"{name!r} has neither the role training nor pretraining"
-            raise table.fault(f"key {key!r}", words)
-        if key == "queries" and not each.is_benchmark:
-            raise table.fault(f"key {key!r}", f"{name!r} has not the role benchmark")
+            raise matrix.fault(key, f"there is no set {name!r}; {_meant(name, list(known))}")
+        if key == "references" and not known[name].is_training:
+            raise matrix.fault(key, f"{name!r} has neither the role training nor pretraining")
+        if key == "queries" and not known[name].is_benchmark:
+            raise matrix.fault(key, f"{name!r} has not the role benchmark")
+    return matrix.names(key)
 
 
 def _meant(word: str, known: Sequence[str]) -> str:
@@ -374,9 +343,7 @@ def _meant(word: str, known: Sequence[str]) -> str:
     ("did you mean 'roles'?", 'known are roles, source')
     """
     near = difflib.get_close_matches(word, known, 1)
-    if near:
-        return f"did you mean {near[0]!r}?"
-    return f"known are {', '.join(known)}"
+    return f"did you mean {near[0]!r}?" if near else f"known are {', '.join(known)}"
 
 
 def _shown(value: object) -> str:
@@ -429,29 +396,25 @@ def read_paper(path: Path) -> Paper:
     if not path.is_file():
         raise UsageError(f"published values {path} is not a file; leave `paper` out, or name one")
     content = read_document(path, KIND, SCHEMA, "it holds no published values (docs/study.md)")
+
+    def text(row: Mapping[str, Any], key: str) -> str:
+        value = row.get(key)
+        if not isinstance(value, str) or not value:
+            raise TypeError(f"{key} is missing, or no text, in {str(row)[:60]}")
+        return value
+
+    def rows(key: str) -> list[Mapping[str, Any]]:
+        found = content.get(key, [])
+        if not isinstance(found, list) or not all(isinstance(row, dict) for row in found):
+            raise TypeError(f"{key} is not a list of objects")
+        return found
+
     try:
-        cells = {
-            (_text(row, "query"), _text(row, "reference")): _values(row)
-            for row in _rows(content, "cells")
-        }
-        intra = {_text(row, "query"): _values(row) for row in _rows(content, "intra")}
-        return Paper(_text(content, "source"), cells, intra)
+        cells = {(text(r, "query"), text(r, "reference")): _values(r) for r in rows("cells")}
+        intra = {text(row, "query"): _values(row) for row in rows("intra")}
+        return Paper(text(content, "source"), cells, intra)
     except (TypeError, ValueError, KeyError) as error:
         raise VisleakError(f"published values {path} is damaged: {error}") from error
-
-
-def _rows(content: Mapping[str, Any], key: str) -> list[Mapping[str, Any]]:
-    rows = content.get(key, [])
-    if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
-        raise TypeError(f"{key} is not a list of objects")
-    return rows
-
-
-def _text(row: Mapping[str, Any], key: str) -> str:
-    value = row.get(key)
-    if not isinstance(value, str) or not value:
-        raise TypeError(f"{key} is missing, or no text, in {str(row)[:60]}")
-    return value
 
 
 def _values(row: Mapping[str, Any]) -> Values:
@@ -470,19 +433,13 @@ def _value(given: object) -> Value:
     """
     if given is None:
         return None
-    if isinstance(given, list) and len(given) == 2:
-        low, high = (_number(each) for each in given)
-        return low, high
-    return _number(given)
-
-
-def _number(given: object) -> float:
-    if isinstance(given, bool) or not isinstance(given, int | float):
-        raise TypeError(f"{given!r} is not a number of per cent")
-    value = float(given)
-    if not math.isfinite(value) or not 0.0 <= value <= 100.0:
-        raise ValueError(f"{given!r} is not a number of per cent")
-    return value
+    numbers: list[Any] = given if isinstance(given, list) and len(given) == 2 else [given]
+    for number in numbers:
+        known = isinstance(number, int | float) and not isinstance(number, bool)
+        if not known or not 0.0 <= number <= 100.0:
+            raise ValueError(f"{number!r} is not a number of per cent")
+    low, high = float(numbers[0]), float(numbers[-1])
+    return (low, high) if numbers is given else low
 
 
 def shown(value: Value) -> str:
@@ -493,9 +450,7 @@ def shown(value: Value) -> str:
     """
     if value is None:
         return ""
-    if isinstance(value, tuple):
-        return f"{value[0]:.2f}-{value[1]:.2f}"
-    return f"{value:.2f}"
+    return "-".join(f"{each:.2f}" for each in (value if isinstance(value, tuple) else (value,)))
 
 
 # -- which sets are compared with which: by their roles and what is known --------------------------
@@ -569,27 +524,18 @@ def plan(study: Study, missing: Mapping[str, str] | None = None) -> Plan:
 
 def _couples(study: Study) -> Iterator[tuple[StudySet, StudySet]]:
     """Yield the queries and references to compare, in the order of the file."""
-    for reference in study.sets:
-        for query in study.sets:
-            if query.dataset == reference.dataset or not (study.references or study.queries):
-                belong = _precedes(reference, query)
-            else:
-                belong = _in_matrix(study, query, reference)
-            if belong:
-                yield query, reference
-
-
-def _precedes(reference: StudySet, query: StudySet) -> bool:
-    """Whether a set is used before another: training, then both, then benchmark only."""
-    roles = query.is_benchmark and reference.is_training
-    return roles and query.is_training + reference.is_benchmark < 2
-
-
-def _in_matrix(study: Study, query: StudySet, reference: StudySet) -> bool:
-    """Whether ``[matrix]`` asks for a comparison; a side that it leaves open goes by role."""
-    asked = query.name in study.queries if study.queries else query.is_benchmark
-    against = reference.name in study.references if study.references else reference.is_training
-    return asked and against
+    for reference, query in itertools.product(study.sets, study.sets):
+        if query.dataset == reference.dataset or not (study.references or study.queries):
+            # a set that is used before another: training, then both, then benchmark only
+            roles = query.is_benchmark and reference.is_training
+            belong = roles and not (query.is_training and reference.is_benchmark)
+        else:
+            # a side that ``[matrix]`` leaves open goes by role
+            asked = query.name in study.queries if study.queries else query.is_benchmark
+            trains = study.references
+            belong = asked and (reference.name in trains if trains else reference.is_training)
+        if belong:
+            yield query, reference
 
 
 def _known(study: Study, query: str, reference: str) -> tuple[str, str]:

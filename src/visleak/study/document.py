@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final
@@ -16,7 +17,7 @@ from visleak.reporting import Column, Document, Figure, Table, latex, markdown, 
 from visleak.reporting.charts import Panel, bar_chart, leak_bars, matrices
 from visleak.reporting.markup import Grid
 from visleak.storage import REPORT, AuditSummary, RunFolder, TotalSummary
-from visleak.study.config import LeftOut, Plan, Study, Values, plan, shown
+from visleak.study.config import Plan, Study, Values, plan, shown
 from visleak.study.results import KIND, RATES, Cell, Rates, Result, Union, as_dict, plan_dict
 from visleak.study.running import locate, missing_sets
 
@@ -52,6 +53,7 @@ GRADES: Final = (
 )
 
 BOTH: Final = ("svg", "png")
+_REPEATS: Final = "Repeats within a set (near or exact; no leaks)"
 READING: Final = (
     "shares are of the readable images of a benchmark; an image has the degree of its most similar"
     " reference, so hard and soft are disjoint; intervals are 95 % Wilson intervals",
@@ -64,8 +66,10 @@ READING: Final = (
 def document(result: Result) -> Document:
     """Return a study as a document."""
     first, *others = result.headlines or ("no benchmark was compared",)
+    run = result.run
+    notes = [*result.notes, *_missing(run.plan, run.missing), extent(run.plan)]
+    notes += [f"published: {result.paper.source}"] if result.paper.source else []
     repeats = [[each.query, f"{each.images:,}", f"{each.pairs:,}"] for each in result.repeats]
-    source = result.paper.source
     return Document(
         title=result.title,
         headline=first,
@@ -75,23 +79,11 @@ def document(result: Result) -> Document:
             *(_matrix(result, rate, title) for rate, title, _ in (*DEGREES, GRADES[-1])),
             _of_unions("Leaks into any of its references", result, "any"),
             _of_unions("Within a dataset", result, "intra"),
-            Grid(
-                "Repeats within a set (near or exact; no leaks)",
-                ["set", "images", "pairs"],
-                repeats,
-            ),
+            Grid(_REPEATS, ["set", "images", "pairs"], repeats),
             Grid("Not compared", ["comparison or set", "reason"], _left_out(result), texts=2),
         ),
         figures=tuple(_figures(result)),
-        notes=(
-            *result.notes,
-            *(
-                f"not there: {name}: {why}"
-                for name, why in absent(result.run.plan, result.run.missing).items()
-            ),
-            extent(result.run.plan),
-            *([f"published: {source}"] if source else []),
-        ),
+        notes=tuple(notes),
         reading=READING,
     )
 
@@ -104,10 +96,11 @@ def write(result: Result, folder: Path) -> Path:
     """
     run, made = RunFolder(folder, KIND), document(result)
     figures = {name: file for each in made.figures for name, file in each.by_name().items()}
+    cells, unions = list(_cell_rows(result)), list(_union_rows(result))
     files = {
         **figures,
-        "comparisons.csv": Table("", tuple(map(Column, CELLS)), list(_cell_rows(result))).arrow(),
-        "benchmarks.csv": Table("", tuple(map(Column, UNIONS)), list(_union_rows(result))).arrow(),
+        "comparisons.csv": Table("", tuple(map(Column, CELLS)), cells).arrow(),
+        "benchmarks.csv": Table("", tuple(map(Column, UNIONS)), unions).arrow(),
         "study.md": markdown(made),
         "study.tex": latex(made),
         PAGE: page(made, links=list(_links(result))),
@@ -161,26 +154,14 @@ def _number(value: float) -> str:
 
 def _figures(result: Result) -> Iterator[Figure]:
     intra = [union for union in result.unions if union.coverage == "intra"]
-    yield Figure(
-        "matrix",
-        "Hard and soft leaks of benchmarks (columns) into training sets (rows)",
-        _matrices(result, DEGREES, "matrix") if result.has_degrees else {},
-    )
-    yield Figure(
-        "grades",
-        "Exact and near copies of benchmarks (columns) in training sets (rows)",
-        _matrices(result, GRADES, "grades") if result.has_grades else {},
-    )
-    yield Figure(
-        "intra",
-        "Leaks of each benchmark into the other sets of its dataset",
-        _bars(intra, "Leaks within a dataset", "intra"),
-    )
-    yield Figure(
-        "union",
-        "Leaks of each benchmark into any of its references",
-        _bars(result.totals, "Leaks into any training set", "union"),
-    )
+    hard = "Hard and soft leaks of benchmarks (columns) into training sets (rows)"
+    yield Figure("matrix", hard, _matrices(result, DEGREES, "matrix") if result.has_degrees else {})
+    near = "Exact and near copies of benchmarks (columns) in training sets (rows)"
+    yield Figure("grades", near, _matrices(result, GRADES, "grades") if result.has_grades else {})
+    inside = "Leaks of each benchmark into the other sets of its dataset"
+    yield Figure("intra", inside, _bars(intra, "Leaks within a dataset", "intra"))
+    union = "Leaks of each benchmark into any of its references"
+    yield Figure("union", union, _bars(result.totals, "Leaks into any training set", "union"))
 
 
 def _matrices(
@@ -193,23 +174,12 @@ def _matrices(
         found = cell.rates[rate] if cell else None
         return found.share if found else math.nan
 
-    return matrices(
-        rows,
-        columns,
-        [
-            Panel(
-                title,
-                np.array(
-                    [[share(cell, rate) for cell in row] for row in cells], np.float64
-                ).reshape(len(rows), len(columns)),
-                colours,
-                [[shown(cell.paper.get(rate)) if cell else "" for cell in row] for row in cells],
-            )
-            for rate, title, colours in panels
-        ],
-        name,
-        BOTH,
-    )
+    def panel(rate: str, title: str, colours: str) -> Panel:
+        shares = np.array([[share(cell, rate) for cell in row] for row in cells], np.float64)
+        texts = [[shown(cell.paper.get(rate)) if cell else "" for cell in row] for row in cells]
+        return Panel(title, shares.reshape(len(rows), len(columns)), colours, texts)
+
+    return matrices(rows, columns, [panel(*each) for each in panels], name, BOTH)
 
 
 def _bars(unions: Sequence[Union], title: str, name: str) -> dict[str, bytes]:
@@ -238,9 +208,7 @@ def _bars(unions: Sequence[Union], title: str, name: str) -> dict[str, bytes]:
 
 def _matrix(result: Result, rate: str, title: str) -> Grid:
     """Return references by queries; where something is published, ours / published."""
-    cells = [
-        [result.cell(query, reference) for query in result.columns] for reference in result.rows
-    ]
+    cells = [[result.cell(query, name) for query in result.columns] for name in result.rows]
     flat = [cell for row in cells for cell in row if cell]
     published = any(shown(cell.paper.get(rate)) for cell in flat)
     rows = [
@@ -299,51 +267,46 @@ def _with_rates(
         known = next((rate for name, _ in names if (rate := rates[name])), None)
         cells = [*row, f"{known.total:,}" if known else "–"]
         for name, _ in names:
-            cells += _texts(rates[name])
+            rate = rates[name]
+            if rate is None or not rate.total:
+                cells += ["–", "–", "–"]
+            else:
+                interval = f"{percent(rate.low)}-{percent(rate.high)}"
+                cells += [f"{rate.count:,}", percent(rate.share), interval]
             cells += [shown(paper.get(name)) or "–"] if name in published else []
         body.append(cells)
     return Grid(title, header, body if names else [], texts=len(about))
 
 
-def _texts(rate: Rate | None) -> list[str]:
-    if rate is None or not rate.total:
-        return ["–", "–", "–"]
-    interval = f"{percent(rate.low)}-{percent(rate.high)}"
-    return [f"{rate.count:,}", percent(rate.share), interval]
-
-
 def _left_out(result: Result) -> list[list[str]]:
     """Return what was not compared, and why."""
     plan = result.run.plan
-    rows = [[_sides(left), left.why] for left in (*result.failed, *plan.included)]
+    rows = []
+    for left in (*result.failed, *plan.included):
+        rows.append([f"{left.comparison.query} against {left.comparison.reference}", left.why])
     rows += [[name, why] for name, why in absent(plan, result.run.missing).items()]
     return [*rows, *([name, "in no comparison"] for name in plan.idle)]
 
 
 def absent(plan: Plan, missing: Mapping[str, str]) -> dict[str, str]:
     """Return the sets that are not there: why, and how many comparisons lack them."""
-    lacking = {
-        name: sum(
-            name in (left.comparison.query, left.comparison.reference) for left in plan.skipped
-        )
-        for name in missing
-    }
+    skipped = [left.comparison for left in plan.skipped]
+    lacking = Counter(name for each in skipped for name in {each.query, each.reference})
     return {
         name: f"{why} ({counted(lacking[name], 'comparison')})" for name, why in missing.items()
     }
 
 
-def _sides(left: LeftOut) -> str:
-    return f"{left.comparison.query} against {left.comparison.reference}"
+def _missing(plan: Plan, missing: Mapping[str, str]) -> list[str]:
+    return [f"not there: {name}: {why}" for name, why in absent(plan, missing).items()]
 
 
 def planned(plan: Plan) -> Grid:
     """Return a plan as a table: every comparison, and what becomes of it."""
-    own = ", own copies left out by {}"
-    rows = [
-        [e.reference, e.query, e.coverage, f"compare{own.format(e.match) if e.match else ''}"]
-        for e in plan.comparisons
-    ]
+    rows = []
+    for each in plan.comparisons:
+        own = f", own copies left out by {each.match}" if each.match else ""
+        rows.append([each.reference, each.query, each.coverage, f"compare{own}"])
     for word, lefts in (("left out", plan.included), ("skipped", plan.skipped)):
         for left in lefts:
             each = left.comparison
@@ -364,9 +327,8 @@ def plan_of(study: Study) -> tuple[Document, dict[str, object]]:
     """Return what a study would compare, for people and as plain values; nothing is opened."""
     missing = missing_sets(locate(study))
     made = plan(study, missing)
-    notes = [f"not there: {name}: {why}" for name, why in absent(made, missing).items()]
-    notes += [f"in no comparison: {name}" for name in made.idle]
-    document = Document("Plan", extent(made), lines=tuple(notes), tables=(planned(made),))
+    notes = (*_missing(made, missing), *(f"in no comparison: {name}" for name in made.idle))
+    document = Document("Plan", extent(made), lines=notes, tables=(planned(made),))
     return document, plan_dict(study, made)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -15,7 +15,17 @@ from visleak.quantities import counted
 from visleak.rates import Rate, percent
 from visleak.storage import AuditSummary, SetSummary
 from visleak.storage.audit_folder import Topic
-from visleak.study.config import NOTHING, Comparison, LeftOut, Paper, Plan, Study, Values, fits
+from visleak.study.config import (
+    NOTHING,
+    Comparison,
+    LeftOut,
+    Paper,
+    Plan,
+    Study,
+    StudySet,
+    Values,
+    fits,
+)
 from visleak.study.running import Run, together
 
 #: Rates by name, in the order of every table.
@@ -101,10 +111,9 @@ class Result:
 
     def cell(self, query: str, reference: str) -> Cell | None:
         """Return the cell of two sets, if they were compared."""
-        for cell in self.cells:
-            if (cell.comparison.query, cell.comparison.reference) == (query, reference):
-                return cell
-        return None
+        sets = query, reference
+        found = (e for e in self.cells if (e.comparison.query, e.comparison.reference) == sets)
+        return next(found, None)
 
     @property
     def headlines(self) -> tuple[str, ...]:
@@ -114,55 +123,40 @@ class Result:
 
 def result_of(run: Run, folder: Path, paper: Paper = NOTHING) -> Result:
     """Put together what a study found, beside the values that a paper published."""
-    cells = tuple(_cell(run, each, folder, paper) for each in run.leaks)
-    compared = {cell.comparison for cell in cells}
-    study = run.study
-    names = [each.name for each in study.sets]
-    in_matrix = [each for each in compared if _takes_part(study.references, study.queries, each)]
+    study, cells = run.study, tuple(_cell(run, each, folder, paper) for each in run.leaks)
+    # a side of the matrix that is left open takes every set
+    rows = study.references or tuple(each.name for each in study.sets)
+    columns = study.queries or tuple(each.name for each in study.sets)
+    shown = [e for e in run.leaks if e.reference in rows and e.query in columns]
     return Result(
         run=run,
         paper=paper,
         cells=cells,
         unions=tuple(_unions(run, paper)),
         repeats=tuple(_repeats(run)),
-        rows=_ordered(study.references or names, {each.reference for each in in_matrix}),
-        columns=_ordered(study.queries or names, {each.query for each in in_matrix}),
-        notes=tuple(_notes(run, cells)),
+        rows=tuple(name for name in rows if name in {each.reference for each in shown}),
+        columns=tuple(name for name in columns if name in {each.query for each in shown}),
+        notes=tuple(dict.fromkeys(_notes(run, cells))),
     )
-
-
-def _takes_part(references: Sequence[str], queries: Sequence[str], each: Comparison) -> bool:
-    """Whether a comparison is a cell of the matrix; a side left open takes every set."""
-    return (not references or each.reference in references) and (
-        not queries or each.query in queries
-    )
-
-
-def _ordered(names: Sequence[str], wanted: set[str]) -> tuple[str, ...]:
-    return tuple(name for name in names if name in wanted)
 
 
 def _cell(run: Run, each: Comparison, folder: Path, paper: Paper) -> Cell:
     audit, leaks = run.audits[each], run.leaks[each]
-    about = next(
-        stored
-        for stored in audit.summary.comparisons
-        if (stored.query_set, stored.reference_set) == (each.query, each.reference)
-    )
+    sets = each.query, each.reference
+    stored = {(e.query_set, e.reference_set): e for e in audit.summary.comparisons}
     return Cell(
         comparison=each,
-        modality=about.modality,
+        modality=stored[sets].modality,
         audit=audit.folder.relative_to(folder).as_posix(),
         rates=leaks.rates(),
         own=leaks.own,
-        paper=paper.of(each.query, each.reference),
+        paper=paper.of(*sets),
     )
 
 
-def _unions(run: Run, paper: Paper) -> list[Union]:
-    """Return the unions of each benchmark, in the order of the file."""
-    result = []
-    for name in [each.name for each in run.study.sets]:
+def _unions(run: Run, paper: Paper) -> Iterator[Union]:
+    """Yield the unions of each benchmark, in the order of the file."""
+    for name in (each.name for each in run.study.sets):
         own = [each for each in run.leaks if each.query == name]
         totals = {run.leaks[each].total for each in own}
         if len(totals) > 1:
@@ -174,40 +168,25 @@ def _unions(run: Run, paper: Paper) -> list[Union]:
         for coverage in ("intra", "inter", "any"):
             part = [each for each in own if coverage in ("any", each.coverage)]
             if part:
+                published = paper.intra.get(name, {}) if coverage == "intra" else {}
                 leaks = together([run.leaks[each] for each in part])
-                result.append(
-                    Union(
-                        query=name,
-                        coverage=coverage,
-                        references=tuple(each.reference for each in part),
-                        rates=leaks.rates(),
-                        paper=paper.intra.get(name, {}) if coverage == "intra" else {},
-                    )
-                )
-    return result
+                references = tuple(each.reference for each in part)
+                yield Union(name, coverage, references, leaks.rates(), published)
 
 
-def _repeats(run: Run) -> list[Repeats]:
-    found = []
-    for audit in run.within:
-        for each in audit.summary.comparisons:
-            counts = each.within
-            if counts:
-                pairs, images = counts["duplicate_pairs"], counts["distinct_images"]
-                both = [count["exact"] + count["near"] for count in (pairs, images)]
-                found.append(Repeats(each.query_set, *both))
-    return found
+def _repeats(run: Run) -> Iterator[Repeats]:
+    for each in (each for audit in run.within for each in audit.summary.comparisons):
+        if each.within:
+            pairs, images = each.within["duplicate_pairs"], each.within["distinct_images"]
+            near = (count["exact"] + count["near"] for count in (pairs, images))
+            yield Repeats(each.query_set, *near)
 
 
 def _headline(union: Union) -> str:
     """Return the line of a benchmark that a person can repeat."""
     degree, grade = union.rates["hard_or_soft"], union.rates["near_or_exact"]
-    counted = degree or grade
-    into = (
-        union.references[0]
-        if len(union.references) == 1
-        else (f"at least one of {len(union.references)} sets")
-    )
+    counted, many = degree or grade, len(union.references)
+    into = union.references[0] if many == 1 else f"at least one of {many} sets"
     if counted is None:
         return f"{union.query}: compared with {into}; no thresholds and no grades, so no rate"
     if not counted.total:
@@ -215,50 +194,37 @@ def _headline(union: Union) -> str:
     said = f"{union.query}: {counted} leak into {into}"
     if degree is None:
         return f"{said} (near or exact)"
-    parts = [
-        f"{name} {percent(rate.share)} %"
-        for name in ("hard", "soft")
-        if (rate := union.rates[name])
-    ]
-    said += f": {', '.join(parts)}"
+    rates = [(name, union.rates[name]) for name in ("hard", "soft")]
+    said += f": {', '.join(f'{name} {percent(rate.share)} %' for name, rate in rates if rate)}"
     return f"{said}; near or exact {percent(grade.share)} %" if grade else said
 
 
-def _notes(run: Run, cells: Sequence[Cell]) -> list[str]:
-    """Return what a reader must know to read the numbers."""
-    notes = []
-    summaries = {id(audit): audit.summary for audit in run.audits.values()}.values()
-    for said in dict.fromkeys(_measure(summary) for summary in summaries):
-        notes.append(said)
-    if run.study.settings.sample:
-        count = run.study.settings.sample
-        notes.append(f"a sample of {count:,} images of each benchmark, drawn with a fixed seed")
+def _notes(run: Run, cells: Sequence[Cell]) -> Iterator[str]:
+    """Yield what a reader must know to read the numbers."""
+    summaries = [audit.summary for audit in {id(a): a for a in run.audits.values()}.values()]
+    yield from map(_measure, summaries)
+    if count := run.study.settings.sample:
+        yield f"a sample of {count:,} images of each benchmark, drawn with a fixed seed"
         if run.study.settings.within:
-            notes.append("repeats within the benchmarks: not looked for in a sample")
+            yield "repeats within the benchmarks: not looked for in a sample"
     # what every audit says of itself; two of these a study says better
     for summary in summaries:
-        notes += [each.text for each in summary.skipped if each.topic not in _OWN_WORDS]
-    notes = list(dict.fromkeys(notes))
-    for each in run.study.sets:
-        images = run.opened.get(each.name)
-        if images is not None and not fits(each.images, len(images)):
-            notes.append(f"{each.name} holds {len(images):,} images; published are {each.images}")
-    bad: dict[str, int] = {}
-    for summary in summaries:
-        bad |= {each.name: each.unreadable for each in summary.sets}
-    notes += [
-        f"{name}: {counted(count, 'image')} could not be read"
-        for name, count in bad.items()
-        if count
-    ]
+        yield from (each.text for each in summary.skipped if each.topic not in _OWN_WORDS)
+    for name, images in run.opened.items():
+        published = run.study.named(name).images
+        if not fits(published, len(images)):
+            yield f"{name} holds {len(images):,} images; published are {published}"
+    unreadable = {each.name: each.unreadable for summary in summaries for each in summary.sets}
+    for name, count in unreadable.items():
+        if count:
+            yield f"{name}: {counted(count, 'image')} could not be read"
     for cell in cells:
         made = cell.comparison
         if made.match:
-            notes.append(
+            yield (
                 f"{made.query} and {made.reference} have images in common: {cell.own:,} pairs with"
                 f" one id (match {made.match}) are left out here; the audit's own report has them"
             )
-    return notes
 
 
 def _measure(summary: AuditSummary) -> str:
@@ -286,7 +252,7 @@ def as_dict(result: Result) -> dict[str, object]:
         "headline": "; ".join(result.headlines),
         "settings": run.study.settings.as_dict(),
         "published": result.paper.source or None,
-        "sets": [_set(run, name) for name in (each.name for each in run.study.sets)],
+        "sets": [_set(run, each) for each in run.study.sets],
         "matrix": {"references": list(result.rows), "queries": list(result.columns)},
         "comparisons": [_cell_dict(cell) for cell in result.cells],
         "unions": [_union_dict(union) for union in result.unions],
@@ -318,14 +284,13 @@ def plan_dict(study: Study, plan: Plan) -> dict[str, object]:
     }
 
 
-def _set(run: Run, name: str) -> dict[str, object]:
-    each, images = run.study.named(name), run.opened.get(name)
-    stored: dict[str, SetSummary] = {}
+def _set(run: Run, each: StudySet) -> dict[str, object]:
+    images = run.opened.get(each.name)
+    about: SetSummary | None = None
     for audit in run.audits.values():
-        stored |= {about.name: about for about in audit.summary.sets}
-    about = stored.get(name)
+        about = audit.summary.set_of(each.name) or about
     return {
-        "name": name,
+        "name": each.name,
         "dataset": each.dataset,
         "split": each.split,
         "roles": list(each.roles),
@@ -334,7 +299,7 @@ def _set(run: Run, name: str) -> dict[str, object]:
         "images": about.images if about else len(images) if images is not None else 0,
         "readable": about.readable if about else None,
         "unreadable": about.unreadable if about else None,
-        "missing": run.missing.get(name),
+        "missing": run.missing.get(each.name),
         "contains": [inclusion.set for inclusion in each.contains],
     }
 
@@ -369,8 +334,5 @@ def _left_dict(left: LeftOut) -> dict[str, str]:
 
 
 def _comparison_dict(each: Comparison) -> dict[str, str]:
-    return {
-        "query_set": each.query,
-        "reference_set": each.reference,
-        "coverage": each.coverage,
-    }
+    sets = {"query_set": each.query, "reference_set": each.reference}
+    return sets | {"coverage": each.coverage}

@@ -11,13 +11,12 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from visleak import pipeline
 from visleak.auditing import Audit, audit
 from visleak.errors import HeldError, UsageError, VisleakError
 from visleak.formats import open_images
@@ -25,7 +24,7 @@ from visleak.formats.sources import split_prefix
 from visleak.pipeline.context import Engine, Processes
 from visleak.pipeline.embeddings import DEFAULT
 from visleak.pipeline.rates import NOTHING, rates
-from visleak.progress import Progress
+from visleak.progress import Progress, silent
 from visleak.quantities import counted
 from visleak.rates import Rate
 from visleak.records import DEGREES, GRADES, AnySet, EmbeddingSet
@@ -80,9 +79,9 @@ def run(study: Study, folder: Path, options: Options) -> Run:
             progress("listing images", 1, 1)
         work = Work(study, folder, options, opened, faults)
         work.answer(jobs_of(planned, folder, study))
-    leaks = {}
+    leaks: dict[Comparison, Leaks] = {}
     for audits, own in work.answers:
-        leaks.update(leaks_of(audits, own))
+        leaks |= leaks_of(audits, own)
     return Run(
         study=study,
         plan=planned,
@@ -98,16 +97,16 @@ def run(study: Study, folder: Path, options: Options) -> Run:
 
 def _nothing(study: Study, missing: Mapping[str, str]) -> str:
     """Return why there is nothing to compare."""
+    said = f"{study.path}: nothing to compare:"
     if missing:
         name, why = next(iter(missing.items()))
         return (
-            f"{study.path}: nothing to compare: {len(missing)} of {len(study.sets)} sets are not"
-            f" there (set {name!r}: {why}); fill in source of at least one benchmark and one"
-            " training set"
+            f"{said} {len(missing)} of {len(study.sets)} sets are not there (set {name!r}: {why});"
+            " fill in source of at least one benchmark and one training set"
         )
     return (
-        f"{study.path}: nothing to compare: no benchmark meets a training set of another name;"
-        " check roles, dataset and contains"
+        f"{said} no benchmark meets a training set of another name; check roles, dataset and"
+        " contains"
     )
 
 
@@ -151,12 +150,6 @@ WITHIN: Final = "within"
 #: Longer names of sets are cut in names of folders.
 _LONGEST: Final = 120
 
-#: Is told of every audit that begins; gives what is told how far its steps are.
-Watch = Callable[[str], AbstractContextManager[Progress]]
-
-#: Is given every audit, also those that were there before (``reused``).
-Finished = Callable[[Audit], None]
-
 
 @dataclass(frozen=True, slots=True)
 class Options:
@@ -168,8 +161,10 @@ class Options:
     engine: Engine = Processes
     force: bool = False
     command: str | None = None
-    watch: Watch = lambda name: nullcontext(pipeline.silent)  # is told what is being done
-    finished: Finished = lambda audit: None  # is given every audit
+    # is told of every audit that begins; gives what is told how far its steps are
+    watch: Callable[[str], AbstractContextManager[Progress]] = lambda name: nullcontext(silent)
+    # is given every audit, also those that were there before (``reused``)
+    finished: Callable[[Audit], None] = lambda audit: None
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,15 +179,10 @@ class Job:
 
 def jobs_of(planned: Plan, folder: Path, study: Study) -> list[Job]:
     """Return the audits that a plan needs, repeats within the sets last."""
-    jobs = [
-        Job(
-            folder / AUDITS / folder_name(reference),
-            tuple(each.query for each in comparisons),
-            reference,
-            comparisons,
-        )
-        for reference, comparisons in planned.by_reference().items()
-    ]
+    jobs = []
+    for reference, comparisons in planned.by_reference().items():
+        base = folder / AUDITS / folder_name(reference)
+        jobs.append(Job(base, tuple(e.query for e in comparisons), reference, comparisons))
     # a sample is drawn to compare it with something else
     if study.settings.within and not study.settings.sample:
         queries = tuple(dict.fromkeys(each.query for each in planned.comparisons))
@@ -249,9 +239,9 @@ class Work:
             held: Sequence[str] = job.queries
             try:
                 held = self._held(place, job)
-                unread = [name for name in held if name in self.faults]
-                if unread:
-                    self._fail(job, held, self.faults[unread[0]])
+                unread = next((self.faults[name] for name in held if name in self.faults), None)
+                if unread is not None:
+                    self._fail(job, held, unread)
                 else:
                     self._note(self._audited(place, held, job.reference), job)
             except UsageError:
@@ -264,23 +254,23 @@ class Work:
 
     def _held(self, place: Path, job: Job) -> list[str]:
         """Return the query sets of a finished audit, if all of them are still asked for."""
-        sets = Audit(place).summary.sets
-        held = [each.name for each in sets if each.side == "query"]
-        gone = [name for name in held if name not in job.queries]
-        if gone:
-            raise HeldError(
-                f"{place} holds an audit of {gone[0]!r} too, which is not compared with"
-                f" {job.reference!r} any more; choose another folder with -o DIR, or do all"
-                " again with --force"
-            )
+        held = [each.name for each in Audit(place).summary.sets if each.side == "query"]
+        for name in held:
+            if name not in job.queries:
+                raise HeldError(
+                    f"{place} holds an audit of {name!r} too, which is not compared with"
+                    f" {job.reference!r} any more; choose another folder with -o DIR, or do all"
+                    " again with --force"
+                )
         return held
 
     def _make(self, job: Job, queries: Sequence[str]) -> None:
         """Make the audit of the queries that are not answered for."""
-        for name in (*queries, job.reference):
+        for name in queries:
             if name in self.faults:
-                self._fail(job, [name] if name != job.reference else queries, self.faults[name])
+                self._fail(job, [name], self.faults[name])
         if job.reference in self.faults:
+            self._fail(job, queries, self.faults[job.reference])
             return
         left = [name for name in queries if name in self.opened]
         while left:
@@ -447,19 +437,12 @@ class Leaks:
 
     def rates(self) -> dict[str, Rate | None]:
         """Return the rates that an audit has, ``None`` if nothing was measured."""
-        best = {
-            "degree": _filled(self.degree.values(), self.total),
-            "grade": _filled(self.grade.values(), self.total),
-        }
+        best = {scale: np.full(self.total, NOTHING, np.int64) for scale in ("degree", "grade")}
+        for scale, codes in best.items():
+            known = getattr(self, scale)
+            # images that do not leak follow those that do
+            codes[: len(known)] = np.fromiter(known.values(), np.int64, len(known))
         return rates(best, self.graded, self.measured)
-
-
-def _filled(codes: Iterable[int], total: int) -> np.ndarray[Any, np.dtype[np.int64]]:
-    """Return codes with those of the images that do not leak behind them."""
-    result = np.full(total, NOTHING, np.int64)
-    known = np.fromiter(codes, np.int64)
-    result[: len(known)] = known
-    return result
 
 
 def together(parts: Sequence[Leaks]) -> Leaks:
@@ -488,14 +471,23 @@ def _strongest(parts: Iterable[Mapping[str, int]]) -> dict[str, int]:
 
 def leaks_of(audit: Audit, comparisons: Sequence[Comparison]) -> dict[Comparison, Leaks]:
     """Return what leaks in an audit's comparisons: neither repeats in a set nor blank images."""
-    flats = _flats(audit, {each.query for each in comparisons})
     stored = {(c.query_set, c.reference_set): c for c in audit.summary.comparisons}
     result = {}
     for each in comparisons:
         about = stored[each.query, each.reference]
-        pairs = _pairs(audit, each)
+        blank = (pc.field("set") == each.query) & pc.field("flat")
+        flat = read_table(audit.folder, IMAGES, ["id"], blank)["id"].combine_chunks()
+        pairs = read_table(
+            audit.folder,
+            PAIRS,
+            ["query", "reference", "degree", "grade"],
+            (pc.field("query_set") == each.query)
+            & (pc.field("reference_set") == each.reference)
+            & (pc.field("coverage") != "within")
+            & (pc.is_valid(pc.field("degree")) | pc.field("grade").isin(list(_FOUND))),
+        )
         own = _own(pairs, each.match)
-        kept = pairs.filter(pc.and_not(pc.invert(own), pc.is_in(pairs["query"], flats[each.query])))
+        kept = pairs.filter(pc.and_not(pc.invert(own), pc.is_in(pairs["query"], flat)))
         result[each] = Leaks(
             total=about.queries,
             degree=_best(kept, "degree", DEGREES),
@@ -507,37 +499,13 @@ def leaks_of(audit: Audit, comparisons: Sequence[Comparison]) -> dict[Comparison
     return result
 
 
-def _pairs(audit: Audit, each: Comparison) -> pa.Table:
-    """Return the pairs of a comparison that have a degree or a grade that counts."""
-    found = pc.is_valid(pc.field("degree")) | pc.field("grade").isin(list(_FOUND))
-    return read_table(
-        audit.folder,
-        PAIRS,
-        ["query", "reference", "degree", "grade"],
-        (pc.field("query_set") == each.query)
-        & (pc.field("reference_set") == each.reference)
-        & (pc.field("coverage") != "within")
-        & found,
-    )
-
-
-def _flats(audit: Audit, names: set[str]) -> dict[str, pa.Array]:
-    """Return the blank images of the query sets, by set."""
-    where = pc.field("set").isin(sorted(names)) & pc.field("flat")
-    table = read_table(audit.folder, IMAGES, ["set", "id"], where)
-    return {
-        name: table.filter(pc.equal(table["set"], name))["id"].combine_chunks() for name in names
-    }
-
-
 def _own(pairs: pa.Table, match: str) -> pa.Array:
     """Return which pairs are one image in two sets, as the known inclusion tells it."""
     if not match:
         return pa.array(np.zeros(len(pairs), bool))
     left, right = (_keys(pairs[side], match) for side in ("query", "reference"))
-    return pa.array(
-        [a is not None and a == b for a, b in zip(left, right, strict=True)], pa.bool_()
-    )
+    same = [a is not None and a == b for a, b in zip(left, right, strict=True)]
+    return pa.array(same, pa.bool_())
 
 
 def _keys(ids: pa.ChunkedArray, match: str) -> list[str | None]:
