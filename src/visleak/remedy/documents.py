@@ -13,7 +13,7 @@ from visleak.grouping.document import decay_figures, span
 from visleak.options import AUTO
 from visleak.quantities import counted, listed, size
 from visleak.remedy.manifest import Undo
-from visleak.remedy.removal import ClassChange, Purge, SetPlan, gaps_of
+from visleak.remedy.removal import Purge, SetPlan, gaps_of
 from visleak.remedy.substitution import ReplacePlan
 from visleak.reporting import Column, Document, Fact, Table
 from visleak.reporting.markup import Grid
@@ -29,52 +29,32 @@ NAMED: Final = 5
 
 def purge_document(purge: Purge, summary: AuditSummary, out: Path | None) -> Document:
     """Return the plan of a purge and what was written."""
-    first, *others = [_set_line(each, purge) for each in purge.sets]
-    facts = [*_gap_facts(purge, summary), *_purge_facts(purge)]
-    if purge.written is None:
-        where = f"-o {shlex.quote(str(out))}" if out is not None else "-o DIR"
-        facts.append(
-            Fact("dry run", f"nothing was written; add {where} --format manifest|link|copy --apply")
-        )
-    else:
-        facts += _purge_written(purge, summary)
-    tables = tuple(_purge_table(each) for each in purge.sets if each.removed)
-    figures = decay_figures(summary.grouping) if purge.settings.max_frame_gap == AUTO else ()
-    return Document(
-        "Purge", first, tuple(others), tables, figures=tuple(figures), facts=tuple(facts)
-    )
-
-
-def _set_line(each: SetPlan, purge: Purge) -> str:
     went = "were removed" if purge.written is not None else "would be removed"
     words = listed(reversed(Level(purge.settings.level).names))
-    return (
+    first, *others = (
         f"{len(each.removed):,} of {each.total:,} images of {each.name} {went} ({words} pairs);"
         f" {each.stays:,} stay"
+        for each in purge.sets
     )
+    facts = (*_gap_facts(purge, summary), *_purge_facts(purge), *_written(purge, summary, out))
+    tables = tuple(_purge_table(each) for each in purge.sets if each.removed)
+    figures = decay_figures(summary.grouping) if purge.settings.max_frame_gap == AUTO else ()
+    return Document("Purge", first, tuple(others), tables, figures=tuple(figures), facts=facts)
 
 
 def _purge_table(each: SetPlan) -> Grid:
     """Return the reasons by class, the classes with most removed images first."""
     counts, rows = each.counts(), Counter(removed.label for removed in each.removed)
-    changes = {change.label: change for change in each.classes}
-    totals = [sum(getattr(c, when) for c in each.classes) for when in ("before", "after")]
-
-    def shares(change: ClassChange | None) -> tuple[str, ...]:
-        if change is None:
-            return "", ""
-        parts = zip((change.before, change.after), totals, strict=True)
-        return tuple(f"{100 * part / total:.2f} %" if total else "" for part, total in parts)
-
-    body = [
-        [
-            label or "(no label)",
-            *(f"{count[label]:,}" if count[label] else "" for count in counts.values()),
-            f"{total:,}",
-            *shares(changes.get(label)),
-        ]
-        for label, total in rows.most_common(CLASSES)
-    ]
+    changes = {change.label: (change.before, change.after) for change in each.classes}
+    totals = [sum(column) for column in zip(*changes.values(), strict=True)]
+    body = []
+    for label, total in rows.most_common(CLASSES):
+        why = [f"{count[label]:,}" if count[label] else "" for count in counts.values()]
+        shares = ["", ""]
+        if label in changes:
+            parts = zip(changes[label], totals, strict=True)
+            shares = [_percent(part / whole) if whole else "" for part, whole in parts]
+        body.append([label or "(no label)", *why, f"{total:,}", *shares])
     if len(rows) > 1:
         sums = (f"{count.total():,}" for count in counts.values())
         body.append(["all", *sums, f"{rows.total():,}", "", ""])
@@ -90,21 +70,16 @@ def _gap_facts(purge: Purge, summary: AuditSummary) -> Iterator[Fact]:
         each = summary.grouping.hypotheses[int(number) - 1]
         text = f"{each.words}: images at most {span(gap, each.unit)} from one of the other side"
         if purge.settings.max_frame_gap == AUTO:
-            text += (
-                "; there half of the similarity of neighbouring frames is left"
-                " (figure in the report of the audit)"
-            )
+            text += "; there half of the similarity of neighbouring frames is left"
+            text += " (figure in the report of the audit)"
         yield Fact("frame gap", text)
 
 
 def _purge_facts(purge: Purge) -> Iterator[Fact]:
     for each in purge.sets:
         if each.classes and each.removed:
-            yield Fact(
-                "balance",
-                f"class shares of {each.name} move by {100 * each.shift:.2f} % (total variation"
-                " distance)",
-            )
+            moved = f"class shares of {each.name} move by {_percent(each.shift)}"
+            yield Fact("balance", f"{moved} (total variation distance)")
     settings = purge.settings
     if settings.remove_from == "test":
         what = "duplicates among test images stay; --test-duplicates drop keeps one of each group"
@@ -118,32 +93,29 @@ def _purge_facts(purge: Purge) -> Iterator[Fact]:
         yield Fact("disputed", f"{counted(purge.disputed, 'pair')} {how}")
     if purge.blank:
         yield Fact("blank", f"kept: {counted(purge.blank, 'image')} without content")
-    unreadable = sum(each.unreadable for each in purge.sets)
-    if unreadable:
+    if unreadable := sum(each.unreadable for each in purge.sets):
         yield Fact("unreadable", f"kept: {counted(unreadable, 'image')} that could not be read")
-    for caveat in purge.caveats:
-        yield Fact("not seen", caveat, "caution")
+    yield from (Fact("not seen", caveat, "caution") for caveat in purge.caveats)
     yield Fact("recommended", f"--remove-from {purge.advice.side}: {purge.advice.why}")
 
 
-def _purge_written(purge: Purge, summary: AuditSummary) -> Iterator[Fact]:
-    written, settings = purge.written, purge.settings
-    assert written is not None
+def _written(purge: Purge, summary: AuditSummary, out: Path | None) -> Iterator[Fact]:
+    written = purge.written
+    if written is None:
+        where = f"-o {shlex.quote(str(out))}" if out is not None else "-o DIR"
+        how = f"add {where} --format manifest|link|copy --apply"
+        yield Fact("dry run", f"nothing was written; {how}")
+        return
     what = size(written.bytes) + (", verified" if written.sources else "")
     if written.reused:
         what = "was there already, unchanged"
     yield Fact("written", f"{written.folder} ({written.files:,} files, {what})", "strong")
-    if written.unreadable:
-        yield Fact(
-            "left out",
-            f"{counted(len(written.unreadable), 'image')} that cannot be read",
-            "caution",
-        )
-    for name, source in written.sources.items():
-        yield Fact("source", f"{name}={source}")
-    if command := _command(written.sources, settings.remove_from, summary):
-        yield Fact("check it", command)
-    elif not written.sources:
+    if lost := len(written.unreadable):
+        yield Fact("left out", f"{counted(lost, 'image')} that cannot be read", "caution")
+    yield from (Fact("source", f"{name}={source}") for name, source in written.sources.items())
+    if written.sources:
+        yield Fact("check it", _command(written.sources, purge.settings.remove_from, summary))
+    else:
         lists = "kept.csv and removed.csv name every image"
         if not written.counts:
             lists = "removed.csv names the images that go"
@@ -151,20 +123,17 @@ def _purge_written(purge: Purge, summary: AuditSummary) -> Iterator[Fact]:
 
 
 def _command(sources: Mapping[str, str], side: str, summary: AuditSummary) -> str:
-    """Return the command that audits the result; empty if it cannot be opened."""
-    if not sources:
-        return ""
+    """Return the command that audits the result."""
     tests = {total.query_set for total in summary.totals}
     trained = any(each.name not in tests for each in summary.sets)
     words = ["visleak audit"]
     here = Path(summary.opened_in) == Path.cwd()
     for each in summary.sets:
         own = "test" if each.name in tests else "train"
-        if own == side and each.name not in sources:
-            continue
-        opened = each.source if here else resolved(each.source, Path(summary.opened_in))
-        source = f"{each.name}={sources.get(each.name) or opened}"
-        words.append(f"--{own if trained else 'set'} {shlex.quote(source)}")
+        if own != side or each.name in sources:
+            opened = each.source if here else resolved(each.source, Path(summary.opened_in))
+            source = f"{each.name}={sources.get(each.name) or opened}"
+            words.append(f"--{own if trained else 'set'} {shlex.quote(source)}")
     return " ".join([*words, "-o AUDIT"])
 
 
@@ -184,10 +153,19 @@ def undo_document(result: Undo) -> Document:
 
 def split_document(content: Mapping[str, Any], out: Path) -> Document:
     """Return a split."""
+    parts, before = content["parts"], content.get("before")
+    rows = []
+    for name, about in parts.items():
+        images = f"{about['images']:,}"
+        if before:
+            rows.append([name, f"{before[name]['images']:,}", images])
+        else:
+            rows.append([name, images, _percent(about["share"]), _percent(about["asked"])])
+    heads = ("before", "after") if before else ("images", "share", "target")
     return Document(
         "Split",
         _split_headline(content),
-        tables=(_sizes(content), _class_grid(content)),
+        tables=(Grid("sizes", ["part", *heads], rows), _class_grid(parts, before)),
         facts=(*_split_facts(content), *_split_outcome(content, out)),
     )
 
@@ -195,54 +173,42 @@ def split_document(content: Mapping[str, Any], out: Path) -> Document:
 def _split_headline(content: Mapping[str, Any]) -> str:
     parts = content["parts"]
     done = content["written"] is not None
-    if content["kind"] == "fix":
-        moves = content["moves"]
-        if not moves["images"]:
-            return f"no image has to move: no component is in two of {', '.join(parts)}"
-        back = moves["keeping_sizes"]
-        extra = f", and {back:,} more to keep sizes" if back else ""
-        if moves["uniting"] > moves["fewest"]:
-            extra += f" ({moves['fewest']:,} without keeping sizes)"
-        return (
-            f"{counted(moves['uniting'], 'image')} {'were moved' if done else 'would move'} to"
-            f" unite {counted(moves['components'], 'component')}{extra}"
-        )
-    sizes = ", ".join(f"{name} {about['images']:,}" for name, about in parts.items())
-    return f"{content['images']:,} images {'were split' if done else 'would be split'}: {sizes}"
-
-
-def _sizes(content: Mapping[str, Any]) -> Grid:
-    before = content.get("before")
-    rows = [
-        [name, f"{before[name]['images']:,}", f"{about['images']:,}"]
-        if before
-        else [name, f"{about['images']:,}", _percent(about["share"]), _percent(about["asked"])]
-        for name, about in content["parts"].items()
-    ]
-    heads = ("before", "after") if before else ("images", "share", "target")
-    return Grid("sizes", ["part", *heads], rows)
+    if content["kind"] == "split":
+        sizes = ", ".join(f"{name} {about['images']:,}" for name, about in parts.items())
+        return f"{content['images']:,} images {'were' if done else 'would be'} split: {sizes}"
+    moves = content["moves"]
+    if not moves["images"]:
+        return f"no image has to move: no component is in two of {', '.join(parts)}"
+    back = moves["keeping_sizes"]
+    extra = f", and {back:,} more to keep sizes" if back else ""
+    if moves["uniting"] > moves["fewest"]:
+        extra += f" ({moves['fewest']:,} without keeping sizes)"
+    return (
+        f"{counted(moves['uniting'], 'image')} {'were moved' if done else 'would move'} to unite"
+        f" {counted(moves['components'], 'component')}{extra}"
+    )
 
 
 def _percent(share: float) -> str:
     return f"{100 * share:.2f} %"
 
 
-def _class_grid(content: Mapping[str, Any]) -> Grid:
+def _class_grid(parts: Mapping[str, Any], before: Mapping[str, Any] | None) -> Grid:
     """Return the classes with their counts or shares in every part, largest deviation first."""
-    parts, before = content["parts"], content.get("before")
     rows = []
     for name in next(iter(parts.values())).get("classes", ()):
-        found = [about["classes"][name] for about in parts.values()]
+        found = {part: about["classes"][name] for part, about in parts.items()}
         if before:
             counts = [
                 (before[part]["classes"][name]["images"], own["images"])
-                for part, own in zip(parts, found, strict=True)
+                for part, own in found.items()
             ]
             deviation = max(abs(old - new) for old, new in counts)
             cells = [f"{old:,} > {new:,}" for old, new in counts]
         else:
-            deviation = max(abs(each["share"] - each["of_all"]) for each in found)
-            cells = [_percent(each) for each in (found[0]["of_all"], *(f["share"] for f in found))]
+            shares, whole = [own["share"] for own in found.values()], found[next(iter(parts))]
+            deviation = max(abs(share - whole["of_all"]) for share in shares)
+            cells = [_percent(share) for share in (whole["of_all"], *shares)]
         if deviation or not before:
             rows.append((-deviation, name, cells))
     title = "classes, largest deviation first"
@@ -323,25 +289,22 @@ def replace_document(plan: ReplacePlan, out: Path | None) -> Document:
         f"{plan.duplicates:,} of {plan.size:,} images of {plan.test_set} are duplicates ({meant}):"
         f" {plan.leaks:,} of a training image, {plan.within:,} of another test image"
     )
-    rows: list[tuple[str | int | None, ...]] = [
-        (
-            each.label or "(no label)",
-            *(each.duplicates, each.replaced, each.duplicates - each.replaced),
-            each.candidates_left,
-        )
-        for each in plan.classes
-    ]
+    rows: list[tuple[str | int | None, ...]] = []
+    for each in plan.classes:
+        missing = each.duplicates - each.replaced
+        counts = (each.duplicates, each.replaced, missing, each.candidates_left)
+        rows.append((each.label or "(no label)", *counts))
     if len(rows) > 1:
         left = sum(each.candidates_left for each in plan.classes) if plan.by_class else None
         rows.append(("all", plan.duplicates, len(plan.replaced), len(plan.missing), left))
     headings = ("duplicates", "replaced", "without", "candidates left")
     columns = (Column(heading="class"), *(Column(heading=each, number=True) for each in headings))
-    facts = [Fact("", line) for line in (*_replace_lines(plan), _outcome(plan, out))]
+    facts = tuple(Fact("", line) for line in _replace_lines(plan, out))
     table = Table("replacements", columns, rows, limit=len(rows))
-    return Document("Fair test set", headline, tuple(_left_out(plan)), (table,), facts=tuple(facts))
+    return Document("Fair test set", headline, tuple(_left_out(plan)), (table,), facts=facts)
 
 
-def _replace_lines(plan: ReplacePlan) -> Iterator[str]:
+def _replace_lines(plan: ReplacePlan, out: Path | None) -> Iterator[str]:
     if plan.automatic:
         yield (
             f"{plan.automatic:,} of {len(plan.replaced):,} replacements were selected"
@@ -351,6 +314,15 @@ def _replace_lines(plan: ReplacePlan) -> Iterator[str]:
         yield f"no replacement: {id_} ({why})"
     if len(plan.missing) > NAMED:
         yield f"and {len(plan.missing) - NAMED:,} more without a replacement"
+    if plan.written is not None:
+        verb = "reused" if plan.written.reused else "written"
+        source = plan.written.sources.get(plan.test_set)
+        yield f"{verb}: {plan.written.folder!s}{f'; it opens as {source}' if source else ''}"
+    elif not plan.duplicates:
+        yield "nothing to replace"
+    else:
+        where = f"to {out!s}" if out is not None else "to the folder of -o DIR"
+        yield f"dry run: nothing was written; --apply writes the test set {where}"
 
 
 def _left_out(plan: ReplacePlan) -> Iterator[str]:
@@ -360,26 +332,10 @@ def _left_out(plan: ReplacePlan) -> Iterator[str]:
         images = counted(plan.disputed, "test image")
         yield f"left out, reviewers disagree: {images} (--include-disputed)"
     pool = plan.pool
-    reasons = {
-        "in_the_audit": "in the audit already",
-        "repeated": "repeating another one",
-        "blank": "blank",
-        "unreadable": "unreadable",
-    }
+    reasons = {"in_the_audit": "in the audit already", "repeated": "repeating another one"}
+    reasons |= {name: name for name in ("blank", "unreadable")}
     unused = [f"{pool[key]:,} {what}" for key, what in reasons.items() if pool[key]]
     rest = f"; not {', '.join(unused)}" if unused else ""
     yield f"pool: {pool['usable']:,} of {pool['images']:,} images can be used{rest}"
     if not plan.by_class:
         yield "classes: the test set or the pool has no labels, so any image may replace any other"
-
-
-def _outcome(plan: ReplacePlan, out: Path | None) -> str:
-    if plan.written is not None:
-        verb = "reused" if plan.written.reused else "written"
-        source = plan.written.sources.get(plan.test_set)
-        opens = f"; it opens as {source}" if source else ""
-        return f"{verb}: {plan.written.folder!s}{opens}"
-    if not plan.duplicates:
-        return "nothing to replace"
-    where = f"to {out!s}" if out is not None else "to the folder of -o DIR"
-    return f"dry run: nothing was written; --apply writes the test set {where}"

@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 from visleak.auditing import Audit
 from visleak.errors import UsageError, VisleakError
 from visleak.grouping.document import sentences
-from visleak.groups import chained, components, joined, nearest_frames
+from visleak.groups import chained, components, joined, nearest_frames, numbered
 from visleak.records import Bool, ImageSet, Int64
 from visleak.remedy.balance import coded
 from visleak.storage import GROUPS, IMAGES, AuditSummary, read_csv, read_summary, read_table
@@ -192,8 +192,8 @@ def _column(
     parts = []
     for images, position in zip(sets, positions, strict=True):
         column = getattr(images, name)
-        taken = None if column is None else column.take(pa.array(position))
-        parts.append(pa.nulls(len(position), pa.string()) if taken is None else taken)
+        nothing = pa.nulls(len(position), pa.string())
+        parts.append(nothing if column is None else column.take(pa.array(position)))
     return coded(pa.chunked_array(parts, pa.string()).combine_chunks())
 
 
@@ -243,8 +243,7 @@ def with_found_groups(found: Audit, sets: Sequence[ImageSet], *, yes: bool) -> l
     """Return sets of an audit with the groups that it found."""
     refuse_unconfirmed(found.folder, found.summary, yes=yes)
     rows = list(found_rows(found.folder))
-    images = dict.fromkeys((row.set, row.id) for row in rows)
-    place = {image: at for at, image in enumerate(images)}
+    place = {image: at for at, image in enumerate(dict.fromkeys((r.set, r.id) for r in rows))}
     schemes: dict[str, tuple[list[int], list[str]]] = {}
     for row in rows:
         places, units = schemes.setdefault(row.scheme, ([], []))
@@ -290,22 +289,20 @@ def leaking(
             found = _within(mine, beyond, gaps[scheme])
         else:
             first = {row.unit: row for row in reversed(beyond)}
-            found = ((row, other) for row in mine if (other := first.get(row.unit)) is not None)
+            found = ((row, first[row.unit]) for row in mine if row.unit in first)
         for row, other in found:
-            near = f"{row.reference_set}/{row.nearest}"
-            close = near if side == "test" and row.nearest else f"{other.set}/{other.id}"
+            close = f"{other.set}/{other.id}"
+            if side == "test" and row.nearest:
+                close = f"{row.reference_set}/{row.nearest}"
             result.setdefault((row.set, row.id), ("group", close))
     return result
 
 
 def _within(mine: Sequence[Row], beyond: Sequence[Row], gap: int) -> Iterator[tuple[Row, Row]]:
     """Yield images with the nearest frame of their group on the other side, up to a distance."""
-    places = {name: at for at, name in enumerate(dict.fromkeys(r.group for r in (*mine, *beyond)))}
-    ends = [
-        np.array(column, np.int64)
-        for rows in (mine, beyond)
-        for column in ([places[row.group] for row in rows], [int(row.frame) for row in rows])
-    ]
-    place, distance = nearest_frames(*ends)
+    groups = numbered(np.array([row.group for row in (*mine, *beyond)], np.str_))
+    frames = np.array([int(row.frame) for row in (*mine, *beyond)], np.int64)
+    split = len(mine)
+    place, distance = nearest_frames(groups[:split], frames[:split], groups[split:], frames[split:])
     for at in np.flatnonzero((place >= 0) & (distance <= gap)).tolist():
         yield mine[at], beyond[place[at]]

@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 import os
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -131,7 +131,12 @@ def replace(
         folder, pool, settings, trial=True, workers=workers, cache=cache, progress=progress
     ) as selection:
         if settings.select == "auto":
-            _refuse_without_classes(selection)
+            if not selection.by_class and any(each.label for each in selection.duplicates.images):
+                raise UsageError(
+                    "the duplicates have labels and the pool has none, so the classes of its"
+                    " images are unknown; name the column with --label, or let people choose with"
+                    " `visleak review AUDIT_DIR --pool SOURCE`"
+                )
             step = "choosing replacements"
             selection.choose(lambda done, total: progress(step, done, total))
         plan = _plan(selection, settings)
@@ -141,16 +146,6 @@ def replace(
             raise UsageError(_missing(plan))
         _store(Path(folder), selection)
         return dataclasses.replace(plan, written=_write(selection, plan, Path(out), progress))
-
-
-def _refuse_without_classes(selection: Selection) -> None:
-    """Refuse an automatic choice if the class of an image is unknown."""
-    if not selection.by_class and any(each.label for each in selection.duplicates.images):
-        raise UsageError(
-            "the duplicates have labels and the pool has none, so the classes of its images are"
-            " unknown; name the column with --label, or let people choose with `visleak review"
-            " AUDIT_DIR --pool SOURCE`"
-        )
 
 
 def _plan(selection: Selection, settings: ReplaceSettings) -> ReplacePlan:
@@ -195,17 +190,14 @@ def _plan(selection: Selection, settings: ReplaceSettings) -> ReplacePlan:
 
 
 def _missing(plan: ReplacePlan) -> str:
-    short = ", ".join(
-        f"{each.label or 'no class'} {each.duplicates - each.replaced:,}"
-        for each in plan.classes
-        if each.duplicates > each.replaced
-    )
-    advice = (
-        "give a larger pool"
-        if plan.settings.select == "auto"
-        else "approve some with `visleak review AUDIT_DIR --pool SOURCE`, select them automatically"
-        " with --select auto"
-    )
+    lacking = {each.label: each.duplicates - each.replaced for each in plan.classes}
+    short = ", ".join(f"{label or 'no class'} {n:,}" for label, n in lacking.items() if n)
+    advice = "give a larger pool"
+    if plan.settings.select != "auto":
+        advice = (
+            "approve some with `visleak review AUDIT_DIR --pool SOURCE`, select them automatically"
+            " with --select auto"
+        )
     return (
         f"{len(plan.missing):,} of {plan.duplicates:,} duplicates have no replacement ({short});"
         f" {advice}, or keep these test images with --allow-missing"
@@ -250,41 +242,43 @@ def _write(selection: Selection, plan: ReplacePlan, out: Path, progress: Progres
         "chosen_by_machine": plan.automatic,
         "without_replacement": len(plan.missing),
     }
+    # duplicates as in ciFAIR, and their replacements
+    extra = {
+        "duplicates.csv": _csv(CIFAIR, _cifair_rows(selection, within=False)),
+        "duplicates_within_test.csv": _csv(CIFAIR, _cifair_rows(selection, within=True)),
+        "replacements.csv": _csv(
+            _REPLACED,
+            (
+                (d.test, d.pool, d.label, d.test_digest, d.pool_digest, d.how, d.reviewer)
+                for d in plan.replaced
+            ),
+        ),
+    }
+    if plan.missing:
+        extra["without_replacement.csv"] = _csv(("test", "why"), plan.missing)
     digests = [bytes(digest).hex() for digest in test.fingerprints.digests]
     return write(
         [Part(plan.test_set, (whole,))],
         out,
         plan.settings.format,
         about=about,
-        extra=dict(_lists(selection, plan)),
+        extra=extra,
         known={plan.test_set: pa.table({"id": test.fingerprints.ids, "digest": digests})},
         progress=progress,
     )
 
 
-def _lists(selection: Selection, plan: ReplacePlan) -> Iterator[tuple[str, bytes]]:
-    """Yield the further files of the result: duplicates as in ciFAIR, and their replacements."""
-    for name, within in (("duplicates.csv", False), ("duplicates_within_test.csv", True)):
-        rows = sorted(_cifair_rows(selection, within), key=lambda row: row[0])
-        yield name, _csv(CIFAIR, (row for _, row in rows))
-    used = (
-        (d.test, d.pool, d.label, d.test_digest, d.pool_digest, d.how, d.reviewer)
-        for d in plan.replaced
-    )
-    yield "replacements.csv", _csv(_REPLACED, used)
-    if plan.missing:
-        yield "without_replacement.csv", _csv(("test", "why"), plan.missing)
-
-
-def _cifair_rows(selection: Selection, within: bool) -> Iterator[tuple[float, tuple[str, ...]]]:
-    images = selection.duplicates.images
+def _cifair_rows(selection: Selection, within: bool) -> list[tuple[str, ...]]:
+    """Return duplicates, the closest first."""
+    images, found = selection.duplicates.images, []
     several = len({leak.set for each in images for leak in each.leaks if not leak.within}) > 1
     for each in images:
         for leak in each.leaks:
             if leak.within == within:
                 far = distance(selection.similarity(each, leak))
                 other = f"{leak.set}/{leak.id}" if several and not within else leak.id
-                yield far, (each.id, other, repr(far), str(GRADES.index(leak.grade)))
+                found.append((far, (each.id, other, repr(far), str(GRADES.index(leak.grade)))))
+    return [row for _, row in sorted(found, key=lambda each: each[0])]
 
 
 def _csv(header: tuple[str, ...], rows: Iterable[Sequence[str]]) -> bytes:
