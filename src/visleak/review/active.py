@@ -7,6 +7,7 @@ audit's own.
 
 from __future__ import annotations
 
+import math
 import re
 from dataclasses import dataclass
 from functools import cached_property
@@ -99,10 +100,11 @@ def automatic(listing: Listing) -> Float64:
 
 def _resemblance(listing: Listing) -> list[Float64]:
     similarity = np.nan_to_num(2.0 - listing.distance**2, nan=0.0) / 2.0
-    centre, spread = (similarity.mean(), similarity.std() or 1.0) if len(listing) else (0.0, 1.0)
+    if len(listing):
+        similarity = (similarity - similarity.mean()) / (similarity.std() or 1.0)
     turned = ~is_word(listing.pairs["view"], "original")
     other = is_word(listing.pairs["label_relation"], "different")
-    own = [(similarity - centre) / spread, turned, other, listing.within]
+    own = (similarity, turned, other, listing.within)
     return [np.asarray(each, np.float64) for each in own]
 
 
@@ -318,10 +320,7 @@ class TailSample:
             return 0, self.size
         low, high = clopper_pearson(self.near, self.judged)
         least, most = self.near, self.size - (self.judged - self.near)
-        return (
-            max(least, int(np.floor(low * self.size))),
-            min(most, int(np.ceil(high * self.size))),
-        )
+        return max(least, math.floor(low * self.size)), min(most, math.ceil(high * self.size))
 
 
 def tail_order(listing: Listing, seed: int) -> Int64:

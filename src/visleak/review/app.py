@@ -17,11 +17,11 @@ from starlette.routing import BaseRoute, Route
 
 from visleak.errors import UsageError, VisleakError
 from visleak.groups import components
-from visleak.records import GRADES, Bool, ImageRow, Int64
+from visleak.records import Bool, Int64
 from visleak.review import review_pages
 from visleak.review.listing import Choice, Listing
 from visleak.review.registry import ImageRegistry
-from visleak.review.review_pages import link
+from visleak.review.review_pages import graded, link, row_of, thumbnail
 from visleak.review.security import HEADERS, Access, Guard, answer, error_page, page
 from visleak.review.session import ReviewSession
 
@@ -49,11 +49,11 @@ def create_app(
     routes = [
         Route("/", lambda request: RedirectResponse(start, 303)),
         *review_pages.routes(session),
-        *group_routes(session),
+        Route("/group/{name}", _group_of(session)),
         *more,
         Route("/image/{name}", image_of(session.registry)),
         Route("/marks/{name}", _marks_of(session.registry)),
-        Route("/static/{name}", _asset(_assets())),
+        Route("/static/{name}", _asset()),
     ]
     app = Starlette(
         routes=routes,
@@ -98,13 +98,11 @@ def _marks_of(registry: ImageRegistry) -> Endpoint:
     return marks
 
 
-def _assets() -> dict[str, bytes]:
-    """Read styles and scripts once, so that no name from a client is looked up on a disk."""
+def _asset() -> Endpoint:
+    # read once, so that no name from a client is looked up on a disk
     folder = resources.files("visleak.review") / "static"
-    return {each.name: each.read_bytes() for each in folder.iterdir() if each.is_file()}
+    assets = {each.name: each.read_bytes() for each in folder.iterdir() if each.is_file()}
 
-
-def _asset(assets: dict[str, bytes]) -> Endpoint:
     def asset(request: Request) -> Response:
         name: str = request.path_params["name"]
         kind = _KINDS.get("." + name.rpartition(".")[2])
@@ -123,15 +121,14 @@ def _error_response(request: Request, status: int, title: str, text: str) -> Res
 
 def _not_found(request: Request, error: Exception) -> Response:
     status = error.status_code if isinstance(error, HTTPException) else 404
-    if status != 404:
-        return _error_response(request, status, "Not allowed", str(error))
-    return _error_response(
-        request,
-        404,
-        "Not found",
-        "There is no such pair in this list. It may be in another audit, or in the other list"
-        " (--candidates).",
-    )
+    title, text = "Not allowed", str(error)
+    if status == 404:
+        title = "Not found"
+        text = (
+            "There is no such pair in this list. It may be in another audit, or in the other list"
+            " (--candidates)."
+        )
+    return _error_response(request, status, title, text)
 
 
 def _bad_request(request: Request, error: Exception) -> Response:
@@ -154,8 +151,6 @@ def _internal_error(request: Request, error: Exception) -> Response:
 
 #: Most images of a group on its page.
 MOST: Final = 200
-#: An image with no longer side is shown pixel by pixel.
-TINY: Final = 96
 
 
 @dataclass(frozen=True)
@@ -176,16 +171,12 @@ def group_of(listing: Listing, near: Bool, row: int) -> Group:
     return Group(np.flatnonzero(labels == own), inside, inside[~near[inside]])
 
 
-def group_routes(session: ReviewSession) -> list[Route]:
-    """Return the route of the page."""
-
+def _group_of(session: ReviewSession) -> Endpoint:
     def group(request: Request) -> Response:
-        row = session.listing.find(request.path_params["name"])
-        if row is None:
-            raise HTTPException(404)
+        row = row_of(session, request.path_params["name"])
         return page(request, "group.html.j2", _group(session, row))
 
-    return [Route("/group/{name}", group)]
+    return group
 
 
 def _group(session: ReviewSession, row: int) -> dict[str, object]:
@@ -193,30 +184,23 @@ def _group(session: ReviewSession, row: int) -> dict[str, object]:
     found = group_of(listing, session.near(), row)
     numbers = np.flatnonzero(np.isin(listing.contents, found.contents))
     agreeing = np.setdiff1d(found.inside, found.conflicts)
-    choice = Choice()
     return {
         "title": "Duplicate group",
         "total": len(numbers),
         "contents": len(found.contents),
-        "images": [_image(session, listing.image(int(n))) for n in numbers[:MOST]],
-        "pairs": [_pair(session, int(r), choice) for r in agreeing],
-        "conflicts": [_pair(session, int(r), choice) for r in found.conflicts],
-        "back": link(session, row, choice),
+        "images": [thumbnail(session, listing.image(n)) for n in numbers[:MOST].tolist()],
+        "pairs": [_pair(session, each) for each in agreeing.tolist()],
+        "conflicts": [_pair(session, each) for each in found.conflicts.tolist()],
+        "back": link(session, row, Choice()),
     }
 
 
-def _image(session: ReviewSession, about: ImageRow) -> dict[str, object]:
-    long = max(about["width"] or 0, about["height"] or 0)
-    url = session.registry.small(about["set"], about["id"])
-    return {**about, "url": url, "crisp": 0 < long <= TINY}
-
-
-def _pair(session: ReviewSession, row: int, choice: Choice) -> dict[str, object]:
-    listing, mine = session.listing, session.standing().mine[row]
+def _pair(session: ReviewSession, row: int) -> dict[str, object]:
+    listing = session.listing
     return {
         "ends": listing.ends(row),
-        "mine": GRADES[mine] if mine >= 0 else None,
-        "machine": GRADES[listing.grade[row]] if listing.grade[row] >= 0 else None,
-        "hidden": session.hides(choice, row),
-        "href": link(session, row, choice),
+        "mine": graded(session.standing().mine[row]),
+        "machine": graded(listing.grade[row]),
+        "hidden": session.hides(Choice(), row),
+        "href": link(session, row, Choice()),
     }

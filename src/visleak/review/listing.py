@@ -7,20 +7,19 @@ images have these contents; the others are counted.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Final
 from urllib.parse import urlencode
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from visleak.errors import UsageError, VisleakError
 from visleak.groups import image_rows, is_word, scale_codes
 from visleak.quantities import counted
-from visleak.records import GRADES, Bool, ImageRow, Int8, Int64, PairRow, between
+from visleak.records import GRADES, Bool, Float64, ImageRow, Int8, Int64, PairRow, between
 from visleak.storage import IMAGES, PAIRS, AuditSummary, read_table
 from visleak.verdicts import judged_pairs, pair_key
 from visleak.verdicts.overlay import UNLISTED
@@ -66,17 +65,16 @@ class Choice:
     stop: str = ""  # ``off`` if the reviewer continues after the stop rule
 
     def __post_init__(self) -> None:
-        choices: Mapping[str, tuple[str, ...]] = {
-            "grade": ("", *GRADE_CHOICES),
-            "coverage": ("", *COVERAGES),
-            "state": ("", *STATES),
-            "sort": ("", *SORTS),
-            "stop": ("", "off"),
-        }
-        for name, allowed in choices.items():
-            if getattr(self, name) not in allowed:
-                known = ", ".join(value for value in allowed if value)
-                raise UsageError(f"{name} must be one of {known}; got {getattr(self, name)!r}")
+        for name, allowed in (
+            ("grade", GRADE_CHOICES),
+            ("coverage", COVERAGES),
+            ("state", STATES),
+            ("sort", SORTS),
+            ("stop", ("off",)),
+        ):
+            value = getattr(self, name)
+            if value and value not in allowed:
+                raise UsageError(f"{name} must be one of {', '.join(allowed)}; got {value!r}")
 
     @classmethod
     def of(cls, values: Mapping[str, str]) -> Choice:
@@ -91,16 +89,12 @@ class Choice:
     @property
     def query(self) -> str:
         """What stands behind the question mark; empty for all pairs by distance."""
-        given = {each.name: getattr(self, each.name) for each in fields(self)}
-        default = Choice()
-        return urlencode({k: v for k, v in given.items() if v != getattr(default, k)})
+        return urlencode({name: value for name, value in asdict(self).items() if value})
 
     @property
     def filtered(self) -> int:
         """How many filters are set."""
-        return sum(
-            bool(getattr(self, name)) for name in ("grade", "label", "sets", "coverage", "state")
-        )
+        return sum(map(bool, (self.grade, self.label, self.sets, self.coverage, self.state)))
 
 
 def _set_pairs(listing: Listing) -> Iterator[tuple[str, str]]:
@@ -159,38 +153,12 @@ def order(listing: Listing, sort: str) -> Int64:
 #: Which pairs are shown: all that the audit listed, or the nearest of each image.
 LISTS: Final = ("listed", "nearest")
 
-_COLUMNS: Final = [
-    "query_set",
-    "query",
-    "reference_set",
-    "reference",
-    "similarity",
-    "view",
-    "degree",
-    "grade",
-    "probability",
-    "reason",
-    "transform",
-    "matrix",
-    "query_label",
-    "reference_label",
-    "label_relation",
-    "coverage",
-]
 #: Columns of few values, kept as numbers into a list of them.
 _FEW: Final = (
-    "query_set",
-    "reference_set",
-    "view",
-    "degree",
-    "grade",
-    "reason",
-    "transform",
-    "query_label",
-    "reference_label",
-    "label_relation",
-    "coverage",
+    *("query_set", "reference_set", "view", "degree", "grade", "reason", "transform"),
+    *("query_label", "reference_label", "label_relation", "coverage"),
 )
+_COLUMNS: Final = [*_FEW, "query", "reference", "similarity", "probability", "matrix"]
 _IMAGE_COLUMNS: Final = ["set", "id", "digest", "label", "caption", "locator", "width", "height"]
 
 
@@ -202,19 +170,18 @@ class Listing:
     # one row a pair of contents, in order of increasing distance, then as in the audit
     pairs: pa.Table
     images: pa.Table
-    # ``int64`` (n,): rows of ``images``
+    # (n,): rows of ``images``
     query: Int64
     reference: Int64
-    # ``int64`` (n,): numbers of the two contents
+    # (n,): numbers of the two contents
     left: Int64
     right: Int64
-    contents: Int64  # ``int64`` (images,): number of the content of each image
-    repeats: Int64  # ``int64`` (n,): further pairs of images with the same two contents
-    # ``float64`` (n,): ``sqrt(2 - 2 * similarity)``; NaN if it was not measured
-    distance: npt.NDArray[np.float64]
-    probability: npt.NDArray[np.float64]  # ``float64`` (n,): the machine's; NaN if there is none
-    grade: Int8  # ``int8`` (n,): the machine's, as its place in ``GRADES``; -1 where there is none
-    within: Bool  # ``bool`` (n,): two images of one set
+    contents: Int64  # (images,): number of the content of each image
+    repeats: Int64  # (n,): further pairs of images with the same two contents
+    distance: Float64  # (n,): ``sqrt(2 - 2 * similarity)``; NaN if it was not measured
+    probability: Float64  # (n,): the machine's; NaN if there is none
+    grade: Int8  # (n,): the machine's, as its place in ``GRADES``; -1 where there is none
+    within: Bool  # (n,): two images of one set
     digests: pa.Array
     left_out: int
 
@@ -223,9 +190,7 @@ class Listing:
 
     def key(self, row: int) -> tuple[str, str]:
         """Return the unordered pair of digests that a verdict on a row is kept under."""
-        return pair_key(
-            self.digests[int(self.left[row])].as_py(), self.digests[int(self.right[row])].as_py()
-        )
+        return pair_key(*(self.digests[int(end[row])].as_py() for end in (self.left, self.right)))
 
     def name(self, row: int) -> str:
         """Return the name of a pair in addresses: both digests, so that it outlives an audit."""
@@ -236,24 +201,20 @@ class Listing:
         parts = name.split("-")
         if len(parts) != 2:
             return None
-        numbers = [int(pc.index(self.digests, part).as_py()) for part in parts]
-        if min(numbers) < 0:
+        one, other = (int(pc.index(self.digests, part).as_py()) for part in parts)
+        if min(one, other) < 0:
             return None
-        found = np.flatnonzero(self._between(*numbers))
-        return int(found[0]) if len(found) else None
-
-    def _between(self, one: int, other: int) -> Bool:
         straight = (self.left == one) & (self.right == other)
-        return np.asarray(straight | ((self.left == other) & (self.right == one)))
+        found = np.flatnonzero(straight | ((self.left == other) & (self.right == one)))
+        return int(found[0]) if len(found) else None
 
     def rows_of(self, keys: list[tuple[str, str]]) -> Int64:
         """Return the row of each key of verdicts, -1 where the list does not have it."""
         if not keys or not len(self):
             return np.full(len(keys), -1, np.int64)
-        sides = [pa.array([key[side] for key in keys], pa.string()) for side in (0, 1)]
         numbers = [
-            pc.fill_null(pc.index_in(side, self.digests), -1).to_numpy().astype(np.int64)
-            for side in sides
+            pc.fill_null(pc.index_in(pa.array(side, pa.string()), self.digests), -1).to_numpy()
+            for side in zip(*keys, strict=True)
         ]
         known = (numbers[0] >= 0) & (numbers[1] >= 0)
         wanted = _code(numbers[0], numbers[1], len(self.digests))
@@ -341,18 +302,19 @@ def _all_pairs(folder: Path) -> pa.Table:
         own = judged.filter(pc.equal(judged["reason"], UNLISTED))
         for name in ("grade", "probability"):
             # whose verdict it is must not be seen before one's own
-            place = own.column_names.index(name)
-            blank = pa.nulls(own.num_rows, own.schema.field(name).type)
-            own = own.set_column(place, name, blank)
+            own = _with(own, name, pa.nulls(own.num_rows, own.schema.field(name).type))
         pairs = pa.concat_tables([pairs, own])
     for name in _FEW:
-        column = pairs[name].combine_chunks()
-        whole = pa.chunked_array([column.dictionary_encode()])
-        pairs = pairs.set_column(pairs.column_names.index(name), name, whole)
+        encoded = pairs[name].combine_chunks().dictionary_encode()
+        pairs = _with(pairs, name, pa.chunked_array([encoded]))
     return pairs
 
 
-def _falling(pairs: pa.Table, rows: Int64) -> npt.NDArray[np.float64]:
+def _with(table: pa.Table, name: str, column: pa.Array | pa.ChunkedArray) -> pa.Table:
+    return table.set_column(table.column_names.index(name), name, column)
+
+
+def _falling(pairs: pa.Table, rows: Int64) -> Float64:
     """Return what sorts rows by falling similarity; unknown ones come last."""
     similarity = pairs["similarity"].to_numpy()[rows].astype(np.float64)
     return np.where(np.isnan(similarity), np.inf, -similarity)

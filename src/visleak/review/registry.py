@@ -14,6 +14,7 @@ import threading
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from operator import itemgetter
 from typing import Final
 
 import numpy as np
@@ -127,11 +128,13 @@ class ImageRegistry:
 
     def encoded(self, view: ImageView) -> tuple[bytes, str]:
         """Return something to see as a file, and its media type; a placeholder says why not."""
-        found = [self.image(*name) for name in view.images]
-        lost = next((each for each in found if isinstance(each, Unreadable)), None)
-        if lost is not None:
-            return placeholder(lost), "image/svg+xml"
-        return encode(_seen(view, [each.pixels for each in found if isinstance(each, ShownImage)]))
+        pixels = []
+        for name in view.images:
+            found = self.image(*name)
+            if isinstance(found, Unreadable):
+                return placeholder(found), "image/svg+xml"
+            pixels.append(found.pixels)
+        return encode(_seen(view, pixels))
 
     def marks(self, view: ImageView) -> Marks | None:
         """Return where two images differ; ``None`` if one of them cannot be read."""
@@ -229,10 +232,9 @@ class ImageRegistry:
             opened = self._opened(set_name)
             if isinstance(opened, EmbeddingSet):
                 raise VisleakError("the set holds embeddings only")
-            places = _places(opened, images)
-            order = sorted(places, key=lambda image: places[image])
-            data = opened.opener.read([places[image] for image in order])
-            for image, stored in zip(order, data, strict=True):
+            places = dict(sorted(_places(opened, images).items(), key=itemgetter(1)))
+            data = opened.opener.read(list(places.values()))
+            for image, stored in zip(places, data, strict=True):
                 del left[image]
                 yield image, self._shown(stored, self._digest_of(set_name, image))
             lost = Unreadable("missing", "it is no longer in the set")
@@ -256,13 +258,13 @@ class ImageRegistry:
 
 
 def _places(images: ImageSet, wanted: Sequence[str]) -> dict[str, int]:
+    """Return where images are in a set; those that it does not have are left out."""
     if len(wanted) > 4:
-        found = pc.index_in(pa.array(wanted, pa.string()), images.ids).to_pylist()
+        found = pc.fill_null(pc.index_in(pa.array(wanted, pa.string()), images.ids), -1).to_pylist()
     else:
         # for few ids a scan is cheaper than an index of all
         found = [pc.index(images.ids, image).as_py() for image in wanted]
-    pairs = zip(wanted, found, strict=True)
-    return {image: place for image, place in pairs if place is not None and place >= 0}
+    return {image: place for image, place in zip(wanted, found, strict=True) if place >= 0}
 
 
 def _seen(view: ImageView, pixels: Sequence[Bytes8]) -> Bytes8:
@@ -280,12 +282,10 @@ def _seen(view: ImageView, pixels: Sequence[Bytes8]) -> Bytes8:
 def encode(pixels: Bytes8) -> tuple[bytes, str]:
     """Return pixels as a file, and its media type: small ones as PNG, others as JPEG."""
     out = io.BytesIO()
+    kind = "PNG" if pixels.shape[0] * pixels.shape[1] <= LOSSLESS else "JPEG"
     image = Image.fromarray(np.ascontiguousarray(pixels))
-    if pixels.shape[0] * pixels.shape[1] <= LOSSLESS:
-        image.save(out, "PNG")
-        return out.getvalue(), "image/png"
-    image.save(out, "JPEG", quality=QUALITY, subsampling=0)
-    return out.getvalue(), "image/jpeg"
+    image.save(out, kind, quality=QUALITY, subsampling=0)
+    return out.getvalue(), f"image/{kind.lower()}"
 
 
 def placeholder(lost: Unreadable) -> bytes:

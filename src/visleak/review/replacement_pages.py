@@ -52,6 +52,9 @@ def page_of(replacement: ReplacementSession, place: int, request: Request) -> di
     chosen = query.get("class")
     places = places_of(replacement, chosen)
     total = len(selection.duplicates.images)
+    leak = duplicate.leaks[0]
+    role = "other test image" if leak.within else "training image"
+    label = selection.label_of(leak.set, leak.id)
     return _surroundings(replacement, chosen) | {
         "title": f"Duplicate {place + 1:,} of {total:,}",
         "place": place,
@@ -60,7 +63,7 @@ def page_of(replacement: ReplacementSession, place: int, request: Request) -> di
         "label": duplicate.label,
         "images": [
             _image(replacement, "duplicate", selection.test_set, duplicate.id, duplicate.label),
-            _reference(replacement, place),
+            _image(replacement, role, leak.set, leak.id, label),
         ],
         "offer": offer,
         "candidate": None if offer.candidate is None else _candidate(replacement, offer.candidate),
@@ -98,13 +101,6 @@ def _surroundings(replacement: ReplacementSession, chosen: str | None) -> dict[s
     }
 
 
-def _reference(replacement: ReplacementSession, place: int) -> dict[str, object]:
-    leak = replacement.selection.duplicates.images[place].leaks[0]
-    role = "other test image" if leak.within else "training image"
-    label = replacement.selection.label_of(leak.set, leak.id)
-    return _image(replacement, role, leak.set, leak.id, label)
-
-
 def _candidate(replacement: ReplacementSession, candidate: Candidate) -> dict[str, object]:
     pool = replacement.selection.pool.fingerprints.set
     shown = _image(replacement, "candidate", pool, candidate.id, candidate.label)
@@ -129,13 +125,9 @@ def _image(
     if isinstance(found, Unreadable):
         return told | {"lost": found, "crisp": False}
     height, width = found.pixels.shape[:2]
+    url = HOME + replacement.registry.url(set_name, image)
     crisp = max(height, width) <= TINY
-    return told | {
-        "lost": None,
-        "url": HOME + replacement.registry.url(set_name, image),
-        "size": (width, height),
-        "crisp": crisp,
-    }
+    return told | {"lost": None, "url": url, "size": (width, height), "crisp": crisp}
 
 
 # -- where one is --------------------------------------------------------------------------------
@@ -256,10 +248,8 @@ def _opener_of(selection: Selection) -> Callable[[str], ImageSet]:
 
 def _digests_of(selection: Selection, session: ReviewSession) -> Callable[[str, str], str | None]:
     prints = selection.pool.fingerprints
-    own = dict(
-        zip(prints.ids.to_pylist(), (bytes(each).hex() for each in prints.digests), strict=True)
-    )
-    pool = prints.set
+    digests = (bytes(each).hex() for each in prints.digests)
+    own, pool = dict(zip(prints.ids.to_pylist(), digests, strict=True)), prints.set
     return lambda name, image: own.get(image) if name == pool else session.digest_of(name, image)
 
 
@@ -301,39 +291,35 @@ def _decide(replacement: ReplacementSession, request: dict[str, object]) -> dict
     verb, candidate = request.get("do"), str(request.get("candidate") or "")
     if verb == "undo":
         undone = selection.undo(replacement.reviewer, replacement.began)
-        return _state_after(replacement, undone) | {"next": _where(replacement, undone, label)}
+        return _state_after(replacement, undone, _where(replacement, undone, label))
     place = request.get("place")
     if type(place) is not int or not 0 <= place < len(selection.duplicates.images):
         raise UsageError("there is no such duplicate; reload the page")
     if verb == "approve":
         decision: Decision | None = selection.approve(place, candidate, replacement.reviewer)
         step = open_place(replacement, place, label)
-        return _state_after(replacement, decision) | {"next": link(step, label) or HOME}
+        return _state_after(replacement, decision, link(step, label) or HOME)
     if verb == "reject":
         decision = selection.reject(place, candidate, replacement.reviewer)
-        return _state_after(replacement, decision) | {"next": link(place, label, candidate)}
+        return _state_after(replacement, decision, link(place, label, candidate))
     if verb == "withdraw":
-        decision = selection.withdraw(place)
-        return _state_after(replacement, decision) | {"next": link(place, label)}
+        return _state_after(replacement, selection.withdraw(place), link(place, label))
     raise UsageError("do must be one of approve, reject, withdraw, undo")
 
 
-def _state_after(replacement: ReplacementSession, decision: Decision | None) -> dict[str, object]:
-    counts = replacement.selection.counts()
-    return {
-        "decision": None if decision is None else decision.decision,
-        "test": None if decision is None else decision.test,
-        "pool": None if decision is None else decision.pool,
+def _state_after(
+    replacement: ReplacementSession, decision: Decision | None, step: str
+) -> dict[str, object]:
+    names, counts = ("decision", "test", "pool"), replacement.selection.counts()
+    return {name: decision and getattr(decision, name) for name in names} | {
         "approved": sum(each.approved for each in counts),
         "total": sum(each.duplicates for each in counts),
+        "next": step,
     }
 
 
 def _where(replacement: ReplacementSession, decision: Decision | None, label: str) -> str:
-    if decision is None:
-        return ""
-    key = decision.test_digest, decision.copy
-    for place, each in enumerate(replacement.selection.duplicates.images):
-        if (each.digest, each.copy) == key:
-            return link(place, label)
-    return ""
+    images = replacement.selection.duplicates.images
+    keys = [(each.digest, each.copy) for each in images]
+    key = decision and (decision.test_digest, decision.copy)
+    return link(keys.index(key), label) if key in keys else ""

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import shlex
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from typing import Final
 
 import numpy as np
@@ -35,7 +37,9 @@ MOST_OTHERS: Final = 12
 MOST_LABELS: Final = 300
 
 
-def _pair_routes(session: ReviewSession) -> list[Route]:
+def routes(session: ReviewSession) -> list[Route]:
+    """Return the routes of all pages, and of judgments."""
+
     def pairs(request: Request) -> Response:
         choice = Choice.of(request.query_params)
         row = session.first(choice)
@@ -45,16 +49,59 @@ def _pair_routes(session: ReviewSession) -> list[Route]:
 
     def pair(request: Request) -> Response:
         choice = Choice.of(request.query_params)
-        row = session.listing.find(request.path_params["name"])
-        if row is None:
-            raise HTTPException(404)
+        row = row_of(session, request.path_params["name"])
         return page(request, "pair.html.j2", _pair(session, row, choice))
 
-    return [Route("/pairs", pairs), Route("/pair/{name}", pair)]
+    def sheet(request: Request) -> Response:
+        choice = Choice.of(request.query_params)
+        start = request.query_params.get("from")
+        row = session.first(choice) if start is None else row_of(session, start)
+        if row is None:
+            return _no_pair(request, session, choice)
+        return page(request, "sheet.html.j2", _sheet(session, row, choice))
+
+    def result(request: Request) -> Response:
+        choice = Choice.of(request.query_params)
+        return page(request, "result.html.j2", _result(session, choice))
+
+    async def judge(request: Request) -> Response:
+        return answer(await run_in_threadpool(_judge, session, await sent(request)))
+
+    async def undo(request: Request) -> Response:
+        return answer(await run_in_threadpool(_undo, session, await sent(request)))
+
+    return [
+        Route("/api/judge", judge, methods=["POST"]),
+        Route("/api/undo", undo, methods=["POST"]),
+        Route("/pairs", pairs),
+        Route("/pair/{name}", pair),
+        Route("/sheet", sheet),
+        Route("/result", result),
+    ]
+
+
+def row_of(session: ReviewSession, name: str) -> int:
+    """Return the row of the list that a name in an address means."""
+    row = session.listing.find(name)
+    if row is None:
+        raise HTTPException(404)
+    return row
 
 
 def _no_pair(request: Request, session: ReviewSession, choice: Choice) -> Response:
     return page(request, "none.html.j2", surroundings(session, choice) | {"title": "No pair"})
+
+
+def graded(code: int) -> str | None:
+    """Return the grade that a code means, ``None`` for none."""
+    return GRADES[code] if code >= 0 else None
+
+
+def thumbnail(session: ReviewSession, image: ImageRow) -> dict[str, object]:
+    """Return what a page says of a small image."""
+    long = max(image["width"] or 0, image["height"] or 0)
+    url = session.registry.small(image["set"], image["id"])
+    return {**image, "url": url, "crisp": 0 < long <= TINY}
 
 
 def link(session: ReviewSession, row: int, choice: Choice) -> str:
@@ -91,9 +138,8 @@ def _pair(session: ReviewSession, row: int, choice: Choice) -> dict[str, object]
     progress = session.progress(choice)
     sides = [_side(session, *each) for each in zip(ROLES, listing.ends(row), strict=True)]
     verdicts = standing.by_key.get(listing.key(row), [])
-    mine = standing.mine[row]
-    ends = (each for row in spot.ahead for each in session.listing.ends(row))
-    session.registry.ahead([(each["set"], each["id"]) for each in ends])
+    mine = graded(standing.mine[row])
+    session.registry.ahead(_ends(session, spot.ahead))
     hidden = session.hides(choice, row)
     lost = any(each["lost"] for each in sides)
     return surroundings(session, choice) | {
@@ -106,21 +152,26 @@ def _pair(session: ReviewSession, row: int, choice: Choice) -> dict[str, object]
         "sights": None if lost else _views(session, told, hidden=hidden),
         "identical": not lost and _identical(session, listing.ends(row)),
         "distance": _known(listing.distance[row]),
-        "machine": GRADES[listing.grade[row]] if listing.grade[row] >= 0 else None,
+        "machine": graded(listing.grade[row]),
         "within": bool(listing.within[row]),
         "repeats": int(listing.repeats[row]),
         "spot": spot,
         "previous": None if spot.previous is None else link(session, spot.previous, choice),
         "next": None if spot.next is None else link(session, spot.next, choice),
         "grades": GRADES,
-        "mine": GRADES[mine] if mine >= 0 else None,
+        "mine": mine,
         # what others say is told after one's own verdict, or it would not be one's own
-        "others": [v for v in verdicts if v.reviewer != session.reviewer] if mine >= 0 else [],
-        "disputed": bool(standing.disputed[row]) and mine >= 0,
+        "others": [v for v in verdicts if v.reviewer != session.reviewer] if mine else [],
+        "disputed": bool(standing.disputed[row]) and mine is not None,
         "elsewhere": _elsewhere(session, row, choice),
         "stopping": _stopping(session, progress, choice),
         "soon": _soon(session, spot.next),
     }
+
+
+def _ends(session: ReviewSession, rows: Iterable[int]) -> Iterator[tuple[str, str]]:
+    for row in rows:
+        yield from ends_of(session.listing.row(row))
 
 
 def _side(session: ReviewSession, role: str, image: ImageRow) -> dict[str, object]:
@@ -143,10 +194,8 @@ def _side(session: ReviewSession, role: str, image: ImageRow) -> dict[str, objec
 
 def _views(session: ReviewSession, told: PairRow, *, hidden: bool = False) -> dict[str, str]:
     """Return the addresses of what is made of both: images, and marks where there may be some."""
-    images = ends_of(told)
-    found = relation(told)
+    images, kind, found = ends_of(told), kind_of(told["reason"]), relation(told)
     matrix = None if found is None else tuple(found)
-    kind = kind_of(told["reason"])
     views = {"plain": ImageView("plain", images), "aligned": ImageView("aligned", images, matrix)}
     if kind is not None and matrix is not None and not hidden:
         views["marks"] = ImageView("marks", images, matrix, kind)
@@ -165,7 +214,7 @@ def _identical(session: ReviewSession, ends: tuple[ImageRow, ImageRow]) -> bool:
 def _soon(session: ReviewSession, row: int | None) -> list[str]:
     if row is None:
         return []
-    own = [session.registry.url(each["set"], each["id"]) for each in session.listing.ends(row)]
+    own = [session.registry.url(*end) for end in _ends(session, [row])]
     return [*own, *_views(session, session.listing.row(row)).values()]
 
 
@@ -192,26 +241,19 @@ def _elsewhere(session: ReviewSession, row: int, choice: Choice) -> list[dict[st
 
 
 def _other(session: ReviewSession, row: int, content: int, choice: Choice) -> dict[str, object]:
-    listing, mine = session.listing, session.standing().mine[row]
+    listing = session.listing
     far: Int64 = listing.reference if listing.left[row] == content else listing.query
-    about = listing.image(int(far[row]))
-    width, height = about["width"] or 0, about["height"] or 0
-    return {
-        "set": about["set"],
-        "id": about["id"],
-        "url": session.registry.small(about["set"], about["id"]),
-        "crisp": 0 < max(width, height) <= TINY,
+    return thumbnail(session, listing.image(int(far[row]))) | {
         "distance": _known(listing.distance[row]),
         "grade": _automatic(session, row, choice),
-        "mine": GRADES[mine] if mine >= 0 else None,
+        "mine": graded(session.standing().mine[row]),
         "href": link(session, row, choice),
     }
 
 
 def _automatic(session: ReviewSession, row: int, choice: Choice) -> str | None:
     """Return the automatic grade of a pair, unless it has none or is hidden."""
-    code = session.listing.grade[row]
-    return None if code < 0 or session.hides(choice, row) else GRADES[code]
+    return None if session.hides(choice, row) else graded(session.listing.grade[row])
 
 
 def _stopping(session: ReviewSession, progress: Progress, choice: Choice) -> str:
@@ -235,32 +277,12 @@ def _known(value: float) -> float | None:
 SIZE: Final = 24
 
 
-def _sheet_routes(session: ReviewSession) -> list[Route]:
-    def sheet(request: Request) -> Response:
-        choice = Choice.of(request.query_params)
-        start = request.query_params.get("from")
-        row = session.first(choice) if start is None else session.listing.find(start)
-        if row is None and start is not None:
-            raise HTTPException(404)
-        if row is None:
-            return _no_pair(request, session, choice)
-        return page(request, "sheet.html.j2", _sheet(session, row, choice))
-
-    return [Route("/sheet", sheet)]
-
-
 def _sheet(session: ReviewSession, start: int, choice: Choice) -> dict[str, object]:
     """Return the values of the sheet that begins at a pair, or at the next one that is shown."""
     spot = session.spot(start, choice)
     rows = session.rows(choice)
-    shown = rows[spot.place : spot.place + SIZE]
-    listing = session.listing
-    after = rows[spot.place + SIZE : spot.place + 2 * SIZE]
-    session.registry.ahead(
-        (each["set"], each["id"])
-        for row in [*shown, *after]
-        for each in (listing.image(int(side[row])) for side in (listing.query, listing.reference))
-    )
+    shown, after = np.split(rows[spot.place : spot.place + 2 * SIZE], [SIZE])
+    session.registry.ahead(_ends(session, [*shown.tolist(), *after.tolist()]))
     before = max(0, spot.place - SIZE)
     return surroundings(session, choice) | {
         "title": f"Sheet, pairs {spot.place + 1:,} to {spot.place + len(shown):,}",
@@ -278,21 +300,17 @@ def _at(session: ReviewSession, row: int, choice: Choice) -> str:
 
 
 def _card(session: ReviewSession, row: int, choice: Choice) -> dict[str, object]:
-    listing, told, mine = session.listing, session.listing.row(row), session.standing().mine[row]
-    sides = []
-    for role, about in zip(ROLES, listing.ends(row), strict=True):
-        long = max(about["width"] or 0, about["height"] or 0)
-        url = session.registry.small(about["set"], about["id"])
-        sides.append({**about, "role": role, "url": url, "crisp": 0 < long <= TINY})
+    listing, told = session.listing, session.listing.row(row)
+    sides = zip(ROLES, listing.ends(row), strict=True)
     return {
         "name": listing.name(row),
         "told": told,
         "hidden": session.hides(choice, row),
         "mirrored": _turned(told),
-        "sides": sides,
+        "sides": [thumbnail(session, image) | {"role": role} for role, image in sides],
         "distance": _known(listing.distance[row]),
         "machine": _automatic(session, row, choice),
-        "mine": GRADES[mine] if mine >= 0 else None,
+        "mine": graded(session.standing().mine[row]),
         "href": link(session, row, choice),
     }
 
@@ -309,19 +327,21 @@ def _turned(told: PairRow) -> str:
     return ", ".join(words)
 
 
-def _result_routes(session: ReviewSession) -> list[Route]:
-    def result(request: Request) -> Response:
-        choice = Choice.of(request.query_params)
-        return page(request, "result.html.j2", _result(session, choice))
-
-    return [Route("/result", result)]
+#: Half-widths of the rate that are offered as a goal, as shares.
+STEPS: Final = (0.05, 0.02, 0.01, 0.005, 0.002, 0.001, 0.0005, 0.0002, 0.0001)
 
 
 def _result(session: ReviewSession, choice: Choice) -> dict[str, object]:
+    """Return what the verdicts so far say of the whole audit, and what more would."""
     state = "unjudged" if session.overlap == 1.0 else "open"
-    open_ = Choice.of(_given(choice) | {"state": state})
+    open_ = replace(choice, state=state, stop="")
     first = session.first(open_)
-    outlook = _outlook(session)
+    fitted = session.outlook()
+    half = float(fitted.half_widths[0])
+    low, high = fitted.interval
+    goals = [(step, more) for step in STEPS if step < half and (more := fitted.verdicts_for(step))]
+    # half as wide where that can be reached, in steps that a person would name
+    target, more = next((goal for goal in goals if goal[0] <= half / 2), (goals or [(0.0, 0)])[-1])
     return surroundings(session, choice) | {
         "title": "Result",
         "grades": GRADES,
@@ -331,43 +351,24 @@ def _result(session: ReviewSession, choice: Choice) -> dict[str, object]:
         "folder": shlex.quote(str(session.folder)),
         "go_on": None if first is None else link(session, first, open_),
         "known": np.isfinite,
-        "outlook": outlook,
-        "likely": outlook["likely"],
+        "outlook": {
+            "rate": fitted.rate,
+            "low": low,
+            "high": high,
+            "more": more,
+            "target": target,
+            "likely": fitted.likely,
+            "missed": fitted.missed,
+            "stated": session.miss,
+            "automatic": int((session.listing.grade[~fitted.judged] <= GRADES.index("near")).sum()),
+        },
+        "likely": fitted.likely,
         "open": state,
         "settle": len(session.rows(Choice(state="settle"))),
         "methods": methods(session),
         "tail": session.tail_sample(),
         "percent": percent,
     }
-
-
-def _outlook(session: ReviewSession) -> dict[str, object]:
-    """Return what the verdicts so far say of the whole audit, and what more would."""
-    fitted = session.outlook()
-    half = float(fitted.half_widths[0])
-    low, high = fitted.interval
-    goals = [(step, more) for step in STEPS if step < half and (more := fitted.verdicts_for(step))]
-    # half as wide where that can be reached, in steps that a person would name
-    target, more = next((goal for goal in goals if goal[0] <= half / 2), (goals or [(0.0, 0)])[-1])
-    return {
-        "rate": fitted.rate,
-        "low": low,
-        "high": high,
-        "more": more,
-        "target": target,
-        "likely": fitted.likely,
-        "missed": fitted.missed,
-        "stated": session.miss,
-        "automatic": int((session.listing.grade[~fitted.judged] <= GRADES.index("near")).sum()),
-    }
-
-
-#: Half-widths of the rate that are offered as a goal, as shares.
-STEPS: Final = (0.05, 0.02, 0.01, 0.005, 0.002, 0.001, 0.0005, 0.0002, 0.0001)
-
-
-def _given(choice: Choice) -> dict[str, str]:
-    return {name: getattr(choice, name) for name in ("grade", "label", "sets", "coverage", "sort")}
 
 
 def _crossed(session: ReviewSession) -> list[tuple[str, list[int]]]:
@@ -381,33 +382,10 @@ def _crossed(session: ReviewSession) -> list[tuple[str, list[int]]]:
     return [row for row in rows if sum(row[1]) or row[0] != "no grade"] if judged else []
 
 
-def routes(session: ReviewSession) -> list[Route]:
-    """Return the routes of all pages."""
-    return [
-        *_judgment_routes(session),
-        *_pair_routes(session),
-        *_sheet_routes(session),
-        *_result_routes(session),
-    ]
-
-
 # -- judgments -----------------------------------------------------------------------------------
 
 #: Most pairs of one judgment: a sheet is smaller.
 MOST: Final = 200
-
-
-def _judgment_routes(session: ReviewSession) -> list[Route]:
-    async def judge(request: Request) -> Response:
-        return answer(await run_in_threadpool(_judge, session, await sent(request)))
-
-    async def undo(request: Request) -> Response:
-        return answer(await run_in_threadpool(_undo, session, await sent(request)))
-
-    return [
-        Route("/api/judge", judge, methods=["POST"]),
-        Route("/api/undo", undo, methods=["POST"]),
-    ]
 
 
 async def sent(request: Request) -> dict[str, object]:
@@ -430,17 +408,18 @@ def _judge(session: ReviewSession, request: dict[str, object]) -> dict[str, obje
         raise UsageError(f"pairs must be a list of 1 to {MOST} names of pairs")
     found = [session.listing.find(str(name)) for name in names]
     rows = [row for row in dict.fromkeys(found) if row is not None]
-    if None in found:
+    last = found[-1]
+    if last is None or None in found:
         raise UsageError("a pair is not in this list; reload the page")
-    choice = Choice.of(_texts(request.get("choice")))
+    choice = _choice(request)
     if request.get("open"):
         # another window may have judged some of them since
         mine = session.standing().mine
         rows = [row for row in rows if mine[row] < 0]
-    last, before = found[-1], len(session.standing().by_key)
-    step = None if last is None else session.spot(last, choice).next
+    before = len(session.standing().by_key)
+    step = session.spot(last, choice).next
     session.judge(rows, str(judgment))
-    if last is not None and len(session.standing().by_key) // REFIT != before // REFIT:
+    if len(session.standing().by_key) // REFIT != before // REFIT:
         step = session.restart(choice, step)
     return {
         "judged": len(rows),
@@ -450,9 +429,7 @@ def _judge(session: ReviewSession, request: dict[str, object]) -> dict[str, obje
 
 
 def _undo(session: ReviewSession, request: dict[str, object]) -> dict[str, object]:
-    choice = Choice.of(_texts(request.get("choice")))
-    verdicts = session.undo()
-    listing = session.listing
+    choice, verdicts, listing = _choice(request), session.undo(), session.listing
     rows = listing.rows_of([verdict.key for verdict in verdicts])
     return {
         "undone": [listing.name(int(row)) for row in rows if row >= 0],
@@ -461,10 +438,10 @@ def _undo(session: ReviewSession, request: dict[str, object]) -> dict[str, objec
     }
 
 
-def _texts(value: object) -> dict[str, str]:
-    if not isinstance(value, dict):
-        return {}
-    return {str(name): str(text) for name, text in value.items()}
+def _choice(request: dict[str, object]) -> Choice:
+    value = request.get("choice")
+    texts = value.items() if isinstance(value, dict) else ()
+    return Choice.of({str(name): str(text) for name, text in texts})
 
 
 def _now(session: ReviewSession, choice: Choice, request: dict[str, object]) -> dict[str, object]:
@@ -472,12 +449,9 @@ def _now(session: ReviewSession, choice: Choice, request: dict[str, object]) -> 
     progress, mine = session.progress(choice), session.standing().mine
     shown = request.get("shown")
     names = [str(name) for name in shown[:MOST]] if isinstance(shown, list) else []
-    found = {name: session.listing.find(name) for name in names}
+    rows = {name: session.listing.find(name) for name in names}
     return {
         "progress": {"judged": progress.judged, "total": progress.total, "run": progress.run},
         "likely": session.refit().likely,
-        "marks": {
-            name: None if row is None or mine[row] < 0 else GRADES[mine[row]]
-            for name, row in found.items()
-        },
+        "marks": {name: None if row is None else graded(mine[row]) for name, row in rows.items()},
     }

@@ -267,8 +267,7 @@ def read_instructions(path: Path | None) -> Instructions:
     if path.suffix.lower() == ".json":
         return Instructions(classes=_of_json(path, text))
     general, *rest = re.split(r"^##[ \t]+(.+?)[ \t#]*$", text, flags=re.MULTILINE)
-    names, texts = rest[::2], rest[1::2]
-    return Instructions(general.strip(), _by_class(zip(names, texts, strict=True)))
+    return Instructions(general.strip(), _by_class(zip(rest[::2], rest[1::2], strict=True)))
 
 
 def _of_json(path: Path, text: str) -> Mapping[str, str]:
@@ -282,7 +281,4 @@ def _of_json(path: Path, text: str) -> Mapping[str, str]:
 
 
 def _by_class(items: Iterable[tuple[str, str]]) -> Mapping[str, str]:
-    found: dict[str, str] = {}
-    for name, text in items:
-        found[class_of(name) or ""] = text.strip()
-    return found
+    return {class_of(name) or "": text.strip() for name, text in items}

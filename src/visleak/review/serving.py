@@ -85,9 +85,7 @@ def review(
         listening = stack.enter_context(contextlib.closing(bound(port)))
         session = stack.enter_context(
             ReviewSession(
-                Path(folder),
-                reviewer or user_name(),
-                candidates,
+                *(Path(folder), reviewer or user_name(), candidates),
                 miss=miss_rate,
                 overlap=1.0 if overlap is None else overlap,
                 blind=blind,
@@ -176,7 +174,6 @@ def serve(
     import uvicorn
 
     from visleak.review.security import Access
-    from visleak.review.serving import PatientProtocol
 
     access = Access(listening.getsockname()[1])
     config = uvicorn.Config(

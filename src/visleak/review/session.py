@@ -8,13 +8,14 @@ import threading
 import time
 import zlib
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from pathlib import Path
-from typing import Final, Self
+from typing import Any, Final, Self, TypeVar
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow.compute as pc
 
 import visleak
@@ -48,7 +49,8 @@ REFIT: Final = 10
 #: Seconds after which all verdicts are read again, in case another process wrote one in between.
 FRESH: Final = 10.0
 
-_NONE: Final = np.int8(-1)
+Key = tuple[str, str]
+T = TypeVar("T", bound=np.generic)
 
 #: Constants of SplitMix64 (Steele et al. 2014).
 _MIXING: Final = (0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9)
@@ -78,7 +80,10 @@ class ReviewSession:
         sets = self.audit.summary.sets
         without = [each.name for each in sets if not each.has_pixels]
         self.listing: Listing = read_listing(folder, candidates, without)
-        self._open_sources()
+        # a missing set is reported at once
+        rows = np.unique(np.concatenate([self.listing.query, self.listing.reference]))
+        for name in self.listing.images["set"].take(rows).unique().to_pylist():
+            self.audit.images_of(name)
         self.couples = couples(self.listing)
         self.labels = labels(self.listing)
         self._lock = threading.RLock()
@@ -98,26 +103,18 @@ class ReviewSession:
         self.ledger = Ledger(folder)
         self.registry = ImageRegistry(self.audit.images_of, self.digest_of)
 
-    def _open_sources(self) -> None:
-        """Open the sets of the list, so that a missing one is reported at once."""
-        listing = self.listing
-        rows = np.unique(np.concatenate([listing.query, listing.reference]))
-        for name in listing.images["set"].take(rows).unique().to_pylist():
-            self.audit.images_of(name)
-
     def digest_of(self, set_name: str, image: str) -> str | None:
         """Return the content digest that an image had in the audit."""
         images = self.listing.images
-        rows = np.flatnonzero(pc.equal(images["id"], image).to_numpy())
-        own = (images.slice(int(row), 1).to_pylist()[0] for row in rows)
-        return next((each["digest"] for each in own if each["set"] == set_name), None)
+        own = pc.and_(pc.equal(images["id"], image), pc.equal(images["set"], set_name))
+        row = int(pc.index(own, True).as_py())
+        digest: str | None = images["digest"][row].as_py() if row >= 0 else None
+        return digest
 
     # -- verdicts ---------------------------------------------------------------------------------
 
     def judge(self, rows: Sequence[int], judgment: str) -> None:
         """Store one judgment of this reviewer on some pairs; they are undone together."""
-        for row in rows:
-            self._refuse_unseen(row)
         verdicts = [self._verdict(row, judgment) for row in rows]
         with self._lock:
             standing, stamp = self._standing, _stamp(self.ledger.file)
@@ -129,24 +126,19 @@ class ReviewSession:
                 self._standing = standing.plus(rows, verdicts)
                 self._stamp = _stamp(self.ledger.file)
 
-    def _refuse_unseen(self, row: int) -> None:
-        """Refuse a verdict on an image that cannot be shown: a placeholder, or another content."""
-        for name, image in ends_of(self.listing.row(row)):
+    def _verdict(self, row: int, judgment: str) -> Verdict:
+        """Return a verdict, unless an image cannot be shown: it may have another content."""
+        pair = self.listing.row(row)
+        for name, image in ends_of(pair):
             found = self.registry.image(name, image)
             if isinstance(found, Unreadable):
                 raise UsageError(
                     f"image {image!r} of {name} cannot be shown ({found.detail or found.reason}),"
                     " so no verdict is kept"
                 )
-
-    def _verdict(self, row: int, judgment: str) -> Verdict:
-        pair = self.listing.row(row)
-        (query_set, query), (reference_set, reference) = ends_of(pair)
-        return Verdict.of(
-            *self.listing.key(row), judgment, self.reviewer,
-            query_set=query_set, query=query, reference_set=reference_set, reference=reference,
-            similarity=pair["similarity"],
-        )  # fmt: skip
+        names = ("query_set", "query", "reference_set", "reference", "similarity")
+        about: dict[str, Any] = {name: value for name, value in pair.items() if name in names}
+        return Verdict.of(*self.listing.key(row), judgment, self.reviewer, **about)
 
     def undo(self) -> tuple[Verdict, ...]:
         """Withdraw the last verdicts of this reviewer and return them; empty without any.
@@ -174,21 +166,23 @@ class ReviewSession:
         by_key: dict[tuple[str, str], list[Verdict]] = defaultdict(list)
         for verdict in verdicts:
             by_key[verdict.key].append(verdict)
-        mine = np.full(len(self.listing), _NONE)
-        disputed, taken = np.zeros((2, len(self.listing)), bool)
-        own = [verdict for verdict in verdicts if verdict.reviewer == self.reviewer]
-        rows = self.listing.rows_of([verdict.key for verdict in own])
-        codes = np.array([GRADES.index(verdict.judgment) for verdict in own], np.int8)
-        mine[rows[rows >= 0]] = codes[rows >= 0]
-        keys = [key for key, consensus in consensus_of(verdicts).items() if consensus.disputed]
-        rows = self.listing.rows_of(keys)
-        disputed[rows[rows >= 0]] = True
-        others = [
-            key for key, own in by_key.items() if any(v.reviewer != self.reviewer for v in own)
-        ]
-        rows = self.listing.rows_of(others)
-        taken[rows[rows >= 0]] = True
-        return ListState(mine, disputed, taken, verdicts, dict(by_key))
+        own = {v.key: GRADES.index(v.judgment) for v in verdicts if v.reviewer == self.reviewer}
+        disputed = {key: each.disputed for key, each in consensus_of(verdicts).items()}
+        taken = {v.key: True for v in verdicts if v.reviewer != self.reviewer}
+        return ListState(
+            self._column(own, np.int8(-1)),
+            self._column(disputed, np.False_),
+            self._column(taken, np.False_),
+            verdicts,
+            dict(by_key),
+        )
+
+    def _column(self, values: Mapping[Key, object], other: T) -> npt.NDArray[T]:
+        """Return a value for each row of the list: that of its key, or another one."""
+        column = np.full(len(self.listing), other)
+        rows = self.listing.rows_of(list(values))
+        column[rows[rows >= 0]] = np.array(list(values.values()), column.dtype)[rows >= 0]
+        return column
 
     def agreement(self) -> Agreement:
         """Return the agreement of the reviewers."""
@@ -213,12 +207,9 @@ class ReviewSession:
 
     def _truth(self) -> Float64:
         """Return what reviewers agree on: 1 near or exact, 0 neither, NaN if nothing."""
-        truth = np.full(len(self.listing), np.nan)
-        known = [(k, c.grade) for k, c in consensus_of(self.standing().verdicts).items() if c.grade]
-        rows = self.listing.rows_of([key for key, _ in known])
-        near = np.array([grade in NEAR for _, grade in known], np.float64)
-        truth[rows[rows >= 0]] = near[rows >= 0]
-        return truth
+        consensus = consensus_of(self.standing().verdicts)
+        near = {key: each.grade in NEAR for key, each in consensus.items() if each.grade}
+        return self._column(near, np.float64(np.nan))
 
     def near(self) -> Bool:
         """Return which pairs are near or exact: by verdicts, elsewhere by the automatic grade."""
@@ -226,13 +217,10 @@ class ReviewSession:
         automatic = (self.listing.grade >= 0) & (self.listing.grade < len(NEAR))
         return np.where(np.isnan(truth), automatic, truth == 1.0)
 
-    def _refit_number(self) -> int:
-        return len(self.standing().by_key) // REFIT
-
     def refit(self) -> Refit:
         """Return the grader of this audit, fitted on verdicts as of the last multiple of ten."""
         with self._lock:
-            return self._refits(self._refit_number())
+            return self._refits(len(self.standing().by_key) // REFIT)
 
     def outlook(self) -> Refit:
         """Return the grader of this audit, fitted on every verdict so far."""
@@ -293,17 +281,17 @@ class ReviewSession:
         return np.asarray(ordered[keep[ordered]])
 
     def _shown(self, choice: Choice) -> Bool:
-        keep = self._fixed(choice)
         standing = self.standing()
-        if choice.state == "disputed":
-            return np.asarray(keep & standing.disputed)
-        if choice.state == "settle":
-            return np.asarray(keep & standing.disputed & (standing.mine < 0))
-        if choice.state == "open":
-            return np.asarray(keep & (standing.mine < 0) & (self._shared | ~standing.taken))
-        if choice.state:
-            return np.asarray(keep & ((standing.mine >= 0) == (choice.state == "judged")))
-        return keep
+        unjudged = standing.mine < 0
+        by_state: dict[str, Bool] = {
+            "": np.ones_like(unjudged),
+            "disputed": standing.disputed,
+            "settle": standing.disputed & unjudged,
+            "open": unjudged & (self._shared | ~standing.taken),
+            "judged": ~unjudged,
+            "unjudged": unjudged,
+        }
+        return np.asarray(self._fixed(choice) & by_state[choice.state])
 
     def spot(self, row: int, choice: Choice, ahead: int = AHEAD) -> ListPosition:
         """Return where a row stands; one that the choice hides has neighbours all the same."""
@@ -311,12 +299,11 @@ class ReviewSession:
         there = np.flatnonzero(ordered == row)
         # a pair outside a random sample stands before all of it
         at = int(there[0]) if len(there) else -1
-        shown = keep[ordered]
-        before = np.flatnonzero(shown[: max(at, 0)])
-        after = at + 1 + np.flatnonzero(shown[at + 1 :])
+        shown = np.flatnonzero(keep[ordered])
+        before, after = shown[shown < at], shown[shown > at]
         return ListPosition(
             place=len(before),
-            total=int(shown.sum()),
+            total=len(shown),
             inside=bool(keep[row]) and at >= 0,
             previous=int(ordered[before[-1]]) if len(before) else None,
             next=int(ordered[after[0]]) if len(after) else None,
@@ -350,15 +337,12 @@ class ReviewSession:
         judged = np.flatnonzero(mine >= 0)
         if not len(judged):
             return Progress(0, len(mine), 0, 0, None)
-        different = mine[judged] == GRADES.index("different")
-        broken = np.flatnonzero(~different)
-        run = len(judged) - 1 - int(broken[-1]) if len(broken) else len(judged)
+        broken = np.flatnonzero(mine[judged] != GRADES.index("different"))
+        run = len(judged) - 1 - int(broken.max(initial=-1))
         last = int(judged[-1])
         distance = float(self.listing.distance[keep][last])
-        passed_over = last + 1 - len(judged)
-        return Progress(
-            len(judged), len(mine), run, passed_over, None if np.isnan(distance) else distance
-        )
+        known = None if np.isnan(distance) else distance
+        return Progress(len(judged), len(mine), run, last + 1 - len(judged), known)
 
     def close(self) -> None:
         """Close the images, and write ``verdicts.csv``."""
@@ -424,8 +408,8 @@ class Progress:
 
     judged: int
     total: int
-    run: int
-    passed_over: int
+    run: int  # different pairs in a row, up to the last one that is judged
+    passed_over: int  # pairs before that one without a verdict
     distance: float | None  # of that pair; ``None`` if nothing is judged, or it was not measured
 
     @property
