@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Final, Protocol
+from typing import Final, NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -40,8 +40,7 @@ KEPT_FOR_BEST: Final = 1 / 2
 PENDING_LIMIT: Final = 100_000
 
 
-@dataclass(frozen=True, slots=True)
-class Scored:
+class Scored(NamedTuple):
     """Pairs with their exact similarity; ``query`` counts from the start of its block."""
 
     query: Int64
@@ -51,19 +50,12 @@ class Scored:
 
     def plus(self, *others: Scored) -> Scored:
         """Return all pairs."""
-        parts = (self, *others)
-        return Scored(
-            np.concatenate([each.query for each in parts]),
-            np.concatenate([each.reference for each in parts]),
-            np.concatenate([each.similarity for each in parts]),
-            np.concatenate([each.view for each in parts]),
-        )
+        return Scored(*map(np.concatenate, zip(self, *others, strict=True)))
 
     def only(self, keep: Bool | Int64) -> Scored:
         """Return the kept rows."""
-        return Scored(
-            self.query[keep], self.reference[keep], self.similarity[keep], self.view[keep]
-        )
+        query, reference, similarity, view = self
+        return Scored(query[keep], reference[keep], similarity[keep], view[keep])
 
 
 def rescore(sides: Sides, rows: Float32, query: Int64, reference: Int64) -> Scored:
@@ -72,19 +64,11 @@ def rescore(sides: Sides, rows: Float32, query: Int64, reference: Int64) -> Scor
     query, reference = query[order], reference[order]
     similarity = np.empty(len(query), np.float32)
     view = np.empty(len(query), np.int8)
-    stacked = _views_of(sides, rows)
+    stacked = np.stack([sides.seen(rows, each) for each in sides.views], axis=1)
     for start in range(0, len(query), CHUNK):
         part = slice(start, start + CHUNK)
         similarity[part], view[part] = _best_views(sides, stacked, query[part], reference[part])
     return Scored(query, reference, similarity, view)
-
-
-def _views_of(sides: Sides, rows: Float32) -> Float32:
-    """Return the rows as seen in every view, (n, views, d)."""
-    if sides.make is None:
-        return rows[:, None, :]
-    make = sides.make
-    return np.stack([rows if view == 0 else make(rows, view) for view in sides.views], axis=1)
 
 
 def _best_views(
@@ -129,26 +113,18 @@ def joined(parts: Iterable[tuple[int, Scored, Int64]], order: Int64) -> Hits:
     blocks: list[Scored] = []
     totals: list[Int64] = []
     for start, scored, total in parts:
-        sort = np.lexsort((order[scored.reference], -scored.similarity, scored.query))
-        block = scored.only(sort)
+        block = scored.only(np.lexsort((order[scored.reference], -scored.similarity, scored.query)))
         block.query[:] += start
         blocks.append(block)
         totals.append(total)
-    return Hits(
-        query=np.concatenate([own.query for own in blocks]),
-        reference=np.concatenate([own.reference for own in blocks]),
-        similarity=np.concatenate([own.similarity for own in blocks]),
-        view=np.concatenate([own.view for own in blocks]),
-        total=np.concatenate(totals),
-    )
+    return Hits(*blocks[0].plus(*blocks[1:]), np.concatenate(totals))
 
 
 def no_hits(queries: int) -> Hits:
     """Return the answer of a search without references."""
-    empty = np.empty(0, np.int64)
-    return Hits(
-        empty, empty, np.empty(0, np.float32), np.empty(0, np.int8), np.zeros(queries, np.int64)
-    )
+    none = np.empty(0, np.int64)
+    similarity, view = np.empty(0, np.float32), np.empty(0, np.int8)
+    return Hits(none, none, similarity, view, np.zeros(queries, np.int64))
 
 
 class ExactSearch:
@@ -180,13 +156,18 @@ class ExactSearch:
         self, sides: Sides, wanted: Wanted, passes: range, workers: int
     ) -> Iterator[tuple[int, Scored, Int64]]:
         """Yield the first query of each block, what was found of it, and the totals."""
-        count, block, held = len(sides.reference), self._query_block, self._held
+        count, held = len(sides.reference), self._held
+
+        def block(start: int) -> _QueryBlock:
+            rows = np.asarray(sides.query[start : start + self._query_block])
+            return _QueryBlock(sides, kernel, wanted, start, rows)
+
         # one BLAS thread each: the worker threads share the cores among themselves
         with threadpool_limits(1, user_api="blas"), ThreadPoolExecutor(workers) as pool:
             kernel = _kernel(sides, wanted)
             for number, first in enumerate(passes):
-                starts = range(first, min(first + held, len(sides.query)), block)
-                blocks = list(pool.map(lambda a: self._block(sides, kernel, wanted, a), starts))
+                last = min(first + held, len(sides.query))
+                blocks = list(pool.map(block, range(first, last, self._query_block)))
                 for part in self._references(sides, kernel, pool):
                     list(pool.map(lambda b: b.compare(part), blocks))  # noqa: B023
                     self._progress((number * count + part.start + len(part.rows)) // len(passes))
@@ -212,18 +193,13 @@ class ExactSearch:
         if waiting is not None:
             yield waiting.result()
 
-    def _block(self, sides: Sides, kernel: Kernel, wanted: Wanted, start: int) -> _QueryBlock:
-        rows = np.asarray(sides.query[start : start + self._query_block])
-        return _QueryBlock(sides, kernel, wanted, start, rows)
-
 
 def _kernel(sides: Sides, wanted: Wanted) -> Kernel:
     """Choose the kernel for the views and for what is wanted."""
     width = sides.query[:1].shape[1]
-    if sides.make is not None and sides.views == tuple(range(len(VIEWS))):
-        basis = dihedral_basis(width, sides.make)
-        if basis is not None:
-            return DihedralKernel(basis)
+    whole = sides.views == tuple(range(len(VIEWS)))
+    if sides.make is not None and whole and (basis := dihedral_basis(width, sides.make)):
+        return DihedralKernel(basis)
     share = KEPT_FOR_BEST if wanted.best else KEPT_FOR_THRESHOLD
     kept = max(1, min(width, round(width * share)))
     return TruncatedKernel(sides.reference, kept, sides.views, sides.make)
@@ -268,7 +244,8 @@ class _QueryBlock:
         if self.sides.same:
             self._leave_out_self(bounds, block.start)
         if self.wanted.best and self.kernel.tight:
-            self._raise_floor(bounds)
+            raising = _places(bounds > self.floor[:, None])
+            self._raise_floor(raising[0], bounds[raising])
         query, reference = _places(self._reaching(bounds, penalty))
         if self.kernel.tight:
             value = bounds[query, reference]
@@ -277,7 +254,7 @@ class _QueryBlock:
         else:
             value = self._corrected(query, reference, rows, penalty, len(bounds) * len(rows))
             if self.wanted.best:
-                self._raise_floor_with(query, value)
+                self._raise_floor(query, value)
             keep = value >= self._needed(query, penalty[reference])
             query, reference, value = query[keep], reference[keep], value[keep]
         self.pending.append((query, reference + block.start, value))
@@ -310,13 +287,7 @@ class _QueryBlock:
             reached &= np.isfinite(bounds)
         return np.asarray(reached)
 
-    def _raise_floor(self, corrected: Float32) -> None:
-        """Raise the floor with a whole block of corrected similarities."""
-        reaching = corrected > self.floor[:, None]
-        query, reference = _places(reaching)
-        self._raise_floor_with(query, corrected[query, reference])
-
-    def _raise_floor_with(self, query: Int64, corrected: Float32) -> None:
+    def _raise_floor(self, query: Int64, corrected: Float32) -> None:
         """Raise the floor with corrected similarities of some pairs."""
         best = self.wanted.best
         if len(query) > 4 * self.leaders.size:
@@ -336,7 +307,7 @@ class _QueryBlock:
         best = np.full(len(query), -np.inf, np.float32)
         dense = len(query) * 20 > size
         for view in self.sides.views:
-            seen = _seen(self.sides, self.rows, view)
+            seen = self.sides.seen(self.rows, view)
             if dense:
                 value = (seen @ rows.T)[query, reference]
             else:
@@ -376,8 +347,8 @@ class _QueryBlock:
         owner, all_values = query, similarity
         if self.settled is not None:
             # pairs of earlier blocks leave less room
-            owner = np.concatenate([query, self.settled.query])
-            all_values = np.concatenate([similarity, self.settled.similarity])
+            owner = np.append(query, self.settled.query)
+            all_values = np.append(similarity, self.settled.similarity)
         if len(owner) <= cap:
             return np.zeros(count, np.bool_)
         order = np.lexsort((-all_values, owner))
@@ -409,22 +380,14 @@ def _places(mask: Bool) -> tuple[Int64, Int64]:
     return rows, columns
 
 
-def _seen(sides: Sides, rows: Float32, view: int) -> Float32:
-    """Return the rows as seen in a view."""
-    return rows if view == 0 or sides.make is None else sides.make(rows, view)
-
-
 def _top_of_each(query: Int64, value: Float32, best: int) -> tuple[Int64, Float32]:
     """Return the best values of each query; ``query`` comes sorted."""
     starts = np.flatnonzero(np.diff(query, prepend=-1))
-    kept_query, kept_value = [], []
-    for start, stop in zip(starts, [*starts[1:], len(query)], strict=True):
-        part = value[start:stop]
-        if len(part) > best:
-            part = np.partition(part, len(part) - best)[-best:]
-        kept_value.append(part)
-        kept_query.append(np.full(len(part), query[start]))
-    return np.concatenate(kept_query), np.concatenate(kept_value)
+    parts = [
+        np.partition(part, len(part) - best)[-best:] if len(part) > best else part
+        for part in np.split(value, starts[1:])
+    ]
+    return np.repeat(query[starts], [len(part) for part in parts]), np.concatenate(parts)
 
 
 # -- kernels ---------------------------------------------------------------------------------------
@@ -456,15 +419,10 @@ class Kernel(Protocol):
 
 def orthogonal_basis(reference: Float32 | Rows) -> npt.NDArray[np.float64]:
     """Return the principal axes (d, d) of a sample of the references, strongest first."""
-    sample = _sample(reference)
+    # evenly spread
+    sample = np.asarray(reference[:: max(1, len(reference) // SAMPLE_ROWS)], np.float64)
     _, axes = np.linalg.eigh(sample.T @ sample)
     return np.asarray(axes[:, ::-1])
-
-
-def _sample(rows: Float32 | Rows) -> npt.NDArray[np.float64]:
-    """Return at most SAMPLE_ROWS rows, evenly spread."""
-    step = max(1, len(rows) // SAMPLE_ROWS)
-    return np.asarray(rows[::step], np.float64)
 
 
 class TruncatedKernel:
@@ -487,12 +445,8 @@ class TruncatedKernel:
         """Return (n, kept + 1) coordinates, for queries (views, n, kept + 1) laid side by side."""
         if not query:
             return self._coordinates(rows)
-        return np.concatenate(
-            [self._coordinates(self._seen(rows, view)) for view in self._views], 1
-        )
-
-    def _seen(self, rows: Float32, view: int) -> Float32:
-        return rows if view == 0 or self._make is None else self._make(rows, view)
+        seen = (self._make(rows, view) if view and self._make else rows for view in self._views)
+        return np.concatenate([self._coordinates(each) for each in seen], 1)
 
     def _coordinates(self, rows: Float32) -> Float32:
         first = rows @ self._axes
@@ -532,37 +486,27 @@ def dihedral_basis(width: int, make: ViewMaker) -> DihedralBasis | None:
     actions = [make(identity, view).astype(np.float64) for view in range(len(VIEWS))]
     turn, mirror, inverted = actions[1], actions[4], actions[8]
     turns = [np.eye(width), turn, turn @ turn, turn @ turn @ turn]
-    expected = itertools.chain(turns, (mirror @ each for each in turns))
-    if not all(np.allclose(a, b) for a, b in zip(expected, actions[:8], strict=True)):
-        return None
-    if not all(np.allclose(a @ a.T, np.eye(width)) for a in (turn, mirror)):
-        return None
     signs = np.diag(inverted)
-    diagonal = np.allclose(inverted, np.diag(signs)) and np.allclose(np.abs(signs), 1)
-    closed = np.allclose(turn @ turn @ turn @ turn, np.eye(width))
-    closed = closed and np.allclose(turn @ mirror @ turn, mirror)
-    if not (diagonal and closed):
+    equal = [
+        *zip([*turns, *(mirror @ each for each in turns)], actions[:8], strict=True),
+        *((each @ each.T, turns[0]) for each in (turn, mirror)),
+        (turn @ turns[3], turns[0]),
+        (turn @ mirror @ turn, mirror),
+        (inverted, np.diag(signs)),
+        (np.abs(signs), np.ones(width)),
+    ]
+    if not all(np.allclose(one, other) for one, other in equal):
         return None
-    parts = [_range_of(sum_of(character, actions[:8]) / 8) for character in CHARACTERS]
+    parts = [_range_of(np.einsum("v,vij->ij", c, actions[:8]) / 8) for c in CHARACTERS]
     plane = (actions[0] - actions[2]) / 2
     x_axes = _range_of(plane @ (actions[0] + mirror) / 2)
     parts += [x_axes, turn.T @ x_axes]
     edges = np.cumsum([0] + [part.shape[1] for part in parts])
     return DihedralBasis(
         axes=np.concatenate(parts, axis=1).astype(np.float32),
-        edges=tuple(int(edge) for edge in edges),
+        edges=tuple(edges.tolist()),
         flipped=np.flatnonzero(signs < 0),
     )
-
-
-def sum_of(
-    weights: tuple[int, ...], matrices: list[npt.NDArray[np.float64]]
-) -> npt.NDArray[np.float64]:
-    """Return the weighted sum of matrices."""
-    total = np.zeros_like(matrices[0])
-    for weight, matrix in zip(weights, matrices, strict=True):
-        total += weight * matrix
-    return total
 
 
 def _range_of(projector: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:

@@ -14,9 +14,9 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
+from functools import reduce
 from pathlib import Path
 from typing import Final, cast
 
@@ -181,15 +181,10 @@ class FaissPartitions:
     @property
     def account(self) -> Account:
         """The searches so far, over all partitions; recall is that of the measured ones."""
-        keys = Counter(each.index for each in self._done)
-        seen: Recall | None = None
-        for each in self._done:
-            if each.recall is not None:
-                seen = each.recall if seen is None else seen.plus(each.recall)
-        parameters: dict[str, float] = {
-            "partitions": len(self._done),
-            "measured": sum(each.recall is not None for each in self._done),
-        }
+        keys = {each.index for each in self._done}
+        measured = [each.recall for each in self._done if each.recall is not None]
+        seen = reduce(Recall.plus, measured) if measured else None
+        parameters: dict[str, float] = {"partitions": len(self._done), "measured": len(measured)}
         for each in self._done:
             for name, value in each.parameters.items():
                 parameters[name] = max(value, parameters.get(name, value))
@@ -254,11 +249,9 @@ def _of_partition(hits: Hits, partition: Partition, entry: StoredIndex) -> Parti
     keep = ~np.isin(hits.reference, entry.broken)
     row = hits.reference[keep]
     asked, place = np.unique(row, return_inverse=True)
-    ids = (
-        partition.columns(asked)["id"].cast(pa.string())
-        if len(asked)
-        else pa.array([], pa.string())
-    )
+    ids = pa.array([], pa.string())
+    if len(asked):
+        ids = partition.columns(asked)["id"].cast(pa.string())
     return PartitionHits(
         query=hits.query[keep],
         row=row,

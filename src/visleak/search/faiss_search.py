@@ -265,9 +265,8 @@ def sampled(queries: int, count: int) -> tuple[Int64, Int64]:
 def part_of(rows: Int64, sides: Sides) -> Sides:
     """Return the sides with some of the queries only; they are no longer one set."""
     own = sides.query
-    if isinstance(own, Rows):
-        return replace(sides, query=Rows(own.matrix, own.index[rows]), same=False)
-    return replace(sides, query=Rows(own, rows), same=False)
+    query = Rows(own.matrix, own.index[rows]) if isinstance(own, Rows) else Rows(own, rows)
+    return replace(sides, query=query, same=False)
 
 
 def exact_answer(sides: Sides, wanted: Wanted, rows: Int64, workers: int) -> Hits:
@@ -290,13 +289,9 @@ def exact_answer(sides: Sides, wanted: Wanted, rows: Int64, workers: int) -> Hit
 def only_queries(hits: Hits, rows: Int64) -> Hits:
     """Return the hits of some queries, ascending, numbered by their place in ``rows``."""
     keep = np.isin(hits.query, rows)
-    return Hits(
-        np.searchsorted(rows, hits.query[keep]),
-        hits.reference[keep],
-        hits.similarity[keep],
-        hits.view[keep],
-        hits.total[rows],
-    )
+    query = np.searchsorted(rows, hits.query[keep])
+    columns = (hits.reference[keep], hits.similarity[keep], hits.view[keep])
+    return Hits(query, *columns, hits.total[rows])
 
 
 def measure(hits: Hits, sides: Sides, wanted: Wanted, rows: Int64, workers: int) -> Recall:
@@ -310,7 +305,8 @@ def recall(found: Hits, exact: Hits, sides: Sides, wanted: Wanted) -> Recall:
     queries, references = len(exact.total), len(sides.order)
     pairs = leaks = best = Rate.of(0, 0)
     if wanted.threshold is not None:
-        ours, theirs = (_reached(hits, wanted.threshold) for hits in (found, exact))
+        least = np.float32(wanted.threshold)
+        ours, theirs = found.similarity >= least, exact.similarity >= least
         keys = exact.query[theirs] * references + exact.reference[theirs]
         met = np.isin(keys, found.query[ours] * references + found.reference[ours])
         pairs = Rate.of(int(met.sum()), len(keys))
@@ -322,10 +318,6 @@ def recall(found: Hits, exact: Hits, sides: Sides, wanted: Wanted) -> Recall:
         filled = np.minimum(np.bincount(found.query[good], minlength=queries), places)
         best = Rate.of(int(filled.sum()), int(places.sum()))
     return Recall(queries, pairs, leaks, best)
-
-
-def _reached(hits: Hits, threshold: float) -> Bool:
-    return np.asarray(hits.similarity >= np.float32(threshold))
 
 
 def _corrected(hits: Hits, sides: Sides) -> Float64:
@@ -359,19 +351,15 @@ def search_index(index: Index, sides: Sides, wanted: Wanted, rows: Int64, effort
             weight = 1 if sides.weight is None else sides.weight[reached.reference]
             np.add.at(totals, mine[reached.query], weight)
         kept = scored.only(chosen(scored, sides, wanted))
-        parts.append(Scored(mine[kept.query], kept.reference, kept.similarity, kept.view))
+        parts.append(kept._replace(query=mine[kept.query]))
         start += len(mine)
-        block = _next_block(block, len(query))
+        if len(query) > CROWD:
+            block = max(1, block // 4)
+        elif 4 * len(query) < CROWD:
+            block = min(QUERY_BLOCK, 2 * block)
     none = np.empty(0, np.int64)
     hits = joined([(0, part, none) for part in parts], sides.order)
     return replace(hits, total=totals)
-
-
-def _next_block(block: int, candidates: int) -> int:
-    """Return how many queries to take next, after how many candidates the last ones had."""
-    if candidates > CROWD:
-        return max(1, block // 4)
-    return min(QUERY_BLOCK, 2 * block) if 4 * candidates < CROWD else block
 
 
 def candidates(
@@ -379,9 +367,7 @@ def candidates(
 ) -> tuple[Int64, Int64]:
     """Return pairs worth scoring exactly: place in ``rows``, and reference; each pair once."""
     vectors = np.asarray(sides.query[rows])
-    seen = [
-        vectors if v == 0 or sides.make is None else sides.make(vectors, v) for v in sides.views
-    ]
+    seen = [sides.seen(vectors, view) for view in sides.views]
     stacked = np.ascontiguousarray(np.stack(seen, axis=1).reshape(-1, vectors.shape[1]))
     owner = np.repeat(np.arange(len(rows)), len(sides.views))
     pairs = [(np.empty(0, np.int64), np.empty(0, np.int64))]
@@ -439,15 +425,12 @@ def _best(
 def _floor(query: Int64, reference: Int64, score: Float32, queries: int, best: int) -> Float32:
     """Return each query's score of its last place among the best, over distinct references."""
     order = np.lexsort((-score, reference, query))
-    query, reference, score = query[order], reference[order], score[order]
-    first = np.ones(len(order), np.bool_)
-    first[1:] = (query[1:] != query[:-1]) | (reference[1:] != reference[:-1])
-    query, score = query[first], score[first]
+    first = np.any(np.diff([query[order], reference[order]], prepend=-1), axis=0)
+    query, score = query[order][first], score[order][first]
     order = np.lexsort((-score, query))
     query, score = query[order], score[order]
-    place = places(query)
     floor = np.full(queries, -np.inf, np.float32)
-    last = place == best - 1
+    last = places(query) == best - 1
     floor[query[last]] = score[last]
     return floor
 

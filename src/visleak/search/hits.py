@@ -12,6 +12,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from visleak.documents import as_plain
 from visleak.groups import places
 from visleak.rates import Rate, percent
 from visleak.records import Bool, Float32, Int8, Int64, Partition
@@ -32,25 +33,15 @@ class Recall:
 
     def plus(self, other: Recall) -> Recall:
         """Return the recall over both searches, of the same queries."""
-        return Recall(
-            max(self.queries, other.queries),
-            _sum(self.pairs, other.pairs),
-            _sum(self.leaks, other.leaks),
-            _sum(self.best, other.best),
+        pairs, leaks, best = (
+            Rate.of(one.count + two.count, one.total + two.total)
+            for one, two in (
+                (self.pairs, other.pairs),
+                (self.leaks, other.leaks),
+                (self.best, other.best),
+            )
         )
-
-    def as_dict(self) -> dict[str, object]:
-        """Return the entry of ``audit.json``."""
-        return {
-            "queries": self.queries,
-            "pairs": self.pairs.as_dict(),
-            "leaks": self.leaks.as_dict(),
-            "best": self.best.as_dict(),
-        }
-
-
-def _sum(a: Rate, b: Rate) -> Rate:
-    return Rate.of(a.count + b.count, a.total + b.total)
+        return Recall(max(self.queries, other.queries), pairs, leaks, best)
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,13 +56,8 @@ class Account:
 
     def as_dict(self) -> dict[str, object]:
         """Return the entry of ``audit.json``."""
-        return {
-            "engine": self.engine,
-            "index": self.index,
-            "parameters": dict(self.parameters),
-            "exact": self.exact,
-            "recall": self.recall.as_dict() if self.recall else None,
-        }
+        content: dict[str, object] = as_plain(self)
+        return content
 
     def __str__(self) -> str:
         """The completeness in a sentence, which belongs next to every rate."""
@@ -145,6 +131,10 @@ class Sides:
     views: tuple[int, ...] = (0,)  # indices into VIEWS; view 0 must be among them
     make: ViewMaker | None = None  # makes the vectors of a view; needed for more than one
 
+    def seen(self, rows: Float32, view: int) -> Float32:
+        """Return rows as seen in a view."""
+        return rows if view == 0 or self.make is None else self.make(rows, view)
+
 
 @dataclass(frozen=True, slots=True)
 class Hits:
@@ -203,15 +193,9 @@ class PartitionHits:
 
     def to_bytes(self) -> bytes:
         """Return the hits as an Arrow stream, for a cache or a wire."""
-        columns = {
-            "query": pa.array(self.query),
-            "row": pa.array(self.row),
-            "similarity": pa.array(self.similarity),
-            "id": self.id,
-            "total": pa.array(self.total),
-            "broken": pa.array(self.broken),
-            "counts": pa.array([self.off, self.rows], pa.int64()),
-        }
+        names = ("query", "row", "similarity", "total", "broken")
+        columns = {name: pa.array(getattr(self, name)) for name in names}
+        columns |= {"id": self.id, "counts": pa.array([self.off, self.rows], pa.int64())}
         # columns of different lengths: one row of lists
         lists = [pa.ListArray.from_arrays([0, len(c)], c) for c in columns.values()]
         batch = pa.record_batch(lists, list(columns)).replace_schema_metadata({b"layout": LAYOUT})
@@ -229,12 +213,10 @@ class PartitionHits:
             if (batch.schema.metadata or {}).get(b"layout") != LAYOUT:
                 raise ValueError("hits of a partition: bytes of another layout")
             column = {name: batch.column(name).flatten() for name in batch.schema.names}
-            numbers = {
-                name: np.array(column[name].to_numpy(zero_copy_only=False))
-                for name in ("query", "row", "similarity", "total", "broken", "counts")
-            }
-            off, rows = (int(count) for count in numbers.pop("counts"))
-            return cls(**numbers, id=column["id"], off=off, rows=rows)
+            ids, (off, rows) = column.pop("id"), column.pop("counts").to_pylist()
+            # copies, which can be written to
+            numbers = {k: np.array(v.to_numpy(zero_copy_only=False)) for k, v in column.items()}
+            return cls(**numbers, id=ids, off=off, rows=rows)
         except (pa.ArrowException, OSError, EOFError, KeyError, StopIteration) as error:
             raise ValueError("hits of a partition: bytes that cannot be read") from error
 

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass, field
 from threading import Lock
 from typing import Final, Protocol
@@ -87,11 +88,10 @@ class PartitionSearch:
                     if progress is not None:
                         progress(len(rows))
 
-        def check() -> None:
-            check_digest(partition)
-
-        # the file is hashed during the search, so that it is read from disk once
-        tasks = [check, *[work] * workers] if partition.stated else [work] * workers
+        tasks = [work] * workers
+        if partition.stated:
+            # the file is hashed during the search, so that it is read from disk once
+            tasks.insert(0, lambda: check_digest(partition))
         # one BLAS thread each: the worker threads share the cores among themselves
         with threadpool_limits(1, user_api="blas"), ThreadPoolExecutor(len(tasks)) as pool:
             try:
@@ -107,17 +107,15 @@ class PartitionSearch:
         many = len(self.query) > 0 and len(stored) >= FEW_ROWS
         with self._lock:
             if many not in self._screens:
-                self._screens[many] = self._made(stored, many)
+                device, rows = torch_device(self.device), max(self.rows, len(stored))
+                if device is not None:
+                    self._screens[many] = DeviceScreen(self.query, device)
+                elif many:
+                    part = choose(self.query, stored, self.wanted, rows)
+                    self._screens[many] = ProductScreen(self.query, part)
+                else:
+                    self._screens[many] = ProductScreen(self.query, whole(self.query.shape[1]))
             return self._screens[many]
-
-    def _made(self, stored: npt.NDArray[np.generic], many: bool) -> Screen:
-        device = torch_device(self.device)
-        if device is not None:
-            return DeviceScreen(self.query, device)
-        if not many:
-            return ProductScreen(self.query, whole(self.query.shape[1]))
-        rows = max(self.rows, len(stored))
-        return ProductScreen(self.query, choose(self.query, stored, self.wanted, rows))
 
 
 class HitStore(Protocol):
@@ -239,10 +237,10 @@ def stream(
         else:
             merger.add(number, known)
             done.add(known.rows)
-    if run is None:
-        answers: Iterable[tuple[int, PartitionHits]] = _one_by_one(search, todo, workers, done)
-    else:
+    if run is not None:
         answers = done.counted(run(search, todo))
+    else:  # all workers on one partition at a time
+        answers = ((n, search.find(p, workers=workers, progress=done.add)) for n, p in todo)
     for number, found in answers:
         if keep is not None:
             keep.put(partitions[number], found.to_bytes())
@@ -253,25 +251,12 @@ def stream(
 def _known(keep: HitStore | None, partition: Partition, queries: int) -> PartitionHits | None:
     """Return the stored hits of a partition; ``None`` if they cannot be read or do not match."""
     stored = keep.get(partition) if keep is not None else None
-    if stored is None:
-        return None
-    try:
-        found = PartitionHits.from_bytes(stored)
-    except ValueError:
-        return None
-    fits = len(found.total) == queries and found.rows == partition.rows
-    return found if fits else None
-
-
-def _one_by_one(
-    search: PartitionSearch,
-    partitions: Sequence[tuple[int, Partition]],
-    workers: int,
-    done: _RowCounter,
-) -> Iterator[tuple[int, PartitionHits]]:
-    """Search partitions in this process, all workers on one partition at a time."""
-    for number, partition in partitions:
-        yield number, search.find(partition, workers=workers, progress=done.add)
+    if stored is not None:
+        with suppress(ValueError):
+            found = PartitionHits.from_bytes(stored)
+            if len(found.total) == queries and found.rows == partition.rows:
+                return found
+    return None
 
 
 class _RowCounter:

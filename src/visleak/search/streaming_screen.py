@@ -349,10 +349,9 @@ def _sizes(width: int) -> Iterator[int]:
 
 def _runs(left: Float32, right: Float32) -> Iterator[Part]:
     """Yield the runs of stored coordinates in which the two sides differ most, one per size."""
-    spread = (left.astype(np.float64) ** 2).mean(axis=0) + (right.astype(np.float64) ** 2).mean(
-        axis=0
-    )
-    spread -= 2 * left.mean(axis=0, dtype=np.float64) * right.mean(axis=0, dtype=np.float64)
+    one, other = left.astype(np.float64), right.astype(np.float64)
+    spread = (one**2).mean(axis=0) + (other**2).mean(axis=0)
+    spread -= 2 * one.mean(axis=0) * other.mean(axis=0)
     sums = np.concatenate([[0.0], np.cumsum(spread)])
     for kept in _sizes(left.shape[1]):
         start = int(np.argmax(sums[kept:] - sums[:-kept]))

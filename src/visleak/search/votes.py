@@ -186,10 +186,8 @@ _BYTE_COUNTS: Final = np.unpackbits(np.arange(256, dtype=np.uint8)[:, None], axi
 def _distance(first: Codes, second: Codes) -> Int64:
     """Return in how many bits the codes, both (n, 2), differ."""
     changed = first ^ second
-    if hasattr(np, "bitwise_count"):
-        bits = np.bitwise_count(changed)
-    else:  # NumPy 1
-        bits = _BYTE_COUNTS[changed.view(np.uint8)]
+    numpy_2 = hasattr(np, "bitwise_count")
+    bits = np.bitwise_count(changed) if numpy_2 else _BYTE_COUNTS[changed.view(np.uint8)]
     return np.asarray(bits.sum(axis=1, dtype=np.int64))
 
 
@@ -284,15 +282,11 @@ class LocalIndex:
             raise ValueError(f"views must be of the same queries, got {sorted(lengths)} images")
 
         def one(query: int) -> Votes:
-            return _merged(
-                query,
-                {
-                    view: self._scores(queries, query, max(best, _CHECKED))
-                    for view, queries in sorted(views.items())
-                },
-                best=best,
-                least=least,
-            )
+            scores = {
+                view: self._scores(queries, query, max(best, _CHECKED))
+                for view, queries in sorted(views.items())
+            }
+            return _merged(query, scores, best=best, least=least)
 
         # Threads of the linear algebra library would only wait for those of the pool.
         with threadpool_limits(1, "blas"), ThreadPoolExecutor(workers) as pool:
