@@ -1,17 +1,11 @@
-"""Stable Diffusion 1.x and 2.x, and fine-tunes of them.
+"""Stable Diffusion 1, 2, XL and 3, DeepFloyd IF, and fine-tunes of them.
 
-Stable Diffusion XL, and fine-tunes of it.
-
-Stable Diffusion 3: flow matching by a transformer.
-
-A network of flow matching predicts the velocity of the straight way from image to noise,
-v = noise - image. The noise that it stands for is latents + (1 - sigma) v, which at the first step
-(sigma = 1) is the latents themselves whatever the prompt: the distance of noises in MemBench's
-equation 4 is identically 0 there. The distance of *velocities* takes its place, which equals the
-distance of the images that they stand for: image = latents - sigma v, so || d image || = || d v ||
-at sigma = 1.
-
-DeepFloyd IF, stage 1: pixels of 64 by 64, a T5 text encoder, learned variance.
+A network of flow matching (Stable Diffusion 3) predicts the velocity of the straight way from image
+to noise, v = noise - image. The noise that it stands for is latents + (1 - sigma) v, which at the
+first step (sigma = 1) is the latents themselves whatever the prompt: the distance of noises in
+MemBench's equation 4 is identically 0 there. The distance of *velocities* takes its place, which
+equals the distance of the images that they stand for: image = latents - sigma v, so
+|| d image || = || d v || at sigma = 1.
 """
 
 from __future__ import annotations
@@ -189,21 +183,18 @@ class StableDiffusion3(PooledPipeline):
         config = self.pipeline.scheduler.config
         if not config.get("use_dynamic_shifting"):
             return {}
-        from diffusers.pipelines.stable_diffusion_3.pipeline_stable_diffusion_3 import (
-            calculate_shift,
-        )
+        from diffusers.pipelines.stable_diffusion_3 import pipeline_stable_diffusion_3 as pipeline
 
         patch = self.network.config.patch_size
         tokens = (self.shape[1] // patch) * (self.shape[2] // patch)
-        return {
-            "mu": calculate_shift(
-                tokens,
-                config.get("base_image_seq_len", 256),
-                config.get("max_image_seq_len", 4096),
-                config.get("base_shift", 0.5),
-                config.get("max_shift", 1.16),
-            )
+        usual = {
+            "base_image_seq_len": 256,
+            "max_image_seq_len": 4096,
+            "base_shift": 0.5,
+            "max_shift": 1.16,
         }
+        shape = [config.get(name, value) for name, value in usual.items()]
+        return {"mu": pipeline.calculate_shift(tokens, *shape)}
 
     def as_epsilon(self, output: Tensor, latents: Tensor, timestep: float) -> Tensor:
         """Refuse: see the module."""

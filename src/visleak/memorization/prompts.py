@@ -31,17 +31,14 @@ class PromptScores:
         """
         if self.reached is not None:
             return self.reached, f"D reached {self.threshold}"
+        if not self.values:
+            return frozenset(), "no D is known"
         own = [self.values[prompt] for prompt in clustered if prompt in self.values]
-        if own:
-            least = min(own)
-            rule = f"D ({self.name}) is at least {least:.4g}, the lowest D with a cluster"
-        else:
-            ranked = sorted(self.values.values(), reverse=True)
-            if not ranked:
-                return frozenset(), "no D is known"
-            least = ranked[(len(ranked) - 1) // 10]
-            rule = f"D ({self.name}) is at least {least:.4g}, in the highest tenth"
-        return frozenset(text for text, d in self.values.items() if d >= least), rule
+        ranked = sorted(self.values.values(), reverse=True)
+        least = min(own) if own else ranked[(len(ranked) - 1) // 10]
+        which = ", the lowest D with a cluster" if own else ", in the highest tenth"
+        high = frozenset(text for text, d in self.values.items() if d >= least)
+        return high, f"D ({self.name}) is at least {least:.4g}{which}"
 
     def about(self, prompts: Sequence[str]) -> dict[str, object]:
         """Return D of some prompts as plain data, in their order."""
@@ -57,15 +54,12 @@ class PromptScores:
     def of(cls, about: Mapping[str, Any], prompts: Sequence[str]) -> PromptScores:
         """Return what :meth:`about` made plain."""
         pairs = zip(prompts, about["values"], strict=True)
-        flags = about["reached"]
-        return cls(
-            str(about["name"]),
-            {text: float(value) for text, value in pairs if value is not None},
-            None
-            if flags is None
-            else frozenset(text for text, flag in zip(prompts, flags, strict=True) if flag),
-            str(about["threshold"]),
-        )
+        values = {text: float(value) for text, value in pairs if value is not None}
+        reached = None
+        if about["reached"] is not None:
+            flags = zip(prompts, about["reached"], strict=True)
+            reached = frozenset(text for text, flag in flags if flag)
+        return cls(str(about["name"]), values, reached, str(about["threshold"]))
 
 
 @dataclass(frozen=True)
@@ -86,15 +80,14 @@ class Prompts:
     notes: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        lengths = {
-            "labels": len(self.labels),
-            "sources": len(self.sources),
-            **{name: len(column) for name, column in self.columns.items()},
-        }
-        for name, length in lengths.items():
-            if length not in (0, len(self.texts)):
+        for name, column in {
+            "labels": self.labels,
+            "sources": self.sources,
+            **self.columns,
+        }.items():
+            if len(column) not in (0, len(self.texts)):
                 raise VisleakError(
-                    f"{name} of prompts has {length} entries for {len(self.texts)} prompts"
+                    f"{name} of prompts has {len(column)} entries for {len(self.texts)} prompts"
                 )
         if len(set(self.texts)) != len(self.texts):
             raise VisleakError("a prompt is listed twice; give each once")
@@ -110,12 +103,8 @@ class Prompts:
         Intervals draw whole groups: the 3,000 prompts of MemBench share 151 images in 53 groups.
         Prompts without a source are groups of their own.
         """
-        places: dict[str, int] = {}
-        left, right = [], []
-        for number, images in enumerate(self.sources):
-            for image in images:
-                left.append(number)
-                right.append(len(self.texts) + places.setdefault(image, len(places)))
-        count = len(self.texts) + len(places)
-        ties = [(np.asarray(left, np.int64), np.asarray(right, np.int64))]
-        return components(count, ties)[: len(self.texts)]
+        count, places = len(self.texts), dict[str, int]()
+        left = np.repeat(np.arange(len(self.sources)), [len(each) for each in self.sources])
+        every = (image for images in self.sources for image in images)
+        right = np.array([places.setdefault(each, count + len(places)) for each in every], np.int64)
+        return components(count + len(places), [(left, right)])[:count]

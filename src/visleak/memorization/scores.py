@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Container, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 
@@ -83,26 +83,24 @@ class TriggerScore:
         progress: Callable[[int], None] | None = None,
     ) -> Scores:
         """Return the scores of prompts."""
-        began = time.perf_counter()
+        began, report = time.perf_counter(), progress or (lambda count: None)
         # a search proposes some prompts several times over
-        distinct = list(dict.fromkeys(prompts))
+        places = {prompt: place for place, prompt in enumerate(dict.fromkeys(prompts))}
         try:
-            found = self._squared(distinct, draw, progress)
+            found = self._squared(list(places), draw, report)
         except self._torch.cuda.OutOfMemoryError as error:
             raise VisleakError(
                 f"batches of {self.settings.batch} prompts do not fit into the memory of"
                 f" {self.model.device}; use a smaller batch"
             ) from error
-        if len(distinct) < len(prompts):
-            places = {prompt: place for place, prompt in enumerate(distinct)}
+        if len(places) < len(prompts):
             found = found[[places[prompt] for prompt in prompts]]
-            if progress is not None:
-                progress(len(prompts) - len(distinct))
+            report(len(prompts) - len(places))
         self.seconds += time.perf_counter() - began
         return Scores(np.sqrt(found), found)
 
     def _squared(
-        self, prompts: Sequence[str], draw: int, progress: Callable[[int], None] | None
+        self, prompts: Sequence[str], draw: int, progress: Callable[[int], None]
     ) -> Float64:
         """Return the squared distances of prompts that differ, (prompts, noises)."""
         squared = np.zeros((len(prompts), self.settings.noises))
@@ -120,8 +118,7 @@ class TriggerScore:
                         f"D of {prompts[start + int(wrong.argmax())][:80]!r} is not a finite number"
                         f" in {self.model.precision}; use precision fp32 or bf16"
                     )
-                if progress is not None:
-                    progress(len(encoded))
+                progress(len(encoded))
         return squared
 
     def noises(self, draw: int) -> list[tuple[Tensor, Tensor]]:
@@ -140,8 +137,11 @@ class TriggerScore:
 
     def squared_distance(self, encoded: Conditioning, noise: Tensor, empty: Tensor) -> Tensor:
         """Return || eps(x, p) - eps(x, "") ||^2 of each prompt in float64, (n,); gradients flow."""
-        difference = _double(self.answer(encoded, noise)) - _double(empty)
-        return difference.square().flatten(1).sum(1)
+        output = self.answer(encoded, noise)
+        if output.device.type == "mps":
+            # Apple's devices have no float64
+            output, empty = output.cpu(), empty.cpu()
+        return (output.double() - empty.double()).square().flatten(1).sum(1)
 
     def answer(self, encoded: Conditioning, noise: Tensor) -> Tensor:
         """Return the network's answer to prompts at one noise (1, c, h, w), and count the calls."""
@@ -161,12 +161,11 @@ def score_for(
     timestep: Literal["first"] | int | None = None,
 ) -> ScoreSettings:
     """Return the settings of D for a model: the usual batch, norm and timestep if none is given."""
-    if "batch" not in given:
-        settings = replace(settings, batch=128 if model.device.startswith("cuda") else 16)
-    if norm is not None and "norm" not in given:
-        settings = replace(settings, norm=norm)
-    if timestep is not None and "timestep" not in given:
-        settings = replace(settings, timestep=timestep)
+    batch = 128 if model.device.startswith("cuda") else 16
+    usual: dict[str, Any] = {"batch": batch, "norm": norm, "timestep": timestep}
+    settings = replace(
+        settings, **{k: v for k, v in usual.items() if v is not None and k not in given}
+    )
     trained = model.about().get("train_timesteps")
     if settings.timestep != "first" and isinstance(trained, int):
         # the times of a flow run to the number itself, steps are counted from 0
@@ -176,11 +175,6 @@ def score_for(
                 f"--timestep must be at most {most:,} for this model; got {settings.timestep}"
             )
     return settings
-
-
-def _double(output: Tensor) -> Tensor:
-    """Return an output in float64; Apple's devices have none, so theirs moves to the processor."""
-    return (output.cpu() if output.device.type == "mps" else output).double()
 
 
 def seeds_of(seed: int, draw: int, count: int) -> list[int]:

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 from closed_form import ClosedForm
-from visleak.memorization.detection import run as detection
 from visleak.memorization.detection.run import BLOCK, SCORES, scored
 from visleak.memorization.scores import TriggerScore
 from visleak.memorization.settings import ScoreSettings

@@ -10,7 +10,6 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
-from itertools import chain
 from typing import Final
 
 import numpy as np
@@ -85,7 +84,8 @@ class RandomWords(Search):
                 # a block is always drawn whole, so that a smaller one is the beginning of it
                 picks = rng.integers(len(words), size=(BLOCK, self.settings.length))[:size]
                 texts.append(self.proposer.texts([[words[at] for at in row] for row in picks]))
-            scores = run.scores(chain.from_iterable(texts), draw_of_step(task.seed, unit))
+            every = (text for row in texts for text in row)
+            scores = run.scores(every, draw_of_step(task.seed, unit))
             for number, row in enumerate(texts):
                 for step, text in enumerate(row, done + 1):
                     each = Candidate(text, scores[text], number, step)
