@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
@@ -44,9 +44,7 @@ _COLUMNS: Final = (
 class Leak:
     """Which images of a test set leak, in one sense of the word."""
 
-    # `hard`, `hard or soft`, `soft only`, `exact`, `near or exact` and so on, or the name of a
-    # user's list of ids
-    name: str
+    name: str  # of :data:`LEAKS`, or of a user's list of ids
     leaked: Bool  # (n,), by image
     relation: Int8  # (n,): place in RELATIONS, -1 where an image does not leak
 
@@ -99,11 +97,9 @@ class Scores:
     values: Mapping[str, Float64]
     file: str = ""  # where they come from, as given
     unknown: int = 0  # predictions whose ids the benchmark lacks
-    # metrics of which lower is better, such as a loss
-    lower: frozenset[str] = field(default_factory=frozenset)
+    lower: frozenset[str] = frozenset()  # metrics of which lower is better, such as a loss
     doubts: tuple[str, ...] = ()  # why the file may be mixed up, see plausibility
-    # what of the file could be compared with the labels to find that out
-    checked: tuple[str, ...] = ()
+    checked: tuple[str, ...] = ()  # what was compared with the labels to find that out
     notes: tuple[str, ...] = ()  # what a reader must know, one line each
 
     def __post_init__(self) -> None:
@@ -153,11 +149,15 @@ def benchmark_of(
     ids = images["id"].combine_chunks()
     labels = images["label"].combine_chunks()
     pairs = _pairs(folder, summary, name, sides, judged_only=judged_only)
-    measured = _measured(summary, name)
+    rates = next(total for total in summary.totals if total.query_set == name).rates
+    measured = {
+        "degree": rates.get("hard") and not judged_only,
+        "grade": rates.get("near"),
+    }
     found = tuple(
         _leak(row, level, pairs, ids, alone=alone)
         for row, level, alone in LEAKS
-        if level.scale in measured and not (judged_only and level.scale == "degree")
+        if measured[level.scale]
     )
     if not found:
         raise UsageError(
@@ -178,7 +178,14 @@ def with_subsets(
     for name, path in subsets.items():
         if name in [leak.name for leak in every]:
             raise UsageError(f"subset {name!r}: the name is taken; choose another one")
-        listed = pa.array(list(dict.fromkeys(_listed(Path(path)))), pa.string())
+        try:
+            lines = Path(path).read_text(encoding="utf-8-sig").splitlines()
+        except (OSError, UnicodeDecodeError) as error:
+            raise VisleakError(
+                f"subset {path} cannot be read ({error}); it must have one id per line"
+            ) from error
+        ids = dict.fromkeys(line.strip() for line in lines if line.strip())
+        listed = pa.array(ids, pa.string())
         leaked = np.asarray(pc.is_in(benchmark.ids, listed).to_numpy(zero_copy_only=False))
         found = int(leaked.sum())
         if not found:
@@ -208,16 +215,6 @@ def sampled(folder: Path, benchmark: Benchmark) -> tuple[str, ...]:
     )
 
 
-def _listed(path: Path) -> list[str]:
-    try:
-        lines = path.read_text(encoding="utf-8-sig").splitlines()
-    except (OSError, UnicodeDecodeError) as error:
-        raise VisleakError(
-            f"subset {path} cannot be read ({error}); it must have one id per line"
-        ) from error
-    return [line.strip() for line in lines if line.strip()]
-
-
 def _sides(
     summary: AuditSummary, test_set: str | None, references: Sequence[str]
 ) -> tuple[str, tuple[str, ...]]:
@@ -231,28 +228,18 @@ def _sides(
             "this audit has no training side, which an impact needs: visleak audit --test SOURCE"
             " --train SOURCE"
         )
-    if test_set is None:
-        if len(against) > 1:
-            raise UsageError(
-                f"this audit has several test sets: {', '.join(against)}; choose one with --set"
-            )
-        test_set = next(iter(against))
-    if test_set not in against:
-        raise UsageError(f"the test set must be one of {', '.join(against)}; got {test_set!r}")
-    there = against[test_set]
-    for name in references:
-        if name not in there:
-            raise UsageError(
-                f"{test_set!r} was compared with {', '.join(there)}; not with {name!r}"
-            )
-    return test_set, tuple(dict.fromkeys(references)) or tuple(there)
-
-
-def _measured(summary: AuditSummary, name: str) -> tuple[str, ...]:
-    """Return which of degree and grade the audit has of a test set."""
-    own = next(total for total in summary.totals if total.query_set == name)
-    found = {"degree": own.rates.get("hard"), "grade": own.rates.get("near")}
-    return tuple(column for column, rate in found.items() if rate)
+    if test_set is None and len(against) > 1:
+        raise UsageError(
+            f"this audit has several test sets: {', '.join(against)}; choose one with --set"
+        )
+    name = next(iter(against)) if test_set is None else test_set
+    if name not in against:
+        raise UsageError(f"the test set must be one of {', '.join(against)}; got {name!r}")
+    there = against[name]
+    for other in references:
+        if other not in there:
+            raise UsageError(f"{name!r} was compared with {', '.join(there)}; not with {other!r}")
+    return name, tuple(dict.fromkeys(references)) or tuple(there)
 
 
 def _pairs(

@@ -51,8 +51,7 @@ LEAST: Final = 0.5  # share of the images whose difficulty must be known
 OWN: Final = 0.98
 FEWEST: Final = 10
 
-#: Parts of the test set; each is predicted by a ridge classifier fitted on the others.
-FOLDS: Final = 5
+FOLDS: Final = 5  # of the test set; each is predicted by a ridge classifier fitted on the others
 
 REPEATS: Final = 3  # random divisions into folds; scores are averaged, as they depend on the folds
 RIDGE: Final = 1.0  # weight of the ridge, on unit vectors; not tuned
@@ -111,40 +110,33 @@ def doubts_about(difficulty: Float64, models: Sequence[Scores]) -> Iterator[str]
 
 def read_difficulty(text: str, benchmark: Benchmark) -> Difficulty:
     """Return the difficulty that a column of a file gives, ``FILE[#COLUMN]``."""
-    path, column = _split(text)
+    # a file whose name has the sign comes first
+    path, sign, column = text.rpartition("#")
+    if not (sign and path) or Path(text).exists():
+        path, column = text, ""
     file = read_predictions(path)
     found = match(file.ids, benchmark, file.path)
     name = column or _only_column(file)
     if name not in file.columns:
         there = listed(file.columns) or "none"
         raise VisleakError(f"{file.path} has no column {quoted(name)}; it has {there}")
+    where = f"{file.path}: column {quoted(name)}"
     numbers = numbers_of(file.columns[name])
     if isinstance(numbers, int):
         cell = quoted(file.columns[name][numbers].as_py())
         raise VisleakError(
-            f"{file.path}: column {quoted(name)} must hold numbers, larger for harder images; row"
-            f" {numbers} holds {cell}"
+            f"{where} must hold numbers, larger for harder images; row {numbers} holds {cell}"
         )
     values = np.full(len(benchmark), np.nan)
     values[found.images] = numbers[found.rows]
-    known = int((~np.isnan(values)).sum())
-    if known < LEAST * len(benchmark):
+    known, total = int((~np.isnan(values)).sum()), len(benchmark)
+    if known < LEAST * total:
         raise VisleakError(
-            f"{file.path}: column {quoted(name)} gives the difficulty of {known:,} of the"
-            f" {len(benchmark):,} images; {100 * LEAST:.0f} % are needed"
+            f"{where} gives the difficulty of {known:,} of the {total:,} images;"
+            f" {100 * LEAST:.0f} % are needed"
         )
-    part = "" if known == len(benchmark) else f", known for {known:,} of {len(benchmark):,} images"
+    part = "" if known == total else f", known for {known:,} of {total:,} images"
     return Difficulty(values, f"column {quoted(name)} of {Path(file.path).name}{part}")
-
-
-def _split(text: str) -> tuple[str, str]:
-    """Return file and column; a file whose name has the sign comes first.
-
-    >>> _split("losses.csv#loss"), _split("losses.csv")
-    (('losses.csv', 'loss'), ('losses.csv', ''))
-    """
-    path, sign, column = text.rpartition("#")
-    return (path, column) if sign and path and not Path(text).exists() else (text, "")
 
 
 def _only_column(file: PredictionFile) -> str:
@@ -154,15 +146,10 @@ def _only_column(file: PredictionFile) -> str:
         for name, column in file.columns.items()
         if name not in OTHERS and not isinstance(numbers_of(column), int)
     ]
-    if COLUMN in names:
-        return COLUMN
-    if len(names) == 1:
-        return names[0]
-    raise VisleakError(
-        f"{file.path} has no column `{COLUMN}`, and"
-        f" {f'several columns of numbers: {listed(names)}' if names else 'no column of numbers'};"
-        " name one, FILE#COLUMN"
-    )
+    if COLUMN in names or len(names) == 1:
+        return COLUMN if COLUMN in names else names[0]
+    there = f"several columns of numbers: {listed(names)}" if names else "no column of numbers"
+    raise VisleakError(f"{file.path} has no column `{COLUMN}`, and {there}; name one, FILE#COLUMN")
 
 
 @dataclass(frozen=True)
@@ -170,9 +157,8 @@ class Probed:
     """The result of the probe."""
 
     difficulty: Float64  # (n,), by image: larger is harder; NaN for images without a label
-    # ridge, nearest: share of the labelled images that either classifier predicts correctly
-    ridge: float
-    nearest: float
+    ridge: float  # share of the labelled images that the ridge classifiers predict correctly
+    nearest: float  # the same of nearest neighbours
     largest: float  # share of the largest class: the accuracy of always predicting it
 
     @property
@@ -298,11 +284,11 @@ def _by_neighbours(
 
 def _behind(scores: Float64, classes: Int64) -> Float64:
     """Return by how much the own class is behind the best of the others, (n,)."""
+    if scores.shape[1] < 2:
+        return np.zeros(len(scores))
     own = np.take_along_axis(scores, classes[:, None], axis=1)[:, 0]
     others = scores.copy()
     np.put_along_axis(others, classes[:, None], -np.inf, axis=1)
-    if scores.shape[1] < 2:
-        return np.zeros(len(scores))
     return np.asarray(others.max(axis=1) - own, np.float64)
 
 

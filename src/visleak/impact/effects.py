@@ -36,11 +36,7 @@ from visleak.stats.draws import (
 )
 from visleak.stats.permutation import holm, permutation_test
 
-#: The row of the controls that have the difficulty of leaked images.
-MATCHED: Final = "difficulty-matched"
-
-#: Rows by label relation, in the order of :data:`RELATIONS`.
-_BY_LABEL: Final = tuple(f"{relation} label" for relation in RELATIONS)
+MATCHED: Final = "difficulty-matched"  # the row of controls with the difficulty of leaked images
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,36 +70,28 @@ def effects_of(
     progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> tuple[Effect, ...]:
     """Return the effect of each metric of each model, in their order, corrected by Holm."""
-    total = sum(len(scores.values) for scores in models)
+    every = [(at, metric) for at, scores in enumerate(models) for metric in scores.values]
     # a metric has one unit in all tables
     percent: dict[str, bool] = {}
     # models with predictions for the same images share draws
-    groups: dict[bytes, list[int]] = {}
-    for at, scores in enumerate(models):
-        groups.setdefault(scores.answered.tobytes(), []).append(at)
-        for metric in scores.values:
-            percent[metric] = percent.get(metric, True) and scores.in_percent(metric)
+    groups: dict[bytes, list[tuple[int, str]]] = {}
+    for at, metric in every:
+        percent[metric] = percent.get(metric, True) and models[at].in_percent(metric)
+        groups.setdefault(models[at].answered.tobytes(), []).append((at, metric))
     found: dict[tuple[int, str], Effect] = {}
-    for places in groups.values():
-        answered = models[places[0]].answered
+    for owners in groups.values():
+        answered = models[owners[0][0]].answered
         part = _only(benchmark, answered)
-        owners = [(at, metric) for at in places for metric in models[at].values]
-        columns = [
-            _Column(
-                models[at],
-                metric,
-                models[at].values[metric][answered],
-                models[at].is_share(metric),
-                percent[metric],
-            )
-            for at, metric in owners
-        ]
+        columns = []
+        for at, metric in owners:
+            scores = models[at]
+            values, share = scores.values[metric][answered], scores.is_share(metric)
+            columns.append(_Column(scores, metric, values, share, percent[metric]))
         table = _Table(part, columns, sampling)
         for number, owner in enumerate(owners):
             found[owner] = table.effect(number, (len(part), len(benchmark)))
-            progress(len(found), total)
-    ordered = [found[at, metric] for at, scores in enumerate(models) for metric in scores.values]
-    return _corrected(ordered, benchmark.leaks)
+            progress(len(found), len(every))
+    return _corrected([found[owner] for owner in every], benchmark.leaks)
 
 
 def _only(benchmark: Benchmark, kept: Bool) -> Benchmark:
@@ -138,21 +126,18 @@ class _Table:
         self._differences: dict[tuple[int, bytes], Estimate] = {}
         self.matrix = np.stack([column.values for column in columns], axis=1)
         leaked = [leak.leaked for leak in benchmark.leaks]
-        most = len(benchmark) if sampling.size is None else sampling.size
+        draws, size, seed = sampling.draws, sampling.size, sampling.seed
+        most = len(benchmark) if size is None else size
         sizes = [min(most, int(each.sum())) for each in leaked]
-        self.random = random_draws(self.matrix, sizes, sampling.draws, sampling.seed)
+        self.random = random_draws(self.matrix, sizes, draws, seed)
         self.matched: list[Draws] | None = None
         if self.classes is not None:
-            self.matched = matched_draws(
-                self.matrix, self.classes, leaked, sampling.draws, sampling.seed, sampling.size
-            )
+            self.matched = matched_draws(self.matrix, self.classes, leaked, draws, seed, size)
         self.controls: list[Matched | None] = [None] * len(leaked)
         if benchmark.difficulty is not None:
-            found = (
-                matched_controls(benchmark.difficulty, self.classes, each, sampling.seed)
-                for each in leaked
-            )
-            self.controls = [each if len(each.leaked) else None for each in found]
+            for at, each in enumerate(leaked):
+                found = matched_controls(benchmark.difficulty, self.classes, each, seed)
+                self.controls[at] = found if len(found.leaked) else None
 
     def effect(self, number: int, images: tuple[int, int]) -> Effect:
         """Return the effect on a column."""
@@ -188,11 +173,11 @@ class _Table:
         yield "non-leaked", ~leak.leaked
         yield "leaked", leak.leaked
         if self.sampling.by_label and leak.compared:
-            for code, subset in enumerate(_BY_LABEL):
+            for code, relation in enumerate(RELATIONS):
                 images = leak.relation == code
                 # images without a label are a row only where there are some
-                if images.any() or code != RELATIONS.index("unknown"):
-                    yield subset, images
+                if images.any() or relation != "unknown":
+                    yield f"{relation} label", images
 
     def _row(self, number: int, leak: str, subset: str, images: Bool, whole: Row) -> Row:
         """Return the row of a part: of all its images, or of draws of them."""
@@ -249,7 +234,7 @@ class _Table:
         )
 
     def _matched_comparison(self, column: _Column, matched: Matched) -> MatchedComparison:
-        values, share, seed = column.values, column.share, self.sampling.seed
+        values, seed, mid = column.values, self.sampling.seed, self.sampling.mid
         own, others = values[matched.leaked], values[matched.controls.ravel()]
         sets = matched.sets(len(values))
         inside, chosen = sets >= 0, np.zeros(len(values), np.bool_)
@@ -260,10 +245,8 @@ class _Table:
             alone=matched.alone,
             difficulty=matched.difficulty,
             score=float(own.mean()),
-            difference=difference_of(own, others, share=share, seed=seed),
-            p=permutation_test(
-                values[inside], chosen[inside], sets[inside], mid=self.sampling.mid, seed=seed
-            ),
+            difference=difference_of(own, others, share=column.share, seed=seed),
+            p=permutation_test(values[inside], chosen[inside], sets[inside], mid=mid, seed=seed),
         )
 
 
@@ -271,21 +254,13 @@ def _drawn_row(leak: str, subset: str, draws: Draws, number: int, whole: Row) ->
     if not draws.images:
         return Row(leak, subset, 0, NOTHING, NOTHING)
     scores = draws.scores[:, number]
-    mean = float(scores.mean())
+    mean, base = float(scores.mean()), whole.score.value
     enough = len(scores) >= ENOUGH_DRAWS and not whole.dominated
     low, high = percentiles(scores if enough else ())
-    base = whole.score.value
     deviation = float(scores.std(ddof=1)) if len(scores) > 1 else math.nan
-    return Row(
-        leak,
-        subset,
-        draws.images,
-        Estimate(mean, low, high),
-        Estimate(mean - base, low - base, high - base),
-        deviation,
-        len(scores),
-        draws.overlap,
-    )
+    score, gain = Estimate(mean, low, high), Estimate(mean - base, low - base, high - base)
+    count, overlap = draws.images, draws.overlap
+    return Row(leak, subset, count, score, gain, deviation, len(scores), overlap)
 
 
 def _corrected(effects: Sequence[Effect], leaks: Sequence[Leak]) -> tuple[Effect, ...]:
@@ -295,28 +270,30 @@ def _corrected(effects: Sequence[Effect], leaks: Sequence[Leak]) -> tuple[Effect
     """
     masks = [leak.leaked for leak in leaks]
     first = [next(n for n, own in enumerate(masks) if np.array_equal(own, m)) for m in masks]
-    tested = sorted(set(first))
-    every = [effect.comparisons[n] for effect in effects for n in tested]
-    plain = iter(holm([each.p for each in every]))
-    inside = iter(holm([each.within_classes for each in every]))
-    matched = iter(holm([each.twinned.p if each.twinned else math.nan for each in every]))
-    found = []
-    for effect in effects:
-        adjusted = {n: [float(next(each)) for each in (plain, inside, matched)] for n in tested}
-        comparisons = tuple(
-            replace(
-                each,
-                adjusted=adjusted[n][0],
-                within_classes_adjusted=adjusted[n][1],
-                twinned=each.twinned and replace(each.twinned, adjusted=adjusted[n][2]),
-            )
-            for each, n in zip(effect.comparisons, first, strict=True)
+    tested = [(e, n) for e in range(len(effects)) for n in sorted(set(first))]
+    every = [effects[e].comparisons[n] for e, n in tested]
+    columns = zip(
+        holm([each.p for each in every]),
+        holm([each.within_classes for each in every]),
+        holm([each.twinned.p if each.twinned else math.nan for each in every]),
+        strict=True,
+    )
+    adjusted = {key: tuple(map(float, row)) for key, row in zip(tested, columns, strict=True)}
+
+    def corrected(each: Comparison, plain: float, inside: float, matched: float) -> Comparison:
+        twinned = each.twinned and replace(each.twinned, adjusted=matched)
+        return replace(each, adjusted=plain, within_classes_adjusted=inside, twinned=twinned)
+
+    return tuple(
+        replace(
+            effect,
+            comparisons=tuple(
+                corrected(each, *adjusted[e, n])
+                for each, n in zip(effect.comparisons, first, strict=True)
+            ),
         )
-        found.append(replace(effect, comparisons=comparisons))
-    return tuple(found)
-
-
-# -- predictions that flip ------------------------------------------------------------------------
+        for e, effect in enumerate(effects)
+    )
 
 
 RESAMPLES: Final = 2000  # resamples of the images
@@ -358,36 +335,21 @@ def _flips(
     seed: int,
 ) -> Iterator[Flip]:
     """Yield how the orders change of pairs with predictions for the same images."""
-    lead = np.stack(
-        [sign * (one.values[metric] - other.values[metric])[answered] for one, other in pairs],
-        axis=1,
-    )
+    leads = [sign * (one.values[metric] - other.values[metric])[answered] for one, other in pairs]
+    lead = np.stack(leads, axis=1)
     # the better one first, in the given order where they are equal
     behind_now = lead.mean(axis=0) < 0.0
     lead[:, behind_now] *= -1.0
-    ordered = [
-        pair[::-1] if turned else pair for pair, turned in zip(pairs, behind_now, strict=True)
-    ]
-    leaks = [
-        (leak.name, ~leak.leaked[answered])
-        for leak in benchmark.leaks
-        if leak.leaked[answered].any() and not leak.leaked[answered].all()
-    ]
+    leaks = [(leak.name, ~leak.leaked[answered]) for leak in benchmark.leaks]
+    leaks = [(name, kept) for name, kept in leaks if kept.any() and not kept.all()]
     counted = _resampled(lead, [kept for _, kept in leaks], seed)
     for (name, kept), (chance, behind) in zip(leaks, counted, strict=True):
-        for at, (first, second) in enumerate(ordered):
+        for at, pair in enumerate(pairs):
+            first, second = pair[::-1] if behind_now[at] else pair
             whole, fair = float(lead[:, at].mean()), float(lead[kept, at].mean())
             yield Flip(
-                metric,
-                name,
-                first.model,
-                second.model,
-                sign * whole,
-                sign * fair,
-                fair < 0.0 < whole,
-                float(chance[at]),
-                float(behind[at]),
-                len(lead),
+                *(metric, name, first.model, second.model, sign * whole, sign * fair),
+                *(fair < 0.0 < whole, float(chance[at]), float(behind[at]), len(lead)),
             )
 
 

@@ -23,20 +23,14 @@ if TYPE_CHECKING:
 #: Colours that differ for colour-blind readers too (Wong 2011), dark and light in turn for print.
 COLOURS: Final = ("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00")
 
-LONGEST: Final = 24  # names are cut to this many characters. Tables have them whole
+LONGEST: Final = 24  # names are cut to this many characters; tables have them whole
 
-#: Parts whose intervals the axis has room for, and of how many images it has room for bars.
-WHOLE: Final = ("non-leaked", "leaked")
-FEW: Final = 10
+WHOLE: Final = ("non-leaked", "leaked")  # parts whose intervals the axis has room for
+FEW: Final = 10  # images from which the axis has room for a bar
 
 #: Inches: a bar, the space between parts, what a panel needs beside its bars, its width.
-BAR: Final = 0.17
-SPACE: Final = 0.12
-AROUND: Final = 0.75
-WIDE: Final = 4.6
-#: Characters that a panel has room for above and below.
-HEADING: Final = 44
-LABEL: Final = 52
+BAR, SPACE, AROUND, WIDE = 0.17, 0.12, 0.75, 4.6
+HEADING, LABEL = 44, 52  # characters that a panel has room for above and below
 
 
 def series(result: Impact) -> tuple[list[tuple[str, Effect]], str]:
@@ -63,11 +57,8 @@ def gains(
         return {}
     drawn, name = series(result)
     shown = drawn[: len(COLOURS)]
-    rows = {
-        leak: found
-        for leak, count in result.leaks.items()
-        if count and (only is None or leak in only) and (found := _rows(leak, shown))
-    }
+    wanted = [k for k, count in result.leaks.items() if count and (only is None or k in only)]
+    rows = {leak: found for leak in wanted if (found := _rows(leak, shown))}
     if not rows:
         return {}
     panels_of = _merged(rows, result.leaks)
@@ -77,23 +68,24 @@ def gains(
     tallest = max(len(found) for found in rows.values())
     height = lines * (tallest * bars + AROUND) + 0.7 + 0.2 * math.ceil(len(shown) / 3)
     more = f"; {len(drawn) - len(shown)} more in the tables" if len(drawn) > len(shown) else ""
+    percent = shown[0][1].percent
     with figure_of((columns * WIDE, height)) as figure:
         figure.set_layout_engine("constrained")
         panels = figure.subplots(lines, columns, squeeze=False).ravel()
-        limits = _limits(list(rows.values()), percent=shown[0][1].percent)
+        limits = _limits(list(rows.values()), percent=percent)
         for axes, leaks in zip(panels, panels_of, strict=False):
-            _panel(axes, rows[leaks[0]], limits, percent=shown[0][1].percent)
+            _panel(axes, rows[leaks[0]], limits, percent=percent)
             names = ", ".join(map(_short, leaks))
             title = f"{names} ({counted(result.leaks[leaks[0]], 'image')})"
             axes.set_title("\n".join(textwrap.wrap(title, HEADING)), fontsize=9.5, loc="left")
         for axes in panels[len(panels_of) :]:
             axes.set_axis_off()
-        unit = "points" if shown[0][1].percent else "the metric's unit"
         title = f"Gain on parts of {_short(result.test_set)}: {_short(name)}{more}"
-        about = f"over the whole, in {unit}; lines: 95 % intervals; arrows: beyond the axis"
         figure.suptitle(title, x=0.01, ha="left", fontsize=11.5, fontweight="bold")
-        about = textwrap.fill(about, LABEL)
-        panels[(lines - 1) * columns].set_xlabel(about, loc="left", fontsize=9, color=QUIET)
+        unit = "points" if percent else "the metric's unit"
+        about = f"over the whole, in {unit}; lines: 95 % intervals; arrows: beyond the axis"
+        below = panels[(lines - 1) * columns]
+        below.set_xlabel(textwrap.fill(about, LABEL), loc="left", fontsize=9, color=QUIET)
         if len(shown) > 1:
             _legend(figure, [name for name, _ in shown], 3)
         return saved(figure, "gains")
@@ -103,22 +95,13 @@ def _merged(
     rows: Mapping[str, Mapping[str, Sequence[Row | None]]], counts: Mapping[str, int]
 ) -> list[list[str]]:
     """Return the leaks of each panel: those of the same images have one between them."""
-    found: list[list[str]] = []
-    for leak, own in rows.items():
-        for leaks in found:
-            first = leaks[0]
-            if counts[first] == counts[leak] and _numbers(rows[first]) == _numbers(own):
-                leaks.append(leak)
-                break
-        else:
-            found.append([leak])
-    return found
-
-
-def _numbers(rows: Mapping[str, Sequence[Row | None]]) -> str:
-    """Return what is drawn of a leak as text, in which NaN equals NaN."""
-    parts = ((name, [row and (row.images, row.gain) for row in own]) for name, own in rows.items())
-    return str(list(parts))
+    found: dict[str, list[str]] = {}
+    for leak, parts in rows.items():
+        bars = [row for own in parts.values() for row in own]
+        drawn = [row and (row.subset, row.images, row.gain) for row in bars]
+        # as text, in which NaN equals NaN
+        found.setdefault(f"{counts[leak]} {drawn}", []).append(leak)
+    return list(found.values())
 
 
 def _rows(leak: str, shown: Sequence[tuple[str, Effect]]) -> dict[str, list[Row | None]]:
@@ -141,10 +124,10 @@ def _limits(
     of the others; a single image would flatten all the rest.
     """
     every = [row for panel in panels for rows in panel.values() for row in rows if row]
-    large = [row for row in every if row.images >= FEW] or every
-    values = [0.0, *(row.gain.value for row in large)]
-    for row in large:
-        values += [row.gain.low, row.gain.high] if row.subset in WHOLE else []
+    values = [0.0]
+    for row in [row for row in every if row.images >= FEW] or every:
+        ends = [row.gain.low, row.gain.high] if row.subset in WHOLE else []
+        values += [row.gain.value, *ends]
     known = [value * (100.0 if percent else 1.0) for value in values if not math.isnan(value)]
     low, high = min(known), max(known)
     return (low, high) if high > low else (low, low + 1.0)

@@ -14,7 +14,7 @@ from visleak.impact.results import Comparison, Effect, Gap, Impact, MatchedCompa
 from visleak.stats.bootstrap import Estimate
 
 SENTENCES: Final = 3  # models with a sentence each; of more there is one sentence
-ALPHA: Final = 0.05  # A difference is significant below this probability
+ALPHA: Final = 0.05  # a difference is significant below this probability
 
 #: What images without a leak have in common; ``{}`` are the references.
 _WITHOUT: Final = {
@@ -34,13 +34,19 @@ def headlines(result: Impact) -> tuple[str, ...]:
 
     Prediction files that may be mixed up come first: nothing below would be true of the model.
     """
-    leak, effects = result.principal, result.first_effects
-    if not leak:
-        lines = [_nothing(result)]
-    else:
+    leak, effects, test_set = result.principal, result.first_effects, result.test_set
+    if leak:
         several = len(effects) > SENTENCES
         lines = [_summary(result, leak)] if several else [_one(result, e, leak) for e in effects]
         lines += [*_matched(effects, leak), *_changed_order(result, leak)]
+    elif any(result.leaks.values()):
+        lines = [
+            f"nothing can be compared: no leak of {test_set} leaves both images that leak and"
+            " images that do not"
+        ]
+    else:
+        references = " or ".join(result.references)
+        lines = [f"no image of {test_set} leaks into {references}, so there is nothing to compare"]
     warnings = (f"warning: {doubt}" for doubt in result.doubts)
     return (*warnings, *lines, *_gap_lines(result.gaps))
 
@@ -49,18 +55,6 @@ def without(result: Impact, leak: str) -> str:
     """Return what the images without a leak have in common, in words."""
     words = _WITHOUT.get(leak, f"that do not leak ({leak}) into {{}}")
     return words.replace("{}", " or ".join(result.references) or "the training sets")
-
-
-def _nothing(result: Impact) -> str:
-    if not any(result.leaks.values()):
-        return (
-            f"no image of {result.test_set} leaks into {' or '.join(result.references)}, so there"
-            " is nothing to compare"
-        )
-    return (
-        f"nothing can be compared: no leak of {result.test_set} leaves both images that leak and"
-        " images that do not"
-    )
 
 
 def _one(result: Impact, effect: Effect, leak: str) -> str:
@@ -89,16 +83,14 @@ def _others(effect: Effect, each: Comparison) -> float:
 def _verdict(effect: Effect, each: Comparison) -> str:
     """Say whether leaked images score higher, lower, or not significantly different."""
     less = ", lower is better" if effect.lower else ""
+    within = _within(effect, each)
     if each.adjusted < ALPHA:
         certainty = f"{_interval(effect, each.difference)}, {_p(each)}{less}"
         moved = _moved(effect, each.difference.value)
-        return f"leaked images score {moved} ({certainty}){_within(effect, each)}"
+        return f"leaked images score {moved} ({certainty}){within}"
     start = "after Holm's correction " if each.p < ALPHA else ""
     found = f"{_difference(effect, each)}{less}"
-    return (
-        f"{start}the difference on leaked images is {_NOT_SIGNIFICANT} ({found})"
-        f"{_within(effect, each)}"
-    )
+    return f"{start}the difference on leaked images is {_NOT_SIGNIFICANT} ({found}){within}"
 
 
 def _within(effect: Effect, each: Comparison) -> str:
@@ -180,12 +172,8 @@ def _summary(result: Impact, leak: str) -> str:
         inside = sum(each.within_classes_adjusted < ALPHA for each in tested)
         parts.append(f"within classes the difference is significant for {inside:,}")
     if len({(effect.metric, effect.percent) for effect, _ in known}) == 1:
-        low, high = (
-            f"{_moved(effect, each.inflation.value)} ({effect.model})"
-            for effect, each in (
-                pick(known, key=lambda pair: pair[1].inflation.value) for pick in (min, max)
-            )
-        )
+        ends = (pick(known, key=lambda pair: pair[1].inflation.value) for pick in (min, max))
+        low, high = (f"{_moved(e, each.inflation.value)} ({e.model})" for e, each in ends)
         parts.append(
             f"all of {result.test_set} shows scores{_in_metric(known[0][0])} from {low} to {high}"
             f" than the images {without(result, leak)}"
@@ -195,11 +183,8 @@ def _summary(result: Impact, leak: str) -> str:
 
 def _changed_order(result: Impact, leak: str) -> Iterator[str]:
     metrics = {effect.metric for effect in result.first_effects}
-    flipped = [
-        flip
-        for flip in result.flips
-        if flip.leak == leak and flip.metric in metrics and flip.flipped
-    ]
+    own = (each for each in result.flips if each.leak == leak and each.metric in metrics)
+    flipped = [flip for flip in own if flip.flipped]
     for flip in flipped[:SENTENCES]:
         yield (
             f"{flip.second} is ahead of {flip.first} on the images {without(result, leak)}, behind"
@@ -211,14 +196,12 @@ def _changed_order(result: Impact, leak: str) -> Iterator[str]:
 
 def _gap_lines(gaps: Sequence[Gap]) -> Iterator[str]:
     """Say how errors change on a fair test set, with new images for the leaked ones."""
-    first = {gap.model: gap for gap in reversed(gaps)}
-    own = list(dict.fromkeys(first[each.model] for each in gaps))
+    # by model, in the first metric that it has
+    own = list({gap.model: gap for gap in reversed(gaps)}.values())[::-1]
     if len(own) > SENTENCES:
         values = [gap.gap.value for gap in own]
-        low, high, mean = (
-            signed(value, percent=True)
-            for value in (min(values), max(values), sum(values) / len(values))
-        )
+        ends = (min(values), max(values), sum(values) / len(values))
+        low, high, mean = (signed(value, percent=True) for value in ends)
         yield (
             f"on the fair test set errors of {len(own):,} models change by {low} to {high} points,"
             f" {mean} on average"
@@ -271,11 +254,8 @@ def _in_metric(effect: Effect) -> str:
     return "" if effect.metric == "accuracy" else f" in {effect.metric}"
 
 
-# -- scores, gains, intervals and probabilities as people read them -------------------------------
-
-# Shares are percentages with two decimals, other scores have four significant digits; what is not
-# known is empty.
-
+# Scores, gains, intervals and probabilities as people read them: shares are percentages with two
+# decimals, other scores have four significant digits; what is not known is empty.
 
 UNKNOWN: Final = ""
 

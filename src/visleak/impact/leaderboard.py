@@ -43,10 +43,7 @@ def add_to(
         "gap": gap.gap.value,
         "relative_gap": None if math.isnan(gap.relative) else gap.relative,
         "images": gap.images,
-        "framework": framework,
-        "code": code,
-        "weights": weights,
-        "date": date or today(),
+        **{"framework": framework, "code": code, "weights": weights, "date": date or today()},
     }
     return BOARD.add(path, [entry])
 
@@ -88,27 +85,27 @@ def _gap(result: Impact, model: str) -> Gap:
     names = list(dict.fromkeys(gap.model for gap in result.gaps))
     if not model and len(names) > 1:
         raise UsageError(f"one entry at a time: name one of the models {', '.join(names)}")
-    own = [gap for gap in result.gaps if gap.model == (model or names[0])]
+    own = {gap.metric: gap for gap in result.gaps if gap.model == (model or names[0])}
     if not own:
         raise UsageError(f"no errors of a model {model!r}; there are {', '.join(names)}")
-    accuracy = [gap for gap in own if gap.metric == "accuracy"]
-    if not accuracy:
-        metrics = ", ".join(gap.metric for gap in own)
+    if "accuracy" not in own:
         raise UsageError(
-            f"a leaderboard is about errors in accuracy; those of {own[0].model!r} are in"
-            f" {metrics}: give predictions, or a column `correct`"
+            f"a leaderboard is about errors in accuracy; those of {model or names[0]!r} are in"
+            f" {', '.join(own)}: give predictions, or a column `correct`"
         )
-    return accuracy[0]
+    return own["accuracy"]
 
 
 def _is_entry(entry: object) -> bool:
-    if not isinstance(entry, dict):
-        return False
-    texts = all(isinstance(entry.get(key), str) for key in _TEXTS)
-    numbers = all(type(entry.get(key)) in (int, float) for key in _NUMBERS)
-    relative = type(entry.get("relative_gap")) in (int, float, type(None))
-    links = texts and _is_link(entry["code"]) and _is_link(entry["weights"])
-    return links and numbers and relative and type(entry.get("images")) is int
+    return (
+        isinstance(entry, dict)
+        and all(isinstance(entry.get(key), str) for key in _TEXTS)
+        and all(type(entry.get(key)) in (int, float) for key in _NUMBERS)
+        and type(entry.get("relative_gap")) in (int, float, type(None))
+        and type(entry.get("images")) is int
+        and _is_link(entry["code"])
+        and _is_link(entry["weights"])
+    )
 
 
 BOARD: Final = Leaderboard(

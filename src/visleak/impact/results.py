@@ -11,15 +11,8 @@ from visleak.stats.bootstrap import Estimate
 
 #: Parts of a benchmark that a score is given for, in the order of a table.
 SUBSETS: Final = (
-    "original",
-    "non-leaked",
-    "leaked",
-    "same label",
-    "different label",
-    "unknown label",
-    "random",
-    "class-matched",
-    "difficulty-matched",
+    *("original", "non-leaked", "leaked", "same label", "different label", "unknown label"),
+    *("random", "class-matched", "difficulty-matched"),
 )
 
 
@@ -41,8 +34,7 @@ class Row:
     gain: Estimate  # of the score over that of the whole benchmark; for the whole, NaN
     deviation: float = math.nan  # standard deviation over the draws; NaN if nothing was drawn
     draws: int = 1  # how often the part was drawn, 1 where it was taken as it is
-    # share of its images that two draws have in common on average; 1 for the part itself
-    overlap: float = 1.0
+    overlap: float = 1.0  # share of its images that two draws have in common on average
     # one image alone makes up most of the spread of its scores, so that no interval can be given
     dominated: bool = False
 
@@ -126,11 +118,9 @@ class Effect:
 class Flip:
     """Whether two models change places where leaked images do not count."""
 
-    # metric, leak: what is compared, and which images are left out
     metric: str
-    leak: str
-    # first, second: models, the better one on the whole benchmark first
-    first: str
+    leak: str  # which images are left out
+    first: str  # the model that is better on the whole benchmark
     second: str
     original: float  # score of the first minus that of the second on the whole benchmark
     fair: float  # the same without the leaked images
@@ -144,13 +134,10 @@ class Flip:
 class Gap:
     """A model's error on a test set and on the fair one (Barz & Denzler 2020, table 2)."""
 
-    # model, metric: their names; the error is one minus the score, or the score itself if lower is
-    # better
     model: str
-    metric: str
+    metric: str  # the error is one minus it, or the score itself if lower is better
     images: int  # of the two sets
-    # original, fair: errors, shares in [0, 1]
-    original: Estimate
+    original: Estimate  # error, a share in [0, 1]
     fair: Estimate
     gap: Estimate  # fair minus original
     relative: float  # gap over original error; NaN if there was none
@@ -191,16 +178,13 @@ class Impact:
 
     def effect(self, model: str, metric: str) -> Effect | None:
         """Return a model's effect in a metric, if it has that metric."""
-        found = (e for e in self.effects if (e.model, e.metric) == (model, metric))
-        return next(found, None)
+        return next((e for e in self.effects if (e.model, e.metric) == (model, metric)), None)
 
     @property
     def first_effects(self) -> tuple[Effect, ...]:
         """Each model's effect in the first metric that it has."""
-        found: dict[str, Effect] = {}
-        for effect in self.effects:
-            found.setdefault(effect.model, effect)
-        return tuple(found.values())
+        found = {effect.model: effect for effect in reversed(self.effects)}
+        return tuple(found[model] for model in self.models)
 
     @property
     def principal(self) -> str:

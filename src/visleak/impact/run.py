@@ -48,8 +48,7 @@ class CheckedFile:
     answered: int  # images of the test set with a prediction
     unknown: int  # predictions whose ids the test set lacks
     scores: Mapping[str, float]  # mean of each metric over the images with a prediction
-    # what could be compared with the audited labels: `labels` (of the file), `predictions`
-    checked: tuple[str, ...]
+    checked: tuple[str, ...]  # what could be compared with labels: `labels`, `predictions`
     notes: tuple[str, ...]  # what a reader must know, one line each
     doubts: tuple[str, ...]  # why the file may be mixed up
 
@@ -92,7 +91,13 @@ def impact(
     """
     if not predictions:
         raise UsageError("no predictions: give a file per model, --predictions [NAME=]FILE")
-    _refuse_unknown(fair, predictions)
+    for name in fair:
+        if name not in predictions:
+            raise UsageError(
+                f"fair predictions of {name!r}, which has no others; models are"
+                f" {', '.join(predictions)}: use the same name in both, --predictions NAME=FILE and"
+                " --fair-predictions NAME=FILE"
+            )
     progress("reading the audit", 0, 0)
     path = Path(folder)
     benchmark = benchmark_of(
@@ -105,7 +110,13 @@ def impact(
     if settings.difficulty:
         difficulty = difficulty_of(path, benchmark, settings.difficulty, settings.seed, progress)
         benchmark = replace(benchmark, difficulty=difficulty.values)
-    by_label = _by_label(benchmark, settings.by_label)
+    known = any(leak.compared for leak in benchmark.leaks)
+    by_label = known if settings.by_label is None else settings.by_label
+    if by_label and not known:
+        raise UsageError(
+            f"no leaked image of {benchmark.name!r} has a label that can be compared with its"
+            " copy's: audit again with --label COLUMN for both sets, or leave --by-label out"
+        )
     models, on_fair = (
         _read_models(files, benchmark, settings, progress) for files in (predictions, fair)
     )
@@ -196,10 +207,10 @@ def _read_models(
     progress: Progress,
 ) -> list[Scores]:
     models: list[Scores] = []
-    for name, path in files.items():
-        progress("reading predictions", len(models), len(files))
+    for done, (name, path) in enumerate(files.items(), start=1):
+        progress("reading predictions", done - 1, len(files))
         scores = read_scores(
-            Path(path),
+            path,
             benchmark,
             name=name,
             metrics=settings.metrics,
@@ -207,8 +218,7 @@ def _read_models(
             allow_partial=settings.allow_partial,
         )
         models.append(scores)
-    if files:
-        progress("reading predictions", len(files), len(files))
+        progress("reading predictions", done, len(files))
     return models
 
 
@@ -224,31 +234,6 @@ def _doubts(
     if benchmark.difficulty is not None:
         yield from doubts_about(benchmark.difficulty, models)
     yield from doubtful_gaps(gaps)
-
-
-def _refuse_unknown(fair: Mapping[str, PathText], predictions: Mapping[str, PathText]) -> None:
-    """Refuse fair predictions of a model that has no others."""
-    for name in fair:
-        if name not in predictions:
-            raise UsageError(
-                f"fair predictions of {name!r}, which has no others; models are"
-                f" {', '.join(predictions)}: use the same name in both, --predictions NAME=FILE and"
-                " --fair-predictions NAME=FILE"
-            )
-
-
-def _by_label(benchmark: Benchmark, wanted: bool | None) -> bool:
-    """Return whether rows are separated by labels; refuse where that is wanted and impossible."""
-    known = any(leak.compared for leak in benchmark.leaks)
-    if wanted and not known:
-        raise UsageError(
-            f"no leaked image of {benchmark.name!r} has a label that can be compared with its"
-            " copy's: audit again with --label COLUMN for both sets, or leave --by-label out"
-        )
-    return known if wanted is None else wanted
-
-
-# -- errors on the fair test set (Barz & Denzler 2020, table 2) -----------------------------------
 
 
 def _gaps(models: Sequence[Scores], on_fair: Sequence[Scores]) -> Iterator[Gap]:
@@ -272,26 +257,21 @@ def gap_of(original: Scores, fair: Scores, metric: str) -> Gap:
     both = original.answered & fair.answered
     error = 1 if metric in original.lower else 0
     before, after = (each.values[metric][both] == error for each in (original, fair))
-    images = len(before)
-    only_before, only_after = int((before & ~after).sum()), int((after & ~before).sum())
-    stayed = int((before & after).sum())
-    wrong, wrong_after = stayed + only_before, stayed + only_after
-    neither = images - stayed - only_before - only_after
+    masks = (before & after, before & ~after, after & ~before, ~before & ~after)
+    stayed, only_before, only_after, neither = (int(mask.sum()) for mask in masks)
+    images, wrong, wrong_after = len(before), stayed + only_before, stayed + only_after
     ends = newcombe_paired(stayed, only_before, only_after, neither)
     return Gap(
         original.model,
         metric,
         images,
-        Estimate(wrong / images, *wilson(wrong, images)),
-        Estimate(wrong_after / images, *wilson(wrong_after, images)),
-        Estimate((wrong_after - wrong) / images, *ends),
-        (wrong_after - wrong) / wrong if wrong else math.nan,
-        mcnemar_exact(only_before, only_after),
-        (only_before, only_after),
+        original=Estimate(wrong / images, *wilson(wrong, images)),
+        fair=Estimate(wrong_after / images, *wilson(wrong_after, images)),
+        gap=Estimate((wrong_after - wrong) / images, *ends),
+        relative=(wrong_after - wrong) / wrong if wrong else math.nan,
+        p=mcnemar_exact(only_before, only_after),
+        changed=(only_before, only_after),
     )
-
-
-# -- notes ----------------------------------------------------------------------------------------
 
 
 def _without_gap(
@@ -347,12 +327,8 @@ def _about_draws(effects: Sequence[Effect], size: int) -> Iterator[str]:
             f"{len(small):,} of the parts have no more than {size:,} images: they are used as a"
             " whole, without a deviation"
         )
-    near = {
-        f"{row.leak}, {row.subset}": row.overlap
-        for row in rows
-        if row.draws > 1 and row.overlap > 0.5
-    }
-    for name, overlap in near.items():
+    near = [row for row in rows if row.draws > 1 and row.overlap > 0.5]
+    for name, overlap in {f"{row.leak}, {row.subset}": row.overlap for row in near}.items():
         yield (
             f"{name}: two draws share {100 * overlap:.0f} % of their images on average, which alone"
             " makes their scores similar; a small deviation is not informative there"

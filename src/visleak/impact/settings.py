@@ -14,9 +14,9 @@ from visleak.options import AUDIT_DIR, METHOD, Options, argument, option
 
 PathText = str | os.PathLike[str]
 
-#: Panels of ``--help``.
-FILES: Final = "Predictions"
+FILES: Final = "Predictions"  # panels of `--help`
 LEAKS: Final = "Leaks"
+BOARD: Final = "Leaderboard"
 
 
 @dataclass(frozen=True)
@@ -81,12 +81,6 @@ class ImpactSettings(Options, panel=LEAKS):
     subsets: Mapping[str, PathText] = field(default_factory=dict)
 
 
-# -- the audits and files that the command line names ----------------------------------------------
-
-
-BOARD: Final = "Leaderboard"  # panel of `--help`
-
-
 @dataclass(frozen=True)
 class Inputs(Options):
     """Audits and prediction files."""
@@ -142,11 +136,8 @@ class Inputs(Options):
         for name in audits:
             files = named_files("--predictions", own[name])
             if not files:
-                prefix = f"{name}:" if name else ""
-                raise UsageError(
-                    f"nothing to measure: give --predictions {prefix}[NAME=]FILE, the predictions"
-                    " of a model"
-                )
+                given = f"--predictions {name + ':' * bool(name)}[NAME=]FILE"
+                raise UsageError(f"nothing to measure: give {given}, the predictions of a model")
             found[name] = (files, fair_files(fair[name], files))
         return found
 
@@ -182,9 +173,7 @@ class Board(Options):
             )
         check(self.framework, self.code, self.weights)
         if file.is_dir():
-            raise UsageError(
-                f"--leaderboard: {file} is a folder; give a file, such as leaderboard.json"
-            )
+            raise UsageError(f"--leaderboard: {file} is a folder; give a file, leaderboard.json")
         if file.exists():
             read_leaderboard(file)
 
@@ -215,7 +204,7 @@ def named_files(
         name, rest = _parted(text)
         name = name or ("" if needs_name else Path(text).stem)
         if not name or not rest:
-            form = f"{'NAME=' if needs_name else '[NAME=]'}FILE"
+            form = "NAME=FILE" if needs_name else "[NAME=]FILE"
             raise UsageError(f"{option} is {form} with no part empty; got {text!r}")
         path = Path(rest)
         if not path.is_file():
