@@ -23,11 +23,10 @@ from visleak.errors import UsageError
 from visleak.records import Bytes8
 
 LONG_SIDE: Final = 500  # long side to which an image is bounded before it is changed, pixels
-LEAST_LEFT: Final = 32  # A crop that leaves a shorter side than this does not apply, pixels
+LEAST_LEFT: Final = 32  # a crop that leaves a shorter side than this does not apply, pixels
 BLUR_SIGMA: Final = 3.0  # standard deviation of the Gaussian filter, pixels
 
-#: Standard deviation of the noise, levels of 255, and the seed it is drawn with.
-NOISE_SIGMA: Final = 25.0
+NOISE_SIGMA: Final = 25.0  # standard deviation of the noise, levels of 255
 NOISE_SEED: Final = 0
 
 #: Takes an image, others of the collection, and a source of random numbers; ``None``: does not
@@ -114,27 +113,22 @@ def tinted(pixels: Bytes8, channel: int) -> Bytes8:
     return result
 
 
-#: Lines of the caption, and their height as a share of the image's.
 CAPTION: Final = ("WHEN THE TEST SET", "WAS THE TRAINING SET")
-CAPTION_HEIGHT: Final = 0.11
+CAPTION_HEIGHT: Final = 0.11  # of a line, as a share of the image's height
 
-#: Diameter of the logo as a share of the short side, and how opaque it is.
-LOGO_SIZE: Final = 0.3
+LOGO_SIZE: Final = 0.3  # diameter of the logo as a share of the short side
 LOGO_OPACITY: Final = 0.9
 
-#: Black margin round the square of the letterbox, as a share of the square's side.
-LETTERBOX_MARGIN: Final = 0.08
+LETTERBOX_MARGIN: Final = 0.08  # round the square of the letterbox, as a share of its side
 
 STRETCH: Final = 1.5  # factor on the ratio of width to height; the area is kept
 
-#: Scale of the image in the drawn page, and size of the page in images.
-SHOT_SCALE: Final = 0.7
-SHOT_PAGE: Final = 1.25
+SHOT_SCALE: Final = 0.7  # of the image in the drawn page
+SHOT_PAGE: Final = 1.25  # size of the page in images
 
 PERSPECTIVE: Final = 0.12  # how far a corner moves inwards at most, as a share of the side
 AREA: Final = 0.2  # share of the area that the small crop keeps
 
-_Ink = tuple[int, int, int]
 _WHITE: Final = (255, 255, 255)
 _BLACK: Final = (0, 0, 0)
 
@@ -153,24 +147,15 @@ def captioned(pixels: Bytes8) -> Bytes8:
     image = Image.fromarray(pixels)
     draw = ImageDraw.Draw(image)
     for line, anchor, y in zip(CAPTION, ("mt", "mb"), (0.03, 0.97), strict=True):
-        size = _fitting(line, 0.94 * width, CAPTION_HEIGHT * height)
+        left, top, right, bottom = ImageFont.load_default(100).getbbox(line)
+        scale = min(0.94 * width / (right - left), CAPTION_HEIGHT * height / (bottom - top))
+        size = max(4.0, 100 * scale)
         rim = max(1, round(size / 12))
         draw.text(
-            (width / 2, y * height), line, _WHITE, _font(size), anchor,
+            (width / 2, y * height), line, _WHITE, ImageFont.load_default(size), anchor,
             stroke_width=rim, stroke_fill=_BLACK,
         )  # fmt: skip
     return np.asarray(image, np.uint8)
-
-
-def _font(size: float) -> ImageFont.FreeTypeFont | ImageFont.ImageFont:
-    return ImageFont.load_default(size)
-
-
-def _fitting(line: str, width: float, height: float) -> float:
-    """Return the font size at which a line is at most so wide and so high, in pixels."""
-    at_100 = _font(100).getbbox(line)
-    wide, high = at_100[2] - at_100[0], at_100[3] - at_100[1]
-    return max(4.0, 100 * min(width / wide, height / high))
 
 
 def with_logo(pixels: Bytes8, _others: Sequence[Bytes8], rng: np.random.Generator) -> Bytes8:
@@ -248,11 +233,8 @@ def on_screen(pixels: Bytes8) -> Bytes8:
         cv2.circle(page, centre, radius, colour, -1, cv2.LINE_AA)
     left, top = round(0.05 * width), bar + round(0.09 * height)
     _line(page, (left, bar + round(0.03 * height)), 0.5, 0.028, (50, 55, 60))
-    shown = resized(
-        pixels,
-        max(1, round(SHOT_SCALE * pixels.shape[1])),
-        max(1, round(SHOT_SCALE * pixels.shape[0])),
-    )
+    tall, wide = (max(1, round(SHOT_SCALE * side)) for side in pixels.shape[:2])
+    shown = resized(pixels, wide, tall)
     bottom, right = top + shown.shape[0], left + shown.shape[1]
     page[top:bottom, left:right] = shown[: height - top, : width - left]
     for number, share in enumerate((0.56, 0.51, 0.54, 0.32)):
@@ -264,7 +246,11 @@ def on_screen(pixels: Bytes8) -> Bytes8:
 
 
 def _line(
-    page: Bytes8, at: tuple[int, int], width: float, height: float, ink: _Ink = (176, 182, 190)
+    page: Bytes8,
+    at: tuple[int, int],
+    width: float,
+    height: float,
+    ink: tuple[int, int, int] = (176, 182, 190),
 ) -> None:
     """Draw a line of text as a bar; its size in shares of the page."""
     x, y = at
@@ -297,9 +283,6 @@ def small_part(
     return np.ascontiguousarray(pixels[y : y + tall, x : x + wide])
 
 
-__all__ = ["BEYOND", "CONDITIONS", "CONSTANTS", "PAPER", "Condition", "bounded", "named"]
-
-
 @dataclass(frozen=True, slots=True)
 class Condition:
     """One way to change an image."""
@@ -327,21 +310,29 @@ def _turn(name: str, degrees: int, group: str = "paper") -> Condition:
     return Condition(name, text, plain(partial(turned, degrees=degrees)), group)
 
 
+def _crop(border: int) -> Condition:
+    text = f"{border} pixels removed on each side; not where fewer than {LEAST_LEFT} would be left"
+    return Condition(f"crop-{border}", text, plain(partial(cropped, border=border)))
+
+
+def _tint(channel: int, name: str) -> Condition:
+    text = f"luminance (ITU-R BT.601) mapped from black to {name}"
+    return Condition(name, text, plain(partial(tinted, channel=channel)))
+
+
+def _jpeg(quality: int) -> Condition:
+    text = f"JPEG compression at quality {quality}, chroma at half resolution"
+    change = plain(partial(compressed, quality=quality))
+    return Condition(f"jpeg-{quality}", text, change, "beyond")
+
+
 #: The nineteen conditions of Ramos et al. 2025, section 6, in the order of its figure 6.
 PAPER: Final = (
     Condition("original", "not changed", plain(lambda pixels: pixels)),
     Condition("flip-v", "upside down", plain(partial(flipped, axis=0))),
     Condition("flip-h", "mirrored left to right", plain(partial(flipped, axis=1))),
     *(_turn(f"rot-{degrees}", degrees) for degrees in (45, 135, 225, 315)),
-    *(
-        Condition(
-            f"crop-{border}",
-            f"{border} pixels removed on each side; not where fewer than {LEAST_LEFT} would"
-            " be left",
-            plain(partial(cropped, border=border)),
-        )
-        for border in (20, 50, 100)
-    ),
+    *(_crop(border) for border in (20, 50, 100)),
     Condition("gauss", f"Gaussian blur, sigma {BLUR_SIGMA:g} px", plain(blurred)),
     Condition(
         "noise",
@@ -359,28 +350,14 @@ PAPER: Final = (
     ),
     Condition("gray", "luminance (ITU-R BT.601) in all channels", plain(grey)),
     Condition("invert", "255 minus every value", plain(inverted)),
-    *(
-        Condition(
-            name,
-            f"luminance (ITU-R BT.601) mapped from black to {name}",
-            plain(partial(tinted, channel=channel)),
-        )
-        for channel, name in enumerate(("red", "green", "blue"))
-    ),
+    *(_tint(channel, name) for channel, name in enumerate(("red", "green", "blue"))),
 )
 
 _beyond = partial(Condition, group="beyond")
 
 #: Conditions beyond the paper.
 BEYOND: Final = (
-    *(
-        _beyond(
-            f"jpeg-{quality}",
-            f"JPEG compression at quality {quality}, chroma at half resolution",
-            plain(partial(compressed, quality=quality)),
-        )
-        for quality in (5, 10, 30, 50, 70, 90)
-    ),
+    *(_jpeg(quality) for quality in (5, 10, 30, 50, 70, 90)),
     _beyond(
         "text",
         f"a caption of two lines, each up to {CAPTION_HEIGHT:.0%} of the height",
@@ -396,17 +373,8 @@ BEYOND: Final = (
         f"letterboxed to a black square, {LETTERBOX_MARGIN:.0%} margin all round",
         plain(letterboxed),
     ),
-    _beyond(
-        "aspect",
-        f"stretched: width to height times {STRETCH:g}, area kept",
-        plain(stretched),
-    ),
-    _beyond(
-        "collage",
-        "2 x 2 with three others of the collection, at half size",
-        tiled,
-        others=3,
-    ),
+    _beyond("aspect", f"stretched: width to height times {STRETCH:g}, area kept", plain(stretched)),
+    _beyond("collage", "2 x 2 with three others of the collection, at half size", tiled, others=3),
     _beyond(
         "screenshot",
         f"shown at {SHOT_SCALE:.0%} in a drawn page of {SHOT_PAGE:g} times its size",
@@ -429,11 +397,7 @@ BEYOND: Final = (
 CONDITIONS: Final[Mapping[str, Condition]] = {c.name: c for c in (*PAPER, *BEYOND)}
 
 #: Names that stand for several conditions.
-GROUPS: Final[Mapping[str, tuple[Condition, ...]]] = {
-    "paper": PAPER,
-    "beyond": BEYOND,
-    "all": (*PAPER, *BEYOND),
-}
+GROUPS: Final = {"paper": PAPER, "beyond": BEYOND, "all": (*PAPER, *BEYOND)}
 
 #: Constants of all conditions, stored with every result.
 CONSTANTS: Final[Mapping[str, float | str]] = {

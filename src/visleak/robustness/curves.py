@@ -59,17 +59,13 @@ class Curve:
     @classmethod
     def of(cls, roc: Roc, thresholds: dict[str, float]) -> Curve:
         """Read a curve at thresholds."""
-        found = tuple(
-            AtThreshold(
-                name,
-                value,
-                Rate.of(roc.true(value), len(roc.positives)),
-                roc.false(value),
-                roc.total,
-            )
+        total = len(roc.positives)
+        rates = {name: Rate.of(roc.true(value), total) for name, value in thresholds.items()}
+        found = (
+            AtThreshold(name, value, rates[name], roc.false(value), roc.total)
             for name, value in thresholds.items()
         )
-        return cls(roc, found)
+        return cls(roc, tuple(found))
 
     def as_dict(self, *, points: bool = False) -> dict[str, object]:
         """Return what is stored; ``points`` adds the curve, thinned."""
@@ -80,11 +76,9 @@ class Curve:
             "at": {each.name: each.as_dict() for each in self.at},
         }
         if points:
-            fpr, tpr, threshold = thinned(self.roc)
-            result["points"] = [
-                as_plain([float(x), float(y), round(float(t), 6)])
-                for x, y, t in zip(fpr, tpr, threshold, strict=True)
-            ]
+            corners = zip(*thinned(self.roc), strict=True)
+            stored = ([float(x), float(y), round(float(t), 6)] for x, y, t in corners)
+            result["points"] = list(map(as_plain, stored))
         return result
 
 
@@ -126,9 +120,7 @@ class Roc:
     """How true pairs and others are told apart by similarity."""
 
     positives: Float32  # (p,), rising: similarities of the true pairs
-    # (e,), rising, distinct: similarities at which others were counted; those of the positives are
-    # among them
-    edges: Float32
+    edges: Float32  # (e,), rising, distinct: where others were counted; has all positives
     reached: Int64  # (e,): others at or above each edge
     equal: Int64  # (e,): others that lie on the edge
     total: int  # how many others there are
@@ -186,10 +178,7 @@ def edges_for(positives: Float32, thresholds: tuple[float, ...] = ()) -> Float32
 
 
 class Tally:
-    """Counts others between edges.
-
-    ``edges`` (e,), rising and distinct.
-    """
+    """Counts others between edges (e,), rising and distinct."""
 
     def __init__(self, edges: Float32) -> None:
         self._edges = edges
@@ -256,9 +245,6 @@ class Keeper:
             return Largest(np.empty(0, np.float32), none, none)
         self._settle()
         return Largest(*self._parts[0])
-
-
-# -- what the experiment found, as records that know how to become JSON ---------------------------
 
 
 SCHEMA: Final = 1
@@ -329,16 +315,13 @@ class Tested:
     name: str
     digest: str
     thresholds: dict[str, float]  # at which curves are read, by name
-    direct: tuple[Direct, ...]  # one a condition
-    # original, trans: curves of the untransformed images and of the paper's 18 transformed
-    # conditions pooled; `None` if none of them was asked for
-    original: Curve | None
-    trans: Curve | None
-    pipeline: tuple[Judged, ...] = ()  # one a condition for the built-in encoder, else empty
+    direct: tuple[Direct, ...]  # one per condition
+    original: Curve | None  # of the untransformed images; `None` if they were not asked for
+    trans: Curve | None  # of the paper's 18 transformed conditions pooled
+    pipeline: tuple[Judged, ...] = ()  # one per condition for the built-in encoder, else empty
     wrong: tuple[Wrong, ...] = ()  # wrong pairs that the pipeline grades near or exact
     left_out: int = 0  # pairs of the direct search that are neither true nor wrong
-    # rows of `queries.parquet`, see IMAGES
-    images: pa.Table = field(default_factory=IMAGES.empty_table, repr=False)
+    images: pa.Table = field(default_factory=IMAGES.empty_table, repr=False)  # see IMAGES
 
     def as_dict(self) -> dict[str, object]:
         """Return what is stored."""

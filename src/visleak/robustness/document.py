@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import os
 import warnings
-from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -19,10 +18,7 @@ from visleak.reporting.contact_sheet import Tile, contact_sheet
 from visleak.reporting.drawing import COLOURS, INK, QUIET, as_text, cut, figure_of, saved, titled
 from visleak.reporting.markup import Grid
 from visleak.robustness.curves import (
-    AtThreshold,
     Curve,
-    Direct,
-    Judged,
     Robustness,
     Tested,
     auc_text,
@@ -47,8 +43,7 @@ HEADER: Final = (
     *("near_or_exact", "among_candidates", "wrong_near", "wrong_exact"),
 )
 
-#: Columns of the wrong pairs and of the conditions, which are texts.
-WRONG: Final = ["condition", "query", "reference", "grade", "probability", "reason"]
+WRONG: Final = ["condition", "query", "reference", "grade", "probability", "reason"]  # all texts
 
 
 def document(result: Robustness) -> Document:
@@ -83,84 +78,76 @@ def document(result: Robustness) -> Document:
 
 def write(result: Robustness, folder: str | os.PathLike[str]) -> Path:
     """Write everything about a result into a folder; ``robustness.json`` comes last."""
-    run, made, sheet = RunFolder(folder, KIND), document(result), _sheet(result)
-    figures = {name: file for each in made.figures for name, file in each.by_name().items()}
-    files = {
-        **figures,
+    run, made = RunFolder(folder, KIND), document(result)
+    # an image under every condition (Ramos et al. 2025, figure 6)
+    blank = np.full((8, 8, 3), 240, np.uint8)
+    tiles = [
+        Tile(name, pixels.copy) if pixels is not None else Tile(f"{name}: n/a", blank.copy)
+        for name, pixels in result.sheet
+    ]
+    rows = [("", tiles[start : start + ACROSS]) for start in range(0, len(tiles), ACROSS)]
+    title = f"Conditions on {result.collection}"
+    sheet = contact_sheet(title, "n/a: does not apply", rows)
+    files = {name: file for each in made.figures for name, file in each.by_name().items()}
+    more = {
         SHEET: sheet or None,
         TABLE: table(result).arrow(),
         "queries.parquet": pa.concat_tables([tested.images for tested in result.encoders]),
         "conditions.md": markdown(made),
         PAGE: page(made, {SHEET: sheet}),
     }
-    run.finish(result.as_dict(), files)
+    run.finish(result.as_dict(), files | more)
     return run.path
 
 
 def table(result: Robustness) -> Table:
     """Return ``conditions.csv``: shares in [0, 1], empty where nothing is known."""
-    return Table("Conditions", tuple(map(Column, HEADER)), list(_rows(result)))
-
-
-def _rows(result: Robustness) -> Iterator[tuple[str, ...]]:
     groups = {condition.name: condition.group for condition in result.conditions}
+    rows = []
     for tested in result.encoders:
-        judged = {each.condition: each for each in tested.pipeline}
+        pipeline = {each.condition: each for each in tested.pipeline}
         for each in tested.direct:
+            r1, roc = each.r1, each.curve.roc
+            row = [tested.name, each.condition, groups[each.condition], str(each.applies)]
+            row += [str(each.not_applicable), *map(_number, (r1.share, r1.low, r1.high))]
+            row.append(_number(roc.auc, 12))
             at = {threshold.name: threshold for threshold in each.curve.at}
-            yield (
-                tested.name,
-                each.condition,
-                groups[each.condition],
-                str(each.applies),
-                str(each.not_applicable),
-                *map(_number, (each.r1.share, each.r1.low, each.r1.high)),
-                _number(each.curve.roc.auc, 12),
-                *_at(at.get("hard")),
-                *_at(at.get("soft")),
-                str(each.curve.roc.total),
-                *_judged(judged.get(each.condition)),
-            )
+            for name in ("hard", "soft"):
+                found = at.get(name)
+                row += [_number(found.true.share), str(found.false)] if found else ["", ""]
+            row.append(str(roc.total))
+            if judged := pipeline.get(each.condition):
+                shares = (judged.r1, judged.near_or_exact, judged.among_candidates)
+                row += [_number(rate.share) for rate in shares]
+                row += [str(judged.wrong_near), str(judged.wrong_exact)]
+            rows.append(row + [""] * (len(HEADER) - len(row)))
+    return Table("Conditions", tuple(map(Column, HEADER)), rows)
 
 
 def _number(value: float, digits: int = 6) -> str:
     return "" if math.isnan(value) else f"{value:.{digits}f}".rstrip("0").rstrip(".")
 
 
-def _at(found: AtThreshold | None) -> tuple[str, str]:
-    return ("", "") if found is None else (_number(found.true.share), str(found.false))
-
-
-def _judged(found: Judged | None) -> tuple[str, ...]:
-    if found is None:
-        return ("",) * 5
-    shares = (found.r1.share, found.near_or_exact.share, found.among_candidates.share)
-    return (*map(_number, shares), str(found.wrong_near), str(found.wrong_exact))
-
-
 def grid(tested: Tested) -> Grid:
     """Return the conditions of an encoder as percentages."""
-    named = [each.name for each in tested.direct[0].curve.at] if tested.direct else []
     header = ["condition", "queries", "R@1 %", "95 % CI", "AUC"]
-    for name in named:
-        header += [f"TPR {name} %", f"false {name}"]
-    judged = {each.condition: each for each in tested.pipeline}
-    if judged:
+    for at in tested.direct[0].curve.at if tested.direct else ():
+        header += [f"TPR {at.name} %", f"false {at.name}"]
+    pipeline = {each.condition: each for each in tested.pipeline}
+    if pipeline:
         header += ["pipeline R@1 %", "near or exact %", "wrong near", "wrong exact"]
-    rows = [_shown(each, judged.get(each.condition)) for each in tested.direct]
+    rows = []
+    for each in tested.direct:
+        interval = f"{percent(each.r1.low)}-{percent(each.r1.high)}" if each.applies else "-"
+        row = [each.condition, f"{each.applies:,}", percent(each.r1.share), interval]
+        row.append(auc_text(each.curve.roc.auc))
+        for at in each.curve.at:
+            row += [percent(at.true.share), f"{at.false:,}"]
+        if judged := pipeline.get(each.condition):
+            row += [percent(judged.r1.share), percent(judged.near_or_exact.share)]
+            row += [f"{judged.wrong_near:,}", f"{judged.wrong_exact:,}"]
+        rows.append(row)
     return Grid(tested.name, header, rows)
-
-
-def _shown(each: Direct, judged: Judged | None) -> list[str]:
-    interval = f"{percent(each.r1.low)}-{percent(each.r1.high)}" if each.applies else "-"
-    row = [each.condition, f"{each.applies:,}", percent(each.r1.share), interval]
-    row.append(auc_text(each.curve.roc.auc))
-    for at in each.curve.at:
-        row += [percent(at.true.share), f"{at.false:,}"]
-    if judged is not None:
-        row += [percent(judged.r1.share), percent(judged.near_or_exact.share)]
-        row += [f"{judged.wrong_near:,}", f"{judged.wrong_exact:,}"]
-    return row
 
 
 def facts(result: Robustness) -> list[str]:
@@ -186,25 +173,8 @@ def facts(result: Robustness) -> list[str]:
     return lines
 
 
-def _sheet(result: Robustness) -> bytes:
-    """Return an image under every condition as a contact sheet (Ramos et al. 2025, figure 6)."""
-    blank = np.full((8, 8, 3), 240, np.uint8)
-    tiles = [
-        Tile(
-            name if pixels is not None else f"{name}: n/a",
-            (blank if pixels is None else pixels).copy,
-        )
-        for name, pixels in result.sheet
-    ]
-    rows = [("", tiles[start : start + ACROSS]) for start in range(0, len(tiles), ACROSS)]
-    return contact_sheet(f"Conditions on {result.collection}", "n/a: does not apply", rows)
-
-
 #: Colours that differ for colour-blind readers too (Wong 2011), and lines that differ in print.
 LINES: Final = (*COLOURS, "#4a5058")
-
-#: What is drawn from: name, shares by condition.
-Line = tuple[str, list[float]]
 
 
 def heat_map(result: Robustness) -> dict[str, bytes]:
@@ -241,8 +211,9 @@ def heat_map(result: Robustness) -> dict[str, bytes]:
         return saved(figure, "r1")
 
 
-def _lines(result: Robustness) -> list[Line]:
-    found: list[Line] = []
+def _lines(result: Robustness) -> list[tuple[str, list[float]]]:
+    """Return what is drawn: names, and shares by condition."""
+    found = []
     for tested in result.encoders:
         name = as_text(tested.name)
         if tested.pipeline:
@@ -274,9 +245,11 @@ def roc_plot(result: Robustness) -> dict[str, bytes]:
         for name, label, curve, number in curves:
             colour = LINES[number % len(LINES)]
             dashed = label == "transformed"
-            fpr, tpr = _corners(curve, floor)
+            fpr, tpr, _ = thinned(curve.roc)
+            # what has nothing wrong is drawn at the left end of the logarithmic axis
+            x, y = [floor, *np.maximum(fpr, floor), 1.0], [0.0, *tpr, 1.0]
             axes.plot(
-                fpr, tpr, color=colour, lw=2, ls=(0, (5, 2)) if dashed else "-",
+                x, y, color=colour, lw=2, ls=(0, (5, 2)) if dashed else "-",
                 label=f"{name}, {label}: AUC {auc_text(curve.roc.auc)}", drawstyle="steps-post",
                 zorder=2 if dashed else 3,
             )  # fmt: skip
@@ -288,12 +261,6 @@ def roc_plot(result: Robustness) -> dict[str, bytes]:
         axes.legend(loc="lower right", fontsize=9)
         figure.subplots_adjust(left=0.12, right=0.97, top=0.86, bottom=0.12)
         return saved(figure, "roc")
-
-
-def _corners(curve: Curve, floor: float) -> tuple[list[float], list[float]]:
-    """Return a curve for a logarithmic axis: nothing wrong is drawn at its left end."""
-    fpr, tpr, _ = thinned(curve.roc)
-    return [floor, *np.maximum(fpr, floor), 1.0], [0.0, *tpr, 1.0]
 
 
 def _mark(axes: Axes, curve: Curve, colour: str, floor: float) -> None:

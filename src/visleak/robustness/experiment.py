@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from itertools import pairwise
@@ -41,7 +41,7 @@ from visleak.records import (
     Pairs,
     Unreadable,
 )
-from visleak.robustness.conditions import Condition, named
+from visleak.robustness.conditions import named
 from visleak.robustness.curves import IMAGES, Curve, Direct, Judged, Robustness, Roc, Tested, Wrong
 from visleak.robustness.queries import (
     NOT_APPLICABLE,
@@ -148,9 +148,9 @@ def _sheet(changed: Changed) -> tuple[tuple[str, Bytes8 | None], ...]:
     for query in range(min(SHEET_TRIES, len(changed.queries))):
         found = list(changed.images.opener.read(range(query * count, (query + 1) * count)))
         refuse_lost(changed.images.name, found)
-        if not best or not any(isinstance(each, Unreadable) for each in found):
-            best = found
-        if not any(isinstance(each, Unreadable) for each in found):
+        whole = not any(isinstance(each, Unreadable) for each in found)
+        best = found if whole or not best else best
+        if whole:
             break
     return tuple(
         (condition.name, made if isinstance(made, np.ndarray) else None)
@@ -204,13 +204,22 @@ def tested(
     )  # fmt: skip
     looked = verify and encoder.name == "builtin"
     verdicts = judge(images, changed, twins, place) if looked else None
+    # curves of the untransformed images, and of the paper's transformed ones
+    pooled: dict[bool, list[Roc]] = {True: [], False: []}
+    for condition, curve in zip(changed.conditions, found.curves, strict=True):
+        if condition.group == "paper":
+            pooled[condition.name == "original"].append(curve)
+    original, trans = (
+        Curve.of(Roc.pooled(pooled[kind]), thresholds) if pooled[kind] else None
+        for kind in (True, False)
+    )
     return Tested(
         encoder.name,
         encoder.digest,
         thresholds,
         tuple(_direct(changed, queries, found, thresholds)),
-        original=_pooled(changed.conditions, found, thresholds, original=True),
-        trans=_pooled(changed.conditions, found, thresholds, original=False),
+        original=original,
+        trans=trans,
         pipeline=verdicts.conditions if verdicts else (),
         wrong=verdicts.wrong if verdicts else (),
         left_out=found.left_out,
@@ -246,38 +255,17 @@ def _image_table(
 
 def _direct(
     changed: Changed, queries: Fingerprints, found: Searched, thresholds: dict[str, float]
-) -> list[Direct]:
+) -> Iterator[Direct]:
     gone, lost = Counter[str](), Counter[str]()
     for problem in queries.problems:
         counts = gone if problem.detail == NOT_APPLICABLE else lost
         counts[problem.id.partition("/")[0]] += 1
-    result = []
     for number, condition in enumerate(changed.conditions):
         mine = found.condition == number
         rate = Rate.of(int(found.right[mine].sum()), int(mine.sum()))
         curve = Curve.of(found.curves[number], thresholds)
         name = condition.name
-        result.append(Direct(name, rate.total, gone[name], lost[name], rate, curve))
-    return result
-
-
-def _pooled(
-    conditions: tuple[Condition, ...],
-    found: Searched,
-    thresholds: dict[str, float],
-    *,
-    original: bool,
-) -> Curve | None:
-    """Return the curve of the untransformed images, or of the paper's transformed ones."""
-    wanted = [
-        curve
-        for condition, curve in zip(conditions, found.curves, strict=True)
-        if condition.group == "paper" and (condition.name == "original") == original
-    ]
-    return Curve.of(Roc.pooled(wanted), thresholds) if wanted else None
-
-
-# -- the whole pipeline ----------------------------------------------------------------------------
+        yield Direct(name, rate.total, gone[name], lost[name], rate, curve)
 
 
 _EXACT, _NEAR = GRADES.index(Grade.EXACT), GRADES.index(Grade.NEAR)
@@ -287,13 +275,10 @@ _EXACT, _NEAR = GRADES.index(Grade.EXACT), GRADES.index(Grade.NEAR)
 class Verdicts:
     """What the pipeline makes of all changed images."""
 
-    conditions: tuple[Judged, ...]  # figures, one a condition
+    conditions: tuple[Judged, ...]  # figures, one per condition
     wrong: tuple[Wrong, ...]  # wrong pairs graded near or exact, most probable first
-    # (n,): whether a changed image's most probable reference is its original or a twin of it
-    first: Bool
-    # (n,): grade of the pair with the original, an index into `GRADES`; -1 where it was no
-    # candidate
-    grade: Int8
+    first: Bool  # (n,): the most probable reference is the original or a twin of it
+    grade: Int8  # (n,): of the pair with the original, an index into `GRADES`; -1 for no candidate
     probability: Float32  # (n,): of that pair; NaN if it was no candidate
 
 
@@ -307,10 +292,8 @@ def judge(images: ImageSet, changed: Changed, twins: Twins, place: RunContext) -
     pairs, grades = compared.pairs, compared.grades
     if grades is None:
         return None
-    left, right = (
-        outcome.sides[changed.images.name].fingerprints,
-        outcome.sides[images.name].fingerprints,
-    )
+    left = outcome.sides[changed.images.name].fingerprints
+    right = outcome.sides[images.name].fingerprints
     query, condition = changed.parts(left.rows)
     own, twin, wrong = _truth_of(pairs, right.rows, query, condition, changed, twins)
     first = _first(pairs, grades, outcome.sides[images.name].order)
@@ -321,19 +304,17 @@ def judge(images: ImageSet, changed: Changed, twins: Twins, place: RunContext) -
     own_grade[pairs.query[own]] = grades.grade[own]
     probability = np.full(len(left), np.nan, np.float32)
     probability[pairs.query[own]] = grades.probability[own]
+    near = np.isin(own_grade, (_EXACT, _NEAR))
     judged = []
     for number, each in enumerate(changed.conditions):
         mine = condition == number
         there = wrong & mine[pairs.query]
-        near = np.isin(own_grade, (_EXACT, _NEAR))
         r1, graded, candidates = (
             Rate.of(int(found[mine].sum()), int(mine.sum())) for found in (hit, near, proposed)
         )
-        wrong_near, wrong_exact = (
-            int((there & (grades.grade == grade)).sum()) for grade in (_NEAR, _EXACT)
-        )
-        all_wrong = int(there.sum())
-        judged.append(Judged(each.name, r1, graded, candidates, wrong_near, wrong_exact, all_wrong))
+        counts = (there & (grades.grade == _NEAR), there & (grades.grade == _EXACT), there)
+        numbers = [int(count.sum()) for count in counts]
+        judged.append(Judged(each.name, r1, graded, candidates, *numbers))
     shown = np.flatnonzero(wrong & np.isin(grades.grade, (_EXACT, _NEAR)))
     shown = shown[np.lexsort((shown, -grades.probability[shown]))]
     wrong_pairs = tuple(

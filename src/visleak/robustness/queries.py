@@ -37,8 +37,7 @@ from visleak.robustness.conditions import CONDITIONS, LONG_SIDE, Condition, boun
 from visleak.robustness.curves import Keeper, Largest, Roc, Tally, edges_for
 from visleak.settings import Settings
 
-#: Detail of what a condition does not apply to: told apart from what cannot be read.
-NOT_APPLICABLE: Final = "the condition does not apply"
+NOT_APPLICABLE: Final = "the condition does not apply"  # told apart from what cannot be read
 
 KEPT: Final = 64  # images of others that are kept decoded
 
@@ -54,8 +53,7 @@ class ChangedOpener:
     positions: tuple[int, ...]  # position of each query in the collection
     ids: tuple[str, ...]  # id of each query
     conditions: tuple[str, ...]  # names
-    # for each query the positions of three others, for collages
-    company: tuple[tuple[int, ...], ...]
+    company: tuple[tuple[int, ...], ...]  # for each query three other positions, for collages
 
     def read(self, positions: Sequence[int]) -> Iterator[bytes | Bytes8 | Unreadable]:
         """Yield changed images, see :class:`visleak.records.Opener`; each is decoded once."""
@@ -65,15 +63,13 @@ class ChangedOpener:
             query, number = divmod(int(position), len(self.conditions))
             if query != at:
                 at, image = query, self._pixels(self.positions[query])
-            if isinstance(image, Unreadable):
-                yield image
-                continue
             condition = CONDITIONS[self.conditions[number]]
             others = [other(place) for place in self.company[query]] if condition.others else []
-            readable = [each for each in others if not isinstance(each, Unreadable)]
-            if len(readable) < len(others):
-                yield next(each for each in others if isinstance(each, Unreadable))
+            lost = [each for each in (image, *others) if isinstance(each, Unreadable)]
+            if lost or isinstance(image, Unreadable):
+                yield lost[0]
                 continue
+            readable = [each for each in others if not isinstance(each, Unreadable)]
             changed = condition.of(image, self.ids[query], readable)
             yield Unreadable("unsupported", NOT_APPLICABLE) if changed is None else changed
 
@@ -121,9 +117,11 @@ def changed_set(
     wanted = max(condition.others for condition in conditions)
     count = wanted if len(readable) > wanted else 0
     company = np.empty((len(queries), count), np.int64)
-    if count:
-        for row, (place, name) in enumerate(zip(queries, names, strict=True)):
-            company[row] = _company(name, readable[readable != place], count)
+    for row, (place, name) in enumerate(zip(queries, names, strict=True)) if count else ():
+        # the others in a collage depend on the image's id, whatever the other queries
+        digest = hashlib.blake2b(name.encode("utf-8", "backslashreplace"), digest_size=16).digest()
+        rng = np.random.default_rng(int.from_bytes(digest, "little"))
+        company[row] = rng.choice(readable[readable != place], count, replace=False)
     ids = pa.array(
         [f"{condition.name}/{name}" for name in names for condition in conditions], pa.string()
     )
@@ -139,19 +137,11 @@ def changed_set(
     return Changed(changed, conditions, queries, company)
 
 
-def _company(name: str, others: Int64, count: int) -> Int64:
-    """Return the others in the collage of an image: by its id, whatever the other queries."""
-    digest = hashlib.blake2b(name.encode("utf-8", "backslashreplace"), digest_size=16).digest()
-    rng = np.random.default_rng(int.from_bytes(digest, "little"))
-    return rng.choice(others, count, replace=False)
-
-
 @dataclass(frozen=True)
 class Twins:
     """Pairs of one collection that an audit within it grades near or exact."""
 
-    # left, right: (n,): positions in the collection, `left < right`
-    left: Int64
+    left: Int64  # (n,): positions in the collection, `left < right`
     right: Int64
     graded: bool  # pairs were verified; otherwise only equal bytes are known
 
@@ -160,11 +150,10 @@ class Twins:
 
     def of(self, positions: Iterable[int]) -> set[int]:
         """Return the twins of some positions, and these."""
-        own = {int(place) for place in positions}
-        wanted = np.array(sorted(own), np.int64)
-        found = set(own)
-        found.update(map(int, self.right[np.isin(self.left, wanted)]))
-        found.update(map(int, self.left[np.isin(self.right, wanted)]))
+        found = {int(place) for place in positions}
+        wanted = np.array(sorted(found), np.int64)
+        for one, other in ((self.left, self.right), (self.right, self.left)):
+            found.update(map(int, other[np.isin(one, wanted)]))
         return found
 
 
@@ -204,42 +193,31 @@ def find_twins(
     By the ordinary audit: built-in fingerprint, local features, verification, grade. Blank
     images count as twins where their colour agrees, because nothing could tell them apart.
     """
-    pairs = _equal_bytes(prints)
+    _, content = np.unique(prints.digests, axis=0, return_inverse=True)
+    order = np.argsort(content.ravel(), kind="stable")
+    found = [np.empty((0, 2), np.int64)]
+    for part in np.split(prints.rows[order], np.flatnonzero(np.diff(content.ravel()[order])) + 1):
+        if len(part) > 1:
+            found.append(np.stack([part[side] for side in np.triu_indices(len(part), 1)], axis=1))
     if verify and len(prints) > 1:
         outcome = pipeline.run([images], [], load_encoder(), Settings(), place)
         compared, own = outcome.comparisons[0], outcome.sides[images.name].fingerprints
         refuse_lost(images.name, own.problems)
         if compared.grades is not None:
-            flat = own.flat[compared.pairs.query] & own.flat[compared.pairs.reference]
-            same = (compared.grades.grade <= GRADES.index(Grade.NEAR)) | flat
-            found = compared.pairs.query[same], compared.pairs.reference[same]
-            pairs = np.concatenate([pairs, np.stack([own.rows[side] for side in found], axis=1)])
-    pairs = np.unique(np.sort(pairs, axis=1), axis=0)
+            left, right = compared.pairs.query, compared.pairs.reference
+            near = compared.grades.grade <= GRADES.index(Grade.NEAR)
+            same = near | (own.flat[left] & own.flat[right])
+            found.append(np.stack([own.rows[left[same]], own.rows[right[same]]], axis=1))
+    pairs = np.unique(np.sort(np.concatenate(found), axis=1), axis=0)
     return Twins(pairs[:, 0], pairs[:, 1], verify)
 
 
-def _equal_bytes(prints: Fingerprints) -> Int64:
-    """Return the pairs of positions with the same content, (n, 2)."""
-    _, group = np.unique(prints.digests, axis=0, return_inverse=True)
-    order = np.argsort(group.ravel(), kind="stable")
-    parts = np.split(prints.rows[order], np.flatnonzero(np.diff(group.ravel()[order])) + 1)
-    found = [
-        np.stack([part[a] for a in np.triu_indices(len(part), 1)], axis=1)
-        for part in parts
-        if len(part) > 1
-    ]
-    return np.concatenate([np.empty((0, 2), np.int64), *found])
+# Direct search of every changed image among all of the collection, the protocol of Ramos et al.
+# 2025, section 6: no index, no candidates, all pairs. Where an encoder makes views of its vectors,
+# a similarity is the highest over them, as in an audit.
 
-
-# -- direct search: every changed image against every image of the collection ---------------------
-
-# Protocol of Ramos et al. 2025, section 6: no index, no candidates, all pairs. Where an encoder
-# makes views of its vectors, a similarity is the highest over them, as in an audit.
-
-
-#: Queries and references compared at a time; only bounds memory.
-QUERY_BLOCK: Final = 256
-REFERENCE_BLOCK: Final = 4096
+QUERY_BLOCK: Final = 256  # queries compared at a time; only bounds memory
+REFERENCE_BLOCK: Final = 4096  # references compared at a time
 
 
 @dataclass(frozen=True)
@@ -251,12 +229,10 @@ class Searched:
     own: Float32  # (n,): similarity to its original
     best_wrong: Float32  # (n,): the highest similarity to a wrong reference; -inf if none
     best_twin: Float32  # (n,): the highest to the original or a twin of it
-    curves: tuple[Roc, ...]  # one ROC a condition
+    curves: tuple[Roc, ...]  # one ROC per condition
     others: Int64  # (n,): wrong references of each changed image
     left_out: int  # pairs that are neither true nor wrong: twins, and what a collage shows
-    # the wrong pairs of highest similarity; its rows count changed images, and positions in the
-    # collection
-    largest: Largest
+    largest: Largest  # wrong pairs: rows of changed images, and positions in the collection
 
     @property
     def right(self) -> Bool:
@@ -369,9 +345,7 @@ class _Counts:
     def _twins_of(self, allowed: Bool, rows: Int64, start: int) -> Bool:
         """Return what shows the query itself: not the others of a collage."""
         shows = np.array([bool(c.others) for c in self.changed.conditions])[self.condition[rows]]
-        if not shows.any():
-            return allowed
-        result = allowed.copy()
+        result = allowed.copy() if shows.any() else allowed
         for row in np.flatnonzero(shows):
             owner = int(self.changed.queries[self.query[rows[row]]])
             columns = np.flatnonzero(allowed[row])

@@ -26,7 +26,7 @@ from visleak.pipeline.fingerprints import fingerprint
 from visleak.progress import Progress
 from visleak.quantities import counted
 from visleak.rates import Rate
-from visleak.records import Encoder, Float32, Int64
+from visleak.records import Bool, Encoder, Float32, Int64
 from visleak.reporting import Document
 from visleak.robustness.conditions import CONSTANTS, Condition, named
 from visleak.robustness.experiment import Source
@@ -51,14 +51,11 @@ MOST_KEPT: Final = 20_000_000  # wrong pairs that may be kept in memory, 20 byte
 class Calibration:
     """Thresholds of one encoder and where they come from."""
 
-    # whose they are
     encoder: str
     digest: str
-    # the two thresholds
     hard: Level
     soft: Level
-    # the set they were measured on
-    collection: str
+    collection: str  # name of the set that they were measured on
     source: str
     images: int  # its readable images
     unreadable: int  # its images that could not be read
@@ -73,34 +70,30 @@ class Calibration:
     @property
     def provenance(self) -> str:
         """Where the thresholds come from, in a line."""
+        hard, soft = self.hard, self.soft
         some = f"{self.queries:,} of " if self.queries < self.images else ""
         return (
-            f"hard {_rate(self.hard)}, soft {_rate(self.soft)}, over"
-            f" {self.hard.image_pairs:,} pairs of different images ({some}{self.images:,} images:"
-            f" {self.collection};"
+            f"hard {_rate(hard)}, soft {_rate(soft)}, over {hard.image_pairs:,} pairs of different"
+            f" images ({some}{self.images:,} images: {self.collection};"
             f" {len(self.conditions)} conditions); one-sided 95 % bounds of the two rates"
-            f" {self.hard.upper_independent:.2g} and {self.soft.upper_independent:.2g} if pairs of"
-            f" images are independent, {self.hard.upper_images:.2g} and"
-            f" {self.soft.upper_images:.2g} for any dependence between pairs of one image;"
-            f" visleak calibrate {self.version}, {self.date}"
+            f" {hard.upper_independent:.2g} and {soft.upper_independent:.2g} if pairs of images are"
+            f" independent, {hard.upper_images:.2g} and {soft.upper_images:.2g} for any dependence"
+            f" between pairs of one image; visleak calibrate {self.version}, {self.date}"
         )
 
     @property
     def notes(self) -> list[str]:
         """What a reader must know: one line each, often none."""
-        result = []
-        if self.unreadable:
-            result.append(f"unreadable: {counted(self.unreadable, 'image')} of {self.collection}")
-        for level in (self.hard, self.soft):
-            if not level.supported:
-                result.append(
-                    f"{self.collection} cannot support a rate of {level.asked:g}: with"
-                    f" {level.image_pairs:,} pairs of images the smallest is"
-                    f" {1 / level.image_pairs:.2g}; the {level.name} threshold {level.threshold:g}"
-                    " lies above every wrong pair seen, which bounds the rate by"
-                    f" {level.upper_independent:.2g} (95 %, pairs of images taken as independent)"
-                )
-        return result
+        lost = f"unreadable: {counted(self.unreadable, 'image')} of {self.collection}"
+        return [lost] * bool(self.unreadable) + [
+            f"{self.collection} cannot support a rate of {level.asked:g}: with"
+            f" {level.image_pairs:,} pairs of images the smallest is {1 / level.image_pairs:.2g};"
+            f" the {level.name} threshold {level.threshold:g} lies above every wrong pair seen,"
+            f" which bounds the rate by {level.upper_independent:.2g} (95 %, pairs of images taken"
+            " as independent)"
+            for level in (self.hard, self.soft)
+            if not level.supported
+        ]
 
     def as_dict(self) -> dict[str, object]:
         """Return the file: entries keyed by the encoder's digest."""
@@ -181,10 +174,17 @@ def calibrate(
         changed = changed_set(images, prints.rows, drawn(prints.rows, queries, seed), chosen)
         made = fingerprint(changed.images, maker, place)
         refuse_lost(images.name, made.problems)
+        pairs = len(made) * (len(prints) - 1)
+        kept = math.floor(max(asked) * pairs) + 1
+        if kept > MOST_KEPT:
+            raise UsageError(
+                f"a rate of {max(asked):g} over {pairs:,} pairs needs {kept:,} of them in memory;"
+                f" name a rate below {MOST_KEPT / pairs:.1g}, or fewer --queries"
+            )
         found = search(
             maker, changed, made, prints, twins,
             views=views_for(maker, "all"),
-            keep=_kept(asked, len(made) * (len(prints) - 1)),
+            keep=kept,
             progress=lambda done, total: place.progress(f"comparing by {maker.name}", done, total),
         )  # fmt: skip
     if not found.others.sum():
@@ -235,17 +235,6 @@ def rates(fpr: Sequence[float]) -> tuple[float, float]:
     return hard, round(soft, 15)
 
 
-def _kept(asked: tuple[float, float], pairs: int) -> int:
-    """Return how many wrong pairs decide the thresholds."""
-    kept = math.floor(max(asked) * pairs) + 1
-    if kept > MOST_KEPT:
-        raise UsageError(
-            f"a rate of {max(asked):g} over {pairs:,} pairs needs {kept:,} of them in memory;"
-            f" name a rate below {MOST_KEPT / pairs:.1g}, or fewer --queries"
-        )
-    return kept
-
-
 def document(result: Calibration) -> Document:
     """Return a calibration for people."""
     lines = []
@@ -282,10 +271,8 @@ class Level:
     # there are at least `1 / asked` pairs of different images to read the rate off; if not, the
     # threshold lies just above the largest similarity seen
     supported: bool
-    # false, pairs: wrong pairs at or above it, of all: one pair of images counts once for each
-    # condition and either way round
-    false: int
-    pairs: int
+    false: int  # wrong pairs at or above it
+    pairs: int  # wrong pairs: one pair of images once for each condition and either way round
     image_pairs: int  # pairs of different images, each counted once
     # one-sided 95 % upper bound of the rate, as if all `pairs` were independent (Clopper &
     # Pearson). They are not: take it as the lower end of what may be
@@ -326,7 +313,10 @@ class Level:
 def level_at(name: str, rate: float, found: Searched, changed: Changed, rows: Int64) -> Level:
     """Return the threshold at a rate, and all that is known of it; ``rows``: readable images."""
     pairs, images = int(found.others.sum()), len(changed.queries)
-    ordered = _ordered_pairs(found, images)
+    counts = np.bincount(found.query, minlength=images)
+    sums = np.bincount(found.query, found.others, minlength=images)
+    # (query, other image), whatever the number of conditions
+    ordered = float((sums[counts > 0] / counts[counts > 0]).sum())
     # with both images among the queries a pair comes either way round
     image_pairs = round(ordered * (1 - (images - 1) / (2 * max(1, len(rows) - 1))))
     supported = rate * image_pairs >= 1.0
@@ -336,12 +326,12 @@ def level_at(name: str, rate: float, found: Searched, changed: Changed, rows: In
     owner, other = changed.queries[query], found.largest.reference[above]
     false = int(above.sum())
     # each pair of images counts once, by the share of its conditions that are wrong
-    weight = 1.0 / np.bincount(found.query, minlength=images)[query]
-    share = min(1.0, float(weight.sum()) / ordered)
-    by_name = {
-        condition.name: _reaching(found.own[found.condition == number], threshold)
-        for number, condition in enumerate(changed.conditions)
-    }
+    share = min(1.0, float((1.0 / counts[query]).sum()) / ordered)
+
+    def reaching(wanted: Bool) -> Rate:
+        own = found.own[wanted]
+        return Rate.of(int((own >= np.float32(threshold)).sum()), len(own))
+
     moved = np.array([c.name != "original" for c in changed.conditions])[found.condition]
     return Level(
         name=name,
@@ -355,21 +345,13 @@ def level_at(name: str, rate: float, found: Searched, changed: Changed, rows: In
         upper_independent=chernoff_upper(share, image_pairs),
         upper_images=clustered_upper(share, images),
         interval=_bootstrap(owner, other, rows, pairs) if false else None,
-        original=_reaching(found.own[~moved], threshold),
-        changed=_reaching(found.own[moved], threshold),
-        conditions=by_name,
+        original=reaching(~moved),
+        changed=reaching(moved),
+        conditions={
+            condition.name: reaching(found.condition == number)
+            for number, condition in enumerate(changed.conditions)
+        },
     )
-
-
-def _reaching(similarity: Float32, threshold: float) -> Rate:
-    return Rate.of(int((similarity >= np.float32(threshold)).sum()), len(similarity))
-
-
-def _ordered_pairs(found: Searched, images: int) -> float:
-    """Return how many (query, other image) there are, whatever the number of conditions."""
-    counts = np.bincount(found.query, minlength=images)
-    sums = np.bincount(found.query, found.others, minlength=images)
-    return float((sums[counts > 0] / counts[counts > 0]).sum())
 
 
 def threshold_at(largest: Float32, allowed: int) -> float:
