@@ -42,8 +42,7 @@ def bca_mean(
     Source: Efron 1987, "Better bootstrap confidence intervals"; Efron & Tibshirani 1993, "An
     introduction to the bootstrap", section 14.3.
     """
-    _check(confidence, resamples)
-    column = np.sort(_column("values", values))
+    column = np.sort(_checked("values", values, confidence, resamples))
     if not _varies(column):
         return UNKNOWN
     centre = float(column.mean())
@@ -69,21 +68,21 @@ def bca_difference(
     Source: as in :func:`bca_mean`; the acceleration of several samples is that of Efron &
     Tibshirani 1993, equation 15.36.
     """
-    _check(confidence, resamples)
-    columns = [np.sort(_column("first", first)), np.sort(_column("second", second))]
+    columns = [
+        np.sort(_checked(name, values, confidence, resamples))
+        for name, values in (("first", first), ("second", second))
+    ]
     if min(map(len, columns)) < 2 or not any(map(_varies, columns)):
         return UNKNOWN
-    centres = [float(column.mean()) for column in columns]
-    centred = [column - centre for column, centre in zip(columns, centres, strict=True)]
+    centres, means, influence = [], [], []
     seeds = np.random.SeedSequence(seed).generate_state(2)
-    means = [
-        _totals(column[:, None], resamples, int(own))[:, 0] / len(column)
-        for column, own in zip(centred, seeds, strict=True)
-    ]
-    influence = [centred[0] / len(centred[0]), -centred[1] / len(centred[1])]
-    return _interval(
-        centres[0] - centres[1], means[0] - means[1], _acceleration(influence), confidence
-    )
+    for column, own, sign in zip(columns, seeds, (1, -1), strict=True):
+        centres.append(float(column.mean()))
+        centred = column - centres[-1]
+        means.append(_totals(centred[:, None], resamples, int(own))[:, 0] / len(column))
+        influence.append(sign * centred / len(column))
+    shifts = means[0] - means[1]
+    return _interval(centres[0] - centres[1], shifts, _acceleration(influence), confidence)
 
 
 def bca_weighted_mean(
@@ -104,8 +103,8 @@ def bca_weighted_mean(
 
     Source: as in :func:`bca_mean`.
     """
-    _check(confidence, resamples)
-    column, weight = weighted_columns(_column("values", values), weights)
+    checked = _checked("values", values, confidence, resamples)
+    column, weight = weighted_columns(checked, weights)
     if not _varies(column):
         return UNKNOWN
     order = np.lexsort((weight, column))
@@ -117,13 +116,10 @@ def bca_weighted_mean(
     return _among(column, _interval(centre, means, _acceleration([parts[:, 0]]), confidence))
 
 
-def _check(confidence: float, resamples: int) -> None:
+def _checked(name: str, values: npt.ArrayLike, confidence: float, resamples: int) -> Float64:
     check_confidence(confidence)
     if resamples < 1:
         raise UsageError(f"resamples must be 1 or more; got {resamples}")
-
-
-def _column(name: str, values: npt.ArrayLike) -> Float64:
     column = np.asarray(values, np.float64)
     if column.ndim != 1 or not np.isfinite(column).all():
         raise UsageError(f"{name} must be a column of finite numbers")
@@ -216,8 +212,7 @@ def cluster_bootstrap(
 
     Source: Davison & Hinkley 1997, "Bootstrap methods and their application", section 3.8.
     """
-    if not 0.0 < confidence < 1.0:
-        raise UsageError(f"confidence must lie between 0 and 1; got {confidence}")
+    check_confidence(confidence)
     _, owner, sizes = np.unique(np.asarray(clusters), return_inverse=True, return_counts=True)
     if not len(owner):
         raise UsageError("nothing to draw from: clusters has no rows")
@@ -239,9 +234,6 @@ def percentiles(values: npt.ArrayLike, confidence: float = 0.95) -> tuple[float,
     tail = (1.0 - confidence) / 2.0
     low, high = np.quantile(found, [tail, 1.0 - tail])
     return float(low), float(high)
-
-
-# -- mean scores of parts of a benchmark and their differences, with 95 % intervals ---------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -303,11 +295,6 @@ def difference_of(part: Float64, rest: Float64, *, share: bool, seed: int = 0) -
     return Estimate(value, *bca_difference(part, rest, seed=seed))
 
 
-def scaled(estimate: Estimate, factor: float) -> Estimate:
-    """Return an estimate times a number of 0 or more, ends and all."""
-    return Estimate(estimate.value * factor, estimate.low * factor, estimate.high * factor)
-
-
 def gain_of(difference: Estimate, part: int, whole: int) -> Estimate:
     """Return the score of a part minus that of the whole, from its difference to the rest.
 
@@ -315,7 +302,10 @@ def gain_of(difference: Estimate, part: int, whole: int) -> Estimate:
     whole's score is the mean of both parts', so the gain is ``1 - part / whole`` times the
     difference of the part and the rest, which share none.
     """
-    return scaled(difference, 1.0 - part / whole) if whole else NOTHING
+    if not whole:
+        return NOTHING
+    factor = 1.0 - part / whole
+    return Estimate(difference.value * factor, difference.low * factor, difference.high * factor)
 
 
 def fair_of(

@@ -7,6 +7,7 @@ that.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -81,10 +82,15 @@ def matched_draws(
             counts = np.bincount(classes[mix], minlength=len(every))
             taken = sums[starts + counts] - sums[starts]
             scores[row, draw] = taken.sum(axis=0) / len(mix)
-    return [
-        Draws(scores[row], _size(own, size), _common(classes, own, every, size))
-        for row, own in enumerate(members)
-    ]
+    found = []
+    for row, own in enumerate(members):
+        images, common = len(own) if size is None else min(size, len(own)), math.nan
+        if len(own):
+            # how much of a draw another one has too, if each has the given mix
+            shares = np.bincount(classes[own], minlength=len(every)) * images / len(own)
+            common = float((shares**2 / np.maximum(every, 1)).sum() / images)
+        found.append(Draws(scores[row], images, common))
+    return found
 
 
 def part_draws(columns: Float64, part: Bool, size: int, draws: int, seed: int) -> Draws:
@@ -102,28 +108,13 @@ def part_draws(columns: Float64, part: Bool, size: int, draws: int, seed: int) -
     return Draws(scores, size, size / len(own))
 
 
-def _size(own: Int64, size: int | None) -> int:
-    return len(own) if size is None else min(size, len(own))
-
-
-def _common(classes: Int64, own: Int64, every: Int64, size: int | None) -> float:
-    """Return how much of a draw another one has too, if each has the given mix."""
-    if not len(own):
-        return float("nan")
-    counts = np.bincount(classes[own], minlength=len(every)) * _size(own, size) / len(own)
-    return float((counts**2 / np.maximum(every, 1)).sum() / _size(own, size))
-
-
-# -- controls of the same class and difficulty -----------------------------------------------------
-
-
 MOST: Final = 5  # most controls per case; more add little where each pair differs by chance anyway
 
 #: Controls differ in difficulty by at most this share of the images between them. A fifth of a
 #: standard deviation is the usual limit (Austin 2011); of ranks that is 0.058.
 CALIPER: Final = 0.05
 
-LOSS: Final = 0.05  # A further control for all is worth losing this share of the cases
+LOSS: Final = 0.05  # a further control for all is worth losing this share of the cases
 
 
 @dataclass(frozen=True)
@@ -176,17 +167,13 @@ def matched_controls(
             found[row, turn] = pools[int(group[image])].take(float(rank[image]))
         alive &= found[:, turn] >= 0
     chosen, controls = _enough(own, found)
-    return Matched(
-        chosen,
-        controls,
-        int(leaked.sum()) - len(chosen),
-        (
-            _mean(rank[leaked & known]),
-            _mean(rank[~leaked & known]),
-            _mean(rank[chosen]),
-            _mean(rank[controls.ravel()]),
-        ),
-    )
+
+    def mean(rows: Bool | Int64) -> float:
+        return float(rank[rows].mean()) if rank[rows].size else math.nan
+
+    sides = (leaked & known, ~leaked & known)
+    levels = (mean(sides[0]), mean(sides[1]), mean(chosen), mean(controls.ravel()))
+    return Matched(chosen, controls, int(leaked.sum()) - len(chosen), levels)
 
 
 def _enough(own: Int64, found: Int64) -> tuple[Int64, Int64]:
@@ -198,10 +185,6 @@ def _enough(own: Int64, found: Int64) -> tuple[Int64, Int64]:
     rows = np.flatnonzero((found[:, :count] >= 0).all(axis=1))
     rows = rows[np.argsort(own[rows])]
     return own[rows], found[rows, :count]
-
-
-def _mean(values: Float64) -> float:
-    return float(values.mean()) if len(values) else float("nan")
 
 
 class _Pool:

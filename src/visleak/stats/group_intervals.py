@@ -13,12 +13,14 @@ measures some of that). Shares below .1 that whole groups decide are worse off w
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Final
 
 import numpy as np
 import numpy.typing as npt
+from scipy.special import ndtri, stdtrit
 
 from visleak.errors import UsageError
 from visleak.groups import numbered
@@ -28,8 +30,7 @@ from visleak.stats.bootstrap import cluster_bootstrap
 
 Statistic = Callable[[Float64], float]
 
-#: Of more groups none is left out in turn; percentiles do well of this many.
-MOST_LEFT_OUT: Final = 1000
+MOST_LEFT_OUT: Final = 1000  # of more groups none is left out in turn; percentiles do well there
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,8 +38,7 @@ class GroupInterval:
     """A number about prompts, and how well it is known."""
 
     value: float  #: of all prompts
-    #: (low, high) ends of the interval; NaN where fewer than two groups say nothing of it
-    low: float
+    low: float  #: end of the interval; NaN where fewer than two groups say nothing of it
     high: float
     prompts: int  #: how many the number is of
     groups: int  #: of prompts that share images
@@ -102,84 +102,47 @@ def group_interval(
     owner = _owners(rows, groups)
     sizes = np.bincount(owner).astype(np.float64)
     effective = effective_groups(sizes)
-    found = _Rows(rows, owner, sizes, effective, confidence)
-    if statistic is None:
-        value, (low, high), method = found.of_mean()
+    whole = partial(
+        GroupInterval,
+        prompts=len(rows),
+        groups=len(sizes),
+        effective=effective,
+        confidence=confidence,
+    )
+    if statistic is not None and len(sizes) > MOST_LEFT_OUT:
+        ends = cluster_bootstrap(
+            lambda chosen: float(statistic(rows[chosen])),
+            owner,
+            resamples=resamples,
+            confidence=confidence,
+            seed=seed,
+        )
+        return whole(float(statistic(rows)), *ends, method="percentiles")
+    if statistic is not None:
+        method, value = "jackknife", float(statistic(rows))
+        groups_of = range(len(sizes)) if len(sizes) > 1 else ()
+        others = np.array([statistic(rows[owner != group]) for group in groups_of] or [math.nan])
     else:
-        value = float(statistic(rows))
-        if len(sizes) > MOST_LEFT_OUT:
-            method = "percentiles"
-            low, high = cluster_bootstrap(
-                lambda chosen: float(statistic(rows[chosen])),
-                owner,
-                resamples=resamples,
-                confidence=confidence,
-                seed=seed,
-            )
-        else:
-            method, (low, high) = "jackknife", found.around(value, found.left_out(statistic))
-    return GroupInterval(value, low, high, len(rows), len(sizes), effective, method, confidence)
-
-
-@dataclass(frozen=True)
-class _Rows:
-    rows: Float64  #: (n,) or (n, k)
-    owner: Int64  #: (n,): number of the group, from 0
-    sizes: Float64  #: (groups,)
-    effective: float  #: number of groups
-    confidence: float  #: of intervals
-
-    def of_mean(self) -> tuple[float, tuple[float, float], str]:
-        """Return the mean, its interval, and which of two it is."""
-        if self.rows.ndim != 1:
+        if rows.ndim != 1:
             raise UsageError("the mean is of one value per prompt; give a statistic of rows")
-        total = len(self.rows)
-        value = float(self.rows.mean())
-        sums = np.bincount(self.owner, self.rows)
-        rest = total - self.sizes
-        others = np.divide(
-            self.rows.sum() - sums, rest, out=np.full(len(sums), np.nan), where=rest > 0
-        )
-        if not np.isin(self.rows, (0.0, 1.0)).all():
-            return value, self.around(value, others), "mean"
-        return value, self._of_share(value, jackknife_variance(others)), "share"
-
-    def left_out(self, statistic: Statistic) -> Float64:
-        """Return the statistic without each group in turn, (groups,)."""
-        if len(self.sizes) < 2:
-            return np.full(1, np.nan)
-        return np.array(
-            [statistic(self.rows[self.owner != group]) for group in range(len(self.sizes))]
-        )
-
-    def around(self, value: float, others: Float64) -> tuple[float, float]:
-        """Return the interval of a value from what it is without each group."""
-        variance = jackknife_variance(others)
-        if not variance > 0:
-            return math.nan, math.nan
-        reach = self._quantile() * math.sqrt(variance)
-        return value - reach, value + reach
-
-    def _of_share(self, value: float, variance: float) -> tuple[float, float]:
-        """Return Wilson's interval with the standard error of groups and the quantile of t."""
-        from scipy.special import ndtri
-
-        if len(self.sizes) < 2:
-            return math.nan, math.nan
-        own = value * (1 - value)
-        # groups that all agree tell nothing of how far groups differ: each counts once
-        count = self.effective if own == 0 or not variance > 0 else own / variance
-        count = min(max(count, 1.0), float(len(self.rows)))
-        # Wilson's interval depends on the quantile z and on n through z^2 / n alone
-        normal = float(ndtri(0.5 + self.confidence / 2))
-        scaled = count * (normal / self._quantile()) ** 2
-        return score_interval(value, scaled, self.confidence)
-
-    def _quantile(self) -> float:
-        from scipy.special import stdtrit
-
-        freedom = max(self.effective - 1.0, 1.0)
-        return float(stdtrit(freedom, 0.5 + self.confidence / 2))
+        method, value, rest = "mean", float(rows.mean()), len(rows) - sizes
+        sums = rows.sum() - np.bincount(owner, rows)
+        others = np.divide(sums, rest, out=np.full(len(sums), np.nan), where=rest > 0)
+    variance = jackknife_variance(others)
+    quantile = float(stdtrit(max(effective - 1.0, 1.0), 0.5 + confidence / 2))
+    reach = quantile * math.sqrt(variance) if variance > 0 else math.nan
+    low, high = value - reach, value + reach
+    if statistic is None and np.isin(rows, (0.0, 1.0)).all():
+        method, low, high = "share", math.nan, math.nan
+        if len(sizes) > 1:
+            own = value * (1 - value)
+            # groups that all agree tell nothing of how far groups differ: each counts once
+            count = effective if own == 0 or not variance > 0 else own / variance
+            count = min(max(count, 1.0), float(len(rows)))
+            # Wilson's interval depends on the quantile z and on n through z^2 / n alone
+            normal = float(ndtri(0.5 + confidence / 2))
+            low, high = score_interval(value, count * (normal / quantile) ** 2, confidence)
+    return whole(value, low, high, method=method)
 
 
 def _owners(rows: Float64, groups: npt.ArrayLike) -> Int64:
@@ -195,21 +158,18 @@ def _owners(rows: Float64, groups: npt.ArrayLike) -> Int64:
     return numbered(keys)
 
 
-# -- whether a treatment changes a number, from the same cases with and without it ----------------
-
-# Cases that share something stand or fall together, so whole groups are left out and swapped. And
+# Whether a treatment changes a number, from the same cases with and without it. Cases that share
+# something stand or fall together, so whole groups are left out and swapped. And
 # the area that a trade-off covers: a setting covers the rectangle between itself and a reference
 # point; the hypervolume is the area that all settings cover together (Zitzler & Thiele 1998,
 # "Multiobjective optimization using evolutionary algorithms"). A setting that another one beats in
 # both numbers adds nothing, and no curve is drawn between settings.
 
 
-#: Of this many groups all flips are evaluated; of more, this many are drawn.
-MOST_EXACT: Final = 12
+MOST_EXACT: Final = 12  # of this many groups all flips are evaluated; of more, FLIPS are drawn
 FLIPS: Final = 9999
 
-#: Flips at a time; only bounds memory.
-BLOCK: Final = 512
+BLOCK: Final = 512  # flips at a time; only bounds memory
 
 #: A number of additive parts, over their last axis; the leading axes are carried along.
 Number = Callable[[Float64], Float64]
@@ -255,43 +215,29 @@ def swap_test(without: Float64, with_it: Float64, groups: npt.ArrayLike, number:
             f" {without.shape}, {with_it.shape} and {owner.shape}"
         )
     total = int(owner.max()) + 1
-    before, after = (_summed(table, owner, total) for table in (without, with_it))
-    seen = _change(before, after, np.zeros((1, total)), number)[0]
+    before, after = (
+        np.column_stack([np.bincount(owner, part, total) for part in table.T])
+        for table in (without, with_it)
+    )
+
+    def change(flips: Float64) -> Float64:
+        """Return the change of the number where the flipped groups are swapped, (flips,)."""
+        moved = flips @ (before - after)
+        return np.asarray(number(after.sum(0) + moved) - number(before.sum(0) - moved))
+
+    seen = change(np.zeros((1, total)))[0]
     slack = 1e-12 * max(1.0, abs(float(number(before.sum(0)))), abs(float(number(after.sum(0)))))
     if not np.isfinite(seen):
         return math.nan
-    beyond = every = 0
-    for flips in _flips(total):
-        changes = np.abs(_change(before, after, flips, number))
-        beyond += int((changes >= abs(seen) - slack).sum())
-        every += len(flips)
     if total <= MOST_EXACT:
-        return beyond / every
-    return (beyond + 1) / (every + 1)
-
-
-def _summed(table: Float64, owner: Int64, total: int) -> Float64:
-    return np.column_stack(
-        [np.bincount(owner, table[:, part], total) for part in range(table.shape[1])]
-    )
-
-
-def _change(before: Float64, after: Float64, flips: Float64, number: Number) -> Float64:
-    """Return the change of the number where the flipped groups are swapped, (flips,)."""
-    moved = flips @ (before - after)
-    return np.asarray(number(after.sum(0) + moved) - number(before.sum(0) - moved))
-
-
-def _flips(groups: int) -> Iterator[Float64]:
-    """Yield which groups are swapped, (block, groups) of 0 and 1: all ways, or drawn ones."""
-    if groups <= MOST_EXACT:
-        ways = np.arange(1 << groups)
-        yield ((ways[:, None] >> np.arange(groups)) & 1).astype(np.float64)
-        return
+        flips = (np.arange(1 << total)[:, None] >> np.arange(total)) & 1
+        return float((np.abs(change(flips.astype(np.float64))) >= abs(seen) - slack).mean())
     draw = np.random.default_rng(0)
+    beyond = 0
     for start in range(0, FLIPS, BLOCK):
-        rows = min(BLOCK, FLIPS - start)
-        yield draw.integers(0, 2, (rows, groups)).astype(np.float64)
+        flips = draw.integers(0, 2, (min(BLOCK, FLIPS - start), total))
+        beyond += int((np.abs(change(flips.astype(np.float64))) >= abs(seen) - slack).sum())
+    return (beyond + 1) / (FLIPS + 1)
 
 
 def mean_interval(values: Float64, groups: npt.ArrayLike) -> GroupInterval:

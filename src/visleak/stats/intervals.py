@@ -7,10 +7,11 @@ from typing import Final
 
 import numpy as np
 import numpy.typing as npt
-from scipy.special import bdtr, betaincinv
+from scipy.special import bdtr, betaincinv, nctdtr, stdtrit
 
 from visleak.errors import UsageError
 from visleak.rates import check_confidence, check_counts, score_interval, wilson
+from visleak.records import Float64
 
 
 def mcnemar_exact(only_before: int, only_after: int) -> float:
@@ -78,9 +79,14 @@ def newcombe_paired(
     low_before, high_before = wilson(before, n, confidence)
     low_after, high_after = wilson(after, n, confidence)
     phi = _corrected_phi(both, only_before, only_after, neither)
+
+    def joined(first: float, second: float) -> float:
+        """Return the half-width of a difference whose two sides have these half-widths."""
+        return math.sqrt(max(0.0, first**2 - 2.0 * phi * first * second + second**2))
+
     change = (after - before) / n
-    down = _joined(after / n - low_after, high_before - before / n, phi)
-    up = _joined(high_after - after / n, before / n - low_before, phi)
+    down = joined(after / n - low_after, high_before - before / n)
+    up = joined(high_after - after / n, before / n - low_before)
     return max(-1.0, change - down), min(1.0, change + up)
 
 
@@ -95,11 +101,6 @@ def _corrected_phi(both: int, only_before: int, only_after: int, neither: int) -
     if excess > 0:
         excess = max(excess - n / 2, 0.0)
     return excess / math.sqrt(spread)
-
-
-def _joined(first: float, second: float, correlation: float) -> float:
-    """Return the half-width of a difference whose two sides have these half-widths."""
-    return math.sqrt(max(0.0, first**2 - 2.0 * correlation * first * second + second**2))
 
 
 def weighted_wilson(
@@ -139,9 +140,7 @@ def weighted_wilson(
     return score_interval(share, known, confidence)
 
 
-def weighted_columns(
-    values: npt.ArrayLike, weights: npt.ArrayLike
-) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+def weighted_columns(values: npt.ArrayLike, weights: npt.ArrayLike) -> tuple[Float64, Float64]:
     """Return the rows that count, and their weights over the largest one."""
     column, weight = np.asarray(values, np.float64), np.asarray(weights, np.float64)
     if column.ndim != 1 or column.shape != weight.shape:
@@ -202,13 +201,18 @@ def chernoff_upper(rate: float, cases: int, confidence: float = CONFIDENCE) -> f
         return 1.0
     if rate == 0.0:
         return -math.expm1(-needed / cases)
+
+    def beyond(p: float) -> float:
+        entropy = rate * math.log(rate / p) + (1.0 - rate) * (math.log1p(-rate) - math.log1p(-p))
+        return cases * entropy - needed
+
     # an import that takes as long as all of visleak's
     from scipy.optimize import brentq
 
     almost = 1.0 - 1e-15
-    if rate >= almost or cases * _divergence(rate, almost) < needed:
+    if rate >= almost or beyond(almost) < 0.0:
         return 1.0
-    return float(brentq(lambda p: cases * _divergence(rate, p) - needed, rate, almost, xtol=1e-15))
+    return float(brentq(beyond, rate, almost, xtol=1e-15))
 
 
 def clustered_upper(rate: float, images: int, confidence: float = CONFIDENCE) -> float:
@@ -227,17 +231,9 @@ def clustered_upper(rate: float, images: int, confidence: float = CONFIDENCE) ->
     return chernoff_upper(rate, images // 2, confidence)
 
 
-def _divergence(rate: float, p: float) -> float:
-    """Return the relative entropy of two coins, in nats; ``0 < rate < 1``."""
-    return rate * math.log(rate / p) + (1.0 - rate) * (math.log1p(-rate) - math.log1p(-p))
-
-
 def t_interval(values: npt.ArrayLike, confidence: float = 0.95) -> tuple[float, float]:
     """Return Student's interval of the mean of independent values; NaN are left out."""
-    from scipy.special import stdtrit
-
-    if not 0.0 < confidence < 1.0:
-        raise UsageError(f"confidence must lie between 0 and 1; got {confidence}")
+    check_confidence(confidence)
     array = np.asarray(values, np.float64)
     known = array[~np.isnan(array)]
     if len(known) < 2:
@@ -256,8 +252,6 @@ def t_test_power(
 
     Source: Johnson & Welch 1940, "Applications of the non-central t-distribution".
     """
-    from scipy.special import nctdtr, stdtrit
-
     if not 0.0 < level < 1.0:
         raise UsageError(f"level must lie between 0 and 1; got {level}")
     mean, deviation = np.asarray(effect, np.float64), np.asarray(spread, np.float64)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from fractions import Fraction
 from typing import Final
@@ -13,9 +14,7 @@ import numpy.typing as npt
 from visleak.errors import UsageError
 from visleak.records import Bool, Float64, Int64
 
-#: Rarer than this is left out at both ends: no sum would show it, and numbers near the smallest
-#: there are take a hundred times as long to multiply.
-LEAST: Final = 1e-280
+LEAST: Final = 1e-280  # rarer is left out: numbers near the smallest are slow to multiply
 
 BLOCK: Final = 200_000  # rows of all draws that are made at once, together
 
@@ -58,7 +57,18 @@ def permutation_test(
     tests in discrete distributions", for the mid-p value; Phipson & Smyth 2010, "Permutation
     P-values should never be zero".
     """
-    column, inside, group = _checked(values, chosen, strata, resamples)
+    column, inside = np.asarray(values, np.float64), np.asarray(chosen, np.bool_)
+    names = np.zeros(len(column), np.int64) if strata is None else np.asarray(strata)
+    if column.ndim != 1 or not column.shape == inside.shape == names.shape:
+        raise UsageError(
+            "values, chosen and strata must be columns of one length; got"
+            f" {column.shape}, {inside.shape} and {names.shape}"
+        )
+    if not np.isfinite(column).all():
+        raise UsageError("values must be finite in every row")
+    if resamples < 1:
+        raise UsageError(f"resamples must be 1 or more; got {resamples}")
+    group = np.unique(names, return_inverse=True)[1]
     sizes = np.bincount(group)
     taken = np.bincount(group[inside], minlength=len(sizes))
     told = ((taken > 0) & (taken < sizes))[group]
@@ -72,23 +82,6 @@ def permutation_test(
     return _sampled(column, inside, group, mid, resamples, seed)
 
 
-def _checked(
-    values: npt.ArrayLike, chosen: npt.ArrayLike, strata: npt.ArrayLike | None, resamples: int
-) -> tuple[Float64, Bool, Int64]:
-    column, inside = np.asarray(values, np.float64), np.asarray(chosen, np.bool_)
-    names = np.zeros(len(column), np.int64) if strata is None else np.asarray(strata)
-    if column.ndim != 1 or not column.shape == inside.shape == names.shape:
-        raise UsageError(
-            "values, chosen and strata must be columns of one length; got"
-            f" {column.shape}, {inside.shape} and {names.shape}"
-        )
-    if not np.isfinite(column).all():
-        raise UsageError("values must be finite in every row")
-    if resamples < 1:
-        raise UsageError(f"resamples must be 1 or more; got {resamples}")
-    return column, inside, np.unique(names, return_inverse=True)[1].astype(np.int64)
-
-
 def _exact(right: Bool, inside: Bool, group: Int64, mid: bool) -> float:
     """Return the probability for values of which there are two."""
     sizes, marked, drawn = (
@@ -98,9 +91,9 @@ def _exact(right: Bool, inside: Bool, group: Int64, mid: bool) -> float:
     least, probability = hypergeometric_sum(sizes, marked, drawn)
     seen = int((right & inside).sum())
     # in fractions: whether the two tails are equally far off must not hang on rounding
-    products: dict[int, int] = {}
+    products = Counter[int]()
     for size, some, few in zip(sizes, marked, drawn, strict=True):
-        products[size] = products.get(size, 0) + some * few
+        products[size] += some * few
     expected = sum((Fraction(product, size) for size, product in products.items()), Fraction())
     opposite = 2 * expected - seen
     near, far = sorted((Fraction(seen), opposite))
@@ -134,11 +127,6 @@ def _sampled(
     return (beyond + (0.5 if mid else 1.0) * (ties + 1)) / (resamples + 1)
 
 
-# -- exact: how many of those drawn are marked ---------------------------------------------------
-# Plain products of probabilities, no Fourier transform, which would leave nothing of tails below
-# 1e-16.
-
-
 def hypergeometric_sum(
     sizes: Sequence[int], marked: Sequence[int], drawn: Sequence[int]
 ) -> tuple[int, Float64]:
@@ -151,9 +139,13 @@ def hypergeometric_sum(
     1 up to rounding. What is not listed is rarer than :data:`LEAST`.
     """
     parts = [_one(*stratum) for stratum in zip(sizes, marked, drawn, strict=True)]
+    # plain products: a Fourier transform would leave nothing of tails below 1e-16
     while len(parts) > 1:
         # neighbours first, so that only the last few products are long
-        joined = [_joined(*parts[i : i + 2]) for i in range(0, len(parts) - 1, 2)]
+        joined = [
+            _trimmed(first[0] + second[0], np.convolve(first[1], second[1]))
+            for first, second in zip(parts[::2], parts[1::2], strict=False)
+        ]
         parts = joined + parts[len(joined) * 2 :]
     return parts[0]
 
@@ -169,17 +161,9 @@ def _one(size: int, marked: int, drawn: int) -> tuple[int, Float64]:
     return _trimmed(least, probability / probability.sum())
 
 
-def _joined(first: tuple[int, Float64], second: tuple[int, Float64]) -> tuple[int, Float64]:
-    """Return the distribution of the sum of two independent counts."""
-    return _trimmed(first[0] + second[0], np.convolve(first[1], second[1]))
-
-
 def _trimmed(least: int, probability: Float64) -> tuple[int, Float64]:
     kept = np.flatnonzero(probability > LEAST)
     return least + int(kept[0]), probability[kept[0] : kept[-1] + 1]
-
-
-# -- sampled: rows drawn from strata --------------------------------------------------------------
 
 
 def stratified_draws(sizes: Int64, drawn: Int64, draws: int, seed: int = 0) -> Iterator[Int64]:
@@ -192,14 +176,9 @@ def stratified_draws(sizes: Int64, drawn: Int64, draws: int, seed: int = 0) -> I
     stratum by stratum, in no order within; a block has as many draws as suit.
     """
     rng = np.random.default_rng(seed)
-    if drawn.sum() >= CROWD * len(sizes):
-        return _one_by_one(sizes, drawn, draws, rng)
-    return _all_at_once(sizes, drawn, draws, rng)
-
-
-def _one_by_one(
-    sizes: Int64, drawn: Int64, draws: int, rng: np.random.Generator
-) -> Iterator[Int64]:
+    if drawn.sum() < CROWD * len(sizes):
+        yield from _all_at_once(sizes, drawn, draws, rng)
+        return
     strata = list(zip(np.cumsum(sizes) - sizes, sizes, drawn, strict=True))
     for _ in range(draws):
         chosen = [
@@ -238,9 +217,6 @@ def _all_at_once(
             waiting = waiting[keeper[tried] != waiting]
         keeper[taken] = -1
         yield taken.reshape(now, places) - (np.arange(now) * rows)[:, None]
-
-
-# -- many tests ------------------------------------------------------------------------------------
 
 
 def holm(p: npt.ArrayLike) -> npt.NDArray[np.float64]:

@@ -6,6 +6,7 @@ Cases of one group are not independent: the 3,000 prompts of MemBench share 151 
 from __future__ import annotations
 
 import math
+from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -17,16 +18,14 @@ from scipy.special import ndtri
 
 from visleak.errors import UsageError
 from visleak.rates import score_interval
-from visleak.records import Bool, Float64, Int64
+from visleak.records import Float64, Int64
 from visleak.stats.bootstrap import Estimate, cluster_draws, percentiles
 from visleak.stats.intervals import CONFIDENCE, clopper_pearson_upper
 
-#: The false-positive rate that the papers quote the true-positive rate at.
-RATE: Final = 0.01
+RATE: Final = 0.01  # the false-positive rate that the papers quote the true-positive rate at
 RESAMPLES: Final = 1000
 
-#: A rate that is asked for and one that is counted may differ by rounding.
-_SLACK: Final = 1e-12
+_SLACK: Final = 1e-12  # a rate that is asked for and one that is counted may differ by rounding
 
 #: At 0 and 1 a standard error vanishes, so there the search for an end begins beside them.
 _NEAR: Final = 1e-9
@@ -39,10 +38,9 @@ class Separation:
     #: ``labels``, memorized prompts against others; ``lists``, the list against the general one,
     #: whatever its prompts are
     by: str
-    positives: int  #: (positives, negatives) cases of either kind
+    positives: int  #: cases of either kind
     negatives: int
-    #: (positive_groups, negative_groups) groups that they come from
-    positive_groups: int
+    positive_groups: int  #: groups that they come from
     negative_groups: int
     auc: Estimate  #: chance that a positive has the larger score, ties counting half
     #: best of all thresholds, ``max(1 - (fpr + 1 - tpr) / 2)`` (Wen et al. 2024's code): the mean
@@ -104,14 +102,22 @@ def separation(
     many independent cases as there are groups would give (Newcombe 2006 for the area, Wilson for
     shares), for where two kinds do not overlap resamples are all equal.
     """
-    value, hit, group = np.asarray(score, np.float64), np.asarray(positive, np.bool_), groups
+    value, hit = np.asarray(score, np.float64), np.asarray(positive, np.bool_)
     found = steps(value, hit)
     if not found.true[-1] or not found.false[-1]:
         raise UsageError("two kinds of prompts are needed to tell apart; got one")
-    _, owner = np.unique(np.asarray(group), return_inverse=True)
+    _, owner = np.unique(np.asarray(groups), return_inverse=True)
     sides = [len(np.unique(owner[side])) for side in (hit, ~hit)]
-    draws = _draws(value, hit, owner, rate, resamples, seed)
-    whole = _curve(value, hit, np.ones(len(value), np.int64))
+    # area, accuracy and both true-positive rates of resamples
+    drawn = np.full((4, resamples), np.nan)
+    order = np.argsort(-value, kind="stable")
+    for number, counts in enumerate(cluster_draws(int(owner.max()) + 1, resamples, seed)):
+        weight = counts[owner]
+        if weight[hit].any() and weight[~hit].any():
+            curve = _Curve(*roc_points(value[order], hit[order], weight[order]))
+            ends = (curve.at(rate, below=strict) for strict in (True, False))
+            drawn[:, number] = (curve.area, curve.accuracy, *ends)
+    whole = _Curve(*roc_points(value, hit))
     area = auc(value, hit)
     right = float(whole.tpr[whole.best]), 1.0 - float(whole.fpr[whole.best])
     below, within = (whole.at(rate, below=strict) for strict in (True, False))
@@ -121,12 +127,12 @@ def separation(
         int((~hit).sum()),
         sides[0],
         sides[1],
-        _estimate(area, draws[0], auc_interval(area, sides[0], sides[1])),
-        _estimate(whole.accuracy, draws[1], _mean_interval(right, sides)),
+        _estimate(area, drawn[0], auc_interval(area, *sides)),
+        _estimate(whole.accuracy, drawn[1], _mean_interval(right, sides)),
         float(whole.threshold[whole.best]),
         rate,
-        _estimate(below, draws[2], score_interval(below, sides[0], CONFIDENCE)),
-        _estimate(within, draws[3], score_interval(within, sides[0], CONFIDENCE)),
+        _estimate(below, drawn[2], score_interval(below, sides[0], CONFIDENCE)),
+        _estimate(within, drawn[3], score_interval(within, sides[0], CONFIDENCE)),
     )
 
 
@@ -175,43 +181,8 @@ def _estimate(value: float, drawn: Float64, least: tuple[float, float]) -> Estim
     return Estimate(value, float(np.nanmin([low, least[0]])), float(np.nanmax([high, least[1]])))
 
 
-def _draws(
-    score: Float64, positive: Bool, owner: Int64, rate: float, resamples: int, seed: int
-) -> Float64:
-    """Return area, accuracy and both true-positive rates of resamples, (4, resamples)."""
-    order = np.argsort(-score, kind="stable")
-    score, positive, owner = score[order], positive[order], owner[order]
-    found = np.full((4, resamples), np.nan)
-    for number, counts in enumerate(cluster_draws(int(owner.max()) + 1, resamples, seed)):
-        weight = counts[owner]
-        if weight[positive].any() and weight[~positive].any():
-            curve = _curve(score, positive, weight)
-            found[:, number] = (
-                curve.area,
-                curve.accuracy,
-                curve.at(rate, below=True),
-                curve.at(rate, below=False),
-            )
-    return found
-
-
-def _curve(score: Float64, positive: Bool, weight: Int64) -> _Curve:
-    """Return the curve of rows that count several times; both kinds are there."""
-    order = np.argsort(-score, kind="stable")
-    score, positive, weight = score[order], positive[order], weight[order]
-    last = np.append(np.flatnonzero(np.diff(score)), len(score) - 1)
-    true = np.cumsum(np.where(positive, weight, 0))[last]
-    false = np.cumsum(np.where(positive, 0, weight))[last]
-    return _Curve(
-        np.append(0.0, false / false[-1]),
-        np.append(0.0, true / true[-1]),
-        np.append(np.inf, score[last]),
-    )
-
-
-# -- how well a score ranks what it should find: ROC and the area under it, exact with ties -------
-
-# Rows with one score stand or fall together: no figure depends on the order of the rows.
+# How well a score ranks what it should find. Rows with one score stand or fall together: no figure
+# depends on the order of the rows.
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,15 +190,15 @@ class Steps:
     """What is found as a threshold falls past each score that occurs, highest first."""
 
     threshold: Float64  # (k,), falling: distinct scores; a row is found if at or above
-    # true, false: (k,): true and false rows found so far
-    true: Int64
-    false: Int64
+    true: Int64  # (k,): true rows found so far
+    false: Int64  # (k,): false ones
 
 
-def steps(score: npt.ArrayLike, true: npt.ArrayLike) -> Steps:
+def steps(score: npt.ArrayLike, true: npt.ArrayLike, weight: npt.ArrayLike | None = None) -> Steps:
     """Return the counts at every threshold that makes a difference.
 
     ``score`` (n,), higher is more likely true. ``true`` (n,), whether each row is true.
+    ``weight`` (n,), how often each row counts; by default once.
     """
     value, hit = np.asarray(score, np.float64), np.asarray(true, np.bool_)
     if value.ndim != 1 or value.shape != hit.shape:
@@ -238,24 +209,27 @@ def steps(score: npt.ArrayLike, true: npt.ArrayLike) -> Steps:
         raise UsageError("nothing to rank: score has no rows")
     if np.isnan(value).any():
         raise UsageError(f"score must be numbers; row {int(np.isnan(value).argmax())} is not one")
+    times = np.ones(len(value), np.int64) if weight is None else np.asarray(weight, np.int64)
     order = np.argsort(-value, kind="stable")
-    value, hit = value[order], hit[order]
+    value, hit, times = value[order], hit[order], times[order]
     last = np.append(np.flatnonzero(np.diff(value)), len(value) - 1)
-    found = np.cumsum(hit, dtype=np.int64)[last]
-    return Steps(value[last], found, last + 1 - found)
+    found, lost = (np.cumsum(np.where(kind, times, 0))[last] for kind in (hit, ~hit))
+    return Steps(value[last], found, lost)
 
 
-def roc_points(score: npt.ArrayLike, true: npt.ArrayLike) -> tuple[Float64, Float64, Float64]:
+def roc_points(
+    score: npt.ArrayLike, true: npt.ArrayLike, weight: npt.ArrayLike | None = None
+) -> tuple[Float64, Float64, Float64]:
     """Return false-positive rates, true-positive rates and thresholds, each (k + 1,).
 
     Begins at (0, 0) with threshold infinity. A rate is NaN if there is nothing to count.
     """
-    found = steps(score, true)
+    found = steps(score, true, weight)
     with np.errstate(invalid="ignore"):
-        rates = [
+        fpr, tpr = (
             np.append(0.0, c / c[-1] if c[-1] else c * np.nan) for c in (found.false, found.true)
-        ]
-    return rates[0], rates[1], np.append(np.inf, found.threshold)
+        )
+    return fpr, tpr, np.append(np.inf, found.threshold)
 
 
 def auc(score: npt.ArrayLike, true: npt.ArrayLike) -> float:
@@ -274,17 +248,13 @@ def auc(score: npt.ArrayLike, true: npt.ArrayLike) -> float:
     return 1.0 - wrong / (2 * trues * falses)
 
 
-# -- thresholds of a score with a stated rate of false alarms -------------------------------------
-
 # A threshold set at an order statistic of ``n`` ordinary cases lets an unknown share of further
 # ones through. Which order statistic is fixed before scores are seen, so that share follows a beta
 # distribution whatever theirs (Wilks 1941, "Determination of sample sizes for setting tolerance
 # limits"), and its upper quantile is the exact binomial bound of Clopper and Pearson. It holds for
 # cases drawn independently like those that were given.
 
-
-#: Digits of a threshold: it is rounded up, which only lowers its rate.
-DIGITS: Final = 4
+DIGITS: Final = 4  # of a threshold: it is rounded up, which only lowers its rate
 
 
 @dataclass(frozen=True, slots=True)
@@ -323,18 +293,24 @@ def threshold_at(ordinary: npt.ArrayLike, rate: float, *, bounded: bool = False)
     """
     if not 0.0 < rate < 1.0:
         raise UsageError(f"fpr is a share between 0 and 1, such as 0.01; got {rate:g}")
-    falling = _falling(ordinary)
-    count = len(falling)
-    allowed = _bounded(count, rate) if bounded else _observed(count, rate)
+    scores = np.asarray(ordinary, np.float64)
+    if scores.ndim != 1 or not len(scores):
+        raise UsageError("ordinary prompts are needed to set a threshold; got none")
+    falling, count = np.sort(scores)[::-1], len(scores)
+    # 0.07 * 100 is 7.000000000000001
+    allowed = math.floor(rate * count + 1e-9)
+    if bounded:
+        # the most whose bound is within the rate; -1 where not even that of none is
+        bounds = range(allowed + 1)
+        allowed = bisect_right(bounds, rate, key=lambda k: clopper_pearson_upper(k, count)) - 1
     # one more than are allowed would reach it: the threshold lies just above
     value = rounded_up(float(falling[max(allowed, 0)]))
-    alarms = int((falling >= value).sum())
     return Threshold(
         value,
         "bounded" if bounded else "observed",
         rate,
         count,
-        alarms,
+        int((falling >= value).sum()),
         # of the order statistic, not of the alarms seen after rounding
         clopper_pearson_upper(max(allowed, 0), count),
         supported=allowed >= (0 if bounded else 1),
@@ -368,37 +344,7 @@ def rounded_up(value: float) -> float:
     return up if up > value else float(np.nextafter(value, np.inf))
 
 
-def _falling(ordinary: npt.ArrayLike) -> Float64:
-    scores = np.asarray(ordinary, np.float64)
-    if scores.ndim != 1 or not len(scores):
-        raise UsageError("ordinary prompts are needed to set a threshold; got none")
-    return np.sort(scores)[::-1]
-
-
-def _observed(count: int, rate: float) -> int:
-    """Return how many alarms are at most a share of a count."""
-    # 0.07 * 100 is 7.000000000000001
-    return math.floor(rate * count + 1e-9)
-
-
-def _bounded(count: int, rate: float) -> int:
-    """Return the most alarms whose bound is within the rate; -1 where not even none is."""
-    allowed = -1
-    low, high = 0, _observed(count, rate)
-    while low <= high:
-        middle = (low + high) // 2
-        if clopper_pearson_upper(middle, count) <= rate:
-            allowed, low = middle, middle + 1
-        else:
-            high = middle - 1
-    return allowed
-
-
-# -- logistic regression around known log-odds ----------------------------------------------------
-
-
-#: Steps of Newton's method; the objective is strictly concave, and far fewer are needed.
-_STEPS = 50
+_STEPS = 50  # of Newton's method; the objective is strictly concave, and far fewer are needed
 
 
 @dataclass(frozen=True)
@@ -416,11 +362,7 @@ class Shift:
 
 
 def fit_best_shift(
-    features: Float64,
-    known: Float64,
-    truth: Float64,
-    scale: Float64,
-    factors: Sequence[float],
+    features: Float64, known: Float64, truth: Float64, scale: Float64, factors: Sequence[float]
 ) -> Shift:
     """Fit the change of known log-odds under the width of prior that explains the labels best.
 

@@ -14,6 +14,7 @@ from typing import Final
 
 import numpy as np
 import numpy.typing as npt
+from scipy.special import stdtrit
 
 from visleak.errors import UsageError
 from visleak.groups import numbered
@@ -21,8 +22,7 @@ from visleak.rates import check_confidence
 from visleak.records import Float64, Int64
 from visleak.stats.group_intervals import effective_groups, jackknife_variance
 
-#: Rows of a kernel matrix that are held at a time.
-BLOCK: Final = 1024
+BLOCK: Final = 1024  # rows of a kernel matrix that are held at a time
 
 
 @dataclass(frozen=True)
@@ -132,12 +132,12 @@ class KernelDistance:
     """A kernel distance, and how well it is known."""
 
     value: float  #: MMD^2, unbiased; may be below 0 where the two sets are similar
-    low: float  #: (low, high) ends of the interval; NaN where a set has fewer than three groups
+    low: float  #: end of the interval; NaN where a set has fewer than three groups
     high: float
     error: float  #: standard error
-    images: int  #: (images, others) in the two sets
+    images: int  #: in the two sets
     others: int
-    groups: int  #: (groups, other_groups) in which their images are
+    groups: int  #: in which their images are
     other_groups: int
     confidence: float  #: that the interval claims
 
@@ -182,32 +182,20 @@ def kernel_distance(
     left_a = own.without() - 2.0 * own.share(towards) / len(other)
     left_b = own_b.without() - 2.0 * own_b.share(back) / len(one)
     variances = [jackknife_variance(left, 3) for left in (left_a, left_b)]
-    total = sum(variances)
-    error = math.sqrt(total) if total > 0 else math.nan
-    effective = [effective_groups(each.sizes) for each in (own, own_b)]
-    reach = error * _quantile(variances, effective, confidence)
+    total, error, reach = sum(variances), math.nan, math.nan
+    if total > 0:
+        freedom = [max(effective_groups(each.sizes) - 1.0, 1.0) for each in (own, own_b)]
+        shares = [(each / total) ** 2 / n for each, n in zip(variances, freedom, strict=True)]
+        error = math.sqrt(total)
+        reach = error * float(stdtrit(1.0 / sum(shares), 0.5 + confidence / 2))
     return KernelDistance(
-        value,
-        value - reach,
-        value + reach,
-        error,
-        len(one),
-        len(other),
-        len(own.sizes),
-        len(own_b.sizes),
-        confidence,
+        *(value, value - reach, value + reach, error),
+        images=len(one),
+        others=len(other),
+        groups=len(own.sizes),
+        other_groups=len(own_b.sizes),
+        confidence=confidence,
     )
-
-
-def _quantile(variances: list[float], effective: list[float], confidence: float) -> float:
-    from scipy.special import stdtrit
-
-    total = sum(variances)
-    if not total > 0:
-        return math.nan
-    freedom = [max(each - 1.0, 1.0) for each in effective]
-    shares = [(each / total) ** 2 / own for each, own in zip(variances, freedom, strict=True)]
-    return float(stdtrit(1.0 / sum(shares), 0.5 + confidence / 2))
 
 
 def _two(a: npt.ArrayLike, b: npt.ArrayLike) -> tuple[Float64, Float64]:
