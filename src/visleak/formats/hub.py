@@ -7,6 +7,7 @@ read forward. Code that comes with a data set is never run.
 from __future__ import annotations
 
 import contextlib
+import itertools
 import logging
 import os
 from collections.abc import Iterator, Sequence
@@ -19,7 +20,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from visleak.errors import MissingExtra, UsageError, VisleakError, one_line
+from visleak.errors import UsageError, VisleakError, one_line
 from visleak.formats.files import read_file
 from visleak.formats.memory import rgb_of
 from visleak.formats.remote import is_address, redacted
@@ -34,6 +35,7 @@ from visleak.formats.request import (
 from visleak.formats.sources import locate
 from visleak.formats.tables import image_column, with_images
 from visleak.formats.writing import Destination, OutputPart, OutputSource
+from visleak.lazy import library
 from visleak.records import Bytes8, ImageSet, Unreadable
 
 if TYPE_CHECKING:
@@ -138,9 +140,12 @@ class StreamOpener:
 
     def read(self, positions: Sequence[int]) -> Iterator[bytes | Bytes8 | Unreadable]:
         """Yield the images at the positions, see :class:`visleak.records.Opener`."""
-        for position in positions:
+        for position in map(int, positions):
             try:
-                item = self._item(int(position))
+                if self._items is None or position < self._next:
+                    self._items, self._next = iter(self.stream), 0
+                item = next(itertools.islice(self._items, position - self._next, None))
+                self._next = position + 1
             except StopIteration:
                 self._items = None
                 yield Unreadable("missing", "the stream ends before this image")
@@ -149,15 +154,6 @@ class StreamOpener:
                 yield Unreadable("io-error", redacted(one_line(error)))
             else:
                 yield _stored_image(item[self.column], remote=True)
-
-    def _item(self, position: int) -> dict[str, object]:
-        if self._items is None or position < self._next:
-            self._items, self._next = iter(self.stream), 0
-        while True:
-            item = next(self._items)
-            self._next += 1
-            if self._next > position:
-                return item
 
 
 def _stored_image(value: object, remote: bool) -> bytes | Bytes8 | Unreadable:
@@ -193,10 +189,7 @@ def _fetched(path: str) -> bytes | Unreadable:
 def _loaded(request: Request) -> datasets.Dataset | datasets.IterableDataset:
     """Return the split that a source names, as an object of the library."""
     request.refuse_options(*OPTIONS)
-    try:
-        import datasets
-    except ImportError as error:
-        raise MissingExtra("hf", f"source {request.text!r}") from error
+    datasets = library("datasets", "hf", f"source {request.text!r}")
     place, options = Path(request.place), request.options
     try:
         with _quiet(datasets):
@@ -243,18 +236,17 @@ def _quiet(datasets: ModuleType) -> Iterator[None]:
 
 
 def _split_of(splits: datasets.DatasetDict, request: Request) -> datasets.Dataset:
-    names = ", ".join(map(str, splits))
-    if not request.split:
-        if len(splits) == 1:
-            return next(iter(splits.values()))
+    names, wanted = ", ".join(map(str, splits)), request.split
+    if not wanted and len(splits) == 1:
+        return next(iter(splits.values()))
+    if not wanted:
         raise UsageError(f"source {request.text!r}: add #SPLIT, one of {names}")
-    if request.split in splits:
-        return splits[request.split]
-    wanted = canonical_split(request.split)
+    if wanted in splits:
+        return splits[wanted]
     for name, split in splits.items():
-        if canonical_split(str(name)) == wanted:
+        if canonical_split(str(name)) == canonical_split(wanted):
             return split
-    raise UsageError(f"source {request.text!r}: no split {request.split!r}; there are {names}")
+    raise UsageError(f"source {request.text!r}: no split {wanted!r}; there are {names}")
 
 
 def _set_of(source: datasets.Dataset, request: Request, remote: bool) -> ImageSet:
