@@ -7,15 +7,16 @@ import pickle
 import struct
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
 from typing import BinaryIO, Final, cast
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
-from visleak.errors import UsageError, VisleakError, one_line
+from visleak.errors import UsageError, VisleakError, explaining
+from visleak.formats.files import by_owner, starts_of
 from visleak.formats.request import Request, canonical_split, writable
 from visleak.formats.sources import locate
 from visleak.formats.writing import Destination, OutputPart, OutputSource, Selection
@@ -58,29 +59,26 @@ def open_cifar(request: Request) -> ImageSet:
     column = request.label or next(iter(columns))
     if column not in columns:
         raise UsageError(f"label {column!r}: {folder} has {', '.join(columns)}")
-    files = [folder / name for name in splits[split]]
-    sizes, labels = [], list[int]()
+    files = [str(folder / name) for name in splits[split]]
+    sizes, labels = [], list[object]()
     for file in files:
         content = load_pickle(file)
         sizes.append(len(pixel_rows(content)))
         found = content.get(column)
         if not isinstance(found, list) or len(found) != sizes[-1]:
             raise VisleakError(f"{file} has no {column!r} for its {sizes[-1]:,} images")
-        labels.extend(found)
-    named = load_pickle(folder / meta).get(columns[column], [])
-    names = [_text(name) for name in named] if isinstance(named, list) else []
-    ids = pa.array(np.arange(sum(sizes))).cast(pa.string())
-    owners = (str(file) for file, size in zip(files, sizes, strict=True) for _ in range(size))
-    rows = (str(row) for size in sizes for row in range(size))
-    locators = pc.binary_join_element_wise(
-        pa.array(owners, pa.string()), pa.array(rows, pa.string()), "!"
+        labels += found
+    named = load_pickle(folder / meta).get(columns[column])
+    names = dict(enumerate(map(_text, named if isinstance(named, list) else [])))
+    texts = (names.get(n, str(n)) if isinstance(n, int) else str(n) for n in labels)
+    places = (
+        f"{file}!{row}" for file, size in zip(files, sizes, strict=True) for row in range(size)
     )
-    starts = np.concatenate(([0], np.cumsum(sizes))).astype(np.int64)
     return request.image_set(
-        ids,
-        locators,
-        CifarOpener(tuple(str(file) for file in files), starts),
-        labels=pa.array((_class_name(label, names) for label in labels), pa.string()),
+        pa.array(np.arange(sum(sizes))).cast(pa.string()),
+        pa.array(places, pa.string()),
+        CifarOpener(tuple(files), starts_of(sizes)),
+        labels=pa.array(texts, pa.string()),
     )
 
 
@@ -97,43 +95,41 @@ class CifarOpener:
 
     def read(self, positions: Sequence[int]) -> Iterator[bytes | Bytes8 | Unreadable]:
         """Yield the images as arrays, see :class:`visleak.records.Opener`."""
-        for position in positions:
-            number = int(np.searchsorted(self.starts, position, side="right")) - 1
-            try:
-                rows = self._rows(number)
-                row = rows[position - int(self.starts[number])]
-            except (VisleakError, IndexError) as error:
-                yield Unreadable("io-error", str(error))
-            else:
-                yield np.ascontiguousarray(row.reshape(3, 32, 32).transpose(1, 2, 0))
-
-    def _rows(self, number: int) -> Bytes8:
-        held = self._held
-        if held is None or held[0] != number:
-            held = self._held = (number, pixel_rows(load_pickle(self.files[number])))
-        return held[1]
+        for number, rows in by_owner(self.starts, np.asarray(positions, np.int64)):
+            for row in rows:
+                try:
+                    if self._held is None or self._held[0] != number:
+                        self._held = number, pixel_rows(load_pickle(self.files[number]))
+                    pixels = self._held[1][row]
+                except (VisleakError, IndexError) as error:
+                    yield Unreadable("io-error", str(error))
+                else:
+                    yield np.ascontiguousarray(pixels.reshape(3, 32, 32).transpose(1, 2, 0))
 
 
 def write_cifar(part: OutputPart, place: Destination) -> OutputSource:
     """Write the batches of a part under their names, without the rows that go."""
     (piece,) = part.pieces
     opener = cast(CifarOpener, piece.images.opener)
-    for number, file in enumerate(opener.files):
-        start, end = int(opener.starts[number]), int(opener.starts[number + 1])
+    for file, (start, end) in zip(opener.files, pairwise(opener.starts.tolist()), strict=True):
         keep = piece.keep[(piece.keep >= start) & (piece.keep < end)] - start
-        content = _kept(load_pickle(file), end - start, keep)
+        content = load_pickle(file)
+        for name, value in content.items():  # every column that has a value an image
+            if isinstance(value, np.ndarray) and len(value) == end - start:
+                content[name] = value[keep]
+            elif isinstance(value, list) and len(value) == end - start:
+                content[name] = [value[at] for at in keep.tolist()]
         content["data"] = _pixels(content, piece, keep, start)
         with place.made(place.below(part, Path(file).name)).open("wb") as target:
             write_pickle(content, target)
         place.progress(f"writing {part.name}", end, len(piece.images))
-    names = next(meta for _, meta, _ in LAYOUTS if (Path(opener.files[0]).parent / meta).is_file())
-    meta = place.made(place.below(part, names))
-    meta.write_bytes((Path(opener.files[0]).parent / names).read_bytes())
-    split = locate(piece.images.source).split
+    folder = Path(opener.files[0]).parent
+    names = next(meta for _, meta, _ in LAYOUTS if (folder / meta).is_file())
+    place.made(place.below(part, names)).write_bytes((folder / names).read_bytes())
     return OutputSource(
         place.below(part),
         before="cifar:",
-        after=f"#{split}",
+        after=f"#{locate(piece.images.source).split}",
         options=piece.images.options,
         renamed=True,
     )
@@ -193,31 +189,25 @@ class _Unpickler(pickle.Unpickler):
     """Builds numbers, texts, lists, dicts and plain arrays; nothing else, and runs nothing."""
 
     def find_class(self, module: str, name: str) -> object:
-        try:
-            return _ALLOWED[module, name]
-        except KeyError:
-            raise pickle.UnpicklingError(
-                f"it asks for {module}.{name}, which no CIFAR file does"
-            ) from None
+        if (module, name) not in _ALLOWED:
+            raise pickle.UnpicklingError(f"it asks for {module}.{name}, which no CIFAR file does")
+        return _ALLOWED[module, name]
 
 
 def load_pickle(path: Path | str) -> dict[str, object]:
     """Return the content of a CIFAR pickle: numbers, texts, lists and arrays by name."""
-    try:
-        size = os.path.getsize(path)
+    # a damaged pickle can raise anything
+    with explaining(f"{path} cannot be read as a CIFAR file", Exception):
+        try:
+            size = os.path.getsize(path)
+        except FileNotFoundError as error:
+            raise VisleakError(f"{path} is missing; unpack the whole data set there") from error
         if size > MAX_PICKLE_BYTES:
             raise VisleakError(f"{path} has {size:,} bytes; CIFAR files have less than 200 MB")
         with open(path, "rb") as file:
             content = _Unpickler(file, encoding="bytes").load()
-    except VisleakError:
-        raise
-    except FileNotFoundError as error:
-        raise VisleakError(f"{path} is missing; unpack the whole data set there") from error
-    except Exception as error:  # a damaged pickle can raise anything
-        what = f"{path} cannot be read as a CIFAR file"
-        raise VisleakError(f"{what}: {one_line(error)}") from error
-    if not isinstance(content, dict):
-        raise VisleakError(f"{path} cannot be read as a CIFAR file: it is not a table")
+        if not isinstance(content, dict):
+            raise ValueError("it is not a table")
     return {
         _text(key): value.values if isinstance(value, _Array) else value
         for key, value in content.items()
@@ -236,10 +226,6 @@ def pixel_rows(content: Mapping[str, object]) -> Bytes8:
     return data
 
 
-def _class_name(label: object, names: Sequence[str]) -> str:
-    return names[label] if isinstance(label, int) and 0 <= label < len(names) else str(label)
-
-
 def _layout(
     request: Request,
 ) -> tuple[Path, tuple[dict[str, tuple[str, ...]], str, dict[str, str]]]:
@@ -253,19 +239,6 @@ def _layout(
         f"{request.path} holds no CIFAR files: expected batches.meta and data_batch_1 to 5"
         " (CIFAR-10) or meta, train and test (CIFAR-100)"
     )
-
-
-def _kept(content: Mapping[str, object], rows: int, keep: Int64) -> dict[str, object]:
-    """Return a batch with the rows that are kept: of every column that has a value an image."""
-    found: dict[str, object] = {}
-    for name, value in content.items():
-        if isinstance(value, np.ndarray) and len(value) == rows:
-            found[name] = value[keep]
-        elif isinstance(value, list) and len(value) == rows:
-            found[name] = [value[at] for at in keep.tolist()]
-        else:
-            found[name] = value
-    return found
 
 
 def _pixels(content: Mapping[str, object], piece: Selection, keep: Int64, start: int) -> Bytes8:
@@ -286,9 +259,8 @@ def write_pickle(content: Mapping[str, object], file: BinaryIO) -> None:
     """
     file.write(b"\x80\x02}(")
     for name, value in content.items():
-        file.write(b"".join(_pickled_text(name.encode())))
-        for data in _value(name, value):
-            file.write(data)
+        file.write(_pickled_text(name.encode()))
+        file.writelines(_value(name, value))
     file.write(b"u.")
 
 
@@ -300,7 +272,7 @@ def _value(name: str, value: object) -> Iterator[bytes]:
             raise VisleakError(f"column {name!r} of a CIFAR file holds {value}, which is too large")
         yield b"J" + struct.pack("<i", value)
     elif isinstance(value, bytes | str):
-        yield from _pickled_text(value.encode() if isinstance(value, str) else value)
+        yield _pickled_text(value.encode() if isinstance(value, str) else value)
     elif isinstance(value, list):
         yield b"]("
         for each in value:
@@ -314,21 +286,16 @@ def _value(name: str, value: object) -> Iterator[bytes]:
         )
 
 
-def _pickled_text(data: bytes) -> Iterator[bytes]:
-    yield b"T" + struct.pack("<I", len(data)) + data
+def _pickled_text(data: bytes) -> bytes:
+    return b"T" + struct.pack("<I", len(data)) + data
 
 
 def _array(value: Bytes8) -> Iterator[bytes]:
     """Yield the opcodes that rebuild an array: what numpy itself writes under Python 2."""
-    yield _ARRAY + b"cnumpy\nndarray\nK\x00\x85"
-    yield from _pickled_text(b"b")
-    yield b"\x87R(K\x01("
+    yield _ARRAY + b"cnumpy\nndarray\nK\x00\x85" + _pickled_text(b"b") + b"\x87R(K\x01("
     for length in value.shape:
         yield b"J" + struct.pack("<i", length)
-    yield b"tcnumpy\ndtype\n"
-    yield from _pickled_text(b"u1")
-    yield b"K\x00K\x01\x87R(K\x03"
-    yield from _pickled_text(b"|")
-    yield b"NNNJ\xff\xff\xff\xffJ\xff\xff\xff\xffK\x00tb\x89"
-    yield from _pickled_text(np.ascontiguousarray(value).tobytes())
+    yield b"tcnumpy\ndtype\n" + _pickled_text(b"u1") + b"K\x00K\x01\x87R(K\x03"
+    yield _pickled_text(b"|") + b"NNNJ\xff\xff\xff\xffJ\xff\xff\xff\xffK\x00tb\x89"
+    yield _pickled_text(np.ascontiguousarray(value).tobytes())
     yield b"tb"
