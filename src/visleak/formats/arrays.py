@@ -11,15 +11,16 @@ import os
 import re
 import zipfile
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing
+from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
-from typing import IO, TYPE_CHECKING, Final, cast
+from typing import IO, TYPE_CHECKING, Any, Final
 
 import numpy as np
 import numpy.typing as npt
 
-from visleak.errors import MissingExtra, UsageError
+from visleak.errors import UsageError
+from visleak.formats.files import by_owner, starts_of
 from visleak.formats.listing import ending_of
 from visleak.formats.request import Request
 from visleak.formats.sources import ARRAYS
@@ -31,6 +32,7 @@ from visleak.formats.stacks import (
     image_of,
     stack_set,
 )
+from visleak.lazy import library
 from visleak.records import Bytes8, ImageSet, Refused, Unreadable
 
 if TYPE_CHECKING:
@@ -67,18 +69,14 @@ def open_arrays(request: Request) -> ImageSet:
 
 def contents(path: str, key: str, text: str) -> Contents:
     """Return the images of a file."""
-    with closing(_opened(path)) as file:
-        chosen = _chosen(file, key, text)
-        names, labels = list[str](), list[str | None]()
-        for name, count in chosen:
+    names, labels = list[str](), list[str | None]()
+    with _opened(path) as file:
+        for name, count in _chosen(file, key, text):
             before = f"{name}/" if name else ""
             names += [f"{before}{row}" for row in range(count)]
             labels += _labels(file, name, count)
-    return Contents(
-        names,
-        range(len(names)),
-        labels=labels if any(label is not None for label in labels) else None,
-    )
+    known = any(label is not None for label in labels)
+    return Contents(names, range(len(names)), labels=labels if known else None)
 
 
 def _chosen(file: ArrayFile, key: str, text: str) -> list[tuple[str, int]]:
@@ -105,13 +103,13 @@ def _chosen(file: ArrayFile, key: str, text: str) -> list[tuple[str, int]]:
 def _images(rows: Rows) -> int:
     """Return how many images an array holds; refuses one that holds none."""
     shape, dtype = rows.shape, rows.dtype
-    if _is_encoded(rows):
+    if rows.encoded:
         return shape[0]
     if dtype.hasobject:
         raise Refused("unsupported", "an array of objects, which would be read as pickles")
     if dtype.kind not in "buif":
         raise Refused("unsupported", f"an array of {dtype}")
-    one = _is_one(shape)
+    one = _is_one_image(rows)
     if not (one or len(shape) == 3 or (len(shape) == 4 and _channels(shape[1:]) is not None)):
         raise Refused(
             "unsupported",
@@ -128,12 +126,11 @@ def _images(rows: Rows) -> int:
     return count
 
 
-def _is_encoded(rows: Rows) -> bool:
-    return isinstance(rows, HdfRows) and rows.encoded
-
-
 def _is_one_image(rows: Rows) -> bool:
-    return not _is_encoded(rows) and _is_one(rows.shape)
+    """Whether an array is one image: two axes, or a last one of channels."""
+    shape = rows.shape
+    coloured = len(shape) == 3 and shape[2] in (3, 4) and shape[1] > 4
+    return not rows.encoded and (len(shape) == 2 or coloured)
 
 
 def _is_one(shape: Sequence[int]) -> bool:
@@ -150,18 +147,6 @@ def _channels(shape: Sequence[int]) -> int | None:
     return next((at for at in (len(shape) - 1, 0) if shape[at] in _CHANNELS), None)
 
 
-def _image(values: object) -> bytes | Bytes8 | Unreadable:
-    """Return one image of an array."""
-    if isinstance(values, bytes):
-        return values
-    array = cast(Values, values)
-    if array.ndim == 3 and _channels(array.shape) == 0:
-        array = array.transpose(1, 2, 0)
-    if array.dtype.byteorder == ">":
-        array = array.astype(array.dtype.newbyteorder("="))
-    return image_of(array)
-
-
 def _label_names(file: ArrayFile, name: str) -> list[str]:
     """Return the arrays that by their names hold the labels of an array of images."""
     folder, slash, last = name.rpartition("/")
@@ -174,12 +159,12 @@ def _labels(file: ArrayFile, name: str, count: int) -> list[str | None]:
     """Return the labels of an array of images: whole numbers or texts of an array beside it."""
     for other in _label_names(file, name):
         rows = file.array(other)
-        if rows.dtype.kind not in "uiSU" or math.prod(rows.shape) != count or not rows.shape:
-            continue
-        if count * rows.dtype.itemsize > _MAX_LABELS:
-            continue
-        values = [np.asarray(rows.row(at)).ravel()[0] for at in range(count)]
-        return [v.decode("utf-8", "replace") if isinstance(v, bytes) else str(v) for v in values]
+        fits = rows.dtype.kind in "uiSU" and rows.shape and math.prod(rows.shape) == count
+        if fits and count * rows.dtype.itemsize <= _MAX_LABELS:
+            values = [np.asarray(rows.row(at)).ravel()[0] for at in range(count)]
+            return [
+                v.decode("utf-8", "replace") if isinstance(v, bytes) else str(v) for v in values
+            ]
     return [None] * count
 
 
@@ -190,15 +175,20 @@ class ArrayStack:
         self._file = _opened(path)
         chosen = _chosen(self._file, key, path)
         self._arrays = [self._file.array(name) for name, _ in chosen]
-        self._ends = np.cumsum([count for _, count in chosen])
+        self._starts = starts_of([count for _, count in chosen])
 
     def read(self, numbers: Sequence[int]) -> Iterator[bytes | Bytes8 | Unreadable]:
         """Yield some images."""
-        for number in numbers:
-            at = int(np.searchsorted(self._ends, number, side="right"))
+        for at, inside in by_owner(self._starts, np.asarray(numbers, np.int64)):
             rows = self._arrays[at]
-            row = number - int(self._ends[at - 1] if at else 0)
-            yield _image(rows.row(-1 if _is_one_image(rows) else row))
+            for number in inside:
+                values = rows.row(-1 if _is_one_image(rows) else number)
+                if isinstance(values, bytes):
+                    yield values
+                    continue
+                if values.ndim == 3 and _channels(values.shape) == 0:
+                    values = values.transpose(1, 2, 0)
+                yield image_of(values.astype(values.dtype.newbyteorder("="), copy=False))
 
     def close(self) -> None:
         """Close the file."""
@@ -209,12 +199,27 @@ class ArrayStack:
 
 
 def _opened(path: str) -> ArrayFile:
-    ending = ending_of(path)
-    if ending == ".npz":
-        return NpzFile(path)
+    ending, file = ending_of(path), ArrayFile()
     if ending in (".h5", ".hdf5"):
-        return HdfFile(path)
-    return StreamFile(path, npy_header if ending == ".npy" else idx_header)
+        h5py = library("h5py", "hdf5", "reading HDF5")
+
+        def visit(name: str, item: object) -> None:
+            if isinstance(item, h5py.Dataset) and item.shape is not None:
+                file.opens[name] = partial(HdfRows, item)
+
+        # links out of the file are not followed
+        file.enter_context(h5py.File(path, "r")).visititems(visit)
+    elif ending == ".npz":
+        archive = file.enter_context(zipfile.ZipFile(path))
+        for member in archive.namelist():
+            opens = partial(archive.open, member)
+            file.opens[member.removesuffix(".npy")] = partial(StreamRows, opens, npy_header)
+    else:
+        reader: Any = gzip.open if path.lower().endswith(".gz") else open
+        opens = partial(reader, path, "rb")
+        header = npy_header if ending == ".npy" else idx_header
+        file.opens[""] = partial(StreamRows, opens, header)
+    return file
 
 
 @dataclass(frozen=True, slots=True)
@@ -234,13 +239,12 @@ class Header:
 def npy_header(file: IO[bytes]) -> Header:
     """Read the header of a ``.npy`` file."""
     version = np.lib.format.read_magic(file)
-    readers = {
-        (1, 0): np.lib.format.read_array_header_1_0,
-        (2, 0): np.lib.format.read_array_header_2_0,
-    }
-    if version not in readers:
+    if version == (1, 0):
+        shape, fortran, dtype = np.lib.format.read_array_header_1_0(file)
+    elif version == (2, 0):
+        shape, fortran, dtype = np.lib.format.read_array_header_2_0(file)
+    else:
         raise Refused("unsupported", f"version {version} of .npy, which is for named fields")
-    shape, fortran, dtype = readers[version](file)
     return Header(tuple(int(side) for side in shape), dtype, fortran and len(shape) > 1)
 
 
@@ -264,122 +268,56 @@ def idx_header(file: IO[bytes]) -> Header:
 class StreamRows:
     """An array that is read forward, and from its start again for a row that has passed."""
 
+    encoded: Final = False
+
     def __init__(
         self, opens: Callable[[], IO[bytes]], header: Callable[[IO[bytes]], Header]
     ) -> None:
         self._opens, self._reads = opens, header
         self._file: IO[bytes] | None = None
-        self._next = 0
-        self.header = self._begin()
+        self._begin()
 
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """Its shape."""
-        return self.header.shape
-
-    @property
-    def dtype(self) -> np.dtype[np.generic]:
-        """Type of its values."""
-        return self.header.dtype
-
-    def _begin(self) -> Header:
+    def _begin(self) -> IO[bytes]:
         self.close()
-        self._file, self._next = self._opens(), 0
+        file, self._next = self._opens(), 0
         try:
-            return self._reads(self._file)
+            self.header = self._reads(file)
         except Exception:
-            self.close()
+            file.close()
             raise
+        self.shape, self.dtype, self._file = self.header.shape, self.header.dtype, file
+        return file
 
     def row(self, number: int) -> Values:
         """Return one row, or the whole of an array that is one image (number -1)."""
-        whole = number < 0
-        if self.header.fortran and not whole:
-            turned: Values = self._turned()[number]
-            return turned
-        shape = self.shape if whole else self.shape[1:]
+        if number < 0:
+            return self._read(0, self.shape)
+        if not self.header.fortran:
+            return self._read(number, self.shape[1:])
+        # its rows are not stored one after the other
+        if self.header.size > MAX_BYTES:
+            raise Refused("unsupported", f"an array of {self.header.size:,} bytes in Fortran order")
+        return np.asarray(self._read(0, self.shape)[number])
+
+    def _read(self, number: int, shape: tuple[int, ...]) -> Values:
         size = math.prod(shape) * self.dtype.itemsize
-        wanted = max(number, 0)
-        if self._file is None or wanted < self._next:
-            self._begin()
-        file = cast("IO[bytes]", self._file)
-        if wanted > self._next:
-            file.seek((wanted - self._next) * size, os.SEEK_CUR)
-        self._next = wanted + 1
+        file = self._file
+        if file is None or number < self._next:
+            file = self._begin()
+        if number > self._next:
+            file.seek((number - self._next) * size, os.SEEK_CUR)
+        self._next = number + 1
         data = file.read(size)
         if len(data) < size:
-            raise EOFError(f"the file is truncated: it ends before image {wanted + 1:,}")
-        return self._formed(data, shape)
-
-    def _formed(self, data: bytes, shape: tuple[int, ...]) -> Values:
+            raise EOFError(f"the file is truncated: it ends before image {number + 1:,}")
         values: Values = np.frombuffer(data, self.dtype)
         return np.reshape(values, shape, order="F" if self.header.fortran else "C")
-
-    def _turned(self) -> Values:
-        """Return the whole of an array whose rows are not stored one after the other."""
-        size = math.prod(self.shape) * self.dtype.itemsize
-        if size > MAX_BYTES:
-            raise Refused("unsupported", f"an array of {size:,} bytes in Fortran order")
-        self._begin()
-        data = cast("IO[bytes]", self._file).read(size)
-        self._next = self.shape[0]
-        if len(data) < size:
-            raise EOFError("the file is truncated")
-        return self._formed(data, self.shape)
 
     def close(self) -> None:
         """Close the file."""
         if self._file is not None:
             self._file.close()
-
-
-class StreamFile:
-    """A file that holds one array."""
-
-    names: Sequence[str] = ("",)
-
-    def __init__(self, path: str, header: Callable[[IO[bytes]], Header]) -> None:
-        def opens() -> IO[bytes]:
-            packed = path.lower().endswith(".gz")
-            return cast("IO[bytes]", gzip.open(path) if packed else open(path, "rb"))
-
-        self._rows = StreamRows(opens, header)
-
-    def array(self, name: str) -> StreamRows:
-        """Return the array; it has no name."""
-        return self._rows
-
-    def close(self) -> None:
-        """Close the file."""
-        self._rows.close()
-
-
-class NpzFile:
-    """A zip archive of ``.npy`` files; nothing of it is unpacked as a whole."""
-
-    def __init__(self, path: str) -> None:
-        self._archive = zipfile.ZipFile(path)
-        members = self._archive.namelist()
-        self._members = {name.removesuffix(".npy"): name for name in members}
-        self._open: dict[str, StreamRows] = {}
-
-    @property
-    def names(self) -> Sequence[str]:
-        """The names of the arrays."""
-        return sorted(self._members)
-
-    def array(self, name: str) -> StreamRows:
-        """Return an array."""
-        if name not in self._open:
-            member = partial(self._archive.open, self._members[name])
-            self._open[name] = StreamRows(member, npy_header)
-        return self._open[name]
-
-    def close(self) -> None:
-        """Close the file."""
-        for rows in self._open.values():
-            rows.close()
-        self._archive.close()
+            self._file = None
 
 
 class HdfRows:
@@ -389,6 +327,8 @@ class HdfRows:
         import h5py
 
         self._data = data
+        self.shape = tuple(data.shape)
+        self.dtype: np.dtype[np.generic] = np.dtype(data.dtype)
         #: rows are encoded images, of any length
         self.encoded = data.ndim == 1 and h5py.check_vlen_dtype(data.dtype) == np.uint8
         if data.external or data.is_virtual:
@@ -396,55 +336,34 @@ class HdfRows:
         if data.chunks and math.prod(data.chunks) * data.dtype.itemsize > MAX_BYTES:
             raise Refused("too-large", f"chunks of more than {MAX_BYTES:,} bytes")
 
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """Its shape."""
-        return tuple(self._data.shape)
-
-    @property
-    def dtype(self) -> np.dtype[np.generic]:
-        """Type of its values."""
-        kind: np.dtype[np.generic] = np.dtype(self._data.dtype)
-        return kind
-
-    def row(self, number: int) -> object:
+    def row(self, number: int) -> bytes | Values:
         """Return one row, or the whole of an array that is one image (number -1)."""
         values = self._data[()] if number < 0 else self._data[number]
         return np.asarray(values, np.uint8).tobytes() if self.encoded else np.asarray(values)
 
-
-class HdfFile:
-    """An HDF5 file; links out of it are not followed."""
-
-    def __init__(self, path: str) -> None:
-        try:
-            import h5py
-        except ImportError as error:
-            raise MissingExtra("hdf5", "reading HDF5") from error
-
-        self._file = h5py.File(path, "r")
-        self._found: dict[str, h5py.Dataset] = {}
-        self._file.visititems(self._visit)
-
-    def _visit(self, name: str, item: object) -> None:
-        import h5py
-
-        if isinstance(item, h5py.Dataset) and item.shape is not None:
-            self._found[name] = item
-
-    @property
-    def names(self) -> Sequence[str]:
-        """The names of the data sets."""
-        return sorted(self._found)
-
-    def array(self, name: str) -> HdfRows:
-        """Return a data set."""
-        return HdfRows(self._found[name])
-
     def close(self) -> None:
-        """Close the file."""
-        self._file.close()
+        """The file is closed as a whole."""
 
 
 Rows = StreamRows | HdfRows
-ArrayFile = StreamFile | NpzFile | HdfFile
+
+
+class ArrayFile(ExitStack):
+    """The arrays of an open file by name; of a file that holds one, it is empty."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.opens: dict[str, Callable[[], Rows]] = {}
+        self._found: dict[str, Rows] = {}
+
+    @property
+    def names(self) -> Sequence[str]:
+        """The names of the arrays."""
+        return sorted(self.opens)
+
+    def array(self, name: str) -> Rows:
+        """Return an array."""
+        if name not in self._found:
+            self._found[name] = self.opens[name]()
+            self.callback(self._found[name].close)
+        return self._found[name]
