@@ -6,7 +6,6 @@ Opening reads headers and footers, and of small sets the columns that may be ids
 from __future__ import annotations
 
 import json
-import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -21,7 +20,7 @@ import pyarrow.parquet as pq
 
 from visleak.errors import UsageError, VisleakError, explaining
 from visleak.formats.arrays import npy_header
-from visleak.formats.files import starts_of
+from visleak.formats.files import file_stamp, starts_of
 from visleak.formats.listing import count_files
 from visleak.formats.request import ID_COLUMNS, Request, can_identify, captured, text_column
 from visleak.formats.tables import read_footer, read_tables
@@ -623,9 +622,3 @@ def npy_shape(path: Path) -> tuple[int, int]:
     if there < wanted:
         raise VisleakError(f"{path} is truncated: {there:,} of {wanted:,} bytes are there")
     return shape[0], shape[1]
-
-
-def file_stamp(*paths: Path | str) -> str:
-    """Return a text that changes when one of the files does."""
-    found = [os.stat(path) for path in paths]
-    return " ".join(f"{status.st_size} {status.st_mtime_ns}" for status in found)

@@ -147,6 +147,12 @@ class FileOpener:
                 yield read_file(os.path.join(root, name))
 
 
+def file_stamp(*paths: Path | str) -> str:
+    """Return a text that changes when one of the files does."""
+    found = [os.stat(path) for path in paths]
+    return " ".join(f"{status.st_size} {status.st_mtime_ns}" for status in found)
+
+
 def read_file(path: bytes | str) -> bytes | Unreadable:
     """Return the content of a regular file, or why it cannot be read."""
     try:

@@ -21,7 +21,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from visleak.errors import UsageError, VisleakError, one_line
-from visleak.formats.files import read_file
+from visleak.formats.files import file_stamp, read_file
 from visleak.formats.memory import rgb_of
 from visleak.formats.remote import is_address, redacted
 from visleak.formats.request import (
@@ -335,13 +335,8 @@ def _streamed(
 def _stamp(source: datasets.Dataset) -> str | None:
     """Return the library's fingerprint of a data set, and size and time of its files."""
     mark = getattr(source, "_fingerprint", None)
-    if not mark:
+    try:
+        files = [file_stamp(file["filename"]) for file in source.cache_files] if mark else []
+    except OSError:
         return None
-    parts = [str(mark)]
-    for file in source.cache_files:
-        try:
-            status = os.stat(file["filename"])
-        except OSError:
-            return None
-        parts.append(f"{status.st_size} {status.st_mtime_ns}")
-    return " ".join(parts)
+    return " ".join([str(mark), *files]) if mark else None

@@ -21,7 +21,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from visleak.errors import MissingExtra, UsageError, one_line
-from visleak.formats.files import why_not
+from visleak.formats.files import file_stamp, why_not
 from visleak.formats.frames import Frames
 from visleak.formats.listing import (
     Walk,
@@ -93,16 +93,27 @@ class StackOpener:
     @property
     def stamp(self) -> str:
         """Text that changes when a file does; locators may be hidden."""
-        return "\n".join(map(_state, self.files))
+        stamps = []
+        for path in self.files:
+            try:
+                stamps.append(file_stamp(path))
+            except OSError:
+                stamps.append("missing")
+        return "\n".join(stamps)
 
     def read(self, positions: Sequence[int]) -> Iterator[bytes | Bytes8 | Unreadable]:
         """Yield the images at the positions, see :class:`visleak.records.Opener`."""
         for owner, members in itertools.groupby(positions, key=lambda at: int(self.owners[at])):
             numbers = [int(self.numbers[at]) for at in members]
             while numbers:
-                for image in self._read(owner, numbers):
+                try:
+                    for image in self._stack(owner).read(list(numbers)):
+                        del numbers[0]
+                        yield image
+                except Exception as error:  # a damaged file can make its library raise anything
+                    self.close()
                     del numbers[0]
-                    yield image
+                    yield why_unreadable(error)
 
     def between(
         self, position: int, start: int, end: int, every: int
@@ -113,25 +124,14 @@ class StackOpener:
             if not isinstance(stack, Footage):
                 return
             times, numbers = stack.moments()
-            chosen = {
-                times[at] // every: at
-                for at in range(bisect_left(times, end) - 1, bisect_left(times, start) - 1, -1)
-            }
-            wanted = sorted(chosen.values())
+            span = range(bisect_left(times, end) - 1, bisect_left(times, start) - 1, -1)
+            wanted = sorted({times[at] // every: at for at in span}.values())
             images = stack.read([numbers[at] for at in wanted])
             for at, image in zip(wanted, images, strict=True):
                 if isinstance(image, np.ndarray):
                     yield times[at], image
         except Exception:  # a damaged file can make its library raise anything
             self.close()
-
-    def _read(self, owner: int, numbers: list[int]) -> Iterator[bytes | Bytes8 | Unreadable]:
-        """Yield images of one file up to the first that is damaged, and why that is."""
-        try:
-            yield from self._stack(owner).read(list(numbers))
-        except Exception as error:  # a damaged file can make its library raise anything
-            self.close()
-            yield why_unreadable(error)
 
     def _stack(self, owner: int) -> Stack:
         if self._held is None or self._held[0] != owner:
@@ -149,29 +149,21 @@ class StackOpener:
             held.close()
 
 
-def _state(path: str) -> str:
-    try:
-        status = os.stat(path)
-    except OSError:
-        return "missing"
-    return f"{status.st_size} {status.st_mtime_ns}"
-
-
 def why_unreadable(error: Exception) -> Unreadable:
     """Return the reason for what a library raised about a file."""
-    text = one_line(error)
     if isinstance(error, Refused):
         return error.why
     if isinstance(error, FileNotFoundError | PermissionError):
         return why_not(error)
+    text = one_line(error)
+    words, reason = text.lower(), "corrupt"
     if isinstance(error, MemoryError):
-        return Unreadable("too-large", text)
-    words = text.lower()
-    if isinstance(error, EOFError) or any(word in words for word in _ENDED):
-        return Unreadable("truncated", text)
-    if isinstance(error, NotImplementedError) or any(word in words for word in _UNREAD):
-        return Unreadable("unsupported", text)
-    return Unreadable("corrupt", text)
+        reason = "too-large"
+    elif isinstance(error, EOFError) or any(word in words for word in _ENDED):
+        reason = "truncated"
+    elif isinstance(error, NotImplementedError) or any(word in words for word in _UNREAD):
+        reason = "unsupported"
+    return Unreadable(reason, text)
 
 
 def check_size(width: int, height: int, images: int = 1) -> None:
@@ -220,10 +212,10 @@ def files_of(request: Request, takes: Callable[[str], bool], what: str) -> Files
 
     def kept(path: str) -> bool:
         name = os.path.basename(path)
-        taken = not is_hidden(name) and takes(path)
-        if not taken and not is_hidden(name):
-            skipped[ending_of(name)] += 1
-        return taken
+        if is_hidden(name) or takes(path):
+            return not is_hidden(name)
+        skipped[ending_of(name)] += 1
+        return False
 
     names = sorted(Walk(str(request.path), kept).names(), key=name_text)
     if not names:
@@ -259,35 +251,56 @@ def stack_set(
 
     A file that cannot be listed becomes a row of ``unreadable.csv``.
     """
-    listed = [_listed(os.path.join(files.root, name), contents) for name in files.names]
+    paths = tuple(os.path.join(files.root, name) for name in files.names)
+    listed = [_listed(path, contents) for path in paths]
     skipped = Counter(files.skipped) + Counter(each.skipped for each in listed if each.skipped)
+    texts, places = list(map(files.text, files.names)), list(map(files.place, files.names))
     problems = [
-        Problem(request.name, files.text(name), files.place(name), why.reason, why.detail)
-        for name, each in zip(files.names, listed, strict=True)
-        if (why := each.problem) is not None
+        Problem(request.name, text, place, each.problem.reason, each.problem.detail)
+        for text, place, each in zip(texts, places, listed, strict=True)
+        if each.problem is not None
     ]
     owners = np.repeat(np.arange(len(listed)), [len(each.names) for each in listed])
     if not len(owners):
         request.refuse_empty(problems[0].detail if problems else describe_skipped(skipped))
-    groups = [
-        files.text(name) if by_file else each.group
-        for name, each in zip(files.names, listed, strict=True)
-        for _ in each.names
-    ]
+    taken = pa.array(owners)
+
+    def named(before: Sequence[str], mark: str) -> pa.StringArray:
+        return pa.array(
+            f"{text}{mark}{part}" if part else text
+            for text, each in zip(before, listed, strict=True)
+            for part in each.names
+        )
+
+    def spread(values: Sequence[str | None]) -> pa.StringArray:
+        return pa.array(values, pa.string()).take(taken)
+
+    def known(name: str, kind: pa.DataType) -> pa.Array | None:
+        values = [getattr(each, name) or [None] * len(each.names) for each in listed]
+        found = any(getattr(each, name) is not None for each in listed)
+        return pa.array(itertools.chain.from_iterable(values), kind) if found else None
+
+    groups = spread(texts if by_file else [each.group for each in listed])
+    labels, frames = known("labels", pa.string()), known("frames", pa.int64())
+    if labels is None and not files.hidden:  # else their folders
+        folders = labels_of(map(name_text, files.names))
+        labels = None if folders is None else folders.take(taken)
+    columns = dict.fromkeys(name for each in listed for name in each.columns)
     return request.image_set(
-        *_named(files, listed),
+        named([each.before + text for each, text in zip(listed, texts, strict=True)], "#"),
+        named(places, "!"),
         StackOpener(
-            tuple(os.path.join(files.root, name) for name in files.names),
+            paths,
             owners.astype(np.int64),
             np.fromiter((n for each in listed for n in each.numbers), np.int64, len(owners)),
             opens,
         ),
-        labels=_labels(files, listed, owners.astype(np.int64)),
-        groups=pa.array(groups, pa.string()) if any(groups) else None,
-        frames=_frames(listed, timed),
-        columns=_others(listed),
+        labels=labels,
+        groups=groups if groups.null_count < len(groups) else None,
+        frames=None if frames is None else Frames(frames, timed),
+        columns={name: spread([each.columns.get(name) for each in listed]) for name in columns},
         problems=problems,
-        skipped=dict(skipped),
+        skipped=skipped,
     )
 
 
@@ -298,41 +311,6 @@ def _listed(path: str, contents: Callable[[str], Contents]) -> Contents:
         raise
     except Exception as error:  # a damaged file can make its library raise anything
         return Contents((), (), problem=why_unreadable(error))
-
-
-def _named(files: Files, listed: Sequence[Contents]) -> tuple[pa.StringArray, pa.StringArray]:
-    """Return ids and locators."""
-    ids, places = list[str](), list[str]()
-    for name, each in zip(files.names, listed, strict=True):
-        text, place = each.before + files.text(name), files.place(name)
-        ids += (f"{text}#{part}" if part else text for part in each.names)
-        places += (f"{place}!{part}" if part else place for part in each.names)
-    return pa.array(ids, pa.string()), pa.array(places, pa.string())
-
-
-def _labels(files: Files, listed: Sequence[Contents], owners: Int64) -> pa.StringArray | None:
-    """Return the labels that the files have, else their folders where these are not hidden."""
-    if any(each.labels is not None for each in listed):
-        known = ((each.labels or [None] * len(each.names)) for each in listed)
-        return pa.array(itertools.chain.from_iterable(known), pa.string())
-    folders = None if files.hidden else labels_of(map(name_text, files.names))
-    return None if folders is None else folders.take(pa.array(owners))
-
-
-def _others(listed: Sequence[Contents]) -> dict[str, pa.StringArray]:
-    """Return what else the images belong to, by name."""
-    names = dict.fromkeys(name for each in listed for name in each.columns)
-    return {
-        name: pa.array((each.columns.get(name) for each in listed for _ in each.names), pa.string())
-        for name in names
-    }
-
-
-def _frames(listed: Sequence[Contents], timed: bool) -> Frames | None:
-    if all(each.frames is None for each in listed):
-        return None
-    known = ((each.frames or [None] * len(each.names)) for each in listed)
-    return Frames(pa.array(itertools.chain.from_iterable(known), pa.int64()), timed)
 
 
 def choice(request: Request, name: str, allowed: Sequence[str], default: str) -> str:
