@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 from PIL import Image, UnidentifiedImageError
 
-from visleak.errors import MissingExtra, UsageError
+from visleak.errors import UsageError
 from visleak.formats.listing import ending_of
 from visleak.formats.request import Request
 from visleak.formats.sources import VIDEOS
@@ -37,6 +37,7 @@ from visleak.formats.stacks import (
 from visleak.images.decoding import MAX_PIXELS, QUIET
 from visleak.images.encodings import SUFFIXES
 from visleak.images.pixels import rgb_of_image
+from visleak.lazy import library
 from visleak.records import Bytes8, ImageSet, Refused, Unreadable
 
 if TYPE_CHECKING:
@@ -72,9 +73,7 @@ class Every:
         >>> Every.parse("500ms", ""), Every.parse("all", "").frames
         (Every(seconds=Fraction(1, 2), frames=1), 1)
         """
-        if text in ("all", "1"):
-            return cls(None)
-        found = _EVERY.fullmatch(text)
+        found = _EVERY.fullmatch("1" if text == "all" else text)
         if found is None or not float(found[1]) or (not found[2] and "." in found[1]):
             raise UsageError(
                 f"source {where!r}: every must be a time (1s, 500ms, 2min), a number of frames"
@@ -95,10 +94,10 @@ class Every:
         taken, at = list[int](), times[0]
         while at <= times[-1]:
             taken.append(bisect.bisect_right(times, at) - 1)
-            # a frame that is shown for long is taken once
-            after = times[taken[-1] + 1] if taken[-1] + 1 < len(times) else None
-            if after is None:
+            if taken[-1] + 1 == len(times):
                 break
+            # a frame that is shown for long is taken once
+            after = times[taken[-1] + 1]
             steps = max(1, -((times[0] - after) // self.seconds) - (at - times[0]) // self.seconds)
             at += steps * self.seconds
         return taken
@@ -127,11 +126,8 @@ def _is_video(path: str) -> bool:
 def _takes(path: str) -> bool:
     """Whether a file is a video or an animation: of endings of still images, those that move."""
     ending = ending_of(path)
-    return ending in (*VIDEOS, *_ANIMATED) or (ending in ANIMATIONS and _moves(path))
-
-
-def _moves(path: str) -> bool:
-    """Whether an image that can be opened has several frames."""
+    if ending in (*VIDEOS, *_ANIMATED) or ending not in ANIMATIONS:
+        return ending in (*VIDEOS, *_ANIMATED)
     try:
         with QUIET, Image.open(path) as image:
             return bool(getattr(image, "is_animated", False))
@@ -146,12 +142,18 @@ def contents(path: str, every: Every) -> Contents:
     else:
         times, numbers, problem = _video_times(path)
     taken = every.chosen(times)
+    moments = _milliseconds(times)
     return Contents(
         [f"t={float(times[at] - times[0]):.3f}" for at in taken],
         [numbers[at] for at in taken],
-        frames=_milliseconds([times[0], *(times[at] for at in taken)])[1:],
+        frames=[moments[at] for at in taken],
         problem=problem,
     )
+
+
+def _milliseconds(times: Sequence[Fraction]) -> list[int]:
+    """Return times from that of the first frame on."""
+    return [round(1000 * (time - times[0])) for time in times]
 
 
 def opened(path: str) -> Stack:
@@ -170,13 +172,9 @@ def _container(path: str) -> InputContainer:
             f"{ending} files are read as one image each; give the file or its folder without"
             " `video:`",
         )
-    try:
-        import av
-    except ImportError as error:
-        raise MissingExtra("video", f"reading {Path(path).name}") from error
-
+    av = library("av", "video", f"reading {Path(path).name}")
     options = {"protocol_whitelist": "file", "format_whitelist": _CONTAINERS}
-    container = av.open(path, options=options)
+    container: InputContainer = av.open(path, options=options)
     if not container.streams.video:
         container.close()
         raise Refused("unsupported", "the file has no video")
@@ -197,12 +195,15 @@ def _prepared(container: InputContainer) -> VideoStream:
 
 def _video_times(path: str) -> tuple[list[Fraction], list[int], Unreadable | None]:
     """Return time and stamp of every frame, and what is wrong with the file."""
-    times, stamps, stated = _listed(path)
+    times, stamps, stated = _packets(path)
     if not times:
         raise Refused("corrupt", "no frame of the video can be found")
-    first = _frame_at(path, stamps[0])
-    if isinstance(first, Unreadable) and len(stamps) > 1:
-        first = _frame_at(path, stamps[len(stamps) // 2])
+    first = None
+    for stamp in dict.fromkeys((stamps[0], stamps[len(stamps) // 2])):
+        with closing(Video(path)) as video:
+            first = next(video.read([stamp]))
+        if not isinstance(first, Unreadable):
+            break
     if isinstance(first, Unreadable):
         raise Refused(first.reason, f"no frame of the video can be decoded ({first.detail})")
     length = float(times[-1] - times[0])
@@ -212,33 +213,22 @@ def _video_times(path: str) -> tuple[list[Fraction], list[int], Unreadable | Non
     return times, stamps, None
 
 
-def _frame_at(path: str, stamp: int) -> bytes | Bytes8 | Unreadable:
-    with closing(Video(path)) as video:
-        return next(video.read([stamp]))
-
-
-def _listed(path: str) -> tuple[list[Fraction], list[int], float]:
+def _packets(path: str) -> tuple[list[Fraction], list[int], float]:
     """Return time and stamp of every frame of which there is a packet, and the stated length."""
     with _container(path) as container:
         import av.error
 
         stream = _prepared(container)
         base, stated = stream.time_base or Fraction(1, 1000), container.duration
-        stamps = list[int]()
-        try:
+        stamps = set[int]()
+        # the rest of a damaged file is not read: its length says how much that is
+        with suppress(av.error.FFmpegError):
             for packet in itertools.islice(container.demux(stream), MAX_IMAGES):
                 stamp = packet.dts if packet.pts is None else packet.pts
                 if stamp is not None and packet.size and not packet.is_discard:
-                    stamps.append(stamp)
-        except av.error.FFmpegError:
-            pass  # the rest of a damaged file: its length says how much that is
-        stamps = sorted(set(stamps))
-        return [stamp * base for stamp in stamps], stamps, (stated or 0) / 1e6
-
-
-def _milliseconds(times: Sequence[Fraction]) -> list[int]:
-    """Return times from that of the first frame on."""
-    return [round(1000 * (time - times[0])) for time in times]
+                    stamps.add(stamp)
+        ordered = sorted(stamps)
+        return [stamp * base for stamp in ordered], ordered, (stated or 0) / 1e6
 
 
 #: A frame, and its stamp.
@@ -249,29 +239,27 @@ class Video:
     """An open video; its frames are numbered by their stamps."""
 
     def __init__(self, path: str) -> None:
+        import av.error
+
         self.path = path
         self.container = container = _container(path)
         self._stream = _prepared(container)
-        self._in_order = container.format.name != "avi" or self._ascends()
-        self._frames = self._decoded()
         self._first = self._stream.start_time or 0
+        self._in_order = True
+        if container.format.name == "avi":  # which may hold the order of decoding
+            stamps = list[int]()
+            with suppress(av.error.FFmpegError):  # a damaged file is read as far as it goes
+                stamps += (stamp for stamp, _ in itertools.islice(self._decoded(), _TRIED))
+                container.seek(self._first, stream=self._stream)
+            self._in_order = stamps == sorted(stamps)
+        self._frames = self._decoded()
         self._waiting: Shown | None = None  # decoded, and behind the one that was wanted
         self._landed: Shown | None = None  # the first that was decoded for the one wanted
         self._passed: int | None = None  # the stamp of the last that was decoded
 
-    def _ascends(self) -> bool:
-        """Whether the stamps of the first frames ascend: AVI may hold the order of decoding."""
-        import av.error
-
-        self._in_order, stamps = True, list[int]()
-        with suppress(av.error.FFmpegError):  # of a damaged file, which is read as far as it goes
-            stamps += (stamp for stamp, _ in itertools.islice(self._decoded(), _TRIED))
-            self.container.seek(self._stream.start_time or 0, stream=self._stream)
-        return stamps == sorted(stamps)
-
     @cached_property
     def _moments(self) -> tuple[list[int], list[int]]:
-        times, stamps, _ = _listed(self.path)
+        times, stamps, _ = _packets(self.path)
         return _milliseconds(times), stamps
 
     def moments(self) -> tuple[Sequence[int], Sequence[int]]:
@@ -316,18 +304,15 @@ class Video:
 
     def _next(self, stamp: int) -> VideoFrame | None:
         """Return the frame with a stamp, of those that follow."""
-        following = self._frames
-        if self._waiting is not None:
-            following = itertools.chain([self._waiting], self._frames)
-            self._waiting = None
-        first = None
-        for shown in following:
-            own, frame = shown
-            first = shown if first is None else first
-            self._landed, self._passed = first, own
-            if own == stamp:
+        held, self._waiting = self._waiting, None
+        following = itertools.chain([held], self._frames) if held else self._frames
+        for number, shown in enumerate(following):
+            self._passed, frame = shown
+            if not number:
+                self._landed = shown
+            if self._passed == stamp:
                 return frame
-            if own > stamp:
+            if self._passed > stamp:
                 self._waiting = shown
                 return None
         return None
