@@ -108,39 +108,31 @@ def count_files(
     spans = [(own, own.span(companions, max(expected - beside, 0)))]
     spans += [(other, other.span()) for other in others]
     if not expected:
-        # dates, or other numbers that do not count files
-        spans = [(seq, s) for seq, s in spans if seq.total or not _is_sparse(seq, s, companions)]
+        # dates, or other numbers that do not count files, begin late and are few of their span
+        known = [(seq, span, len(seq.numbers.union(companions))) for seq, span in spans]
+        spans = [(s, r) for s, r, n in known if s.total or r.start <= 1 or len(r) <= 2 * n]
     lacking = sum(len(span) - sum(n in span for n in seq.numbers) for seq, span in spans)
     names = chain.from_iterable(seq.absent(span) for seq, span in spans)
     return FileCount(len(files), len(files) + lacking, tuple(islice(names, MISSING_LISTED)))
-
-
-def _is_sparse(found: Numbered, span: range, companions: Iterable[int]) -> bool:
-    return span.start > 1 and len(span) > 2 * len(found.numbers.union(companions))
 
 
 def sequences(files: Sequence[Path]) -> list[Numbered]:
     """Return the sequences that the names of files are, those with the most files first."""
     forms = defaultdict(list)
     for file in files:
-        found = _NAME.fullmatch(file.name)
-        if found is not None:
+        if found := _NAME.fullmatch(file.name):
             before, number, stated, total, ending = found.groups(default="")
             forms[before, stated + ending, int(total or 0)].append(number)
-    return sorted(
-        (
-            Numbered(before, after, _digits(texts), frozenset(map(int, texts)), total)
-            for (before, after, total), texts in forms.items()
-            if len(set(map(int, texts))) == len(texts)
-        ),
-        key=lambda found: (-len(found.numbers), found.before, found.after),
-    )
-
-
-def _digits(texts: Sequence[str]) -> int:
-    """Return to how many digits shorter numbers are filled up: all have one length, or zeros."""
-    lengths = {len(text) for text in texts}
-    return lengths.pop() if len(lengths) == 1 and any(t.startswith("0") for t in texts) else 1
+    result = []
+    for (before, after, total), texts in forms.items():
+        numbers = frozenset(map(int, texts))
+        if len(numbers) == len(texts):
+            # shorter numbers are filled up if all have one length and one has zeros
+            lengths = set(map(len, texts))
+            filled = len(lengths) == 1 and any(text.startswith("0") for text in texts)
+            digits = lengths.pop() if filled else 1
+            result.append(Numbered(before, after, digits, numbers, total))
+    return sorted(result, key=lambda found: (-len(found.numbers), found.before, found.after))
 
 
 def ending_of(name: str) -> str:
@@ -160,15 +152,6 @@ def is_hidden(name: str) -> bool:
     (True, True, False)
     """
     return name.startswith(".") or name == "__MACOSX"
-
-
-def is_image_name(name: str) -> bool:
-    """Whether a file name says that the file is an image: by its ending, and not hidden.
-
-    >>> is_image_name("cat.JPEG"), is_image_name(".cat.jpg"), is_image_name("notes.txt")
-    (True, False, False)
-    """
-    return not is_hidden(name) and os.path.splitext(name)[1].lower() in SUFFIXES
 
 
 def is_image_file(path: str) -> bool:
@@ -219,7 +202,7 @@ class Listing:
             return True
         if not is_hidden(name):
             self.skipped[ending_of(name)] += 1
-        elif not name.startswith(ADDED) and is_image_name(name[1:]):
+        elif not name.startswith(ADDED) and not is_hidden(name[1:]) and ending_of(name) in SUFFIXES:
             self.skipped[HIDDEN] += 1
         return False
 
@@ -238,12 +221,11 @@ def describe_skipped(skipped: Mapping[str, int], *, side: bool = False) -> str:
     shown = {kind: n for kind, n in skipped.items() if side or kind not in SIDE_ENDINGS}
     if not shown:
         return ""
-    total = sum(shown.values())
     kinds = sorted(shown.items(), key=lambda item: (-item[1], item[0]))
     parts = [f"{count:,} {kind or 'without extension'}" for kind, count in kinds[:SHOWN]]
-    if len(kinds) > SHOWN:
-        parts.append(counted(sum(count for _, count in kinds[SHOWN:]), "other"))
-    return f"{total:,} {'file' if total == 1 else 'files'}: {', '.join(parts)}"
+    if rest := sum(count for _, count in kinds[SHOWN:]):
+        parts.append(counted(rest, "other"))
+    return f"{counted(sum(shown.values()), 'file')}: {', '.join(parts)}"
 
 
 def name_text(name: str) -> str:
@@ -274,13 +256,14 @@ class Walk:
                 linked.sort()
                 pending.append(linked.pop(0))
             folder = pending.pop()
-            entries = self._entries(folder)
-            for entry in entries:
+            for entry in self._entries(folder):
                 name = f"{folder}/{entry.name}" if folder else entry.name
-                if _is_folder(entry):
-                    if not is_hidden(entry.name):
-                        (linked if entry.is_symlink() else pending).append(name)
-                elif self.keep(entry.path):
+                is_folder = False
+                with suppress(OSError):  # a link that leads to itself
+                    is_folder = entry.is_dir()
+                if is_folder and not is_hidden(entry.name):
+                    (linked if entry.is_symlink() else pending).append(name)
+                elif not is_folder and self.keep(entry.path):
                     yield name
 
     def _entries(self, folder: str) -> list[os.DirEntry[str]]:
@@ -297,13 +280,6 @@ class Walk:
             return []
 
 
-def _is_folder(entry: os.DirEntry[str]) -> bool:
-    try:
-        return entry.is_dir()
-    except OSError:  # a link that leads to itself
-        return False
-
-
 def first_folder(name: str) -> str | None:
     """Return the first path component of a file in a sub-folder: its label.
 
@@ -315,7 +291,7 @@ def first_folder(name: str) -> str | None:
 
 def labels_of(names: Iterable[str]) -> pa.StringArray | None:
     """Return each name's first folder; ``None`` where no image is in a folder."""
-    labels = pa.array((first_folder(name) for name in names), pa.string())
+    labels = pa.array(map(first_folder, names), pa.string())
     return None if labels.null_count == len(labels) else labels
 
 
@@ -370,10 +346,8 @@ def globbed(pattern: str, *endings: str) -> list[str]:
             for place, _ in listed(root)
             if place.lower().endswith(endings) and matches(place[start:].split("/"), parts)
         )
-    names = glob_names(root, rest, lambda path: _is_listed(path, endings))
-    return sorted(str(Path(root, name)) for name in names)
 
+    def keep(path: str) -> bool:
+        return path.lower().endswith(endings) and not os.path.basename(path).startswith(".")
 
-def _is_listed(path: str, endings: tuple[str, ...]) -> bool:
-    name = os.path.basename(path)
-    return not name.startswith(".") and name.lower().endswith(endings)
+    return sorted(str(Path(root, name)) for name in glob_names(root, rest, keep))

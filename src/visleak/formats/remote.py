@@ -62,12 +62,10 @@ def scheme_of(address: str) -> str:
 def known_scheme(address: str) -> str:
     """Return the scheme of an address."""
     scheme = scheme_of(address)
-    if scheme not in SCHEMES:
-        known = ", ".join(f"{name}://" for name in NAMED)
-        raise UsageError(
-            f"source {redacted(address)!r}: {scheme}:// is not read; known are {known}"
-        )
-    return scheme
+    if scheme in SCHEMES:
+        return scheme
+    known = ", ".join(f"{name}://" for name in NAMED)
+    raise UsageError(f"source {redacted(address)!r}: {scheme}:// is not read; known are {known}")
 
 
 def redacted(text: str) -> str:
@@ -141,12 +139,11 @@ class StoreError(OSError):
 
 def store_error(error: BaseException) -> StoreError:
     """Return what went wrong, in words without secrets, whatever library says it."""
+    status, kind = getattr(error, "status", None), type(error).__name__
     if isinstance(error, StoreError):
         return error
-    status = getattr(error, "status", None)
     if isinstance(status, int):
         return _of_status(status)
-    kind = type(error).__name__
     if isinstance(error, FileNotFoundError):
         return StoreError("missing", "the store has no such object")
     if isinstance(error, PermissionError) or "Credentials" in kind:
@@ -198,17 +195,14 @@ def filesystem(scheme: str) -> fsspec.AbstractFileSystem:
             timeout = aiohttp.ClientTimeout(
                 total=None, sock_connect=CONNECT_SECONDS, sock_read=READ_SECONDS
             )
-            return fsspec.filesystem(
-                scheme, encoded=True, client_kwargs={"timeout": timeout, "trust_env": True}
-            )
-        options: dict[str, object] = {}
-        if scheme == "s3":
-            options = {
-                "connect_timeout": CONNECT_SECONDS,
-                "read_timeout": READ_SECONDS,
-                "retries": {"max_attempts": len(WAITS) + 1},
-            }
-            options = {"config_kwargs": options}
+            client = {"timeout": timeout, "trust_env": True}
+            return fsspec.filesystem(scheme, encoded=True, client_kwargs=client)
+        limits = {
+            "connect_timeout": CONNECT_SECONDS,
+            "read_timeout": READ_SECONDS,
+            "retries": {"max_attempts": len(WAITS) + 1},
+        }
+        options = {"config_kwargs": limits} if scheme == "s3" else {}
         return fsspec.filesystem(scheme, use_listings_cache=False, **options)
     except ImportError as error:
         if scheme == "gs" and importlib.util.find_spec("fsspec"):
@@ -296,20 +290,16 @@ class _StoreStream:
         fs = filesystem(scheme_of(url))
         path = fs._strip_protocol(url)
         self._file = fs.open(path, "rb", block_size=BLOCK)
+        self.read: Callable[[int], bytes] = self._file.read
+        self.close: Callable[[], None] = self._file.close
         try:
             about = getattr(self._file, "details", None) or fs.info(path)
             self.begins, self.size = offset, about.get("size")
             self.stamp = stamp_of(about)
             self._file.seek(offset)
         except BaseException:
-            self._file.close()
+            self.close()
             raise
-
-    def read(self, size: int) -> bytes:
-        return cast(bytes, self._file.read(size))
-
-    def close(self) -> None:
-        self._file.close()
 
 
 class RemoteFile(io.RawIOBase):
@@ -322,7 +312,6 @@ class RemoteFile(io.RawIOBase):
         self._at = self._stream_at = 0
         self._stream: _WebStream | _StoreStream | None = None
         self._jumps = True
-        self.size: int | None = None
         self.stamp: str | None = None
         first = attempted(lambda: self._connect(0))
         self.size, self.stamp = first.size, first.stamp
@@ -344,7 +333,11 @@ class RemoteFile(io.RawIOBase):
         if whence == io.SEEK_CUR:
             offset += self._at
         elif whence == io.SEEK_END:
-            offset += self._end()
+            if self.size is None:  # the store does not tell
+                while self.read(BLOCK):
+                    pass
+                self.size = self._at
+            offset += self.size
         if offset < 0:
             raise ValueError(f"no byte lies before the first ({offset})")
         self._at = offset
@@ -368,16 +361,16 @@ class RemoteFile(io.RawIOBase):
             self._stream.close()
             self._stream = None
 
-    def _end(self) -> int:
-        """Return the number of bytes; where the store does not tell, by reading them."""
-        if self.size is not None:
-            return self.size
-        before = self._at
-        while self.read(BLOCK):
-            pass
-        end, self._at = self._at, before
-        self.size = end
-        return end
+    def _connect(self, offset: int) -> _WebStream | _StoreStream:
+        """Ask for the bytes from ``offset`` on, and note where the answer begins."""
+        self._disconnect()
+        stream = (_WebStream if is_web(self._url) else _StoreStream)(self._url, offset)
+        if self.stamp is not None and stream.stamp not in (None, self.stamp):
+            stream.close()
+            raise StoreError("io-error", "the object changed while it was read")
+        self._stream, self._stream_at = stream, stream.begins
+        self._jumps = stream.begins == offset
+        return stream
 
     def _piece(self, size: int) -> bytes:
         """Return up to ``size`` bytes from here; a failure closes the connection."""
@@ -396,17 +389,6 @@ class RemoteFile(io.RawIOBase):
             raise
         self._stream_at += len(data)
         return data
-
-    def _connect(self, offset: int) -> _WebStream | _StoreStream:
-        """Ask for the bytes from ``offset`` on, and note where the answer begins."""
-        self._disconnect()
-        stream = (_WebStream if is_web(self._url) else _StoreStream)(self._url, offset)
-        if self.stamp is not None and stream.stamp not in (None, self.stamp):
-            stream.close()
-            raise StoreError("io-error", "the object changed while it was read")
-        self._stream, self._stream_at = stream, stream.begins
-        self._jumps = stream.begins == offset
-        return stream
 
 
 def opened(place: str) -> IO[bytes]:
