@@ -6,19 +6,23 @@ import hashlib
 import math
 from array import array
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from itertools import groupby
+from operator import itemgetter
 from pathlib import Path
 from typing import Final
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from visleak.errors import UsageError, VisleakError, explaining
 from visleak.formats.files import read_file
 from visleak.formats.request import writable
 from visleak.groups import rank_within
 from visleak.images import decode
-from visleak.records import Bool, Bytes8, Float64, ImageSet, Int64, Opener, Problem, Unreadable
+from visleak.records import Bool, Bytes8, Float64, ImageSet, Int64, Opener, Unreadable
 
 #: A larger label file is refused before it is read; KITTI's longest have a megabyte.
 MAX_LABEL_BYTES: Final = 1 << 26
@@ -43,11 +47,10 @@ class Boxes:
         count = len(self.image)
         if self.corners.shape != (count, 4) or {len(self.label), len(self.crowd)} != {count}:
             raise ValueError(f"all columns of boxes must have {count} rows")
-        if count and (
-            (np.diff(self.image) < 0).any() or self.image[0] < 0 or self.image[-1] >= self.images
-        ):
+        rows, labels = self.image, self.label
+        if (np.diff(rows, prepend=0) < 0).any() or (rows >= self.images).any():
             raise ValueError(f"rows of boxes must ascend and be below {self.images}")
-        if count and (self.label.min() < -1 or self.label.max() >= len(self.names)):
+        if (labels < -1).any() or (labels >= len(self.names)).any():
             raise ValueError(f"classes of boxes must be below {len(self.names)}")
 
     def taken(self, rows: Int64) -> Boxes:
@@ -58,16 +61,15 @@ class Boxes:
         """
         place = np.full(self.images, -1, np.int64)
         place[rows] = np.arange(len(rows))
-        kept = np.flatnonzero(place[self.image] >= 0)
-        kept = kept[np.argsort(place[self.image[kept]], kind="stable")]
-        return Boxes(
-            self.names,
-            place[self.image[kept]],
-            self.label[kept],
-            self.corners[kept],
-            self.crowd[kept],
-            len(rows),
-            self.relative,
+        image = place[self.image]
+        kept = np.argsort(image, kind="stable")[np.count_nonzero(image < 0) :]
+        return replace(
+            self,
+            image=image[kept],
+            label=self.label[kept],
+            corners=self.corners[kept],
+            crowd=self.crowd[kept],
+            images=len(rows),
         )
 
     def counts(self) -> Int64:
@@ -82,14 +84,13 @@ def both(first: Boxes, second: Boxes) -> Boxes:
     """Return the boxes of two sets as those of one: the first set's images, then the second's."""
     if first.names != second.names or first.relative != second.relative:
         raise ValueError("boxes of different classes or units cannot be joined")
-    return Boxes(
-        first.names,
-        np.concatenate([first.image, second.image + first.images]),
-        np.concatenate([first.label, second.label]),
-        np.concatenate([first.corners, second.corners]),
-        np.concatenate([first.crowd, second.crowd]),
-        first.images + second.images,
-        first.relative,
+    return replace(
+        first,
+        image=np.concatenate([first.image, second.image + first.images]),
+        label=np.concatenate([first.label, second.label]),
+        corners=np.concatenate([first.corners, second.corners]),
+        crowd=np.concatenate([first.crowd, second.crowd]),
+        images=first.images + second.images,
     )
 
 
@@ -126,21 +127,19 @@ class BoxRows:
 
 def label_text(path: Path) -> str | None:
     """Return the content of a label file, ``None`` where there is none."""
-    try:
+    what = f"{shown(path)} cannot be read"
+    with explaining(what, OSError), suppress(FileNotFoundError, NotADirectoryError):
         size = path.stat().st_size
-    except (FileNotFoundError, NotADirectoryError):
-        return None
-    except OSError as error:
-        raise VisleakError(f"{shown(path)} cannot be read: {error.strerror}") from error
-    if size > MAX_LABEL_BYTES:
-        raise VisleakError(
-            f"{shown(path)} has {size:,} bytes; label files up to {MAX_LABEL_BYTES:,} are read"
-        )
-    data = read_file(str(path))
-    if not isinstance(data, bytes):
-        raise VisleakError(f"{shown(path)} cannot be read: {data.detail}")
-    with explaining(f"{shown(path)} cannot be read as UTF-8 text", UnicodeDecodeError):
-        return data.decode("utf-8-sig")
+        if size > MAX_LABEL_BYTES:
+            raise VisleakError(
+                f"{shown(path)} has {size:,} bytes; label files up to {MAX_LABEL_BYTES:,} are read"
+            )
+        data = read_file(str(path))
+        if not isinstance(data, bytes):
+            raise VisleakError(f"{what}: {data.detail}")
+        with explaining(f"{what} as UTF-8 text", UnicodeDecodeError):
+            return data.decode("utf-8-sig")
+    return None
 
 
 def numbers_of(words: Sequence[str]) -> list[float] | None:
@@ -207,19 +206,15 @@ class ObjectOpener:
     def read(self, positions: Sequence[int]) -> Iterator[Bytes8 | Unreadable]:
         """Yield the pixels of some boxes, see :class:`visleak.records.Opener`."""
         owners = self.image[list(positions)]
-        images = np.unique(owners)
-        stored = iter(self.opener.read(images.tolist()))
-        last, pixels = -1, None
-        for position, owner in zip(positions, owners.tolist(), strict=True):
-            if owner != last:
-                data = next(stored)
-                image = data if isinstance(data, Unreadable) else decode(data)
-                pixels = image if isinstance(image, Unreadable) else image.pixels
-                last = owner
-            if pixels is None or isinstance(pixels, Unreadable):
-                yield pixels or Unreadable("missing")
-            else:
-                yield self._cut(pixels, self.corners[position])
+        stored = self.opener.read(np.unique(owners).tolist())
+        by_image = groupby(zip(owners.tolist(), positions, strict=True), key=itemgetter(0))
+        for data, (_, boxes) in zip(stored, by_image, strict=True):
+            image = data if isinstance(data, Unreadable) else decode(data)
+            for _, position in boxes:
+                if isinstance(image, Unreadable):
+                    yield image
+                else:
+                    yield self._cut(image.pixels, self.corners[position])
 
     def _cut(self, pixels: Bytes8, corners: Float64) -> Bytes8 | Unreadable:
         height, width = pixels.shape[:2]
@@ -244,39 +239,31 @@ def object_set(images: ImageSet, boxes: Boxes | None) -> ImageSet:
             f"--objects boxes: {images.source or images.name} has no annotated boxes; give a coco:,"
             " yolo: or kitti: source"
         )
-    number = rank_within(boxes.image)
     kept = np.flatnonzero(~boxes.crowd)
     if not len(kept):
         raise VisleakError(f"--objects boxes: no image of {images.source} has an annotated box")
     owners, names = boxes.image[kept], np.array([*boxes.names, None], object)
     taken = pa.array(owners)
-    numbers = number[kept].tolist()
-    # a locator in a file is FILE!MEMBER
-    ids, locators = (
-        pa.array(
-            [
-                f"{text}{mark}{at}"
-                for text, at in zip(column.take(taken).to_pylist(), numbers, strict=True)
-            ]
-        )
-        for column, mark in ((images.ids, "#"), (images.locators, "!#"))
-    )
-    groups, frames = (
-        None if column is None else column.take(taken) for column in (images.groups, images.frames)
+    numbers = pa.array(rank_within(boxes.image)[kept]).cast(pa.string())
+
+    def numbered(column: pa.StringArray, mark: str) -> pa.StringArray:
+        joined = pc.binary_join_element_wise(column.take(taken), numbers, mark)
+        return joined.cast(pa.string())
+
+    groups, frames = images.groups, images.frames
+    problems = (
+        replace(each, detail=f"none of its boxes can be read; {each.detail}".strip("; "))
+        for each in images.problems
     )
     return replace(
         images,
-        ids=ids,
-        locators=locators,
+        ids=numbered(images.ids, "#"),
+        locators=numbered(images.locators, "!#"),  # a locator in a file is FILE!MEMBER
         opener=ObjectOpener(images.opener, owners, boxes.corners[kept], boxes.relative),
         labels=pa.array(names[boxes.label[kept]], pa.string()),
         captions=None,
-        groups=groups,
-        frames=frames,
-        problems=tuple(_of_objects(each) for each in images.problems),
+        groups=None if groups is None else groups.take(taken),
+        frames=None if frames is None else frames.take(taken),
+        problems=tuple(problems),
         options={**images.options, "objects": "boxes"},
     )
-
-
-def _of_objects(problem: Problem) -> Problem:
-    return replace(problem, detail=f"none of its boxes can be read; {problem.detail}".strip("; "))

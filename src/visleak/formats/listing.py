@@ -121,8 +121,8 @@ def sequences(files: Sequence[Path]) -> list[Numbered]:
     forms = defaultdict(list)
     for file in files:
         if found := _NAME.fullmatch(file.name):
-            before, number, stated, total, ending = found.groups(default="")
-            forms[before, stated + ending, int(total or 0)].append(number)
+            start, number, stated, of, ending = found.groups(default="")
+            forms[start, stated + ending, int(of or 0)].append(number)
     result = []
     for (before, after, total), texts in forms.items():
         numbers = frozenset(map(int, texts))
