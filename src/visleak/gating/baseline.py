@@ -25,12 +25,13 @@ from visleak.verdicts.overlay import Level, accepting, alone, leaks, read_accept
 _KNOWN: Final = pa.schema(
     [("key", pa.string()), ("within", pa.bool_()), ("grade", pa.int8()), ("degree", pa.int8())]
 )
-
 #: Between the two contents of a key: in no digest, and in no id either.
 _BETWEEN: Final = "\0\0"
-
-#: Place on a scale of what has no grade or degree; weaker than every other.
-_NOTHING: Final = 99
+#: What is kept of a pair: enough to name it.
+COLUMNS: Final = (
+    *("query_set", "query", "reference_set", "reference", "similarity", "degree", "grade"),
+    *("probability", "reason", "transform", "coverage"),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,38 +50,41 @@ class Baseline:
     summaries: Mapping[str, AuditSummary]  # ``audit.json`` of the audits, by source
 
     def knows(self, keys: pa.Array, within: pa.Array, level: Level) -> Bool:
-        """Return which pairs of a later audit are known at a level.
+        """Return which pairs of a later audit, by their keys, are known at a level.
 
-        A pair is none if the baseline has it at the level or stronger, if it is accepted, or if
-        a person judged it weaker than the level.
-
-        Args:
-            keys: of pairs, see :func:`keys_of`.
-            within: whether each is a repeat within a set.
-            level: at which they leak in the later audit.
+        A pair is known if the baseline has it at the level or stronger, both times as a repeat
+        ``within`` a set or both times not, if it is accepted, or if a person judged it weaker.
         """
+        # degrees do not reflect verdicts: for them, pairs that are not duplicates are weaker
+        limit = level.code if level.scale == "grade" else GRADES.index("near")
+        weaker = [key for key, grade in self.judged.items() if GRADES.index(grade) > limit]
+        spared = map(_BETWEEN.join, [*accepting(self.accepted, level), *weaker])
+        known = pc.is_in(keys, pa.array(spared, pa.string()))
         strong = self.pairs.filter(pc.less_equal(self.pairs[level.scale], level.code))
-        spared = pa.array(map(_BETWEEN.join, self._spared(level)), pa.string())
-        known = pc.is_in(keys, spared)
         for inside in (False, True):
             own = strong.filter(pc.equal(strong["within"], inside))["key"]
             listed = pc.and_(pc.equal(within, inside), pc.is_in(keys, own.combine_chunks()))
             known = pc.or_(known, listed)
         return np.asarray(known.to_numpy(zero_copy_only=False), bool)
 
-    def _spared(self, level: Level) -> Iterator[Key]:
-        """Yield the pairs that are accepted at a level, or that people judged weaker."""
-        yield from accepting(self.accepted, level)
-        # degrees do not reflect verdicts: for them, pairs that are not duplicates are weaker
-        limit = level.code if level.scale == "grade" else GRADES.index("near")
-        for key, grade in self.judged.items():
-            if GRADES.index(grade) > limit:
-                yield key
-
     def notes(self, summary: AuditSummary, levels: Iterable[Level]) -> Iterator[str]:
         """Yield in what its audits differ from a later one, where that bears on what is new."""
         for source, old in self.summaries.items():
-            yield from _notes(source, old, summary, levels)
+            for level in levels:
+                if all(total.rates.get(level.rate) is None for total in old.totals):
+                    yield (
+                        f"baseline {source}: it has no {level.scale}s, so it knows no {level.name}"
+                        " pairs"
+                    )
+            for what in ("encoder", "grader"):
+                before, after = getattr(old, what), getattr(summary, what)
+                if before and after and before.digest != after.digest:
+                    one, two = (str(getattr(e, "name", e.digest))[:40] for e in (before, after))
+                    other = f"{one}, not {two}" if one != two else "another version"
+                    yield (
+                        f"baseline {source}: made with another {what} ({other}); pairs are matched"
+                        " by content all the same"
+                    )
 
 
 def read_baseline(
@@ -131,20 +135,13 @@ def _pairs(folder: Path, summary: AuditSummary) -> pa.Table:
     table = judged_pairs(folder, columns)
     graded = pc.is_in(table["grade"], pa.array(GRADES[:3]))
     table = table.filter(pc.or_(graded, pc.is_valid(table["degree"])))
-    return pa.table(
-        {
-            "key": keys_of(folder, table),
-            "within": within_of(summary, table),
-            "grade": _places(table["grade"], GRADES),
-            "degree": _places(table["degree"], DEGREES),
-        },
-        schema=_KNOWN,
+    # what has none is null, which no comparison keeps
+    grade, degree = (
+        pc.index_in(table[name], pa.array(scale)).cast(pa.int8()).combine_chunks()
+        for name, scale in (("grade", GRADES), ("degree", DEGREES))
     )
-
-
-def _places(column: pa.ChunkedArray, scale: Sequence[str]) -> pa.Array:
-    place = pc.index_in(column, pa.array(scale))
-    return pc.fill_null(place, _NOTHING).cast(pa.int8()).combine_chunks()
+    keys, within = keys_of(folder, table), within_of(summary, table)
+    return pa.table([keys, within, grade, degree], schema=_KNOWN)
 
 
 def within_of(summary: AuditSummary, table: pa.Table) -> pa.Array:
@@ -161,41 +158,14 @@ def keys_of(folder: Path, table: pa.Table) -> pa.Array:
     An image of which only its vector is left is known by its set and id.
     """
     sides = []
-    digests = digests_of(folder, table)
-    for side, digest in zip(("query", "reference"), digests, strict=True):
-        name = pc.binary_join_element_wise(
-            table[f"{side}_set"].combine_chunks(), table[side].combine_chunks(), "\0"
-        )
-        sides.append(pc.coalesce(digest, name))
+    for side, digest in zip(("query", "reference"), digests_of(folder, table), strict=True):
+        about = [table[name].combine_chunks() for name in (f"{side}_set", side)]
+        sides.append(pc.coalesce(digest, pc.binary_join_element_wise(*about, "\0")))
     low, high = pc.min_element_wise(*sides), pc.max_element_wise(*sides)
     return pc.binary_join_element_wise(low, high, _BETWEEN)
 
 
-def _notes(
-    source: str, old: AuditSummary, new: AuditSummary, levels: Iterable[Level]
-) -> Iterator[str]:
-    for level in levels:
-        if all(total.rates.get(level.rate) is None for total in old.totals):
-            yield f"baseline {source}: it has no {level.scale}s, so it knows no {level.name} pairs"
-    for what in ("encoder", "grader"):
-        before, after = getattr(old, what), getattr(new, what)
-        if before and after and before.digest != after.digest:
-            names = [str(getattr(each, "name", each.digest))[:40] for each in (before, after)]
-            other = f"{names[0]}, not {names[1]}" if names[0] != names[1] else "another version"
-            yield (
-                f"baseline {source}: made with another {what} ({other}); pairs are matched by"
-                " content all the same"
-            )
-
-
 # -- the leaks of an audit that its baseline does not know ----------------------------------------
-
-
-#: What is kept of a pair: enough to name it.
-COLUMNS: Final = (
-    *("query_set", "query", "reference_set", "reference", "similarity", "degree", "grade"),
-    *("probability", "reason", "transform", "coverage"),
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,14 +180,13 @@ class NewLeaks:
 
     def as_dict(self, named: int = 10) -> dict[str, object]:
         """Return plain values, with the ``named`` worst pairs."""
-        worst = self.pairs.slice(0, named).to_pylist()
         return {
             "level": self.level.name,
             "query_set": self.query_set,
             "new": self.rate.as_dict(),
             "known": self.known,
             "new_pairs": self.pairs.num_rows,
-            "worst": [{k: v for k, v in row.items() if k != "coverage"} for row in worst],
+            "worst": self.pairs.slice(0, named).drop_columns(["coverage"]).to_pylist(),
         }
 
 
@@ -238,39 +207,25 @@ def new_leaks(
         VisleakError: a table of the folder is damaged.
     """
     table = leaks(folder, summary, level, COLUMNS)
-    if baseline is None:
-        known = np.zeros(table.num_rows, bool)
-    else:
+    known = np.zeros(table.num_rows, bool)
+    if baseline is not None:
         known = baseline.knows(keys_of(folder, table), within_of(summary, table), level)
     found = []
     for total in summary.totals:
-        name = total.query_set
-        own = pc.equal(table["query_set"], name).to_numpy()
-        inside = alone(summary, name)
-        fresh = _images(table, own & ~known, inside)
-        every = _images(table, own, inside)
-        rate = total.rates[level.rate]
+        name, rate = total.query_set, total.rates[level.rate]
         if rate is None:
             raise UsageError(f"{folder} has no rate of {level.name!r}")
-        found.append(
-            NewLeaks(
-                name,
-                level,
-                Rate.of(fresh, rate.total, population=rate.population),
-                every - fresh,
-                worst_first(table.filter(pa.array(own & ~known))),
-            )
+        own = pc.equal(table["query_set"], name).to_numpy()
+        fresh, every = (table.filter(pa.array(rows)) for rows in (own & ~known, own))
+        # of a set that is compared with itself only, both images of a pair leak
+        ends = ("query", "reference") if alone(summary, name) else ("query",)
+        new, leaking = (
+            len(pc.unique(pa.concat_arrays([rows[end].combine_chunks() for end in ends])))
+            for rows in (fresh, every)
         )
+        share = Rate.of(new, rate.total, population=rate.population)
+        found.append(NewLeaks(name, level, share, leaking - new, worst_first(fresh)))
     return tuple(found)
-
-
-def _images(table: pa.Table, rows: Bool, inside: bool) -> int:
-    """Return how many images the rows are about: the queries, inside one set both images."""
-    chosen = table.filter(pa.array(rows))
-    ids = chosen["query"]
-    if inside:
-        ids = pa.chunked_array([*ids.chunks, *chosen["reference"].chunks], pa.string())
-    return len(pc.unique(ids))
 
 
 def worst_first(pairs: pa.Table) -> pa.Table:
@@ -278,17 +233,10 @@ def worst_first(pairs: pa.Table) -> pa.Table:
     grade = pc.fill_null(pc.index_in(pairs["grade"], pa.array(GRADES)), len(GRADES))
     degree = pc.fill_null(pc.index_in(pairs["degree"], pa.array(DEGREES)), len(DEGREES))
     ranked = pairs.append_column("_grade", grade).append_column("_degree", degree)
-    order = pc.sort_indices(
-        ranked,
-        sort_keys=[
-            ("_grade", "ascending"),
-            ("probability", "descending"),
-            ("_degree", "ascending"),
-            ("similarity", "descending"),
-            *((name, "ascending") for name in COLUMNS[:4]),
-        ],
-    )
-    return pairs.take(order)
+    falling = ("probability", "similarity")
+    names = ("_grade", "probability", "_degree", "similarity", *COLUMNS[:4])
+    keys = [(name, "descending" if name in falling else "ascending") for name in names]
+    return pairs.take(pc.sort_indices(ranked, sort_keys=keys))
 
 
 def worst(found: NewLeaks, count: int) -> list[PairRow]:
@@ -309,7 +257,7 @@ def named(found: NewLeaks, count: int) -> Iterator[str]:
 
 
 def pair_line(row: PairRow) -> str:
-    """Return a pair in one line: who, how strong, how sure, and what was done to the image."""
+    """Return a pair in one line."""
     said = [row["grade"] or row["degree"] or "no grade"]
     if row["probability"] is not None:
         said.append(f"probability {chance(row['probability'])}")

@@ -1,4 +1,4 @@
-"""Gates: what ``--fail-on`` asks, and whether a finished audit passes."""
+"""Gates: the rates that ``--fail-on`` and :func:`assert_no_leak` bound, and their reports."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ UNREADABLE: Final = "unreadable"
 GROUP: Final = "group"
 RECORDING: Final = "recording"
 OVERLAP: Final = "overlap"
-#: Gates that count no pairs, so that no baseline knows any of it.
+#: Gates that count no pairs, which a baseline therefore cannot know.
 WITHOUT_PAIRS: Final = (GROUP, RECORDING, OVERLAP, UNREADABLE)
 NAMES: Final = (*RATES, *WITHOUT_PAIRS)
 #: Rates of gates by groups and by overlap, and what an image then has.
@@ -52,6 +52,21 @@ OF_GROUPS: Final = {
 }
 #: Gates that need verified pairs.
 GRADED: Final = ("exact", "near", "similar")
+#: Why a rate was not measured.
+_NOT_MEASURED: Final = {
+    **dict.fromkeys(
+        GRADED, "a grade needs images, and some sets have embeddings only; use hard or soft"
+    ),
+    **dict.fromkeys(
+        ("hard", "soft"), "no thresholds are known for the encoder; give --hard and --soft"
+    ),
+    OVERLAP: "overlaps were not measured; audit images with --overlap SHARE",
+    GROUP: "a test set, or all it was compared with, has no groups; give --group",
+    RECORDING: (
+        "a test set, or all it was compared with, lacks groups or frames of one kind; give"
+        " --group and --frame"
+    ),
+}
 #: New pairs that a gate names.
 NAMED: Final = 10
 
@@ -68,27 +83,22 @@ class Gate:
         return not rate.total or rate.share > self.allowed
 
 
-#: Share of a set that may be unreadable where a gate does not bound it: an image that cannot be
-#: read is compared with nothing, so it trips no other gate.
+#: Share of a set that may be unreadable where no gate bounds it: an image that cannot be read is
+#: compared with nothing, so it trips no other gate.
 UNREADABLE_SHARE: Final = 0.05
-#: Where other gates are given and none of them bounds unreadable images.
 _DEFAULT: Final = Gate(UNREADABLE, UNREADABLE_SHARE)
 
 
 def parse(text: str) -> Gate:
     """Return the gate of ``G`` or ``G=RATE``; RATE is a share or a percentage.
 
-    >>> parse("near=1%")
-    Gate(name='near', allowed=0.01)
-    >>> parse("exact")
-    Gate(name='exact', allowed=0.0)
+    >>> parse("near=1%"), parse("exact")
+    (Gate(name='near', allowed=0.01), Gate(name='exact', allowed=0.0))
     """
     name, equals, rate = text.partition("=")
     if name not in NAMES:
         raise not_one_of("--fail-on", name, NAMES)
-    if not equals:
-        return Gate(name)
-    share = share_of(rate)
+    share = share_of(rate) if equals else 0.0
     if share is None:
         raise UsageError(
             f"--fail-on {text}: the rate is a share from 0 to 1 or a percentage, as in"
@@ -100,26 +110,18 @@ def parse(text: str) -> Gate:
 def parse_all(texts: Iterable[str]) -> tuple[Gate, ...]:
     """Return the gates of some texts; unless they bound unreadable images, 5 % of a set may be.
 
-    An image that cannot be read is compared with nothing, so it can trip no other gate.
-
     >>> parse_all(["near"])
     (Gate(name='near', allowed=0.0), Gate(name='unreadable', allowed=0.05))
     >>> parse_all(["near", "unreadable=20%"])[1:], parse_all([])
     ((Gate(name='unreadable', allowed=0.2),), ())
     """
-    gates = tuple(parse(text) for text in texts)
-    if gates and all(gate.name != UNREADABLE for gate in gates):
-        gates += (_DEFAULT,)
-    return gates
+    gates = tuple(map(parse, texts))
+    bounded = not gates or any(gate.name == UNREADABLE for gate in gates)
+    return gates if bounded else (*gates, _DEFAULT)
 
 
 def check(gates: Iterable[Gate], *, verify: bool, overlap: bool = True) -> None:
-    """Refuse gates that the audit cannot answer.
-
-    Raises:
-        UsageError: a gate asks for a grade, and pairs are not verified, or for overlap, and none
-            is measured.
-    """
+    """Refuse gates by grade where pairs are not verified, and by overlap where none is measured."""
     for gate in gates:
         if gate.name == OVERLAP and not overlap:
             raise UsageError(
@@ -135,13 +137,11 @@ def check(gates: Iterable[Gate], *, verify: bool, overlap: bool = True) -> None:
 
 def refuse_unmeasured(gates: Iterable[Gate], encoder: str, limits: Thresholds) -> None:
     """Refuse gates by degree without known thresholds, before anything is read."""
-    known = {"hard": limits.hard, "soft": limits.soft}
     for gate in gates:
-        if gate.name in known and known[gate.name] is None:
+        if getattr(limits, gate.name, None) is None and gate.name in ("hard", "soft"):
             raise UsageError(
-                f"--fail-on {gate.name} needs a threshold, and none is known for encoder"
-                f" {encoder}; give --{gate.name} X, or --thresholds with a file of visleak"
-                " calibrate"
+                f"--fail-on {gate.name} needs a threshold, and none is known for encoder {encoder};"
+                f" give --{gate.name} X, or --thresholds with a file of visleak calibrate"
             )
 
 
@@ -174,14 +174,13 @@ def refuse_ungrouped(
         )
 
 
-def refuse_doubtful(gates: Iterable[Gate], summary: AuditSummary) -> None:
+def _refuse_doubtful(gates: Iterable[Gate], summary: AuditSummary) -> None:
     """Refuse a gate by recordings where frames lie too far apart to be those of one recording."""
-    if RECORDING not in {gate.name for gate in gates}:
+    if all(gate.name != RECORDING for gate in gates):
         return
     for each in summary.comparisons:
         found = each.recordings
-        why = found and doubt(found.unit, found.within, found.nearest)
-        if why:
+        if found and (why := doubt(found.unit, found.within, found.nearest)):
             raise UsageError(
                 f"--fail-on recording: of the recordings in {each.query_set} and"
                 f" {each.reference_set} {why}; if they are frames, say how near they leak with"
@@ -190,16 +189,17 @@ def refuse_doubtful(gates: Iterable[Gate], summary: AuditSummary) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class Judged:
+class GateResult:
     """Whether a set passes a gate."""
 
-    gate: Gate  # the bound
-    set_name: str  # name of the set
-    tripped: bool  # its rate is above the bound
-    line: str  # the rate, and what is allowed
+    gate: Gate
+    set_name: str
+    tripped: bool  # more leaks than allowed
+    line: str  # what was found, and what is allowed
+    leaks: NewLeaks | None = None  # what is new, of a gate by pairs where a baseline is known
 
 
-def judged(gates: Iterable[Gate], summary: AuditSummary) -> Iterator[Judged]:
+def _results(gates: Iterable[Gate], summary: AuditSummary) -> Iterator[GateResult]:
     """Yield whether each set passes each gate; refuse a rate that was not measured."""
     for gate in gates:
         other = " (--fail-on unreadable=RATE sets another bound)" if gate == _DEFAULT else ""
@@ -208,31 +208,15 @@ def judged(gates: Iterable[Gate], summary: AuditSummary) -> Iterator[Judged]:
                 f"gate {gate.name}: {rate.count:,} of {rate.total:,} {name} {noun}"
                 f" ({percent(rate.share)} %) {what}; allowed {percent(gate.allowed)} %{other}"
             )
-            yield Judged(gate, name, gate.trips(rate), line)
+            yield GateResult(gate, name, gate.trips(rate), line)
 
 
 def tripped(gates: Iterable[Gate], summary: AuditSummary) -> list[str]:
-    """Return one line for every gate and query set above what is allowed; as :func:`judged`."""
-    return [each.line for each in judged(gates, summary) if each.tripped]
+    """Return one line for every gate and set above what is allowed."""
+    return [each.line for each in _results(gates, summary) if each.tripped]
 
 
-def _why(gate: Gate) -> str:
-    """Say why a rate was not measured."""
-    if gate.name in GRADED:
-        return "a grade needs images, and some sets have embeddings only; use hard or soft"
-    if gate.name == OVERLAP:
-        return "overlaps were not measured; audit images with --overlap SHARE"
-    if gate.name == GROUP:
-        return "a test set, or all it was compared with, has no groups; give --group"
-    if gate.name == RECORDING:
-        return (
-            "a test set, or all it was compared with, lacks groups or frames of one kind; give"
-            " --group and --frame"
-        )
-    return "no thresholds are known for the encoder; give --hard and --soft"
-
-
-def not_compared(summary: AuditSummary) -> Iterable[tuple[str, str, str, Rate]]:
+def _not_compared(summary: AuditSummary) -> Iterator[tuple[str, str, str, Rate]]:
     """Yield for each set of what, why and at what rate it was not compared."""
     for each in summary.sets:
         # of a sample, only the images that were drawn were read
@@ -245,74 +229,41 @@ def not_compared(summary: AuditSummary) -> Iterable[tuple[str, str, str, Rate]]:
             yield each.name, "files", "are missing", missing
 
 
-def _measured(gate: Gate, summary: AuditSummary) -> Iterable[tuple[str, str, str, Rate]]:
+def _measured(gate: Gate, summary: AuditSummary) -> Iterator[tuple[str, str, str, Rate]]:
     """Yield whose rate, of what, what it says, and the rate."""
     if gate.name == UNREADABLE:
-        yield from not_compared(summary)
+        yield from _not_compared(summary)
         return
     key, what = (RATES | OF_GROUPS)[gate.name]
     for total in summary.totals:
         measured = total.rates.get(key)
         if measured is None:
-            raise UsageError(f"--fail-on {gate.name}: this audit did not measure it ({_why(gate)})")
+            why = _NOT_MEASURED[gate.name]
+            raise UsageError(f"--fail-on {gate.name}: this audit did not measure it ({why})")
         yield total.query_set, "images", f"have {what}", measured
 
 
-@dataclass(frozen=True, slots=True)
-class Checked:
-    """What a gate says of a query set where a baseline is known."""
-
-    gate: Gate  # the bound, on new leaks
-    found: NewLeaks  # what is new
-
-    @property
-    def tripped(self) -> bool:
-        """Whether more is new than allowed."""
-        return self.gate.trips(self.found.rate)
-
-    @property
-    def line(self) -> str:
-        """What is new, and what is known."""
-        rate, known = self.found.rate, self.found.known
-        # what can never trip was not asked for
-        bound = f"; allowed {percent(self.gate.allowed)} %" if self.gate.allowed < 1.0 else ""
-        return (
-            f"gate {self.gate.name}: {rate.count:,} new of {rate.total:,} {self.found.query_set}"
-            f" images ({percent(rate.share)} %) {'has' if rate.count == 1 else 'have'}"
-            f" {self.found.level.words} ({known:,} known from baseline){bound}"
-        )
-
-    def as_dict(self) -> dict[str, object]:
-        """Return plain values."""
-        bound = {"gate": self.gate.name, "allowed": self.gate.allowed, "tripped": self.tripped}
-        return bound | self.found.as_dict(NAMED)
-
-
-def checked(
+def _new_results(
     gates: Iterable[Gate], folder: Path, summary: AuditSummary, baseline: Baseline
-) -> Iterator[Checked]:
-    """Yield what each gate says of each query set, new leaks only.
-
-    Without a gate, those by grade are told and none trips; by degree where there are no grades,
-    nothing where there are neither.
-    """
-    asked = [gate for gate in gates if gate.name not in WITHOUT_PAIRS]
-    if not asked:
-        known = [
-            name
-            for name in ("near", "soft")
-            if all(total.rates.get(RATES[name][0]) for total in summary.totals)
-        ]
-        asked = [Gate(name, 1.0) for name in known[:1]]
-    for gate in asked:
+) -> Iterator[GateResult]:
+    """Yield whether each query set passes each gate by pairs, where only new leaks count."""
+    for gate in gates:
         list(_measured(gate, summary))  # refuses what was not measured
+        # a gate that cannot trip only informs
+        bound = f"; allowed {percent(gate.allowed)} %" if gate.allowed < 1.0 else ""
         for found in new_leaks(folder, summary, Level(gate.name), baseline):
-            yield Checked(gate, found)
+            rate = found.rate
+            line = (
+                f"gate {gate.name}: {rate.count:,} new of {rate.total:,} {found.query_set}"
+                f" images ({percent(rate.share)} %) {'has' if rate.count == 1 else 'have'}"
+                f" {found.level.words} ({found.known:,} known from baseline){bound}"
+            )
+            yield GateResult(gate, found.query_set, gate.trips(rate), line, found)
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What the gates of an audit say."""
+    """The results of the gates of an audit."""
 
     tripped: tuple[str, ...] = ()  # lines; one that begins with blanks continues the one before
     # lines on gates by pairs that did not trip, where a baseline is known
@@ -324,51 +275,52 @@ class Outcome:
 def outcome(
     gates: Sequence[Gate], folder: Path, baseline: Baseline | None = None, *, bounded: bool = False
 ) -> Outcome:
-    """Return which gates an audit trips; ``bounded``: the user said how near frames leak."""
+    """Return which gates an audit trips; ``bounded``: the user stated how near frames leak.
+
+    With a baseline but no gate by pairs, new leaks are reported by grade, otherwise by degree.
+    """
     summary = judged_summary(folder)
-    found = [] if baseline is None else list(checked(gates, folder, summary, baseline))
+    found: list[GateResult] = []
+    if baseline is not None:
+        by_pairs = [gate for gate in gates if gate.name not in WITHOUT_PAIRS] or [
+            Gate(name, 1.0)
+            for name in ("near", "soft")
+            if all(total.rates.get(RATES[name][0]) for total in summary.totals)
+        ][:1]
+        found = list(_new_results(by_pairs, folder, summary, baseline))
     if not bounded:
-        refuse_doubtful(gates, summary)
+        _refuse_doubtful(gates, summary)
     if baseline is None:
         return Outcome(tuple(tripped(gates, summary)))
     lines = tripped([gate for gate in gates if gate.name in WITHOUT_PAIRS], summary)
-    passed: list[str] = []
-    notes = list(baseline.notes(summary, {each.found.level: None for each in found}))
-    for each in found:
-        pairs = [f"  {line}" for line in named(each.found, NAMED)]
+    leaks = [each.leaks for each in found if each.leaks is not None]
+    notes = list(baseline.notes(summary, {own.level: None for own in leaks}))
+    for each, own in zip(found, leaks, strict=True):
+        pairs = [f"  {line}" for line in named(own, NAMED)]
         if each.tripped:
             lines += [each.line, *pairs]
         else:
-            passed.append(each.line)
             notes += pairs
     return Outcome(
         tuple(lines),
-        tuple(passed),
+        tuple(each.line for each in found if not each.tripped),
         tuple(notes),
-        tuple(each.as_dict() for each in found),
+        tuple(
+            {"gate": each.gate.name, "allowed": each.gate.allowed, "tripped": each.tripped}
+            | own.as_dict(NAMED)
+            for each, own in zip(found, leaks, strict=True)
+        ),
     )
 
 
 # -- formats ---------------------------------------------------------------------------------------
 
-
-#: Formats in addition to the summary and the JSON of an audit.
-FORMATS: Final = ("junit", "sarif", "github")
-
-#: Images that a failed gate names; GitHub shows ten annotations per step.
+#: Formats in addition to the summary and the JSON of an audit, and the images that a failed gate
+#: names in each; GitHub shows ten annotations per step.
 MOST: Final = {"junit": 100, "sarif": 1000, "github": 10}
-
-
-@dataclass(frozen=True, slots=True)
-class GateResult:
-    """Whether a query set passes a gate."""
-
-    gate: str  # its name
-    query_set: str  # name of the set
-    tripped: bool  # more leaks than allowed
-    line: str  # what was found, and what is allowed
-    # rows of ``pairs.parquet``: the worst pair of each leaking image, worst first
-    pairs: Sequence[PairRow] = ()
+FORMATS: Final = tuple(MOST)
+#: The result of a gate, and the worst pair of each leaking image, worst first.
+_Reported = tuple[GateResult, Sequence[PairRow]]
 
 
 def render(
@@ -376,28 +328,25 @@ def render(
 ) -> str:
     """Return the results of gates on a finished audit; with a baseline only new leaks trip them."""
     summary = judged_summary(folder)
-    found = list(results(gates, folder, summary, baseline, MOST[format]))
+    found = list(_reported(gates, folder, summary, baseline, MOST[format]))
     writers = {"junit": _junit, "sarif": _sarif, "github": _github}
     return writers[format](found, summary)
 
 
-def results(
+def _reported(
     gates: Sequence[Gate], folder: Path, summary: AuditSummary, baseline: Baseline | None, most: int
-) -> Iterator[GateResult]:
-    """Yield the result of each gate for each set."""
-    pairs: Sequence[PairRow]
-    by_pairs = [gate for gate in gates if gate.name not in WITHOUT_PAIRS]
+) -> Iterator[_Reported]:
     if baseline is not None:
-        for each in checked(by_pairs, folder, summary, baseline) if by_pairs else ():
-            pairs = worst(each.found, most) if each.tripped else ()
-            yield GateResult(each.gate.name, each.found.query_set, each.tripped, each.line, pairs)
+        by_pairs = [gate for gate in gates if gate.name not in WITHOUT_PAIRS]
         gates = [gate for gate in gates if gate.name in WITHOUT_PAIRS]
-    for one in judged(gates, summary):
-        pairs = ()
-        if one.tripped and one.gate.name not in WITHOUT_PAIRS:
-            found = new_leaks(folder, summary, Level(one.gate.name))
-            pairs = next(worst(own, most) for own in found if own.query_set == one.set_name)
-        yield GateResult(one.gate.name, one.set_name, one.tripped, one.line, pairs)
+        for each in _new_results(by_pairs, folder, summary, baseline):
+            yield each, worst(each.leaks, most) if each.tripped and each.leaks else ()
+    for each in _results(gates, summary):
+        pairs: Sequence[PairRow] = ()
+        if each.tripped and each.gate.name not in WITHOUT_PAIRS:
+            found = new_leaks(folder, summary, Level(each.gate.name))
+            pairs = next(worst(f, most) for f in found if f.query_set == each.set_name)
+        yield each, pairs
 
 
 def _file(summary: AuditSummary, row: PairRow) -> str:
@@ -410,39 +359,40 @@ def _file(summary: AuditSummary, row: PairRow) -> str:
     return Path(os.path.relpath(image if image.is_file() else place)).as_posix()
 
 
-def _junit(found: Iterable[GateResult], summary: AuditSummary) -> str:
-    found = list(found)
-    failures = str(sum(each.tripped for each in found))
+def _junit(found: Sequence[_Reported], summary: AuditSummary) -> str:
+    failures = str(sum(each.tripped for each, _ in found))
     suites = ElementTree.Element("testsuites")
     about = {"name": "visleak", "tests": str(len(found)), "failures": failures}
     suite = ElementTree.SubElement(suites, "testsuite", about | {"errors": "0", "skipped": "0"})
-    for each in found:
-        name = {"classname": f"visleak.{each.gate}", "name": plain(each.query_set)}
+    for each, pairs in found:
+        name = {"classname": f"visleak.{each.gate.name}", "name": plain(each.set_name)}
         case = ElementTree.SubElement(suite, "testcase", name)
         if each.tripped:
             failed = ElementTree.SubElement(case, "failure", message=plain(each.line))
-            failed.text = "\n".join(map(pair_line, each.pairs))
+            failed.text = "\n".join(map(pair_line, pairs))
     ElementTree.indent(suites)
     text = ElementTree.tostring(suites, encoding="unicode")
     return f'<?xml version="1.0" encoding="utf-8"?>\n{text}\n'
 
 
-def _sarif(found: Iterable[GateResult], summary: AuditSummary) -> str:
-    found = list(found)
-    rules = dict.fromkeys(each.gate for each in found)
-    noted = [_sarif_result(each, each.line, None) for each in found if each.tripped]
+def _sarif(found: Sequence[_Reported], summary: AuditSummary) -> str:
+    def result(each: GateResult, text: str, file: str = "") -> dict[str, object]:
+        place = {"artifactLocation": {"uri": quote(file, errors="surrogateescape")}}
+        return {
+            "ruleId": f"leak/{each.gate.name}",
+            "level": "error",
+            "message": {"text": text},
+        } | ({"locations": [{"physicalLocation": place}]} if file else {})
+
+    noted = [result(each, each.line) for each, _ in found if each.tripped]
     noted += [
-        _sarif_result(each, pair_line(row), _file(summary, row))
-        for each in found
-        for row in each.pairs
+        result(each, pair_line(row), _file(summary, row)) for each, pairs in found for row in pairs
     ]
-    driver = {
-        "name": "visleak",
-        "version": visleak.__version__,
-        "rules": [
-            {"id": f"leak/{name}", "shortDescription": {"text": f"gate {name}"}} for name in rules
-        ],
-    }
+    rules = [
+        {"id": f"leak/{name}", "shortDescription": {"text": f"gate {name}"}}
+        for name in dict.fromkeys(each.gate.name for each, _ in found)
+    ]
+    driver = {"name": "visleak", "version": visleak.__version__, "rules": rules}
     content = {
         "$schema": "https://json.schemastore.org/sarif-2.1.0.json",
         "version": "2.1.0",
@@ -452,30 +402,16 @@ def _sarif(found: Iterable[GateResult], summary: AuditSummary) -> str:
     return text.encode("utf-8", "backslashreplace").decode("utf-8")
 
 
-def _sarif_result(each: GateResult, text: str, file: str | None) -> dict[str, object]:
-    result: dict[str, object] = {
-        "ruleId": f"leak/{each.gate}",
-        "level": "error",
-        "message": {"text": text},
-    }
-    if file:
-        place = {"artifactLocation": {"uri": quote(file, errors="surrogateescape")}}
-        result["locations"] = [{"physicalLocation": place}]
-    return result
-
-
-def _github(found: Iterable[GateResult], summary: AuditSummary) -> str:
+def _github(found: Sequence[_Reported], summary: AuditSummary) -> str:
     lines = []
-    for each in found:
-        if not each.tripped:
-            lines.append(f"::notice title=visleak::{_data(each.line)}")
-            continue
-        lines.append(f"::error title=visleak::{_data(each.line)}")
-        for row in each.pairs:
+    for each, pairs in found:
+        level = "error" if each.tripped else "notice"
+        lines.append(f"::{level} title=visleak::{_data(each.line)}\n")
+        for row in pairs:
             file = _property(_file(summary, row))
-            title = _property(f"visleak {each.gate}")
-            lines.append(f"::error file={file},title={title}::{_data(pair_line(row))}")
-    return "".join(f"{line}\n" for line in lines)
+            title = _property(f"visleak {each.gate.name}")
+            lines.append(f"::error file={file},title={title}::{_data(pair_line(row))}\n")
+    return "".join(lines)
 
 
 def _data(text: str) -> str:
@@ -494,10 +430,8 @@ def _property(text: str) -> str:
 
 # -- one line for a test suite ---------------------------------------------------------------------
 
-
 #: Pairs that a failure names.
 SHOWN: Final = 5
-
 #: What may be done about images that cannot be read, and the share of a set that passes.
 ALLOWED: Final = {"warn": UNREADABLE_SHARE, "ignore": 1.0, "fail": 0.0}
 
@@ -567,8 +501,19 @@ def assert_no_leak(
     """
     __tracebackhide__ = True  # a failure is about the caller's line
     level = Level(grade)
-    _check(allowed, unreadable, level, settings)
-    known = None if baseline is None else read_baseline(_listed(baseline), out)
+    if not 0.0 <= allowed <= 1.0:
+        raise UsageError(f"allowed must be a share between 0 and 1; got {allowed}")
+    if unreadable not in ALLOWED:
+        raise UsageError(f"unreadable must be one of {', '.join(ALLOWED)}; got {unreadable!r}")
+    if level.scale == "grade" and settings is not None and not settings.verify:
+        raise UsageError(
+            f"grade {level.name!r} needs verified pairs, and settings.verify is False; ask for"
+            " hard or soft"
+        )
+    known = None
+    if baseline is not None:
+        sources = (baseline,) if isinstance(baseline, str | os.PathLike) else baseline
+        known = read_baseline(sources, out)
     result = audit(
         test,
         train,
@@ -586,47 +531,37 @@ def assert_no_leak(
         raise VisleakError(f"the audit is unfinished, run it again: {' '.join(problems)}")
     leaks = _leaks(result, level, known)
     failed = [each for each in leaks if not each.rate.total or each.rate.share > allowed]
-    if failed or _unread(result) > ALLOWED[unreadable]:
-        lines = [line for each in failed for line in _told(each, result, allowed, known)]
+    unread = max((rate.share for *_, rate in _not_compared(result.summary)), default=0.0)
+    if failed or unread > ALLOWED[unreadable]:
+        lines = [line for each in failed for line in _described(each, result, allowed, known)]
         lines += [] if unreadable == "ignore" else problems
-        raise LeakFound("\n".join([*lines, _way_on(result, kept=out is not None)]), result, leaks)
+        lines.append(
+            f"to review the images: visleak review {shlex.quote(str(result.folder))}"
+            if out is not None
+            else "to review the images, keep the audit with out=FOLDER, then visleak review FOLDER"
+        )
+        raise LeakFound("\n".join(lines), result, leaks)
     if unreadable == "warn" and problems:
         warnings.warn(" ".join(problems), stacklevel=2)
     return result
 
 
-def _check(allowed: float, unreadable: str, level: Level, settings: Settings | None) -> None:
-    """Refuse arguments that cannot be answered."""
-    if not 0.0 <= allowed <= 1.0:
-        raise UsageError(f"allowed must be a share between 0 and 1; got {allowed}")
-    if unreadable not in ALLOWED:
-        raise UsageError(f"unreadable must be one of {', '.join(ALLOWED)}; got {unreadable!r}")
-    if level.scale == "grade" and settings is not None and not settings.verify:
-        raise UsageError(
-            f"grade {level.name!r} needs verified pairs, and settings.verify is False; ask for"
-            " hard or soft"
-        )
-
-
-def _listed(baseline: Baselines) -> Sequence[str | os.PathLike[str]]:
-    return (baseline,) if isinstance(baseline, str | os.PathLike) else baseline
-
-
 def _leaks(result: Audit, level: Level, known: Baseline | None) -> tuple[NewLeaks, ...]:
     """Return the leaks of an audit that are not known."""
     summary = judged_summary(result.folder)
-    for total in summary.totals:
-        if total.rates.get(level.rate) is None:
-            why = (
-                "a grade needs images, and some sets are of embeddings; ask for hard or soft"
-                if level.scale == "grade"
-                else "no thresholds are known for the encoder; give them in settings or thresholds"
-            )
-            raise UsageError(f"grade {level.name!r} was not measured: {why}")
+    if any(total.rates.get(level.rate) is None for total in summary.totals):
+        why = (
+            "a grade needs images, and some sets are of embeddings; ask for hard or soft"
+            if level.scale == "grade"
+            else "no thresholds are known for the encoder; give them in settings or thresholds"
+        )
+        raise UsageError(f"grade {level.name!r} was not measured: {why}")
     return new_leaks(result.folder, summary, level, known)
 
 
-def _told(found: NewLeaks, result: Audit, allowed: float, known: Baseline | None) -> Iterator[str]:
+def _described(
+    found: NewLeaks, result: Audit, allowed: float, known: Baseline | None
+) -> Iterator[str]:
     """Yield what leaks, the worst pairs first."""
     references = [
         each.reference_set
@@ -635,45 +570,31 @@ def _told(found: NewLeaks, result: Audit, allowed: float, known: Baseline | None
     ]
     where = f"in {' or '.join(references)}" if references else "elsewhere in the same set"
     rate = found.rate
-    has = "has" if rate.count == 1 else "have"
-    told = (
+    line = (
         f"{rate.count:,} of {rate.total:,} {found.query_set} images ({percent(rate.share)} %,"
-        f" {rate.interval}) {has} {found.level.words} {where}; allowed {percent(allowed)} %"
+        f" {rate.interval}) {'has' if rate.count == 1 else 'have'} {found.level.words} {where};"
+        f" allowed {percent(allowed)} %"
     )
-    yield told if known is None else f"{told} ({found.known:,} more known from the baseline)"
+    yield line if known is None else f"{line} ({found.known:,} more known from the baseline)"
     if known is not None:
         yield from known.notes(result.summary, [found.level])
-    for line in named(found, SHOWN):
-        yield f"  {line}"
+    yield from (f"  {line}" for line in named(found, SHOWN))
 
 
 def _problems(result: Audit) -> list[str]:
     """Return lines on what could not be read, none if all could."""
-    problems = result.unreadable()
-    missing = [
+    lines = [
         f"{rate.count:,} of {rate.total:,} {noun} of {name} {what}, and were compared with nothing"
-        for name, noun, what, rate in not_compared(result.summary)
+        for name, noun, what, rate in _not_compared(result.summary)
         if noun == "files"
     ]
-    if not problems:
-        return missing
-    total = sum(each.images for each in result.summary.sets)
-    first = [plain(f"{each.set} {each.id} ({each.reason})") for each in problems[:SHOWN]]
-    more = [f"{len(problems) - SHOWN:,} more"] if len(problems) > SHOWN else []
-    return [
-        f"{len(problems):,} of {total:,} images could not be read, and were compared with nothing:"
-        f" {', '.join([*first, *more])}",
-        *missing,
-    ]
-
-
-def _unread(result: Audit) -> float:
-    """Return the largest share of a set that could not be read."""
-    return max((rate.share for *_, rate in not_compared(result.summary)), default=0.0)
-
-
-def _way_on(result: Audit, *, kept: bool) -> str:
-    """Return how to review the images."""
-    if kept:
-        return f"to review the images: visleak review {shlex.quote(str(result.folder))}"
-    return "to review the images, keep the audit with out=FOLDER, then visleak review FOLDER"
+    if problems := result.unreadable():
+        total = sum(each.images for each in result.summary.sets)
+        first = [plain(f"{each.set} {each.id} ({each.reason})") for each in problems[:SHOWN]]
+        more = [f"{len(problems) - SHOWN:,} more"] if len(problems) > SHOWN else []
+        lines.insert(
+            0,
+            f"{len(problems):,} of {total:,} images could not be read, and were compared with"
+            f" nothing: {', '.join([*first, *more])}",
+        )
+    return lines
