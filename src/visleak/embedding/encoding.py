@@ -7,8 +7,8 @@ import hashlib
 import json
 import os
 import secrets
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, astuple, dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -29,7 +29,7 @@ from visleak.pipeline.fingerprints import fingerprint
 from visleak.pipeline.folder import stamp_of
 from visleak.progress import Progress
 from visleak.quantities import counted
-from visleak.records import Encoder, Fingerprints, Float32, ImageSet, Int64, Problem
+from visleak.records import Encoder, Fingerprints, ImageSet, Int64, Problem
 from visleak.storage import (
     UNREADABLE,
     claimed,
@@ -46,18 +46,23 @@ from visleak.storage import (
 
 CHUNK: Final = 16_384  # rows written at a time; only bounds memory
 GROUP: Final = 50_000  # rows per row group of the table
-#: Notes of finished shards; they are removed when the folder is complete.
-NOTES: Final = ".shard_*.json"
+NOTES: Final = ".shard_*.json"  # of finished shards, until the folder is complete
 SHARD: Final = 1_000_000  # images per shard
 DTYPES: Final = ("float16", "float32")
+SHORTEST: Final = 16  # a shorter salt can be guessed
+#: Ending of the file that maps hashed ids back, and its columns.
+MAPPING: Final = ".ids.csv"
+MAPPING_COLUMNS: Final = ("hashed", "id", "locator")
+#: Encoders from whose vectors small versions of the images can be reconstructed.
+THUMBNAILS: Final = ("builtin",)
 
 
 @dataclass(frozen=True, slots=True)
 class Shard:
-    """The files of a shard."""
+    """The files of a shard: its vectors, the table of their images, a note once both are whole."""
 
     folder: Path  # of the embeddings
-    number: int  # of the shard
+    number: int
 
     @property
     def vectors(self) -> Path:
@@ -71,7 +76,7 @@ class Shard:
 
     @property
     def note(self) -> Path:
-        """The note, which exists once both are complete."""
+        """The note."""
         return self.folder / f".shard_{self.number:04d}.json"
 
 
@@ -87,12 +92,12 @@ class Note:
 
 def read_note(shard: Shard) -> Note | None:
     """Return the note of a shard, ``None`` if it is not finished."""
-    if not shard.note.is_file() or not (shard.vectors.is_file() and shard.texts.is_file()):
+    if not all(path.is_file() for path in (shard.note, shard.vectors, shard.texts)):
         return None
     try:
-        stored: Any = json.loads(shard.note.read_text(encoding="utf-8"))
-        problems = tuple(Problem(*(str(cell) for cell in row)) for row in stored["problems"])
-        return Note(int(stored["rows"]), str(stored["digest"]), str(stored["table"]), problems)
+        stored = json.loads(shard.note.read_text(encoding="utf-8"))
+        stored["problems"] = tuple(Problem(*row) for row in stored["problems"])
+        return Note(**stored)
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise VisleakError(f"{shard.note} is damaged ({error!r}); use --force") from error
 
@@ -106,30 +111,23 @@ def write_shard(
     problems: Sequence[Problem],
 ) -> Note:
     """Write a shard; its note last, so that a killed run leaves it unfinished."""
-    _write_matrix(shard.vectors, prints.matrix, order, dtype)
+    shape = (len(order), prints.matrix.shape[1])
+    header = {"descr": np.dtype(dtype).str, "fortran_order": False, "shape": shape}
+    with replacing(shard.vectors) as part, part.open("wb") as file:
+        np.lib.format.write_array_header_1_0(file, header)
+        for start in range(0, len(order), CHUNK):
+            rows = prints.matrix[order[start : start + CHUNK]]
+            file.write(np.ascontiguousarray(rows, dtype).data)
     parts = (table.slice(start, GROUP) for start in range(0, max(1, len(table)), GROUP))
     write_tables(shard.texts, table.schema, parts)
     note = Note(len(order), file_digest(shard.vectors), file_digest(shard.texts), tuple(problems))
-    rows = [[p.set, p.id, p.locator, p.reason, p.detail] for p in note.problems]
-    content = {"rows": note.rows, "digest": note.digest, "table": note.table, "problems": rows}
-    write_json(shard.note, content)
+    write_json(shard.note, asdict(note) | {"problems": [astuple(p) for p in problems]})
     return note
 
 
-def _write_matrix(path: Path, matrix: Float32, order: Int64, dtype: str) -> None:
-    """Write rows of a matrix as ``.npy``, a bounded number at a time."""
-    shape = (len(order), matrix.shape[1])
-    header = {"descr": np.dtype(dtype).str, "fortran_order": False, "shape": shape}
-    with replacing(path) as beside, beside.open("wb") as file:
-        np.lib.format.write_array_header_1_0(file, header)
-        for start in range(0, len(order), CHUNK):
-            rows = matrix[order[start : start + CHUNK]]
-            file.write(np.ascontiguousarray(rows, dtype).data)
-
-
-def texts_of(images: ImageSet, prints: Fingerprints, order: Int64) -> pa.Table:
+def _texts_of(images: ImageSet, prints: Fingerprints) -> pa.Table:
     """Return the table of the images of some embeddings, one row per image."""
-    listed = pa.array(prints.rows[order])
+    listed = pa.array(prints.rows)
     columns = {
         "id": images.ids,
         "label": images.labels,
@@ -138,14 +136,10 @@ def texts_of(images: ImageSet, prints: Fingerprints, order: Int64) -> pa.Table:
         "locator": images.locators,
     }
     known = {name: column.take(listed) for name, column in columns.items() if column is not None}
+    digests = pa.array([digest.tobytes().hex() for digest in prints.digests], pa.string())
+    width, height = prints.sizes.T
     return pa.table(
-        {
-            **known,
-            "width": pa.array(prints.sizes[order, 0], pa.int32()),
-            "height": pa.array(prints.sizes[order, 1], pa.int32()),
-            "digest": pa.array([d.tobytes().hex() for d in prints.digests[order]], pa.string()),
-            "flat": pa.array(prints.flat[order]),
-        }
+        {**known, "width": width, "height": height, "digest": digests, "flat": prints.flat}
     )
 
 
@@ -183,18 +177,17 @@ class _Job:
     """The content of a folder, and what it depends on."""
 
     images: ImageSet
-    encoder: Encoder  # makes the vectors
-    folder: Path  # to write to
+    encoder: Encoder
+    folder: Path
     dtype: str  # of the stored numbers
     shard: int  # images per shard
-    salt: Salt | None  # for anonymous ids, or None
+    salt: Salt | None  # for anonymous ids
     names: pa.StringArray  # ids in the folder, of all images
     order: Int64  # positions of the images, in the order in which they are written
     key: str | None  # digest of everything the folder depends on; None if unknowable
 
     @property
     def shards(self) -> list[Shard]:
-        """All shards."""
         return [Shard(self.folder, n) for n in range(-(-len(self.images) // self.shard))]
 
     def are_back(self, problems: Sequence[Problem]) -> bool:
@@ -205,11 +198,6 @@ class _Job:
         """Return the note of a finished shard, unless it lacks images that are back."""
         note = read_note(shard)
         return None if note is None or self.are_back(note.problems) else note
-
-    def positions(self, shard: Shard) -> Int64:
-        """Return the images of a shard, ascending, as they are read."""
-        start = shard.number * self.shard
-        return np.sort(self.order[start : start + self.shard])
 
 
 def encode(
@@ -258,10 +246,10 @@ def encode(
     if salt is not None and not anonymous:
         raise UsageError("a salt is for anonymous ids: give --anonymous too")
     maker, folder = load_encoder(encoder), Path(out)
-    secret = salt_for(folder, Path(salt) if salt is not None else None) if anonymous else None
+    secret = _salt_for(folder, Path(salt) if salt is not None else None) if anonymous else None
     job = _job(images, maker, folder, dtype, shard, secret)
     with claimed(folder, [images], MANIFEST, reads=not force):
-        finished = claim(folder, job.key, force=force, again=job.are_back)
+        finished = _claim(job, force=force)
         with open_cache(cache, [images]) as store:
             processes = workers_for(len(images), workers)
             notes = [
@@ -269,11 +257,26 @@ def encode(
                 for each in (() if finished else job.shards)
             ]
         if not finished:
-            _finish(job, notes)
-        tidy(folder)
-        mapping = write_mapping(folder, images, job.names) if secret else None
-    return replace(
-        _result(folder, finished),
+            # the files about all shards, the manifest last
+            problems = [
+                *_hidden(job, images.problems),
+                *(p for note in notes for p in note.problems),
+            ]
+            write_problems(folder / UNREADABLE, problems)
+            write_json(folder / MANIFEST, _manifest(job, notes, len(problems)))
+        # what is only needed while a folder is written
+        for leftover in (folder / UNFINISHED, *folder.glob(NOTES)):
+            leftover.unlink(missing_ok=True)
+        mapping = _write_mapping(folder, images, job.names) if secret else None
+    manifest = _content_of(folder / MANIFEST)
+    if manifest is None:
+        raise VisleakError(f"{folder / MANIFEST} cannot be read")
+    return Encoded(
+        folder,
+        manifest["vectors"],
+        manifest["unreadable"],
+        len(manifest["shards"]),
+        reused=finished,
         salt=secret.path if secret else None,
         mapping=mapping,
         skipped=describe_skipped(images.skipped),
@@ -304,8 +307,8 @@ def _written(
     job: _Job, shard: Shard, workers: int, store: Any, progress: Progress, engine: Engine
 ) -> Note:
     """Encode and write one shard."""
-    positions = job.positions(shard)
     before = shard.number * job.shard
+    positions = np.sort(job.order[before : before + job.shard])
 
     def report(step: str, done: int, total: int) -> None:
         progress(f"encoding {job.images.name}", before + done, len(job.images))
@@ -314,24 +317,22 @@ def _written(
         # a set of one shard is read as a whole, from any source
         drawn = None if len(positions) == len(job.images) else positions
         prints = fingerprint(job.images, job.encoder, place, drawn)
-        try:
-            return _stored(job, shard, prints)
-        except OSError as error:
-            raise VisleakError(
-                f"{job.folder} cannot be written ({error.strerror or error})"
-            ) from error
-
-
-def _stored(job: _Job, shard: Shard, prints: Fingerprints) -> Note:
-    if job.salt is None:
         order = np.arange(len(prints))
-        table = texts_of(job.images, prints, order)
-        return write_shard(shard, prints, order, job.dtype, table, prints.problems)
-    names = job.names.take(pa.array(prints.rows))
-    order = np.argsort(np.array(names.to_pylist(), str), kind="stable")
-    flat = pa.array(prints.flat[order])
-    table = pa.table({"id": names.take(pa.array(order)), "flat": flat})
-    return write_shard(shard, prints, order, job.dtype, table, _hidden(job, prints.problems))
+        if job.salt is None:
+            table = _texts_of(job.images, prints)
+        else:
+            names = job.names.take(pa.array(prints.rows))
+            order = np.argsort(np.array(names.to_pylist(), str), kind="stable")
+            table = pa.table({"id": names.take(pa.array(order)), "flat": prints.flat[order]})
+        try:
+            problems = _hidden(job, prints.problems)
+            return write_shard(shard, prints, order, job.dtype, table, problems)
+        except OSError as error:
+            raise _unwritable(job.folder, error) from error
+
+
+def _unwritable(path: Path, error: OSError) -> VisleakError:
+    return VisleakError(f"{path} cannot be written ({error.strerror or error})")
 
 
 def _hidden(job: _Job, problems: Sequence[Problem]) -> list[Problem]:
@@ -339,22 +340,21 @@ def _hidden(job: _Job, problems: Sequence[Problem]) -> list[Problem]:
     if job.salt is None:
         return list(problems)
     ids = job.salt.hashed(pa.array([problem.id for problem in problems], pa.string()))
-    found = zip(ids.to_pylist(), problems, strict=True)
-    hidden = [Problem("", id_, "", problem.reason) for id_, problem in found]
-    return sorted(hidden, key=lambda problem: problem.id)
+    found = sorted(zip(ids.to_pylist(), [problem.reason for problem in problems], strict=True))
+    return [Problem("", id_, "", reason) for id_, reason in found]
 
 
-def _finish(job: _Job, notes: Sequence[Note]) -> None:
-    """Write the files about all shards, the manifest last."""
-    problems = [*_hidden(job, job.images.problems), *(p for note in notes for p in note.problems)]
-    write_problems(job.folder / UNREADABLE, problems)
-    write_json(job.folder / MANIFEST, _content(job, notes, len(problems)))
-
-
-def _content(job: _Job, notes: Sequence[Note], unreadable: int) -> dict[str, object]:
+def _manifest(job: _Job, notes: Sequence[Note], unreadable: int) -> dict[str, object]:
     """Return the content of the manifest."""
     images, encoder, salt = job.images, job.encoder, job.salt
     about = {"set": images.name, "dataset": images.dataset, "source": images.source}
+    own = encoder.thresholds or {}
+    thresholds = {
+        "hard": own.get("hard"),
+        "soft": own.get("soft"),
+        "provenance": str(own.get("provenance", "")),
+        "provisional": bool(own.get("provisional", False)),
+    }
     return {
         "kind": KIND,
         "schema": SCHEMA,
@@ -365,7 +365,7 @@ def _content(job: _Job, notes: Sequence[Note], unreadable: int) -> dict[str, obj
             "width": encoder.width,
             "precision": _precision(encoder),
         },
-        "thresholds": _thresholds(encoder),
+        "thresholds": None if None in thresholds.values() else thresholds,
         "dtype": job.dtype,
         "vectors": sum(note.rows for note in notes),
         "unreadable": unreadable,
@@ -386,33 +386,6 @@ def _content(job: _Job, notes: Sequence[Note], unreadable: int) -> dict[str, obj
     }
 
 
-def _thresholds(encoder: Encoder) -> dict[str, object] | None:
-    """Return the thresholds of the encoder for readers of the vectors."""
-    own = encoder.thresholds
-    if not own or own.get("hard") is None or own.get("soft") is None:
-        return None
-    return {
-        "hard": own["hard"],
-        "soft": own["soft"],
-        "provenance": str(own.get("provenance", "")),
-        "provisional": bool(own.get("provisional", False)),
-    }
-
-
-def _result(folder: Path, reused: bool) -> Encoded:
-    manifest = manifest_of(folder)
-    if manifest is None:
-        raise VisleakError(f"{folder / MANIFEST} cannot be read")
-    return Encoded(
-        folder, manifest["vectors"], manifest["unreadable"], len(manifest["shards"]), reused
-    )
-
-
-def manifest_of(folder: Path) -> dict[str, Any] | None:
-    """Return the manifest of a finished folder, ``None`` if there is none."""
-    return _content_of(folder / MANIFEST)
-
-
 def _content_of(path: Path) -> dict[str, Any] | None:
     """Return the content of one of our files, ``None`` if it is another one or none."""
     with contextlib.suppress(OSError, ValueError):
@@ -422,53 +395,31 @@ def _content_of(path: Path) -> dict[str, Any] | None:
     return None
 
 
-def claim(
-    folder: Path, key: str | None, *, force: bool, again: Callable[[Sequence[Problem]], bool]
-) -> bool:
-    """Prepare a folder for a job; return whether it is finished already.
-
-    ``again``: whether images that could not be read can be read now.
-    """
+def _claim(job: _Job, *, force: bool) -> bool:
+    """Prepare the folder of a job; return whether it is finished already."""
+    folder = job.folder
     for place in (VECTORS, TEXTS):
         remove_unfinished(folder / place)
-    manifest = manifest_of(folder)
+    manifest = _content_of(folder / MANIFEST)
     if manifest is not None or (folder / UNFINISHED).is_file():
         held = manifest or _content_of(folder / UNFINISHED) or {}
-        same = key is not None and held.get("key") == key
+        same = job.key is not None and held.get("key") == job.key
         if not same and not force:
             raise UsageError(
                 f"{folder} holds embeddings of another set, encoder or layout; choose another"
                 " folder with -o DIR, or replace them with --force"
             )
         finished = same and manifest is not None and not force
-        if finished and not again(read_problems(folder / UNREADABLE)):
+        if finished and not job.are_back(read_problems(folder / UNREADABLE)):
             return True
         if not same or force:
-            _clear(folder)
-    write_json(folder / UNFINISHED, {"kind": KIND, "schema": SCHEMA, "key": key})
+            # what an earlier run wrote, and nothing else
+            vectors, texts = f"{VECTORS}/{VECTORS}_*.npy", f"{TEXTS}/{TEXTS}_*.parquet"
+            for pattern in (MANIFEST, NOTES, UNREADABLE, vectors, texts):
+                for path in list(folder.glob(pattern)):
+                    path.unlink()
+    write_json(folder / UNFINISHED, {"kind": KIND, "schema": SCHEMA, "key": job.key})
     return False
-
-
-def _clear(folder: Path) -> None:
-    """Remove what an earlier run wrote, and nothing else."""
-    vectors, texts = f"{VECTORS}/{VECTORS}_*.npy", f"{TEXTS}/{TEXTS}_*.parquet"
-    for pattern in (MANIFEST, NOTES, UNREADABLE, vectors, texts):
-        for path in list(folder.glob(pattern)):
-            path.unlink()
-
-
-def tidy(folder: Path) -> None:
-    """Remove what is only needed while a folder is written."""
-    for leftover in (folder / UNFINISHED, *folder.glob(NOTES)):
-        leftover.unlink(missing_ok=True)
-
-
-SHORTEST: Final = 16  # a shorter salt can be guessed
-#: Ending of the file that maps hashed ids back, and its columns.
-MAPPING: Final = ".ids.csv"
-MAPPING_COLUMNS: Final = ("hashed", "id", "locator")
-#: Encoders from whose vectors small versions of the images can be reconstructed.
-THUMBNAILS: Final = ("builtin",)
 
 
 @dataclass(frozen=True, slots=True)
@@ -480,26 +431,27 @@ class Salt:
 
     def hashed(self, ids: pa.StringArray) -> pa.StringArray:
         """Return the new ids: keyed BLAKE2b-128 of ids, in hexadecimal."""
-        return pa.array(
-            (
-                hashlib.blake2b(id_.encode(), key=self.key, digest_size=16).hexdigest()
-                for id_ in ids.to_pylist()
-            ),
-            pa.string(),
+        digests = (
+            hashlib.blake2b(id_.encode(), key=self.key, digest_size=16) for id_ in ids.to_pylist()
         )
+        return pa.array((digest.hexdigest() for digest in digests), pa.string())
 
 
-def salt_for(folder: Path, given: Path | None) -> Salt:
+def _salt_for(folder: Path, given: Path | None) -> Salt:
     """Return the salt of a folder: of a file, the one next to the folder, or a new one."""
-    path = given if given is not None else beside(folder, ".salt")
+    path = given if given is not None else _beside(folder, ".salt")
     if given is not None and not given.is_file():
         raise UsageError(f"salt {given} is not a file; leave --salt out to have one made")
     if path.resolve().is_relative_to(folder.resolve()):
         raise UsageError(f"salt {path} lies in {folder}, which is published; keep it elsewhere")
-    free_table(beside(folder, MAPPING), MAPPING_COLUMNS)
+    free_table(_beside(folder, MAPPING), MAPPING_COLUMNS)
     try:
         if not path.exists():
-            _write_secret(path, secrets.token_hex(32) + "\n")
+            with replacing(path) as part:
+                # other users cannot read it
+                handle = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+                with os.fdopen(handle, "w", encoding="ascii") as file:
+                    file.write(secrets.token_hex(32) + "\n")
         text = path.read_bytes().strip()
     except OSError as error:
         raise VisleakError(
@@ -513,7 +465,7 @@ def salt_for(folder: Path, given: Path | None) -> Salt:
     return Salt(path, hashlib.blake2b(text).digest())
 
 
-def beside(folder: Path, ending: str) -> Path:
+def _beside(folder: Path, ending: str) -> Path:
     """Return a name beside a folder."""
     plain = folder.resolve()
     return plain.with_name(plain.name + ending)
@@ -531,21 +483,13 @@ def public_name(text: str) -> str:
     return replace(request, argument=Path(request.argument).name).named(*request.options)
 
 
-def write_mapping(folder: Path, images: ImageSet, hashed: pa.StringArray) -> Path:
+def _write_mapping(folder: Path, images: ImageSet, hashed: pa.StringArray) -> Path:
     """Write the table of hashed and original ids next to a folder, readable only by its owner."""
-    path = beside(folder, MAPPING)
+    path = _beside(folder, MAPPING)
     rows = zip(hashed.to_pylist(), images.ids.to_pylist(), images.locators.to_pylist(), strict=True)
     try:
         write_csv(path, MAPPING_COLUMNS, (tuple(cell or "" for cell in row) for row in rows))
         path.chmod(0o600)
     except OSError as error:
-        raise VisleakError(f"{path} cannot be written ({error.strerror or error})") from error
+        raise _unwritable(path, error) from error
     return path
-
-
-def _write_secret(path: Path, text: str) -> None:
-    """Write a file that other users cannot read."""
-    with replacing(path) as part:
-        handle = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-        with os.fdopen(handle, "w", encoding="ascii") as file:
-            file.write(text)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Final
 
@@ -34,14 +34,12 @@ ASKED: Final = "images asked for"  # name of the set of the images that are sear
 class Match:
     """An image that may be the one that is searched."""
 
-    # which image
     set: str
     id: str
     locator: str | None
     similarity: float  # higher is more similar
     degree: str | None  # ``hard``, ``soft`` or ``None``
-    # result of pixel verification; ``None`` if there are only embeddings
-    grade: str | None
+    grade: str | None  # of pixel verification; ``None`` if there are only embeddings
     probability: float | None
     reason: str | None
 
@@ -80,7 +78,7 @@ class Found:
         plain = asdict(self)
         # the key that users have
         plain["told"] = plain.pop("decided")
-        return {**plain, "matches": [asdict(m) for m in self.matches], "found": self.found}
+        return {**plain, "matches": list(plain["matches"]), "found": self.found}
 
 
 def find(
@@ -144,33 +142,24 @@ def _places(place: str, encoder: str) -> tuple[list[AnySet], Settings]:
     path = Path(place)
     plain = Settings(encoder=encoder, candidates="best", within=False)
     if (path / AUDIT).is_file():
-        return _sets_of(path, encoder)
+        # with the encoder and thresholds of the audit
+        known = Audit(path)
+        limits, used = known.summary.thresholds, known.summary.settings
+        if not encoder:
+            plain = replace(plain, encoder=used.encoder, hard=limits.hard, soft=limits.soft)
+        sets = [known.images_of(about.name) for about in known.summary.sets]
+        return sets, replace(plain, near_at=used.near_at)
     if path.is_dir() and any((path / name).exists() for name in (MANIFEST, UNFINISHED, VECTORS)):
         place = f"emb:{place}"
     return [open_images(place)], plain
 
 
-def _sets_of(folder: Path, encoder: str) -> tuple[list[AnySet], Settings]:
-    """Return the sets of an audit, with its encoder and thresholds."""
-    known = Audit(folder)
-    summary, used = known.summary, known.summary.settings
-    sets = [known.images_of(about.name) for about in summary.sets]
-    limits = (
-        {} if encoder else {name: getattr(summary.thresholds, name) for name in ("hard", "soft")}
-    )
-    return sets, Settings(
-        encoder=encoder or used.encoder,
-        near_at=used.near_at,
-        candidates="best",
-        within=False,
-        **limits,
-    )
-
-
 def _matches(result: Audit) -> dict[str, list[Match]]:
     """Return the pairs of each image, most likely the same first, closest first among equals."""
     rows = result.pairs().to_pylist()
-    where = _locators(result.folder)
+    images: pa.Table = read_table(result.folder, IMAGES, ["set", "id", "locator"])
+    sets, ids, locators = (images[name].to_pylist() for name in images.column_names)
+    where = dict(zip(zip(sets, ids, strict=True), locators, strict=True))
     rank = {grade: place for place, grade in enumerate(GRADES)}
     rows.sort(
         key=lambda row: (
@@ -182,27 +171,12 @@ def _matches(result: Audit) -> dict[str, list[Match]]:
         )
     )
     found: dict[str, list[Match]] = {}
+    values = ("similarity", "degree", "grade", "probability", "reason")
     for row in rows:
-        found.setdefault(row["query"], []).append(
-            Match(
-                set=row["reference_set"],
-                id=row["reference"],
-                locator=where.get((row["reference_set"], row["reference"])),
-                similarity=row["similarity"],
-                degree=row["degree"],
-                grade=row["grade"],
-                probability=row["probability"],
-                reason=row["reason"],
-            )
-        )
+        place = row["reference_set"], row["reference"]
+        match = Match(*place, where.get(place), **{name: row[name] for name in values})
+        found.setdefault(row["query"], []).append(match)
     return found
-
-
-def _locators(folder: Path) -> dict[tuple[str, str], str | None]:
-    """Return where the images of an audit lie."""
-    table: pa.Table = read_table(folder, IMAGES, ["set", "id", "locator"])
-    sets, ids, locators = (table[name].to_pylist() for name in table.column_names)
-    return dict(zip(zip(sets, ids, strict=True), locators, strict=True))
 
 
 _COLUMNS: Final = (
@@ -213,8 +187,9 @@ _COLUMNS: Final = (
 
 def documents(found: Sequence[Found]) -> list[Document]:
     """Return what was found, one document per image."""
-    made = [Document("Search", f"{each.image}: {_verdict(each)}", tables=_table(each))
-            for each in found]  # fmt: skip
+    made = [
+        Document("Search", f"{each.image}: {_verdict(each)}", tables=_table(each)) for each in found
+    ]
     if found and found[0].unseen:
         reasons = ", ".join(f"{count:,} {reason}" for reason, count in found[0].unseen.items())
         made.append(Document("Unreadable", f"unreadable, and not compared: {reasons}"))
@@ -225,21 +200,18 @@ def _verdict(each: Found) -> str:
     """Return in a line whether an image is there."""
     if each.unreadable is not None:
         return f"cannot be read ({each.unreadable})"
+    absent = "not found among the images that could be read" if each.unseen else "not found"
     if not each.matches:
-        return f"{_absent(each)}; no similar image"
+        return f"{absent}; no similar image"
     same = next((match for match in each.matches if match.same), None)
     nearest = f"the nearest has similarity {each.matches[0].similarity:.3f}"
     if same is None and not each.decided:
         return f"{nearest}; no thresholds are known for this encoder, so it is not decided"
     if same is None:
-        return f"{_absent(each)}; {nearest}"
+        return f"{absent}; {nearest}"
     # without pixel verification a degree is all there is
     sure = "found" if same.grade is not None else "likely match (similarity only)"
     return f"{sure}: {same.id} of {same.set} ({same.grade or same.degree})"
-
-
-def _absent(each: Found) -> str:
-    return "not found among the images that could be read" if each.unseen else "not found"
 
 
 def _table(each: Found) -> tuple[Table, ...]:
