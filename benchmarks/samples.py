@@ -138,8 +138,7 @@ def candidates(
     )  # fmt: skip
     own = sides[query.name], sides[reference.name]
     found = Comparison.of(*own, pairs, thresholds_of(encoder, Settings()), "auto")
-    pairs = next(with_votes([found], encoder, place)).pairs
-    pairs = with_windows(pairs, own, encoder, place.workers)
+    pairs = with_windows(next(with_votes([found], encoder, place)), encoder, place.workers).pairs
     if keep is not None:
         pairs = _only(pairs, keep(pairs))
     evidence = verify([pairs], sides, place)[0]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import chain
 
 import numpy as np
@@ -99,24 +99,22 @@ def encoded(made):
 def sides_and_pairs(query, reference, wanted, encoder, views=ALL, blocks=(256, 1024), workers=1):
     engine = ExactSearch(*blocks)
     left = side(encoded(query), encoder, views, engine, workers)
-    right = (
-        left if reference is query else side(encoded(reference), encoder, views, engine, workers)
-    )
-    found = find_pairs(
-        left, right, encoder=encoder, views=views, wanted=wanted, engine=engine, workers=workers
-    )
-    return left, right, found
+    right = left
+    if reference is not query:
+        right = side(encoded(reference), encoder, views, engine, workers)
+    return left, right, find_pairs(left, right, encoder, views, wanted, engine, workers)
 
 
 def rows_of(pairs, query, reference):
     """Return the pairs as tuples by id."""
-    return [
-        (query.ids[int(q)].as_py(), reference.ids[int(r)].as_py(), float(s), int(v), float(b))
-        for q, r, s, v, b in zip(
-            pairs.query, pairs.reference, pairs.similarity, pairs.view, pairs.background,
-            strict=True,
-        )
-    ]  # fmt: skip
+    ids = [each.ids.to_pylist() for each in (query, reference)]
+    columns = (pairs.query, pairs.reference, pairs.similarity, pairs.view, pairs.background)
+    rows = zip(*(column.tolist() for column in columns), strict=True)
+    return [(ids[0][q], ids[1][r], *values) for q, r, *values in rows]
+
+
+def places_of(pairs):
+    return list(zip(pairs.query.tolist(), pairs.reference.tolist(), strict=True))
 
 
 # -- brute force ---------------------------------------------------------------------------------
@@ -208,7 +206,7 @@ def test_pairs_of_two_sets_equal_brute_force(seed, queries, references, wanted, 
     left, right, found = sides_and_pairs(query, reference, wanted, encoder, views)
     oracle = BruteForce(left, right, wanted, views)
     rows, total = oracle.pairs()
-    assert list(zip(found.query.tolist(), found.reference.tolist(), strict=True)) == rows
+    assert places_of(found) == rows
     np.testing.assert_array_equal(found.total, total)
     at = tuple(np.array(rows, int).reshape(-1, 2).T)
     np.testing.assert_allclose(found.similarity, oracle.similarity[at], atol=1e-7)
@@ -225,7 +223,7 @@ def test_capped_pairs_of_two_sets_equal_brute_force(seed, queries, references, c
     wanted = Wanted(0.7, best=0, cap=cap)
     left, right, found = sides_and_pairs(query, reference, wanted, Toy())
     rows, total = BruteForce(left, right, wanted, ALL).pairs()
-    assert list(zip(found.query.tolist(), found.reference.tolist(), strict=True)) == rows
+    assert places_of(found) == rows
     np.testing.assert_array_equal(found.total, total)
 
 
@@ -237,7 +235,7 @@ def test_pairs_within_a_set_equal_brute_force(seed, count, wanted, views):
     left, right, found = sides_and_pairs(both, both, wanted, Toy(units(world.rng, 9)), views)
     oracle = BruteForce(left, right, wanted, views)
     rows, total = oracle.pairs()
-    got = list(zip(found.query.tolist(), found.reference.tolist(), strict=True))
+    got = places_of(found)
     sharp = [(i, j) for i, j in rows if not both.flat[i]]
     assert [(i, j) for i, j in got if not both.flat[i]] == sharp
     np.testing.assert_array_equal(found.total, total)
@@ -245,17 +243,9 @@ def test_pairs_within_a_set_equal_brute_force(seed, count, wanted, views):
     assert len(set(got)) == len(got)
     at = tuple(np.array(got, int).reshape(-1, 2).T)
     np.testing.assert_allclose(found.similarity, oracle.similarity[at], atol=1e-7)
-    undone = grid_view_of_each(both.matrix[at[0]], found.view)
-    again = np.einsum("ij,ij->i", undone.astype(float), both.matrix[at[1]].astype(float))
-    np.testing.assert_allclose(again, found.similarity, atol=1e-6)
-
-
-def grid_view_of_each(rows, views):
-    made = [
-        row if v == 0 else grid_view(row[None], int(v))[0]
-        for row, v in zip(rows, views, strict=True)
-    ]
-    return np.array(made).reshape(-1, WIDTH)
+    for (i, j), view, similarity in zip(got, found.view, found.similarity, strict=True):
+        row = both.matrix[[i]] if view == 0 else grid_view(both.matrix[[i]], int(view))
+        assert abs(row[0].astype(float) @ both.matrix[j] - similarity) < 1e-6
 
 
 @given(st.integers(0, 10**6), st.integers(2, 50), st.sampled_from([1, 2, 4]))
@@ -268,7 +258,7 @@ def test_caps_within_a_set(seed, count, cap):
     assert len(found) <= cap * count
     rows, total = BruteForce(left, right, Wanted(0.6, best=0, cap=10**6), ALL).pairs()
     np.testing.assert_array_equal(found.total, total)
-    got = set(zip(found.query.tolist(), found.reference.tolist(), strict=True))
+    got = set(places_of(found))
     sharp = {(i, j) for i, j in rows if not both.flat[i]}
     assert {(i, j) for i, j in got if not both.flat[i]} <= sharp
     assert {(i, j) for i, j in sharp if min(total[i], total[j]) <= cap} <= got
@@ -334,16 +324,8 @@ def test_storage_order_blocks_and_workers_change_nothing(seed, same, cap, first,
 
 def permuted(one, rng):
     order = rng.permutation(len(one))
-    return Fingerprints(
-        one.set,
-        np.arange(len(one)),
-        one.ids.take(pa.array(order)),
-        one.matrix[order],
-        one.digests[order],
-        one.sizes[order],
-        one.flat[order],
-        one.encoder,
-    )
+    columns = {n: getattr(one, n)[order] for n in ("matrix", "digests", "sizes", "flat")}
+    return replace(one, ids=one.ids.take(pa.array(order)), **columns)
 
 
 # -- planted ones --------------------------------------------------------------------------------
@@ -404,7 +386,6 @@ def test_the_background_is_the_mean_of_the_nearest_cohort():
     ],
 )
 def test_views_are_those_the_encoder_can_make(choice, made, expected):
-    """A text encoder without views is not asked for them."""
     assert views_for(Toy(views=made), choice) == expected
 
 

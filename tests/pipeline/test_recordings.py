@@ -1,4 +1,4 @@
-"""Distances in time against two loops, and what an audit says of recordings that are torn apart."""
+"""Groups and recordings on both sides, against counts by hand, and what an audit says of them."""
 
 from __future__ import annotations
 
@@ -14,13 +14,17 @@ from hypothesis import strategies as st
 
 import visleak
 from visleak.documents import as_plain
+from visleak.groups import nearest_frames
 from visleak.pipeline.comparison import Comparison
 from visleak.pipeline.encoded_set import EmbeddingCounts, Side
 from visleak.pipeline.recordings import (
-    distances,
+    GroupLeak,
     doubt,
+    group_leak,
+    group_sentence,
     recording_leak,
     recording_sentence,
+    union_of_groups,
     union_of_recordings,
     unknown_times,
 )
@@ -29,7 +33,6 @@ from visleak.records import Fingerprints, Grades, Pairs
 from visleak.settings import Settings
 from visleak.storage.audit_folder import RecordingCounts, Thresholds
 
-NO_THRESHOLDS = Thresholds(None, None, "", False)
 ENDS = (-(2**63), 2**63 - 1)
 FRAMES = st.one_of(st.integers(-30, 30), st.sampled_from(ENDS), st.none())
 NAMES = st.sampled_from(["b", "a", "ß", None])
@@ -61,18 +64,78 @@ def compared(query, reference, graded=(), coverage="intra"):
         query.name, reference.name, left.copy(), right.copy(), np.full(n, 0.9, np.float32),
         np.zeros(n, np.float32), np.zeros(n, np.int8), np.zeros(len(query.images), np.int64),
     )  # fmt: skip
-    grades = Grades(
-        grade.astype(np.int8), np.ones(n, np.float32), ("",) * n, ("",) * n
-    )  # fmt: skip
-    return Comparison(
-        query, reference, pairs, NO_THRESHOLDS, coverage, "full",
-        grades=None if graded is None else grades,
-    )  # fmt: skip
+    grades = Grades(grade.astype(np.int8), np.ones(n, np.float32), ("",) * n, ("",) * n)
+    grades = None if graded is None else grades
+    return Comparison(query, reference, pairs, Thresholds(), coverage, "full", grades=grades)
 
 
 def found(test, train, graded=(), within=10, **about):
     query, reference = made("test", test, **about), made("train", train, **about)
     return recording_leak(compared(query, reference, graded), Settings(within_frames=within))
+
+
+# -- groups --------------------------------------------------------------------------------------
+
+
+@given(IMAGES, IMAGES)
+def test_shared_groups_are_those_of_sets(test, train):
+    """Sets of Python, over the readable images; null is no group."""
+    leak = group_leak(compared(made("test", test), made("train", train)))
+    own, theirs = ([group for group, _, seen in side if seen] for side in (test, train))
+    if not any(own) or not any(theirs):
+        assert leak is None
+        return
+    shared = (set(own) & set(theirs)) - {None}
+    assert leak.names == tuple(sorted(shared))
+    assert leak.queries.tolist() == [group in shared for group in own]
+
+
+def test_groups_of_several_references_are_one_total():
+    both = union_of_groups(
+        [
+            GroupLeak(("a", "b"), np.array([True, False, True])),
+            GroupLeak(("b", "c"), np.array([True, True, False])),
+        ]
+    )
+    assert both.names == ("a", "b", "c")
+    assert both.queries.tolist() == [True] * 3
+    assert union_of_groups([]) is None
+    assert group_sentence(both, "test") == "; 3 groups are on both sides (3 of 3 test images)"
+    assert group_sentence(GroupLeak((), np.array([False])), "test") == ""
+    names = tuple(f"g{n:03}" for n in range(30))
+    found = GroupLeak(names, np.array([True])).summary()
+    assert (found.shared, found.queries, found.named) == (30, 1, names[:20])
+
+
+def test_an_audit_counts_groups_and_its_tables_stay():
+    """Rate, names and a second sentence come in; no byte of the pairs changes."""
+    rng = np.random.default_rng(5)
+    frames = [rng.integers(0, 255, (24, 24, 3), np.uint8) for _ in range(8)]
+
+    def audited(*groups):
+        sets = [visleak.open_images(frames[:4], name="test")]
+        sets += [visleak.open_images(frames[4:], name="train")]
+        for place, own in enumerate(groups):
+            sets[place] = replace(sets[place], groups=pa.array(own, pa.string()))
+        settings = Settings(within=False)
+        return visleak.audit(sets[:1], sets[1:], cache=None, settings=settings)
+
+    plain = audited()
+    grouped = audited(["p", "q", None, "p"], ["p", "r", "r", "s"])
+    clean = audited(["p", "q", "q", "p"], ["r"] * 4)
+    told = json.dumps(plain.summary.as_dict()["totals"] + plain.summary.as_dict()["comparisons"])
+    assert "group" not in told.replace("duplicate_groups", "").replace('"groups": 0', "")
+    assert plain.headline == clean.headline == grouped.headline.partition(";")[0]
+    assert grouped.headline.endswith("; 1 group is on both sides (2 of 4 test images)")
+    (comparison,) = grouped.summary.as_dict()["comparisons"]
+    assert comparison["groups"] == {"shared": 1, "queries": 2, "named": ["p"]}
+    assert (grouped.rate("group"), clean.rate("group")) == (Rate.of(2, 4), Rate.of(0, 4))
+    assert "groups of test: 1 of 4 images have none" in grouped.summary.as_dict()["skipped"]
+    tables = [(each.folder / "pairs.parquet").read_bytes() for each in (plain, grouped, clean)]
+    assert tables[0] == tables[1] == tables[2]
+
+
+# -- recordings ----------------------------------------------------------------------------------
 
 
 def by_hand(test, train):
@@ -175,11 +238,12 @@ def test_elsewhere_times_mean_nothing(coverage, streamed, query, reference):
     """Frame 7 of two data sets; one side without; numbers against milliseconds."""
     left, right = made("test", ONE, **query), made("train", ONE, **reference)
     right = replace(right, embeddings=EmbeddingCounts(1, 0, streamed))
-    assert recording_leak(compared(left, right, coverage=coverage), Settings()) is None
+    pairs = compared(left, right, coverage=coverage)
+    assert recording_leak(pairs, Settings()) is None
+    assert (group_leak(pairs) is None) == (coverage != "intra" or streamed or "groups" in query)
 
 
 def test_times_have_a_bound_of_their_own():
-    """One second, by default, in milliseconds."""
     left, right = (
         made(name, [("a", frame, True)], timed=True) for name, frame in (("q", 0), ("r", 1000))
     )
@@ -215,7 +279,6 @@ def test_several_references_are_one_total():
     ],
 )
 def test_why_time_tells_nothing_is_said(train, about, message):
-    """Of groups on both sides only: a split by groups needs no times."""
     pairs = compared(made("test", ONE), made("train", train, **about))
     assert message in unknown_times(pairs, 1)
     assert bool(unknown_times(pairs, 1)) == bool(message)
@@ -237,10 +300,9 @@ def test_frames_that_are_far_from_all_others_may_be_none():
 
 
 def test_distances_do_not_overflow():
-    """From one end of int64 to the other."""
     zero = np.zeros(1, np.int64)
     low, high = (np.array([end], np.int64) for end in ENDS)
-    assert distances(zero, low, zero, high).tolist() == [2**64 - 1]
+    assert nearest_frames(zero, low, zero, high)[1].tolist() == [2**64 - 1]
 
 
 @pytest.fixture(scope="module")
@@ -292,10 +354,8 @@ def test_an_audit_says_so_and_its_tables_stay(pictures, told):
     assert told.rate("recording") == Rate.of(2, 3)
     (comparison,) = told.summary.as_dict()["comparisons"]
     block = comparison["recordings"]
-    assert {name: block[name] for name in ("unit", "within", "shared", "leaking", "close")} == {
-        "unit": "frames", "within": 2, "shared": 2, "leaking": 1, "close": 2,
-    }  # fmt: skip
-    assert block["queries"] == 3
+    names = ("unit", "within", "shared", "leaking", "close", "queries")
+    assert [block[name] for name in names] == ["frames", 2, 2, 1, 2, 3]
     assert [each["frame_unit"] for each in told.summary.as_dict()["sets"]] == ["frames"] * 2
     assert all("frame_unit" not in each for each in plain.summary.as_dict()["sets"])
     assert [each["recording"] for each in block["listed"]] == ["drive0"]
@@ -303,15 +363,13 @@ def test_an_audit_says_so_and_its_tables_stay(pictures, told):
         first, second = csv.DictReader(lines)
     assert (first["recording"], first["close"], first["least"]) == ("drive0", "2", "1")
     assert (second["recording"], second["close"], second["median"]) == ("drive1", "0", "17")
-    assert (told.folder / "pairs.parquet").read_bytes() == (
-        plain.folder / "pairs.parquet"
-    ).read_bytes()
+    tables = [(each.folder / "pairs.parquet").read_bytes() for each in (told, plain)]
+    assert tables[0] == tables[1]
     assert not (plain.folder / "recordings.csv").exists()
-    assert "recording" not in json.dumps(
-        plain.summary.as_dict()["comparisons"] + plain.summary.as_dict()["totals"]
-    )
+    content = plain.summary.as_dict()
+    assert "recording" not in json.dumps(content["comparisons"] + content["totals"])
     why = "time between frames of test and train: frame numbers of test and train are not known"
-    assert any(line.startswith(why) for line in plain.summary.as_dict()["skipped"])
+    assert any(line.startswith(why) for line in content["skipped"])
 
 
 def test_order_and_verification_do_not_change_what_time_says(pictures, told):

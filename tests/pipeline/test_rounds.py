@@ -32,15 +32,11 @@ from visleak.verification import check
 FRAMES = 14
 
 
-def candidates(pair, query, reference, score, votes=None, *, within=False):
-    return Candidates(
-        np.array(pair, np.int64),
-        np.array(query, np.int32),
-        np.array(reference, np.int32),
-        np.array(score, np.float32),
-        np.zeros(len(pair), np.float32) if votes is None else np.array(votes, np.float32),
-        within,
-    )
+def candidates(pair, query, reference, score, votes=0, *, within=False):
+    """Return candidates of arrays of one length."""
+    columns = (pair, np.int64), (query, np.int32), (reference, np.int32), (score, np.float32)
+    votes = np.broadcast_to(np.float32(votes), len(pair)).astype(np.float32)
+    return Candidates(*(np.array(values, kind) for values, kind in columns), votes, within)
 
 
 def played(entries, sizes, near):
@@ -116,14 +112,9 @@ def test_parts_do_not_matter(within, seed, monkeypatch):
     count = 300
     query = np.minimum(rng.integers(0, 30, count), rng.integers(0, 30, count))
     reference = rng.integers(31, 60, count) if not within else query + rng.integers(1, 30, count)
-    entries = candidates(
-        np.cumsum(rng.integers(1, 4, count)),
-        query,
-        reference,
-        rng.random(count).round(1),
-        rng.integers(0, 4, count) * rng.integers(0, 2, count),
-        within=within,
-    )
+    pair, score = np.cumsum(rng.integers(1, 4, count)), rng.random(count).round(1)
+    votes = rng.integers(0, 4, count) * rng.integers(0, 2, count)
+    entries = candidates(pair, query, reference, score, votes, within=within)
     near = rng.choice(entries.pair, 60, replace=False)
     whole, rounds = played(entries, (2, 3, 5), near)
     assert len(whole) > 1
@@ -169,11 +160,8 @@ def write_relatives(folder, count, seed=0):
 
 def verified(pairs):
     """Return how many pairs have a grade and are no copies."""
-    return pairs.filter(pc.and_(pc.is_valid(pairs["grade"]), is_checked(pairs))).num_rows
-
-
-def is_checked(pairs):
-    return pc.invert(pc.equal(pairs["reason"], "no shift of this view brings the edges together"))
+    copies = pc.equal(pairs["reason"], "no shift of this view brings the edges together")
+    return pairs.filter(pc.and_(pc.is_valid(pairs["grade"]), pc.invert(copies))).num_rows
 
 
 @pytest.fixture(scope="module")
@@ -195,14 +183,12 @@ def test_a_static_scene_is_verified_in_part(static):
     assert missing["probability"].null_count == missing.num_rows
     assert missing["matrix"].null_count == missing.num_rows
     assert all("connect" in reason for reason in missing["reason"].to_pylist())
-    about = static.summary.as_dict()["verification"]
+    summary = static.summary.as_dict()
+    about = summary["verification"]
     assert about["connected"] == missing.num_rows
     assert about["stopped"] == about["limited"] == 0
-    assert any(
-        f"{missing.num_rows:,} candidates" in line for line in static.summary.as_dict()["skipped"]
-    )
-    totals = static.images()["pairs_total"].to_pylist()
-    assert totals == [FRAMES - 1] * FRAMES
+    assert any(f"{missing.num_rows:,} candidates" in line for line in summary["skipped"])
+    assert static.images()["pairs_total"].to_pylist() == [FRAMES - 1] * FRAMES
 
 
 def test_images_without_near_ones_cost_one_round(tmp_path):
@@ -236,14 +222,8 @@ def test_queries_of_one_scene_share_the_work(tmp_path):
     """Pairs of frames that others connect are left out, and no training frame is missed."""
     write_frames(tmp_path / "test", 6, seed=1)
     write_frames(tmp_path / "train", 20, seed=2)
-    found = audit(
-        tmp_path / "test",
-        tmp_path / "train",
-        settings=Settings(within=False),
-        out=tmp_path / "out",
-        cache=None,
-        workers=1,
-    )
+    sides, own = (tmp_path / "test", tmp_path / "train"), Settings(within=False)
+    found = audit(*sides, settings=own, out=tmp_path / "out", cache=None, workers=1)
     assert found.rate("near").count == 6
     about = found.summary.as_dict()["verification"]
     assert about["connected"]
@@ -258,27 +238,14 @@ def test_copies_of_a_near_duplicate_are_checked_once(tmp_path, monkeypatch):
     for folder in ("test", "train"):
         for number in range(1, 9):
             shutil.copy(tmp_path / folder / "000.png", tmp_path / folder / f"{number:03d}.png")
-    calls = count_checks(monkeypatch)
+    calls, real = [], check.check_pairs
+    monkeypatch.setattr(check, "check_pairs", lambda pairs: calls.extend(pairs) or real(pairs))
     found = audit(tmp_path / "test", tmp_path / "train", cache=None, workers=1)
     assert len(calls) == 1
     pairs = found.pairs(grade="near")
-    assert (
-        pairs.filter(pc.not_equal(pairs["coverage"], "within"))["grade"].to_pylist()
-        == ["near"] * 81
-    )
+    across = pairs.filter(pc.not_equal(pairs["coverage"], "within"))
+    assert across["grade"].to_pylist() == ["near"] * 81
     assert found.rate("near").count == 9
-
-
-def count_checks(monkeypatch):
-    calls = []
-    real = check.check_pairs
-
-    def counted(pairs):
-        calls.extend(pairs)
-        return real(pairs)
-
-    monkeypatch.setattr(check, "check_pairs", counted)
-    return calls
 
 
 def test_what_the_cache_knows_of_skipped_pairs_changes_nothing(static, tmp_path, monkeypatch):

@@ -12,11 +12,13 @@ from visleak.encoders import load_encoder
 from visleak.formats import open_images
 from visleak.pipeline import RunContext
 from visleak.pipeline.candidates import find_pairs, side, views_for
+from visleak.pipeline.comparison import Comparison
 from visleak.pipeline.encoded_set import EncodedSet
 from visleak.pipeline.fingerprints import fingerprint
 from visleak.pipeline.windows import WINDOWED, with_windows
 from visleak.search.exact import ExactSearch
 from visleak.search.hits import Wanted
+from visleak.storage.audit_folder import Thresholds
 
 
 def reduced(pixels, length=32):
@@ -52,10 +54,9 @@ def pairs_of(queries, references, *, same=False):
                 side(EncodedSet(opened, prints), encoder, views_for(encoder, "all"), engine, 1)
             )
     sides = (sides[0], sides[-1])
-    pairs = find_pairs(
-        *sides, encoder=encoder, views=(0,), wanted=Wanted(None, best=1), engine=engine
-    )
-    return pairs, [with_windows(pairs, sides, encoder, workers) for workers in (1, 3)]
+    pairs = find_pairs(*sides, encoder, (0,), Wanted(None, best=1), engine)
+    found = Comparison.of(*sides, pairs, Thresholds(), "auto")
+    return pairs, [with_windows(found, encoder, workers).pairs for workers in (1, 3)]
 
 
 def share(pairs, count):

@@ -1,8 +1,7 @@
 """Encoders that take batches: workers decode and prepare images, this process runs the network.
 
-Only the encoder's preparation is sent to the workers, never its network. They decode while the
-network computes, a bounded number of bytes ahead of it. Batches are formed in the order of the set,
-so neither chunks nor workers change which images are in one batch.
+They work a bounded number of bytes ahead of it. Batches are formed in the order of the set, so
+neither chunks nor workers change which images are in one batch.
 """
 
 from __future__ import annotations
@@ -31,16 +30,7 @@ from visleak.pipeline.encoded_set import (
     read_items,
     unpack,
 )
-from visleak.records import (
-    BatchEncoder,
-    Bool,
-    DecodedImage,
-    Float32,
-    Int64,
-    Opener,
-    Preparation,
-    Unreadable,
-)
+from visleak.records import BatchEncoder, Bool, Float32, Int64, Opener, Preparation, Unreadable
 
 #: Images of the first tasks, and the limit of later ones: the network waits for whole tasks.
 FIRST_CHUNK: Final = 16
@@ -103,49 +93,31 @@ def batched(
     """Yield the fingerprints of the images at ascending positions, in their order."""
     recipe = _Recipe(encoder.name, maker(encoder), encoder.enough, encoder.preparation)
     whole = _Task(context.share(opener), context.share(recipe), cache, positions)
-    size = _TaskSize()
-    queue = _Queue(encoder)
-    for task, found in _in_order(context, whole, size):
-        done = found
+    queue, submitted = _Queue(encoder), deque[_Task]()
+    size, count, held = FIRST_CHUNK, 0, 0
+
+    def tasks() -> Iterator[_Task]:
+        start, total = 0, len(positions)
+        while start < total:
+            # smaller ones towards the end, so that all workers end together
+            share = max(FIRST_CHUNK, (total - start) // (2 * context.workers))
+            stop = min(start + min(size, share), total)
+            submitted.append(replace(whole, positions=positions[start:stop]))
+            yield submitted[-1]
+            start = stop
+
+    for found in context.each(prepare, tasks(), "reading images"):
+        task, done = submitted.popleft(), found
         while True:
-            size.update(done)
+            # later tasks return about as many bytes as they should
+            count += len(done.prepared) + len(done.unreadable)
+            held += done.bytes
+            size = min(MOST, max(1, TASK_BYTES * count // max(1, held)))
             yield from queue.add(done)
             if not len(done.rest):
                 break
             done = prepare(replace(task, positions=done.rest))
     yield queue.end()
-
-
-def _in_order(context: RunContext, whole: _Task, size: _TaskSize) -> Iterator[tuple[_Task, _Done]]:
-    """Yield tasks with their results; the size of later ones follows from the first ones."""
-    submitted: deque[_Task] = deque()
-
-    def tasks() -> Iterator[_Task]:
-        start, total = 0, len(whole.positions)
-        while start < total:
-            # smaller ones towards the end, so that all workers end together
-            share = max(FIRST_CHUNK, (total - start) // (2 * context.workers))
-            stop = min(start + min(size.images, share), total)
-            submitted.append(replace(whole, positions=whole.positions[start:stop]))
-            yield submitted[-1]
-            start = stop
-
-    for found in context.each(prepare, tasks(), "reading images"):
-        yield submitted.popleft(), found
-
-
-@dataclass
-class _TaskSize:
-    """How many images make a task of about :data:`TASK_BYTES`."""
-
-    images: int = FIRST_CHUNK
-    _count: int = 0
-    _bytes: int = 0
-
-    def update(self, done: _Done) -> None:
-        self._count += len(done.prepared) + len(done.unreadable)
-        self._bytes += done.bytes
-        self.images = min(MOST, max(1, TASK_BYTES * self._count // max(1, self._bytes)))
 
 
 # -- in this process -----------------------------------------------------------------------------
@@ -227,11 +199,9 @@ def _failure(encoder: BatchEncoder, count: int, error: Exception) -> str:
     text = " ".join(str(error).split())
     lacking = any(words in text.lower() for words in ("out of memory", "failed to allocate"))
     if isinstance(error, MemoryError) or lacking:
-        advice = (
-            f"use a smaller batch (--batch {count // 2})"
-            if count > 1
-            else "it needs another device (--device cpu) or a smaller network"
-        )
+        advice = "it needs another device (--device cpu) or a smaller network"
+        if count > 1:
+            advice = f"use a smaller batch (--batch {count // 2})"
         return (
             f"{label_of(encoder)} ran out of memory on {encoder.device} with {count} images"
             f" at a time; {advice}"
@@ -262,17 +232,15 @@ def prepare(task: _Task) -> _Done:
             prepared.append(each)
             held += each.input.nbytes if each.input is not None else 0
             if held > 2 * TASK_BYTES:
-                return _interrupted(task, prepared, unreadable)
-    unreadable.sort(key=lambda each: each[0])
-    return _Done(tuple(prepared), tuple(unreadable), range(0))
+                # the images up to this one; what follows is another task
+                last = each.position
+                rest = task.positions[int(np.searchsorted(np.asarray(task.positions), last)) + 1 :]
+                return _Done(tuple(prepared), _sorted(r for r in unreadable if r[0] < last), rest)
+    return _Done(tuple(prepared), _sorted(unreadable), range(0))
 
 
-def _interrupted(task: _Task, prepared: list[_Prepared], unreadable: list[Refused]) -> _Done:
-    """Return the images of a task up to the last one that is prepared."""
-    last = prepared[-1].position
-    rest = task.positions[int(np.searchsorted(np.asarray(task.positions), last)) + 1 :]
-    before = sorted((each for each in unreadable if each[0] < last), key=lambda each: each[0])
-    return _Done(tuple(prepared), tuple(before), rest)
+def _sorted(unreadable: Iterable[Refused]) -> tuple[Refused, ...]:
+    return tuple(sorted(unreadable, key=lambda each: each[0]))
 
 
 def _prepared(recipe: _Recipe, item: Item, known: Mapping[bytes, bytes]) -> _Prepared | Unreadable:
@@ -282,21 +250,15 @@ def _prepared(recipe: _Recipe, item: Item, known: Mapping[bytes, bytes]) -> _Pre
     image = decode(data, enough=recipe.enough)
     if isinstance(image, Unreadable):
         return image
-    made = _input(recipe, image)
-    if isinstance(made, Unreadable):
-        return made
-    blank = bool(flat([image])[0])
-    facts = ImageFingerprint(image.width, image.height, blank, np.empty(0, np.float32))
-    return _Prepared(position, digest, facts, made)
-
-
-def _input(recipe: _Recipe, image: DecodedImage) -> npt.NDArray[np.generic] | Unreadable:
-    """Return the network's input of an image; a failure does not end the run."""
+    # a failure does not end the run
     try:
-        return recipe.preparation(image)
+        made = recipe.preparation(image)
     except VisleakError:
         raise
     except MemoryError:
         return Unreadable("too-large", f"not enough memory to prepare it for {recipe.name}")
     except Exception as error:
         return Unreadable("unsupported", f"it cannot be prepared for {recipe.name} ({said(error)})")
+    blank = bool(flat([image])[0])
+    facts = ImageFingerprint(image.width, image.height, blank, np.empty(0, np.float32))
+    return _Prepared(position, digest, facts, made)

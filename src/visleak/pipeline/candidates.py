@@ -1,29 +1,24 @@
 """``find_pairs(query, reference) -> Pairs``: the pairs to verify.
 
-There are two rules: every pair at or above the soft threshold, and the best twenty references of
-each query by background-corrected similarity. Equal content is searched once. Blank images are
-matched by digest and colour only, with one match each.
-
-The number of pairs is proportional to the number of images. Of two contents with many copies, every
-copy of the one is paired with only a few of the other, so that each copy has a pair and all remain
-connected. The totals count every pair.
+These are every pair at or above the soft threshold, and the best twenty references of each query by
+background-corrected similarity. Equal content is searched once; of two contents with many copies
+every copy is paired with only a few others, so that all remain connected, and the totals count all.
+Blank images are matched by digest and colour only, with one match each.
 """
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
 import numpy.typing as npt
-import pyarrow.compute as pc
 
 from visleak.encoders import load_encoder
 from visleak.groups import places_within, rank_within
 from visleak.pipeline.context import RunContext, trim_heap
-from visleak.pipeline.encoded_set import EncodedSet, ImagesLost, Side
+from visleak.pipeline.encoded_set import EncodedSet, ImagesLost, Side, ranks_of
 from visleak.pipeline.fingerprints import fingerprint
 from visleak.records import (
     Bool,
@@ -40,21 +35,14 @@ from visleak.search.exact import ExactSearch, Scored
 from visleak.search.hits import Hits, Rows, Search, Sides, Wanted
 from visleak.vectors import forget
 
-#: References per query by background-corrected similarity.
-BEST: Final = 20
-#: Cohort images whose mean similarity is the background.
-COHORT_BEST: Final = 5
-#: Number of pairs of copies of two contents up to which all are listed.
-COPIES: Final = 1000
-#: Least cosine of two blank images of one colour.
-SAME_COLOUR: Final = 0.995
-#: Rows whose background is computed at a time; only bounds memory.
-CHUNK: Final = 8192
-#: Pairs whose vectors are compared at a time; only bounds memory.
-PAIRS: Final = 4096
+BEST: Final = 20  # references per query by background-corrected similarity
+COHORT_BEST: Final = 5  # cohort images whose mean similarity is the background
+COPIES: Final = 1000  # number of pairs of copies of two contents up to which all are listed
+SAME_COLOUR: Final = 0.995  # least cosine of two blank images of one colour
+CHUNK: Final = 8192  # rows whose background is computed at a time; only bounds memory
+PAIRS: Final = 4096  # pairs whose vectors are compared at a time; only bounds memory
 #: The view that undoes a view: a quarter turn is undone by three, all others by themselves.
 INVERSE_VIEW: Final = np.array([0, 3, 2, 1, 4, 5, 6, 7, 8], np.int8)
-
 VIEWS_OF: Final = {"none": (0,), "mirror": (0, 4), "all": tuple(range(9))}
 
 
@@ -84,15 +72,13 @@ def side(
             background[part] = hits.similarity.reshape(len(rows), -1).mean(axis=1)
             forget(fingerprints.matrix)
         background = background[content]
-    rank = np.empty(len(fingerprints), np.int64)
-    rank[pc.sort_indices(fingerprints.ids).to_numpy()] = np.arange(len(fingerprints))
-    return Side(encoded.images, fingerprints, background, rank, embeddings=encoded.embeddings)
+    order = ranks_of(fingerprints.ids)
+    return Side(encoded.images, fingerprints, background, order, embeddings=encoded.embeddings)
 
 
 def find_pairs(
     query: Side,
     reference: Side,
-    *,
     encoder: Encoder,
     views: tuple[int, ...],
     wanted: Wanted,
@@ -105,10 +91,9 @@ def find_pairs(
     set each unordered pair is listed once, with the lower id as the query, if it is among the most
     similar of either image.
     """
-    same = query is reference
+    same, count = query is reference, len(query.fingerprints)
     blank = Wanted(SAME_COLOUR, best=0, cap=1)
-    parts: list[Scored] = []
-    total = np.zeros(len(query.fingerprints), np.int64)
+    found: list[tuple[Scored, Int64]] = []
     for flat, rule, compared in ((False, wanted, views), (True, blank, (0,))):
         left = _Distinct.of(query, query.fingerprints.flat == flat)
         right = left if same else _Distinct.of(reference, reference.fingerprints.flat == flat)
@@ -130,41 +115,39 @@ def find_pairs(
             hits = _with_equal_bytes(hits, left, right, rule.threshold)
         if not flat:
             hits = _within_cap(hits, left, right, rule.cap)
-        part, count = _expand(hits, left, right, len(query.fingerprints), rule.cap)
+        found.append(_expand(hits, left, right, count, rule.cap))
         del hits
-        parts.append(part)
-        total += count
         if same:
-            part, count = _inside(left, len(query.fingerprints), rule.cap)
-            parts.append(part)
-            total += count
-    found = functools.reduce(Scored.plus, [p for p in parts if len(p.query)] or parts[:1])
-    del parts, part
+            found.append(_inside(left, count, rule.cap))
+    total = np.sum([own for _, own in found], axis=0)
+    first, *others = [part for part, _ in found if len(part.query)] or [found[0][0]]
+    scored = first.plus(*others) if others else first
+    del found, first, others
     if same:
-        found = _unordered(found, query.order)
-    found = _capped(found, query, reference, np.where(query.fingerprints.flat, 1, wanted.cap))
-    return pairs_of(query, reference, found, total)
+        scored = _unordered(scored, query.order)
+    scored = _capped(scored, query, reference, np.where(query.fingerprints.flat, 1, wanted.cap))
+    return pairs_of(query, reference, scored, total)
 
 
 def pairs_of(
     query: Side, reference: Side, found: Scored, total: Int64, votes: Float32 | None = None
 ) -> Pairs:
     """Return found rows as pairs, by the query's id, falling similarity, the reference's id."""
-    order = np.lexsort(
-        (reference.order[found.reference], -found.similarity, query.order[found.query])
-    )
+    keys = reference.order[found.reference], -found.similarity, query.order[found.query]
+    order = np.lexsort(keys)
+    del keys
     found = found.only(order)
     background = (query.background[found.query] + reference.background[found.reference]) / 2
     return Pairs(
-        query_set=query.name,
-        reference_set=reference.name,
-        query=found.query,
-        reference=found.reference,
-        similarity=found.similarity,
-        background=background.astype(np.float32),
-        view=found.view,
-        total=total,
-        votes=None if votes is None else votes[order],
+        query.name,
+        reference.name,
+        found.query,
+        found.reference,
+        found.similarity,
+        background.astype(np.float32),
+        found.view,
+        total,
+        None if votes is None else votes[order],
     )
 
 
@@ -209,12 +192,10 @@ def with_added(
 class _Distinct:
     """The distinct contents among some rows of a side."""
 
-    # the distinct contents (k,), 16 bytes each, in the order of their first rows
-    keys: npt.NDArray[np.void]
+    keys: npt.NDArray[np.void]  # (k,): the contents, 16 bytes each, in the order of first rows
     matrix: Rows  # their vectors, read from the side's matrix on use
-    # one value per content; of the member with the lowest id
-    background: Float32
-    order: Int64
+    background: Float32  # (k,): of the member with the lowest id
+    order: Int64  # (k,): of the same
     members: Int64  # rows of the side, grouped by content
     edges: Int64  # int64 (k + 1,): where each content's members begin and end
 
@@ -284,28 +265,22 @@ def _capped(found: Scored, query: Side, reference: Side, cap: Int64) -> Scored:
         more = np.bincount(image, minlength=len(cap)) > cap
         kept |= ~more[image]
         rows = np.flatnonzero(more[image])
-        differ = _of_other_bytes(found, rows, query, reference)
+        differ = query.fingerprints.flat[found.query[rows]]
+        blank = rows[differ]
+        left = query.fingerprints.digests[found.query[blank]]
+        right = reference.fingerprints.digests[found.reference[blank]]
+        differ[differ] = (left != right).any(axis=1)
         keys = order[other[rows]], -found.similarity[rows], differ
         kept[rows] |= rank_within(image[rows], *keys) < cap[image[rows]]
     return found if kept.all() else found.only(np.flatnonzero(kept))
 
 
-def _of_other_bytes(found: Scored, rows: Int64, query: Side, reference: Side) -> Bool:
-    """Return which of some pairs are of a blank query and of a reference with other bytes."""
-    differ = query.fingerprints.flat[found.query[rows]]
-    blank = rows[differ]
-    left = query.fingerprints.digests[found.query[blank]]
-    differ[differ] = (left != reference.fingerprints.digests[found.reference[blank]]).any(axis=1)
-    return differ
-
-
 def _with_equal_bytes(
     hits: Hits, left: _Distinct, right: _Distinct, threshold: float | None
 ) -> Hits:
-    """Add the pairs of equal contents that a search by similarity missed.
+    """Add the pairs of equal contents that a search by similarity missed, and count them all.
 
-    These are few: equal contents have equal vectors, which are only below a threshold if the vector
-    is all zero or the threshold is 1. Totals count equal contents in any case.
+    These are few: vectors that are all zero, or any where the threshold is 1.
     """
     _, query, reference = np.intersect1d(
         left.keys, right.keys, assume_unique=True, return_indices=True
@@ -317,11 +292,11 @@ def _with_equal_bytes(
     known = hits.query * len(right.keys) + hits.reference
     missed = ~np.isin(query * len(right.keys) + reference, known)
     return Hits(
-        query=np.concatenate([hits.query, query[missed]]),
-        reference=np.concatenate([hits.reference, reference[missed]]),
-        similarity=np.concatenate([hits.similarity, alone[missed]]),
-        view=np.concatenate([hits.view, np.zeros(missed.sum(), np.int8)]),
-        total=hits.total + more,
+        np.concatenate([hits.query, query[missed]]),
+        np.concatenate([hits.reference, reference[missed]]),
+        np.concatenate([hits.similarity, alone[missed]]),
+        np.concatenate([hits.view, np.zeros(missed.sum(), np.int8)]),
+        hits.total + more,
     )
 
 
@@ -382,12 +357,9 @@ def _expand(
     hit, place = places_within(wide * each)
     across, down = np.divmod(place, each[hit])
     down = (down + across * shift[hit]) % tall[hit]
-    return Scored(
-        query=left.members[left.edges[hits.query[hit]] + across],
-        reference=right.members[right.edges[hits.reference[hit]] + down],
-        similarity=hits.similarity[hit],
-        view=hits.view[hit],
-    ), total
+    query = left.members[left.edges[hits.query[hit]] + across]
+    reference = right.members[right.edges[hits.reference[hit]] + down]
+    return Scored(query, reference, hits.similarity[hit], hits.view[hit]), total
 
 
 def _inside(contents: _Distinct, queries: int, cap: int) -> tuple[Scored, Int64]:
@@ -406,12 +378,8 @@ def _inside(contents: _Distinct, queries: int, cap: int) -> tuple[Scored, Int64]
     similarity[repeated] = _self_similarity(contents.matrix, repeated)
     total = np.zeros(queries, np.int64)
     total[contents.members] = np.repeat(sizes - 1, sizes)
-    return Scored(
-        query=contents.members[row],
-        reference=contents.members[row + step + 1],
-        similarity=similarity[content],
-        view=np.zeros(len(row), np.int8),
-    ), total
+    ends = contents.members[row], contents.members[row + step + 1]
+    return Scored(*ends, similarity[content], np.zeros(len(row), np.int8)), total
 
 
 # -- similarity by the built-in fingerprint -------------------------------------------------------
@@ -442,8 +410,7 @@ def reference_similarities(
         right = np.searchsorted(used[pairs.reference_set], pairs.reference)
         both = query.fingerprints, reference.fingerprints
         similarity, view = similarities(both, left, right, builtin, views)
-        both_backgrounds = query.background[left] + reference.background[right]
-        background = (both_backgrounds / 2).astype(np.float32)
+        background = ((query.background[left] + reference.background[right]) / 2).astype(np.float32)
         measured.append(replace(pairs, similarity=similarity, background=background, view=view))
     return measured
 

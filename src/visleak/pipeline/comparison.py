@@ -66,22 +66,19 @@ class Relations:
 class Comparison:
     """Two sides of an audit; each step adds what it finds."""
 
-    # the sides; one object twice within a set
-    query: Side
+    query: Side  # one object twice within a set
     reference: Side
     pairs: Pairs  # candidates, sorted by the query's id
     thresholds: Thresholds  # of degrees
     coverage: str  # within, intra or inter
     modality: str  # full or image-only
     clusters: Clusters | None = None  # groups of similar images that were verified before the rest
-    # the pairs as the built-in fingerprint measures them, until they are graded
-    measured: Pairs | None = None
-    evidence: VerifiedPairs | None = None  # of the pairs, until they are graded
+    measured: Pairs | None = None  # by the built-in fingerprint, until they are graded
+    evidence: VerifiedPairs | None = None  # until they are graded
     grades: Grades | None = None  # None where the pairs were not verified
-    relations: Relations | None = None  # of the pairs, once these are graded
-    skipped: Int8 | None = None  # int8 (n,), as in Evidence, or None
-    # how many pairs reach the thresholds by chance, where that is known
-    chance: ChanceSummary | None = None
+    relations: Relations | None = None  # once the pairs are graded
+    skipped: Int8 | None = None  # int8 (n,), as in Evidence
+    chance: ChanceSummary | None = None  # pairs that reach the thresholds by chance, where known
     # float32 (n, 9): how images that overlap lie, query to reference in unit coordinates, NaN for
     # those that do not; None where that was not measured
     overlap: Float32 | None = None
@@ -130,16 +127,9 @@ class Comparison:
             evidence = self.evidence.evidence(part)
             fitted = np.flatnonzero(~np.isnan(evidence.matrix).any(axis=1))
             relations.append(Relations(part.start + fitted, evidence.matrix[fitted]))
-            graded.append(
-                grade(
-                    self.measured.similarity[part],
-                    self.measured.background[part],
-                    evidence,
-                    equal_bytes=equal_bytes[part],
-                    flat=flat[part],
-                    grader=grader,
-                )
-            )
+            similarity, background = self.measured.similarity[part], self.measured.background[part]
+            facts = {"equal_bytes": equal_bytes[part], "flat": flat[part]}
+            graded.append(grade(similarity, background, evidence, **facts, grader=grader))
         return replace(
             self,
             grades=Grades.joined(graded),
@@ -260,41 +250,29 @@ def thresholds_of(
 
 def read_thresholds(path: str | os.PathLike[str], encoder: Encoder) -> Mapping[str, Any]:
     """Return an encoder's entry of a file that ``visleak calibrate`` wrote."""
-    content = _read(Path(path))
-    encoders: Mapping[str, Any] = content["encoders"]
+    if not Path(path).is_file():
+        raise UsageError(f"thresholds {path} is not a file; `visleak calibrate` writes one")
+    hint = "`visleak calibrate` writes files of thresholds"
+    encoders = read_document(Path(path), KIND, SCHEMA, hint).get("encoders")
+    if not isinstance(encoders, dict):
+        raise VisleakError(f"{path} is damaged: it has no encoders; run `visleak calibrate` again")
     found = encoders.get(encoder.digest)
     if found is None:
-        held = ", ".join(
-            f"{_name(entry)} ({str(digest)[:12]})" for digest, entry in encoders.items()
-        )
+        names = {
+            digest: entry.get("name", "an encoder") if isinstance(entry, dict) else "an encoder"
+            for digest, entry in encoders.items()
+        }
+        held = ", ".join(f"{name} ({str(digest)[:12]})" for digest, name in names.items())
         raise UsageError(
             f"{path} holds thresholds of {held or 'no encoder'}, not of {encoder.name}"
             f" ({encoder.digest[:12]}); thresholds of one encoder never serve another: run"
             f" `visleak calibrate S --encoder {encoder.name}`"
         )
-    _check(path, found)
-    return dict(found)
-
-
-def _read(path: Path) -> Mapping[str, Any]:
-    if not path.is_file():
-        raise UsageError(f"thresholds {path} is not a file; `visleak calibrate` writes one")
-    content = read_document(path, KIND, SCHEMA, "`visleak calibrate` writes files of thresholds")
-    if not isinstance(content.get("encoders"), dict):
-        raise VisleakError(f"{path} is damaged: it has no encoders; run `visleak calibrate` again")
-    return content
-
-
-def _name(entry: object) -> str:
-    return str(entry.get("name", "an encoder")) if isinstance(entry, dict) else "an encoder"
-
-
-def _check(path: str | os.PathLike[str], entry: object) -> None:
-    """Refuse an entry that no similarity can be compared with."""
-    values = [entry.get(name) for name in ("hard", "soft")] if isinstance(entry, dict) else [None]
+    values = [found.get(name) for name in ("hard", "soft")] if isinstance(found, dict) else []
     known = [v for v in values if isinstance(v, int | float) and not isinstance(v, bool)]
-    if len(known) != len(values) or not -1.0 <= known[1] <= known[0] <= 1.0:
+    if len(known) < 2 or not -1.0 <= known[1] <= known[0] <= 1.0:
         raise VisleakError(
             f"{path} is damaged: hard and soft must be similarities with -1 <= soft <= hard <= 1;"
             " run `visleak calibrate` again"
         )
+    return dict(found)

@@ -68,7 +68,7 @@ class CacheReader(Protocol):
 
 
 class CacheHandle(Protocol):
-    """A reference to the cache. Picklable."""
+    """A picklable reference to the cache."""
 
     def open(self) -> AbstractContextManager[CacheReader]:
         """Open the cache for reading."""
@@ -77,9 +77,7 @@ class CacheHandle(Protocol):
 class Executor(Protocol):
     """Executes tasks in processes of this machine or on a cluster. Never changes a result."""
 
-    # workers are processes of this machine and read this process's files, the scratch folder and
-    # the cache among them
-    local: bool
+    local: bool  # workers are of this machine, and read the scratch folder and the cache
 
     def share(self, value: T) -> Handle[T]:
         """Put a value where every worker can load it once."""
@@ -132,8 +130,7 @@ class GrowingColumn(Generic[Number]):
 
     def mapped(self) -> npt.NDArray[Number]:
         """Close the file and return its rows, memory-mapped and read-only."""
-        with naming(self._path):
-            self._file.close()
+        self.__exit__()
         shape = (self.rows, *self._shape)
         if not self.rows:
             return np.empty(shape, self._dtype)
@@ -148,6 +145,7 @@ class GrowingColumn(Generic[Number]):
 
 
 # -- worker processes of this machine -------------------------------------------------------------
+
 #: Tasks submitted ahead of the one whose result is awaited, per worker.
 AHEAD: Final = 3
 #: Seconds after which a result that is awaited is doubted, if a process has ended.
@@ -192,11 +190,6 @@ class _Submitted(Generic[T, R]):
     pool: ProcessPoolExecutor
     future: Future[R]
 
-    @property
-    def lost(self) -> bool:
-        """Whether its pool, which has ended, did not do it."""
-        return not self.future.done() or isinstance(self.future.exception(), BrokenProcessPool)
-
 
 class Processes:
     """Executes tasks in processes of this machine.
@@ -210,8 +203,7 @@ class Processes:
     def __init__(self, scratch: Path, workers: int) -> None:
         self.scratch = scratch
         self.workers = workers
-        #: Number of processes; fewer once one was killed.
-        self._working = workers
+        self._working = workers  # fewer once a process was killed
         self._pool: ProcessPoolExecutor | None = None
         self._processes: list[BaseProcess] = []
         self._abandoned = False
@@ -275,7 +267,8 @@ class Processes:
                 self._shrink(first.pool, step, error)
             # the pool has ended, so what was done before is known
             for each in [each for each in waiting if each.pool is first.pool]:
-                if each.lost:
+                done = each.future.done()
+                if not done or isinstance(each.future.exception(), BrokenProcessPool):
                     again = self._submitted(function, each.task, step)
                     each.pool, each.future = again.pool, again.future
 
@@ -386,7 +379,6 @@ class _Pickler(pickle.Pickler):
     """Refuses what the caller's script defines, because workers do not run it."""
 
     def reducer_override(self, obj: object) -> Any:
-        """Refuse classes and functions of the script; leave the rest to pickle."""
         if isinstance(obj, type | types.FunctionType) and obj.__module__ == "__main__":
             raise pickle.PicklingError(f"{obj.__name__} is in the script itself, not in a module")
         return NotImplemented
@@ -403,16 +395,16 @@ def init_worker() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     if hasattr(signal, "pthread_sigmask"):
         signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGINT])
-    threading.Thread(target=_end_with_parent, daemon=True).start()
-    use_one_thread()
-
-
-def _end_with_parent() -> None:
-    """End when the main process has ended: if it is killed, it cannot end its workers."""
     parent = multiprocessing.parent_process()
-    if parent is not None:
-        parent.join()
-        os._exit(1)
+
+    def end_with_parent() -> None:
+        # if it is killed, it cannot end its workers
+        if parent is not None:
+            parent.join()
+            os._exit(1)
+
+    threading.Thread(target=end_with_parent, daemon=True).start()
+    use_one_thread()
 
 
 def use_one_thread() -> None:
@@ -422,9 +414,6 @@ def use_one_thread() -> None:
 
     cv2.setNumThreads(1)
     threadpool_limits(1)
-
-
-# -- the run --------------------------------------------------------------------------------------
 
 
 @dataclass
@@ -437,8 +426,7 @@ class RunContext:
     progress: Progress  # receives how far a step is
     executor: Executor  # executes the tasks
     device: str = "cpu"  # where stored vectors are compared: cpu, auto or a GPU
-    # wall time by step; engine is the start of the workers
-    seconds: dict[str, float] = field(default_factory=dict)
+    seconds: dict[str, float] = field(default_factory=dict)  # wall time by step
     _names: Iterator[int] = field(default_factory=itertools.count)
 
     @classmethod
@@ -507,23 +495,16 @@ class RunContext:
 
 
 def trim_heap() -> None:
-    """Return freed memory to the system: glibc keeps as much as the largest arrays once took.
-
-    So does Arrow.
-    """
+    """Return freed memory: Arrow and glibc keep as much as the largest arrays once took."""
     pa.default_memory_pool().release_unused()
-    if (trim := _malloc_trim()) is not None:
-        trim(0)
+    # not every C library has the function
+    with contextlib.suppress(OSError, AttributeError, TypeError):
+        _c_library().malloc_trim(0)
 
 
 @cache
-def _malloc_trim() -> Callable[[int], int] | None:
-    """Return the function of glibc, ``None`` where the C library has none."""
-    try:
-        trim: Callable[[int], int] = ctypes.CDLL(None).malloc_trim
-    except (OSError, AttributeError, TypeError):
-        return None
-    return trim
+def _c_library() -> ctypes.CDLL:
+    return ctypes.CDLL(None)
 
 
 def known_entries(

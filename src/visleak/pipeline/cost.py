@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import os
 import time
@@ -9,12 +10,9 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
-from itertools import pairwise
 from typing import Any, Final
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.compute as pc
 
 from visleak.encoders.builtin import flat
 from visleak.encoders.local import MOST
@@ -30,7 +28,7 @@ from visleak.pipeline.candidates import (
 )
 from visleak.pipeline.comparison import thresholds_of
 from visleak.pipeline.context import RunContext
-from visleak.pipeline.encoded_set import Side, maker
+from visleak.pipeline.encoded_set import Side, files_of, maker
 from visleak.pipeline.local_features import add_votes, applies, depth_for, extract
 from visleak.pipeline.run import Comparer, couples, wanted, wanted_of_stream
 from visleak.pipeline.verification import verify
@@ -53,17 +51,23 @@ from visleak.storage.audit_folder import Thresholds
 from visleak.storage.cache import Cache
 from visleak.vectors import unit_rows
 
-#: Images of a set that are read and encoded for timing, and seconds after which no more are.
-TIMED: Final = 256
-PATIENCE: Final = 2.0
-#: Files of a set whose size is read; of more files, a sample is extrapolated.
-MEASURED: Final = 2_000
-#: Bytes of one local feature: descriptor and keypoint.
-FEATURE_BYTES: Final = 128 + 16
-#: Steps after the fingerprints, in their order.
-STEPS: Final = ("search", "local", "screening", "verification")
-#: Bytes of a cache entry in addition to its value: keys, facts, pages that are not full.
-ENTRY_BYTES: Final = 100
+TIMED: Final = 256  # images of a set that are read and encoded for timing
+PATIENCE: Final = 2.0  # seconds after which no more are
+MEASURED: Final = 2_000  # files of a set whose size is read; of more, a sample is extrapolated
+FEATURE_BYTES: Final = 128 + 16  # of one local feature: descriptor and keypoint
+STEPS: Final = ("search", "local", "screening", "verification")  # after the fingerprints
+ENTRY_BYTES: Final = 100  # of a cache entry beside its value: keys, facts, pages not full
+#: Rows of the two matrices for timing the search.
+QUERIES: Final = 256
+REFERENCES: Final = 2048
+#: Candidate pairs drawn of all comparisons together: few if local features are extracted, which
+#: takes longest.
+PAIRS: Final = 24
+TINY_PAIRS: Final = 600
+PAIR_PATIENCE: Final = 4.0  # seconds after which no more pairs are verified, in all comparisons
+#: Share of the best references of a set's images that remains when each pair is listed once.
+UNORDERED: Final = 0.7
+SEED: Final = 0  # of the draw of pairs
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,25 +106,21 @@ def cost_of(
     """Return the cost of an audit, estimated from a sample of its images and of their pairs."""
     sets = {images.name: images for images in (*references, *queries)}
     tested = {images.name for images in queries}
-    counts = {
-        images.name: min(settings.sample or len(images), len(images))
-        if images in queries
-        else len(images)
-        for images in sets.values()
-    }
+    counts = {name: len(images) for name, images in sets.items()}
+    counts |= {n: min(settings.sample, counts[n]) for n in tested if settings.sample}
     read = [images for images in sets.values() if isinstance(images, ImageSet)]
     count = sum(counts[images.name] for images in read)
-    stored = [bytes_of(images) for images in read]
+    stored = [_bytes_of(images, counts[images.name]) for images in read]
     seconds, timed = 0.0, 0
-    samples = {name: Sampled(None, n, streamed=name not in tested) for name, n in counts.items()}
+    samples = {name: _Sampled(None, n, streamed=name not in tested) for name, n in counts.items()}
     for images in read:
         sample = _timed(images, encoder, cache)
         timed += sample.images
         seconds += counts[images.name] * sample.each(processes)
-        samples[images.name] = Sampled(sample.as_set(images), counts[images.name])
+        samples[images.name] = _Sampled(sample.as_set(images), counts[images.name])
     limits = thresholds or thresholds_of(encoder, settings)
     names = couples(queries, references, settings)
-    pairs = pair_cost(samples, names, encoder, replace(settings, sample=0), limits)
+    pairs = _pair_cost(samples, names, encoder, replace(settings, sample=0), limits)
     steps = {"fingerprint": seconds, **{name: getattr(pairs, name) / processes for name in STEPS}}
     features = 0
     if settings.local and settings.candidates != "nearest":
@@ -130,12 +130,7 @@ def cost_of(
     return Cost(
         images=count,
         embeddings=sum(counts.values()) - count,
-        bytes=None
-        if None in stored
-        else sum(
-            round((size or 0) * counts[images.name] / max(1, len(images)))
-            for size, images in zip(stored, read, strict=True)
-        ),
+        bytes=None if None in stored else sum(each or 0 for each in stored),
         seconds=sum(steps.values()) if timed else None,
         steps=steps,
         candidates=round(pairs.candidates),
@@ -150,9 +145,7 @@ def cost_of(
 
 @dataclass(frozen=True, slots=True)
 class _ReadOpener:
-    """The opener of images that were read already."""
-
-    stored: Mapping[int, bytes | Bytes8]
+    stored: Mapping[int, bytes | Bytes8]  # what was read already
 
     def read(self, positions: Sequence[int]) -> Iterator[bytes | Bytes8 | Unreadable]:
         yield from (self.stored[int(position)] for position in positions)
@@ -221,14 +214,12 @@ def _encode(encoder: Any, images: Sequence[DecodedImage], found: _Timing) -> Non
     found.prepare += time.perf_counter() - start
     # the first call of a network is slower than all others
     forwarded(encoder, prepared[:1])
-    start = time.perf_counter()
-    edges = [*range(0, len(prepared), encoder.batch), len(prepared)]
-    for begin, end in pairwise(edges):
-        forwarded(encoder, prepared[begin:end])
-        if time.perf_counter() - start > PATIENCE:
-            found.network += (time.perf_counter() - start) * len(prepared) / end
-            return
-    found.network += time.perf_counter() - start
+    start, done = time.perf_counter(), 0
+    while done < len(prepared) and time.perf_counter() - start <= PATIENCE:
+        batch = prepared[done : done + encoder.batch]
+        forwarded(encoder, batch)
+        done += len(batch)
+    found.network += (time.perf_counter() - start) * len(prepared) / done
 
 
 def _chosen(images: ImageSet) -> list[int]:
@@ -237,27 +228,21 @@ def _chosen(images: ImageSet) -> list[int]:
     Reading an image in a stream includes reading all images before it.
     """
     count = min(TIMED, len(images))
-    if len(_files(images)) < len(images):
+    if len(files_of(images)) < len(images):
         return list(range(count))
     return sorted({int(at) for at in np.linspace(0, len(images) - 1, count)})
 
 
-def _files(images: ImageSet) -> pa.Array:
-    """Return the files of a set; a locator inside one is FILE!MEMBER."""
-    return pc.unique(pc.list_element(pc.split_pattern(images.locators, "!", max_splits=1), 0))
-
-
-def bytes_of(images: ImageSet) -> int | None:
-    """Return the bytes of a set's files, by a sample of many; ``None`` unless they are local."""
-    files = _files(images)
-    step = max(1, len(files) // MEASURED)
+def _bytes_of(images: ImageSet, count: int) -> int | None:
+    """Return the bytes of some images, by a sample of files; ``None`` unless they are local."""
+    files = files_of(images)
     sizes = []
-    for file in files[::step].to_pylist():
-        try:
+    for file in files[:: max(1, len(files) // MEASURED)].to_pylist():
+        with contextlib.suppress(OSError, ValueError):
             sizes.append(os.stat(file).st_size)
-        except (OSError, ValueError):
-            continue
-    return round(sum(sizes) * len(files) / len(sizes)) if sizes else None
+    if not sizes:
+        return None
+    return round(round(sum(sizes) * len(files) / len(sizes)) * count / max(1, len(images)))
 
 
 #: Steps of an audit in words.
@@ -295,23 +280,9 @@ def describe(cost: Cost) -> str:
 
 # -- search and verification of a sample of pairs -------------------------------------------------
 
-#: Rows of the two matrices for timing the search.
-QUERIES: Final = 256
-REFERENCES: Final = 2048
-#: Candidate pairs drawn of all comparisons together: few if local features are extracted, which
-#: takes longest.
-PAIRS: Final = 24
-TINY_PAIRS: Final = 600
-#: Seconds after which no more pairs are verified, for all comparisons together.
-PAIR_PATIENCE: Final = 4.0
-#: Share of the best references of a set's images that remains when each pair is listed once.
-UNORDERED: Final = 0.7
-#: Seed of the draw of pairs.
-SEED: Final = 0
-
 
 @dataclass(frozen=True, slots=True)
-class Sampled:
+class _Sampled:
     """Some images of a set that were read already."""
 
     images: ImageSet | None  # the sample, of the set's name; None of embeddings
@@ -320,7 +291,7 @@ class Sampled:
 
 
 @dataclass(slots=True)
-class PairCost:
+class _PairCost:
     """Seconds of the steps after fingerprinting in one process, and the pairs they work on."""
 
     search: float = 0.0  # to compare fingerprints, with those of the cohort too
@@ -332,16 +303,15 @@ class PairCost:
     timed: int = 0  # pairs on which screening and verification were timed
 
 
-def pair_cost(
-    sets: Mapping[str, Sampled],
+def _pair_cost(
+    sets: Mapping[str, _Sampled],
     couples: Sequence[tuple[str, str]],
     encoder: Encoder,
     settings: Settings,
     thresholds: Thresholds,
-) -> PairCost:
+) -> _PairCost:
     """Return the cost of the comparisons of some sets in one process."""
-    found = PairCost()
-    clock = _Clock()
+    found, clock = _PairCost(), _Clock()
     with RunContext.at(None, 1, None, clock) as context:
         comparer = Comparer(encoder, views_for(encoder, settings.views), settings, context)
         for each in sets.values():
@@ -358,12 +328,12 @@ def pair_cost(
             for c in couples
             if all(n in comparer.sides and len(comparer.sides[n].fingerprints) for n in c)
         ]
-        per_image: dict[str, tuple[float, float]] = {}
+        extraction, decoding = dict[str, float](), dict[str, float]()  # seconds per image
         for couple in seen:
             trial = _Trial.of(comparer, couple, sets, thresholds, clock, len(seen))
-            trial.add_to(found, per_image)
-        found.local += sum(seconds * sets[n].count for n, (seconds, _) in per_image.items())
-        found.verification += sum(seconds * sets[n].count for n, (_, seconds) in per_image.items())
+            trial.add_to(found, extraction, decoding)
+        found.local += sum(seconds * sets[name].count for name, seconds in extraction.items())
+        found.verification += sum(seconds * sets[name].count for name, seconds in decoding.items())
     return found
 
 
@@ -404,7 +374,7 @@ class _Trial:
 
     comparer: Comparer  # of the samples
     sides: tuple[Side, Side]  # the samples; one object twice within a set
-    sets: tuple[Sampled, Sampled]
+    sets: tuple[_Sampled, _Sampled]
     candidates: float  # expected pairs by similarity in the whole comparison
     listed: Pairs  # all candidates by similarity of the samples
     drawn: Pairs  # some of these
@@ -416,7 +386,7 @@ class _Trial:
         cls,
         comparer: Comparer,
         couple: tuple[str, str],
-        sets: Mapping[str, Sampled],
+        sets: Mapping[str, _Sampled],
         thresholds: Thresholds,
         clock: _Clock,
         comparisons: int,
@@ -425,13 +395,8 @@ class _Trial:
         own = sets[couple[0]], sets[couple[1]]
         rule = wanted(thresholds, comparer.settings)
         share = min(1.0, len(sides[1].fingerprints) / own[1].count)
-        pairs = find_pairs(
-            *sides,
-            encoder=comparer.encoder,
-            views=comparer.views,
-            wanted=replace(rule, best=max(1, round(rule.best * share))),
-            engine=ExactSearch(),
-        )
+        some = replace(rule, best=max(1, round(rule.best * share)))
+        pairs = find_pairs(*sides, comparer.encoder, comparer.views, some, ExactSearch())
         # the best references of a large set are more similar than those of a sample: the pairs of
         # the same quantile stand in for them
         ranked = np.argsort(pairs.background - pairs.similarity, kind="stable")
@@ -444,40 +409,45 @@ class _Trial:
         patience = PAIR_PATIENCE / comparisons
         return cls(comparer, sides, own, expected, pairs, pairs.only(rows), clock, patience)
 
-    def add_to(self, found: PairCost, per_image: dict[str, tuple[float, float]]) -> None:
-        """Add what the comparison costs; ``per_image`` is for local features and for decoding."""
+    def add_to(
+        self, found: _PairCost, extraction: dict[str, float], decoding: dict[str, float]
+    ) -> None:
+        """Add what the comparison costs, and the seconds per image of each set."""
         comparer, pairs = self.comparer, self.drawn
         if _has_local(comparer, self.sides):
-            pairs, seconds = self._voted(per_image)
+            pairs, seconds = self._voted(extraction)
             found.local += seconds * self.sets[0].count
         if not comparer.settings.verify:
             return
-        numbers = self._numbers(pairs)
-        drawn = np.isin(numbers, self._numbers(self.drawn))
-        new = ~np.isin(numbers, self._numbers(self.listed))
+        numbers, chosen, listed = (
+            each.query * len(self.sides[1].fingerprints) + each.reference
+            for each in (pairs, self.drawn, self.listed)
+        )
+        drawn, new = np.isin(numbers, chosen), ~np.isin(numbers, listed)
         alone = self._expected_votes(int(new.sum()))
         for kept, expected in ((drawn, self.candidates), (new, alone)):
             done = self._verified(pairs, np.flatnonzero(kept))
-            if not done.pairs:
+            if not done["pairs"]:
                 continue
-            found.timed += done.pairs
+            each = expected / done["pairs"]
+            found.timed += int(done["pairs"])
             found.candidates += expected
-            found.verified += expected * done.kept / done.pairs
-            found.screening += expected * done.seconds["screening"] / done.pairs
-            found.verification += expected * done.seconds["checking"] / done.pairs
-            decoding = done.seconds["decoding"] / max(1, done.images)
-            for side in self.sides:
-                per_image[side.name] = (per_image.get(side.name, (0.0, 0.0))[0], decoding)
+            found.verified += each * done["kept"]
+            found.screening += each * done["screening"]
+            found.verification += each * done["checking"]
+            image = done["decoding"] / max(1, done["images"])
+            decoding |= dict.fromkeys((side.name for side in self.sides), image)
 
     @cached_property
     def _images(self) -> tuple[Bool, Bool]:
         """Which images of either sample are in a drawn pair."""
         query, reference = (np.zeros(len(side.fingerprints), np.bool_) for side in self.sides)
         query[self.drawn.query] = reference[self.drawn.reference] = True
-        both = query | reference if self.sides[0] is self.sides[1] else None
-        return (query, reference) if both is None else (both, both)
+        if self.sides[0] is self.sides[1]:
+            query = reference = query | reference
+        return query, reference
 
-    def _voted(self, per_image: dict[str, tuple[float, float]]) -> tuple[Pairs, float]:
+    def _voted(self, extraction: dict[str, float]) -> tuple[Pairs, float]:
         """Return the drawn pairs with those that share features, and the seconds per query."""
         comparer, patches = self.comparer, {}
         depth = depth_for(comparer.settings)
@@ -485,8 +455,7 @@ class _Trial:
             if side.name not in patches:
                 start = time.process_time()
                 patches[side.name] = extract(side, comparer.context, own, depth)
-                spent = (time.process_time() - start) / max(1, int(own.sum()))
-                per_image[side.name] = (spent, per_image.get(side.name, (0.0, 0.0))[1])
+                extraction[side.name] = (time.process_time() - start) / max(1, int(own.sum()))
         both = patches[self.sides[0].name], patches[self.sides[1].name]
         sizes = self.sides[1].fingerprints.sizes[both[1].rows].min(axis=1)
         if not len(both[0].rows) or not (sizes >= depth.smallest).any():
@@ -506,41 +475,30 @@ class _Trial:
         growth = math.sqrt(self.sets[1].count / max(1, references))
         return min(found / max(1, queries) * growth, most) * self.sets[0].count
 
-    def _numbers(self, pairs: Pairs) -> Int64:
-        """Return pairs as numbers, each of its own."""
-        return np.asarray(pairs.query * len(self.sides[1].fingerprints) + pairs.reference)
+    def _verified(self, pairs: Pairs, rows: Int64) -> Mapping[str, float]:
+        """Verify some pairs, in blocks that grow while there is time.
 
-    def _verified(self, pairs: Pairs, rows: Int64) -> _PairTiming:
-        """Verify some pairs, in blocks that grow while there is time."""
-        comparer, timing, begin, block = self.comparer, _PairTiming(), time.process_time(), 8
-        sides = {side.name: side for side in self.sides}
-        while timing.pairs < len(rows) and time.process_time() - begin < self.patience / 2:
-            some = pairs.only(rows[timing.pairs : timing.pairs + block])
+        Returns the numbers of pairs, of those in full (kept) and of images, and seconds by step.
+        """
+        comparer, sides = self.comparer, {side.name: side for side in self.sides}
+        found, done, block, begin = defaultdict[str, float](float), 0, 8, time.process_time()
+        while done < len(rows) and time.process_time() - begin < self.patience / 2:
+            some = pairs.only(rows[done : done + block])
             self.clock.start()
             measured = reference_similarities(
                 [some], sides, comparer.encoder, comparer.settings.views, comparer.context
             )
             self.clock("decoding", 0, 0)
             (evidence,) = verify(measured, sides, comparer.context)
-            timing.pairs += len(some)
-            timing.kept += int((~np.isnan(evidence.checks["side"])).sum())
-            timing.images += sum(len(np.unique(each)) for each in (some.query, some.reference))
+            done += len(some)
+            found["pairs"] = done
+            found["kept"] += int((~np.isnan(evidence.checks["side"])).sum())
+            found["images"] += len(np.unique(some.query)) + len(np.unique(some.reference))
             for step, spent in self.clock.seconds.items():
                 word = step.partition(" ")[0]
-                known = word if word in ("decoding", "screening") else "checking"
-                timing.seconds[known] += spent
+                found[word if word in ("decoding", "screening") else "checking"] += spent
             block *= 4
-        return timing
-
-
-@dataclass
-class _PairTiming:
-    """What screening and verification of some pairs took: pairs, images, seconds by step."""
-
-    pairs: int = 0
-    kept: int = 0
-    images: int = 0
-    seconds: dict[str, float] = field(default_factory=lambda: defaultdict(float))
+        return found
 
 
 def _has_local(comparer: Comparer, sides: tuple[Side, Side]) -> bool:
@@ -550,7 +508,7 @@ def _has_local(comparer: Comparer, sides: tuple[Side, Side]) -> bool:
 
 
 def _expected(
-    pairs: Pairs, sets: tuple[Sampled, Sampled], rule: Wanted, *, same: bool, share: float
+    pairs: Pairs, sets: tuple[_Sampled, _Sampled], rule: Wanted, *, same: bool, share: float
 ) -> float:
     """Return how many candidates by similarity a whole comparison has."""
     if share == 1.0 and len(pairs.total) == sets[0].count:

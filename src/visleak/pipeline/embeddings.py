@@ -35,10 +35,14 @@ from visleak.records import (
 )
 from visleak.vectors import check_digest, forget, unit_rows
 
-#: Rows read at a time; only bounds memory.
-CHUNK: Final = 8192
-#: Keeps the digests of vectors apart from those of bytes.
-_DOMAIN: Final = b"visleak vector"
+CHUNK: Final = 8192  # rows read at a time; only bounds memory
+_DOMAIN: Final = b"visleak vector"  # keeps the digests of vectors apart from those of bytes
+DEFAULT: Final = "builtin"  # the encoder of an audit of images if none is named
+#: Encoders without a device: the option is then meant for the comparison.
+WITHOUT_DEVICE: Final = (DEFAULT, "phash", "pdq")
+#: Prefix of the name of an encoder that is not one of visleak's: ``other:NAME``.
+FOREIGN: Final = "other"
+BY_NAME: Final = "by name: "  # prefix of the digest of an encoder of which only the name is known
 
 
 @dataclass(frozen=True)
@@ -62,7 +66,9 @@ def read_embeddings(
     rescaled = 0
     with context.column(".matrix", np.float32, (images.width,)) as matrix:
         for first, stored in _chunks(images.partitions):
-            picked = _picked(first, len(stored), drawn)
+            picked = np.arange(first, first + len(stored))
+            if drawn is not None:
+                picked = drawn[slice(*np.searchsorted(drawn, [first, first + len(stored)]))]
             unit = unit_rows(stored[picked - first])
             matrix.append(unit.matrix[~unit.broken])
             rows.append(picked[~unit.broken])
@@ -85,13 +91,6 @@ def _chunks(partitions: Sequence[Partition]) -> Iterator[tuple[int, npt.NDArray[
             yield first + start, matrix[start : start + CHUNK]
         forget(matrix)
         first += partition.rows
-
-
-def _picked(first: int, count: int, drawn: Int64 | None) -> Int64:
-    """Return the rows to take of a part that begins at ``first``."""
-    if drawn is None:
-        return np.arange(first, first + count)
-    return drawn[np.searchsorted(drawn, first) : np.searchsorted(drawn, first + count)]
 
 
 # -- from columns to records ---------------------------------------------------------------------
@@ -150,15 +149,18 @@ def encoded_set(
 ) -> EncodedSet:
     """Return a set of embeddings, or some rows of it, as a set of images with fingerprints."""
     known = {name: column.take(pa.array(rows)) for name, column in columns.items()}
-    digests = stored_digests(known.get("digest"))
-    sizes = np.stack([_whole(known.get(name), len(rows)) for name in ("width", "height")], axis=1)
+    digests = _stored_digests(known.get("digest"))
+    sizes = np.zeros((len(rows), 2), np.int32)  # 0 where they are not known
+    for axis, name in enumerate(("width", "height")):
+        if name in known:
+            sizes[:, axis] = pc.fill_null(known[name], 0).to_numpy(zero_copy_only=False)
     fingerprints = Fingerprints(
         set=images.name,
         rows=rows,
         ids=known["id"],
         matrix=matrix,
-        digests=vector_digests(matrix) if digests is None else digests,
-        sizes=sizes.astype(np.int32),
+        digests=_vector_digests(matrix) if digests is None else digests,
+        sizes=sizes,
         flat=flat_of(known, len(rows)),
         encoder=encoder,
         problems=problems,
@@ -205,14 +207,7 @@ def flat_of(columns: Mapping[str, pa.Array], count: int) -> Bool:
     return np.asarray(pc.fill_null(columns["flat"], False).to_numpy(zero_copy_only=False), np.bool_)
 
 
-def _whole(column: pa.Array | None, count: int) -> Int64:
-    """Return a column of whole numbers, 0 where unknown."""
-    if column is None:
-        return np.zeros(count, np.int64)
-    return np.asarray(pc.fill_null(column, 0).to_numpy(zero_copy_only=False), np.int64)
-
-
-def stored_digests(column: pa.Array | None) -> Bytes8 | None:
+def _stored_digests(column: pa.Array | None) -> Bytes8 | None:
     """Return digests from their hexadecimal text (n, 16); ``None`` unless all are known."""
     if column is None or column.null_count:
         return None
@@ -223,23 +218,13 @@ def stored_digests(column: pa.Array | None) -> Bytes8 | None:
         raise VisleakError(f"a content digest in a manifest's table is damaged: {error}") from error
 
 
-def vector_digests(matrix: Float32) -> Bytes8:
+def _vector_digests(matrix: Float32) -> Bytes8:
     """Return digests of vectors (n, 16); they never equal a digest of bytes."""
     found = np.empty((len(matrix), 16), np.uint8)
     for row, vector in enumerate(matrix):
         hashed = hashlib.blake2b(vector.tobytes(), digest_size=16, person=_DOMAIN)
         found[row] = np.frombuffer(hashed.digest(), np.uint8)
     return found
-
-
-#: The encoder of an audit of images if none is named.
-DEFAULT: Final = "builtin"
-#: Encoders without a device: the option is then meant for the comparison.
-WITHOUT_DEVICE: Final = (DEFAULT, "phash", "pdq")
-#: Prefix of the name of an encoder that is not one of visleak's: ``other:NAME``.
-FOREIGN: Final = "other"
-#: Prefix of the digest of an encoder of which only the name is known.
-BY_NAME: Final = "by name: "
 
 
 @dataclass(eq=False)
@@ -279,27 +264,27 @@ def encoder_for(
     stored = [images for images in sets if isinstance(images, EmbeddingSet)]
     if not stored:
         return load_encoder(wanted or DEFAULT, **(options or {}))
-    _refuse_unknown_names(stored)
+    for images in stored:
+        _refuse_unknown_name(images)
     encoder = _chosen(stored, wanted, options or {}, alone=len(stored) == len(sets))
     for images in stored:
         _check(images, encoder)
     return encoder
 
 
-def _refuse_unknown_names(stored: Sequence[EmbeddingSet]) -> None:
-    """Refuse sets whose encoder is known by an unknown name only."""
-    for images in stored:
-        prefix, _, foreign = images.encoder_name.partition(":")
-        if images.encoder or (prefix == FOREIGN and foreign):
-            continue
-        try:
-            known_request(images.encoder_name)
-        except UsageError as error:
-            end = "" if str(error).endswith("?") else "."
-            raise UsageError(
-                f"set {images.name!r} ({images.source}): {error}{end} For vectors of another model"
-                f" write ?encoder={FOREIGN}:NAME"
-            ) from error
+def _refuse_unknown_name(images: EmbeddingSet) -> None:
+    """Refuse a set whose encoder is known by an unknown name only."""
+    prefix, _, foreign = images.encoder_name.partition(":")
+    if images.encoder or (prefix == FOREIGN and foreign):
+        return
+    try:
+        known_request(images.encoder_name)
+    except UsageError as error:
+        end = "" if str(error).endswith("?") else "."
+        raise UsageError(
+            f"set {images.name!r} ({images.source}): {error}{end} For vectors of another model"
+            f" write ?encoder={FOREIGN}:NAME"
+        ) from error
 
 
 def _chosen(
@@ -338,20 +323,17 @@ def _chosen(
 def _network(text: str) -> str:
     """Return an encoder's text without the resizing of images.
 
-    Of many vectors only a name is known. Those of LAION were made by ``clip`` from resized images,
-    and are compared with queries of ``clip`` and of ``clip?prep=laion``.
+    Vectors of LAION, of which only the name is known, were made by ``clip`` from resized images.
     """
     request = parse(text)
     return request.named(*sorted(set(request.options) - {"prep"}))
 
 
 def _check(images: EmbeddingSet, encoder: Encoder) -> None:
-    known = images.encoder and not encoder.digest.startswith(BY_NAME)
-    same = (
-        images.encoder == encoder.digest
-        if known
-        else _network(images.encoder_name) == _network(encoder.name)
-    )
+    if images.encoder and not encoder.digest.startswith(BY_NAME):
+        same = images.encoder == encoder.digest
+    else:
+        same = _network(images.encoder_name) == _network(encoder.name)
     if not same:
         _mismatch(images, encoder.name, encoder.digest)
     if images.width != encoder.width:
@@ -362,14 +344,11 @@ def _check(images: EmbeddingSet, encoder: Encoder) -> None:
 
 
 def _mismatch(images: EmbeddingSet, name: str, digest: str) -> NoReturn:
-    theirs = _called(images.encoder_name, images.encoder)
+    theirs, ours = (
+        f"{name} (digest {digest[:12]})" if digest and not digest.startswith(BY_NAME) else name
+        for name, digest in ((images.encoder_name, images.encoder), (name, digest))
+    )
     raise VisleakError(
         f"set {images.name!r} ({images.source}) was made with encoder {theirs}, the audit uses"
-        f" {_called(name, digest)}; vectors of two encoders cannot be compared"
+        f" {ours}; vectors of two encoders cannot be compared"
     )
-
-
-def _called(name: str, digest: str) -> str:
-    """Return an encoder in words, with the beginning of its digest if that is known."""
-    known = digest and not digest.startswith(BY_NAME)
-    return f"{name} (digest {digest[:12]})" if known else name

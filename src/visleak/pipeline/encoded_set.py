@@ -1,8 +1,7 @@
 """Sets with their fingerprints. Images that are read again must be what they were.
 
-A run reads an image first for its fingerprint, and later to verify pairs. Between the two a disk
-may be unmounted, a server may fail, a file may be overwritten. Findings on such an image must not
-be counted, least of all as "no leak".
+Between the fingerprint of an image and the verification of its pairs a disk may be unmounted or a
+file overwritten. Findings on such an image must not be counted, least of all as "no leak".
 """
 
 from __future__ import annotations
@@ -38,15 +37,16 @@ from visleak.records import (
 #: Reasons why an image cannot be read again; both may be temporary.
 GONE: Final = "gone"
 CHANGED: Final = "changed"
-
 #: Reasons of the first pass that may be gone the next time.
 PASSING: Final = ("missing", "no-permission", "io-error")
-
-#: Images that are tried, to see whether they are back.
-TRIED: Final = 100
-
-#: Vectors copied at a time; only bounds memory.
-CHUNK: Final = 4096
+TRIED: Final = 100  # images that are tried, to see whether they are back
+CHUNK: Final = 4096  # vectors copied at a time; only bounds memory
+#: Stored bytes that may be held at once before they are decoded; bounds a worker's memory.
+BYTES_WAITING: Final = 64_000_000
+#: An image as it was read: position, content, content digest.
+Item = tuple[int, bytes | Bytes8, bytes]
+#: Position of an image that has no fingerprint, and why.
+Refused = tuple[int, Unreadable]
 
 
 class ImagesLost(VisleakError):
@@ -87,8 +87,11 @@ def are_back(opener: Opener, ids: pa.StringArray, problems: Iterable[Problem]) -
 
 def refuse_lost(name: str, found: Iterable[object]) -> None:
     """Refuse a result some images of which could be read at first, and not again."""
-    problems = [each for each in found if isinstance(each, Problem | Unreadable)]
-    away = [each for each in problems if each.reason in (GONE, CHANGED)]
+    away = [
+        each
+        for each in found
+        if isinstance(each, Problem | Unreadable) and each.reason in (GONE, CHANGED)
+    ]
     if away:
         raise VisleakError(_not_again(name, len(away), away[0]))
 
@@ -132,10 +135,9 @@ class EmbeddingCounts:
 class EncodedSet:
     """A set with the fingerprints of its readable images."""
 
-    images: ImageSet  # the set
+    images: ImageSet
     fingerprints: Fingerprints  # of its readable images
-    # of a set of embeddings, its counts
-    embeddings: EmbeddingCounts | None = field(default=None, kw_only=True)
+    embeddings: EmbeddingCounts | None = field(default=None, kw_only=True)  # of a set of these
 
     @property
     def name(self) -> str:
@@ -176,14 +178,12 @@ class EncodedSet:
             for start in range(0, len(whole), CHUNK):
                 part = slice(start, start + CHUNK)
                 matrix.append(whole.matrix[part][keep[part]])
+            columns = {n: getattr(whole, n)[keep] for n in ("rows", "digests", "sizes", "flat")}
             fingerprints = replace(
                 whole,
-                rows=whole.rows[keep],
+                **columns,
                 ids=whole.ids.filter(pa.array(keep)),
                 matrix=matrix.mapped(),
-                digests=whole.digests[keep],
-                sizes=whole.sizes[keep],
-                flat=whole.flat[keep],
                 problems=(*whole.problems, *problems_of(self.images, refused)),
             )
         return EncodedSet(self.images, fingerprints, embeddings=self.embeddings)
@@ -205,9 +205,16 @@ class Side(EncodedSet):
     order: Int64  # int64 (n,): ranks of the ids, for ties
 
 
-def none_readable(problems: Sequence[Problem]) -> str:
-    """Return why no image of a set could be read."""
-    return f"none of its {len(problems):,} images could be read {reasons_of(problems)}"
+def files_of(images: ImageSet) -> pa.Array:
+    """Return the files of a set; a locator inside one is FILE!MEMBER."""
+    return pc.unique(pc.list_element(pc.split_pattern(images.locators, "!", max_splits=1), 0))
+
+
+def ranks_of(ids: pa.StringArray) -> Int64:
+    """Return the rank of each id, from 0."""
+    ranks = np.empty(len(ids), np.int64)
+    ranks[pc.sort_indices(ids).to_numpy()] = np.arange(len(ids))
+    return ranks
 
 
 def reasons_of(problems: Sequence[Problem]) -> str:
@@ -220,13 +227,6 @@ def reasons_of(problems: Sequence[Problem]) -> str:
 
 
 # -- parts of a set -------------------------------------------------------------------------------
-
-#: Stored bytes that may be held at once before they are decoded; bounds a worker's memory.
-BYTES_WAITING: Final = 64_000_000
-#: An image as it was read: position, content, content digest.
-Item = tuple[int, bytes | Bytes8, bytes]
-#: Position of an image that has no fingerprint, and why.
-Refused = tuple[int, Unreadable]
 
 
 @dataclass(frozen=True, slots=True)
@@ -322,8 +322,7 @@ def maker(encoder: Encoder) -> bytes:
     Vectors of another precision have the same meaning and digest, but other values.
     """
     precision = getattr(encoder, "precision", "")
-    about = f"{encoder.digest}{' ' if precision else ''}{precision}"
-    return f"fingerprint {DECODING} {about}".encode()
+    return f"fingerprint {DECODING} {encoder.digest} {precision}".rstrip().encode()
 
 
 def entries(chunk: Chunk, beyond: int = 0) -> Iterator[tuple[bytes, bytes]]:

@@ -27,11 +27,10 @@ from visleak.vectors import forget
 from visleak.verification import check, large
 from visleak.verification.measures import CHECKS, NOTHING
 
-#: Pairs looked up in the cache, or stored there, at a time, and rows of evidence that are held in
-#: memory; only bound memory.
+#: Pairs looked up in the cache, or stored there, at a time; rows of evidence held in memory; and
+#: queries whose screens are looked up at a time. They only bound memory.
 KNOWN_CHUNK: Final = 16_384
 MEMORY_ROWS: Final = 16_384
-#: Queries whose screens are looked up at a time.
 SCREEN_CHUNK: Final = 1024
 #: Columns of the table; the nine values of the relation follow.
 COLUMNS: Final = ("screen", "across", "down", "wider", "higher", *CHECKS)
@@ -126,9 +125,8 @@ class DistinctPairs:
     of: Int32  # int32 (n,): the distinct pair of each pair of the comparison
     table: EvidenceTable  # of the distinct pairs
     equal: Bool  # pairs of equal bytes, which need no check
-    # pairs of clusters that were verified, and those that are near or exact
-    tried: Bool
-    near: Bool
+    tried: Bool  # pairs of clusters that were verified
+    near: Bool  # and those of them that are near or exact
     connected: Bool  # pairs whose images are connected by near pairs of clusters
 
     @classmethod
@@ -151,7 +149,10 @@ class DistinctPairs:
             keys = keys_of(distinct, np.arange(len(distinct)), sides, by_way=False)
             at, tried = clusters.find(keys)
             near = tried & clusters.near[at]
-            _put_known(table, np.flatnonzero(tried), clusters.table[at[tried]])
+            index, rows = np.flatnonzero(tried), clusters.table[at[tried]]
+            table.put_screens(index, rows[:, SCREEN])
+            checked = ~np.isnan(rows[:, COLUMNS.index("side")])
+            table.put_checks(index[checked], rows[checked, CHECKED])
             one = clusters.group_of(sides[0].contents)[distinct.query]
             other = clusters.group_of(sides[1].contents)[distinct.reference]
             connected = (one == other) & (one >= 0)
@@ -252,33 +253,19 @@ class Subset:
         return self.own.pairs.reference[self.index]
 
     @property
-    def contents(self) -> tuple[Int64, Int64]:
-        """Numbers of the contents of either image."""
-        left, right = self.own.numbers
-        return left[self.query], right[self.reference]
-
-    @property
     def table(self) -> Float32:
         """A copy of the evidence."""
         return self.own.table.rows(self.index)
-
-    @property
-    def unchecked(self) -> Bool:
-        """Pairs without a full check."""
-        return ~self.own.table.checked(self.index)
 
     @property
     def open(self) -> Bool:
         """Checked pairs that resemble each other and were not compared in fine detail yet."""
         found = np.empty(len(self), np.bool_)
         for part, some in self.parts():
-            table = some.table
-            side, structure, core, closer = (
-                table[:, COLUMNS.index(name)]
-                for name in ("side", "structure", "core", "close_side")
-            )
-            worthwhile = large.resembles(structure, core)
-            found[part] = (side > check.TINY) & worthwhile & (closer < 0)
+            table, names = some.table, ("side", "structure", "core", "close_side")
+            side, structure, core, closer = (table[:, COLUMNS.index(name)] for name in names)
+            close = large.resembles(structure, core)
+            found[part] = (side > check.TINY) & close & (closer < 0)
         return found
 
     @property
@@ -297,11 +284,6 @@ class Subset:
     def flat(self) -> Bool:
         """Pairs of blank images."""
         return self.own.sides[0].fingerprints.flat[self.query]
-
-    @property
-    def uses_features(self) -> Bool:
-        """Pairs to be aligned by local features."""
-        return _uses_features(self.own.pairs, self.index)
 
     def cache_keys(self) -> npt.NDArray[np.void]:
         """Return the cache keys of the pairs, see :func:`keys_of`."""
@@ -324,10 +306,10 @@ def keys_of(
 
 def _ways(pairs: Pairs, index: Int64 | slice) -> Int8:
     """Return how pairs are checked: the view, and whether local features are used."""
-    return np.asarray(pairs.view[index] + _WAYS // 2 * _uses_features(pairs, index), np.int8)
+    return np.asarray(pairs.view[index] + _WAYS // 2 * uses_features(pairs, index), np.int8)
 
 
-def _uses_features(pairs: Pairs, index: Int64 | slice) -> Bool:
+def uses_features(pairs: Pairs, index: Int64 | slice) -> Bool:
     """Return the pairs to be aligned by local features.
 
     If local features were compared to find candidates, only pairs with votes share any.
@@ -368,13 +350,6 @@ def _known(
             table.put_checks(index[known], checks)
     table.forget()
     return table
-
-
-def _put_known(table: EvidenceTable, index: Int64, rows: Float32) -> None:
-    """Store rows of another table."""
-    table.put_screens(index, rows[:, SCREEN])
-    checked = ~np.isnan(rows[:, COLUMNS.index("side")])
-    table.put_checks(index[checked], rows[checked, CHECKED])
 
 
 def remember(rows: Subset, cache: Cache | None) -> None:
@@ -433,21 +408,18 @@ def remember_screens(rows: Subset, fresh: Subset, cache: Cache | None) -> None:
         return
     changed = np.zeros(len(rows.own.sides[0].fingerprints), np.bool_)
     changed[fresh.query] = True
+
+    def entry(index: Int64) -> bytes:
+        return zlib.compress(rows.own.table.screens(index).T.astype("<f4").tobytes(), 1)
+
     for entries in _screens(rows.only(changed[rows.query])):
-        cache.put(
-            _SCREENS + _maker(),
-            (
-                (key, zlib.compress(rows.own.table.screens(index).T.astype("<f4").tobytes(), 1))
-                for key, index in entries
-            ),
-        )
+        cache.put(_SCREENS + _maker(), ((key, entry(index)) for key, index in entries))
 
 
 def _screens(rows: Subset) -> Iterator[list[tuple[bytes, Int64]]]:
-    """Yield, in blocks, the pairs of each query, and the key of their screens.
+    """Yield, in blocks, the pairs of each query, and the key of their screens, which are one entry.
 
-    A screen is cheap and there are many, so all of a query are one entry, whose key is made of
-    those of its pairs. Screens of the tiniest images are not cached.
+    Screens of the tiniest images are not cached.
     """
     rows = rows.only(rows.longest[0] > TINIEST)
     edges = np.flatnonzero(np.diff(rows.query, prepend=-1, append=-1)).tolist()

@@ -14,7 +14,6 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from visleak import grouping
 from visleak.documents import digest_of
@@ -25,7 +24,7 @@ from visleak.options import AUTO
 from visleak.pipeline import overlaps, recordings, segments, selection
 from visleak.pipeline.comparison import Comparison, comparable, relation
 from visleak.pipeline.context import trim_heap
-from visleak.pipeline.encoded_set import Side, are_back
+from visleak.pipeline.encoded_set import Side, are_back, files_of
 from visleak.pipeline.evidence import parts_of
 from visleak.pipeline.run import Outcome
 from visleak.records import (
@@ -46,7 +45,6 @@ from visleak.storage import (
     GROUPS,
     IMAGES,
     PAIRS,
-    PAIRS_SCHEMA,
     RECORDINGS,
     SECTIONS,
     SEGMENTS,
@@ -78,10 +76,9 @@ def pair_tables(comparisons: Sequence[Comparison], *, overlap: bool = False) -> 
 
 def _by_query(own: Sequence[Comparison], schema: pa.Schema) -> Iterator[pa.Table]:
     """Yield the rows of one query set, its comparisons merged."""
-    one = _order_of(own[0]) if len(own) == 1 else None
-    if one is not None:
-        parts = (one[part].astype(np.int64) for part in parts_of(len(one), GROUP))
-        yield from (_rows(own[0], rows, schema) for rows in parts)
+    if len(own) == 1 and (one := _order_of(own[0])) is not None:
+        for some in parts_of(len(one), GROUP):
+            yield _rows(own[0], one[some].astype(np.int64), schema)
         return
     which: Int64 = np.repeat(np.arange(len(own)), [len(c.pairs) for c in own])
     row = np.concatenate([np.arange(len(c.pairs)) for c in own])
@@ -100,9 +97,9 @@ def _by_query(own: Sequence[Comparison], schema: pa.Schema) -> Iterator[pa.Table
 
 
 def _order_of(comparison: Comparison) -> Int32 | None:
-    """Return the pairs by query, falling similarity and reference, ``None`` if not by query yet.
+    """Return the pairs by query, falling similarity and reference, in blocks that bound memory.
 
-    Most are by query, and columns of all pairs would fill memory.
+    ``None`` if they are not by query yet.
     """
     pairs, count = comparison.pairs, len(comparison.pairs)
     query = comparison.query.order[pairs.query].astype(np.int32)
@@ -123,9 +120,10 @@ def _rows(comparison: Comparison, rows: Int64, schema: pa.Schema) -> pa.Table:
     pairs, count = comparison.pairs, len(rows)
     query, reference = comparison.query, comparison.reference
     left, right = query.fingerprints, reference.fingerprints
-    query_label = _taken(query.images.labels, left.rows[pairs.query[rows]])
-    reference_label = _taken(reference.images.labels, right.rows[pairs.reference[rows]])
-    same_classes = comparable(query.images, reference.images)
+    labels = (
+        _taken(query.images.labels, left.rows[pairs.query[rows]]),
+        _taken(reference.images.labels, right.rows[pairs.reference[rows]]),
+    )
     columns: Columns = {
         "query_set": _constant(query.name, count),
         "query": left.ids.take(pa.array(pairs.query[rows])),
@@ -136,9 +134,9 @@ def _rows(comparison: Comparison, rows: Int64, schema: pa.Schema) -> pa.Table:
         "view": pa.array(np.array(VIEWS)[pairs.view[rows]], pa.string()),
         "degree": _named(comparison.degree[rows], DEGREES),
         **_grades(comparison, rows),
-        "query_label": query_label,
-        "reference_label": reference_label,
-        "label_relation": relation(query_label, reference_label, same_classes),
+        "query_label": labels[0],
+        "reference_label": labels[1],
+        "label_relation": relation(*labels, comparable(query.images, reference.images)),
         "modality": _constant(comparison.modality, count),
         "coverage": _constant(comparison.coverage, count),
     }
@@ -146,16 +144,19 @@ def _rows(comparison: Comparison, rows: Int64, schema: pa.Schema) -> pa.Table:
         own = comparison.overlap[rows]
         columns["overlap"] = pa.array(overlaps.shares(own), from_pandas=True)
         columns["overlap_matrix"] = _matrices(own, np.asarray(~np.isnan(own[:, 0])))
-    nothing = {each.name: pa.nulls(count, each.type) for each in schema}
-    return pa.table([(nothing | columns)[name] for name in schema.names], schema=schema)
+    return pa.table(
+        [
+            columns[each.name] if each.name in columns else pa.nulls(count, each.type)
+            for each in schema
+        ],
+        schema=schema,
+    )
 
 
 def _grades(comparison: Comparison, rows: Int64) -> Columns:
-    """Return the columns that verification fills; null without grades."""
-    count = len(rows)
+    """Return the columns that verification fills."""
     if comparison.grades is None or comparison.relations is None:
-        names = ("grade", "probability", "reason", "transform", "matrix")
-        return {name: pa.nulls(count, PAIRS_SCHEMA.field(name).type) for name in names}
+        return {}
     grades, (matrix, known) = comparison.grades, comparison.relations.of(rows)
     return {
         "grade": _named(grades.grade[rows], GRADES),
@@ -178,11 +179,6 @@ def _named(codes: npt.NDArray[np.int8], names: tuple[str, ...]) -> pa.Array:
     return pa.DictionaryArray.from_arrays(indices, pa.array(names)).dictionary_decode()
 
 
-def _positive(sizes: npt.NDArray[np.int32]) -> pa.Array:
-    """Return sizes, null where they are not known."""
-    return pa.array(sizes, mask=sizes == 0)
-
-
 def _constant(value: str, count: int) -> pa.Array:
     return pa.repeat(pa.scalar(value, pa.string()), count)
 
@@ -199,9 +195,8 @@ class Nearest:
     """The most similar reference of each image of a set."""
 
     similarity: Float32  # float32 (n,), NaN where there is none
-    # index of the comparison and row of the reference; -1 where there is none
-    set: Int64
-    row: Int64
+    set: Int64  # index of the comparison; -1 where there is none
+    row: Int64  # of the reference
     total: Int64  # int64 (n,): pairs at or above the soft threshold, over all references
 
 
@@ -241,18 +236,14 @@ def image_tables(
         found = nearest(own, len(side.fingerprints))
         seen = overlaps.seen(own, len(side.fingerprints)) if overlap else None
         order = np.argsort(side.order)
-        for start in range(0, len(order), GROUP):
-            rows = order[start : start + GROUP]
+        for part in parts_of(len(order), GROUP):
+            rows = order[part]
             more = _nearest_columns(own, found, rows)
             if scenes is not None:
-                more |= _scene_columns(seen, scenes[side.name], rows)
+                scene = scenes[side.name][rows]
+                more["scene"] = pa.array(scene, mask=scene < 0)
+                more["seen"] = pa.nulls(len(rows), pa.float32()) if seen is None else seen[rows]
             yield _image_rows(side, rows, found, more)
-
-
-def _scene_columns(seen: Float32 | None, scenes: Int64, rows: Int64) -> Columns:
-    """Return what is seen of some images, null where none was measured, and their scenes."""
-    share = pa.nulls(len(rows), pa.float32()) if seen is None else seen[rows]
-    return {"seen": share, "scene": pa.array(scenes[rows], mask=scenes[rows] < 0)}
 
 
 def _image_rows(side: Side, rows: Int64, found: Nearest, more: Columns) -> pa.Table:
@@ -260,6 +251,7 @@ def _image_rows(side: Side, rows: Int64, found: Nearest, more: Columns) -> pa.Ta
     listed = fingerprints.rows[rows]
     known = fingerprints.of_bytes
     digests = [fingerprints.digests[row].tobytes().hex() if known else None for row in rows]
+    width, height = fingerprints.sizes[rows].T
     columns: Columns = {
         "set": _constant(images.name, len(rows)),
         "id": fingerprints.ids.take(pa.array(rows)),
@@ -268,8 +260,8 @@ def _image_rows(side: Side, rows: Int64, found: Nearest, more: Columns) -> pa.Ta
         "caption": _taken(images.captions, listed),
         "group": _taken(images.groups, listed),
         "frame": _taken(images.frames, listed, pa.int64()),
-        "width": _positive(fingerprints.sizes[rows, 0]),
-        "height": _positive(fingerprints.sizes[rows, 1]),
+        "width": pa.array(width, mask=width == 0),
+        "height": pa.array(height, mask=height == 0),
         "flat": fingerprints.flat[rows],
         "locator": images.locators.take(pa.array(listed)),
         **more,
@@ -346,11 +338,6 @@ def stamp_of(images: AnySet) -> str | None:
     if own is None:
         return None
     hasher.update(own.encode(errors="surrogateescape"))
-    _stamp_images(hasher, images)
-    return hasher.hexdigest()
-
-
-def _stamp_images(hasher: hashlib.blake2b, images: ImageSet) -> None:
     columns = [images.ids, images.locators, images.labels, images.captions, images.groups]
     if images.options.get("group") == AUTO:
         hasher.update(b"auto")
@@ -360,14 +347,13 @@ def _stamp_images(hasher: hashlib.blake2b, images: ImageSet) -> None:
     for column in columns:
         for buffer in column.buffers() if column is not None else ():
             hasher.update(buffer or b"-")
-    # a locator inside a file is FILE!MEMBER
-    files = pc.unique(pc.list_element(pc.split_pattern(images.locators, "!", max_splits=1), 0))
-    for file in files.to_pylist():
+    for file in files_of(images).to_pylist():
         try:
             status = os.stat(file)
             hasher.update(f"{status.st_size} {status.st_mtime_ns} ".encode())
         except OSError:
             hasher.update(b"missing ")
+    return hasher.hexdigest()
 
 
 def holds(folder: Path, key: str | None, sets: Iterable[AnySet], *, force: bool) -> bool:
@@ -375,24 +361,22 @@ def holds(folder: Path, key: str | None, sets: Iterable[AnySet], *, force: bool)
 
     One that lost images is repeated, and so is one whose images were away and are back.
     """
-    if not (folder / AUDIT).is_file():
-        return False
-    if force:
+    if force or not (folder / AUDIT).is_file():
         return False
     known = read_summary(folder)
-    if key is not None and known.key == key:
-        whole = all((folder / name).is_file() for name in (PAIRS, IMAGES, UNREADABLE))
-        if known.unfinished or not whole:
-            return False
-        problems = read_problems(folder / UNREADABLE)
-        return not any(
-            are_back(each.opener, each.ids, [p for p in problems if p.set == each.name])
-            for each in sets
-            if isinstance(each, ImageSet)
+    if key is None or known.key != key:
+        raise HeldError(
+            f"{folder} holds another audit (other sets, files or settings); choose another folder"
+            " with -o DIR, or replace it with --force"
         )
-    raise HeldError(
-        f"{folder} holds another audit (other sets, files or settings); choose another folder"
-        " with -o DIR, or replace it with --force"
+    whole = all((folder / name).is_file() for name in (PAIRS, IMAGES, UNREADABLE))
+    if known.unfinished or not whole:
+        return False
+    problems = read_problems(folder / UNREADABLE)
+    return not any(
+        are_back(each.opener, each.ids, [p for p in problems if p.set == each.name])
+        for each in sets
+        if isinstance(each, ImageSet)
     )
 
 
@@ -404,28 +388,24 @@ def write(folder: Path, outcome: Outcome, summary: AuditSummary) -> None:
             (folder / name).unlink(missing_ok=True)
         # pages of commands that used the previous audit
         shutil.rmtree(folder / SECTIONS, ignore_errors=True)
+        sides, comparisons = outcome.sides.values(), outcome.comparisons
         measured = summary.settings.overlap is not None
-        schemas = [schema_of(name, overlap=measured) for name in (PAIRS, IMAGES)]
-        pairs = _trimmed(pair_tables(outcome.comparisons, overlap=measured))
-        write_tables(folder / PAIRS, schemas[0], pairs)
-        tables = image_tables(outcome.sides.values(), outcome.comparisons, overlap=measured)
-        write_tables(folder / IMAGES, schemas[1], tables)
-        sides = outcome.sides.values()
+        pairs, images = (schema_of(name, overlap=measured) for name in (PAIRS, IMAGES))
+        write_tables(folder / PAIRS, pairs, _trimmed(pair_tables(comparisons, overlap=measured)))
+        write_tables(folder / IMAGES, images, image_tables(sides, comparisons, overlap=measured))
         problems = [p for side in sides for p in side.images.problems]
         problems += [p for side in sides for p in side.fingerprints.problems]
         write_problems(folder / UNREADABLE, problems)
-        if outcome.recordings:
-            rows = recordings.rows(outcome.recordings)
-            write_csv(folder / RECORDINGS, recordings.COLUMNS, rows)
-        found = list(_group_rows(outcome))
-        if found:
-            write_csv(folder / GROUPS, GROUP_COLUMNS, found)
-        if outcome.segments:
-            write_csv(folder / SEGMENTS, segments.COLUMNS, segments.rows(outcome.segments))
-        known = {RECORDINGS: outcome.recordings, GROUPS: found, SEGMENTS: outcome.segments}
-        names = [PAIRS, IMAGES, UNREADABLE, *(name for name, there in known.items() if there)]
-        files = {name: file_digest(folder / name) for name in names}
-        replace(summary, files=files).save(folder)
+        names = [PAIRS, IMAGES, UNREADABLE]
+        for name, columns, rows in (
+            (RECORDINGS, recordings.COLUMNS, list(recordings.rows(outcome.recordings))),
+            (GROUPS, GROUP_COLUMNS, list(_group_rows(outcome))),
+            (SEGMENTS, segments.COLUMNS, list(segments.rows(outcome.segments))),
+        ):
+            if rows or (name == RECORDINGS and outcome.recordings):
+                write_csv(folder / name, columns, rows)
+                names.append(name)
+        replace(summary, files={n: file_digest(folder / n) for n in names}).save(folder)
     except OSError as error:
         raise VisleakError(f"{folder} cannot be written ({error.strerror or error})") from error
 

@@ -1,13 +1,12 @@
 """Recordings as densely as their files have them, and the line on which two of them run together.
 
-Frames of a set are taken at intervals, so a segment that is shared could begin and end anywhere
-between two of them. Where the files can be read, further frames are encoded around its ends: the
-line through pairs of equal frames is fitted to them, and followed outwards as far as they agree.
+Where the files can be read, frames between those of the set are encoded around the ends of a shared
+segment: the line through equal frames is fitted to them, and followed as far as they agree.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -17,24 +16,18 @@ from visleak.pipeline.encoded_set import Side
 from visleak.pipeline.fingerprints import encoded
 from visleak.records import Bool, Encoder, Float32, Float64, FootageOpener, Int64, Unreadable
 
-#: Milliseconds between frames that are encoded in addition to those of the set.
-EVERY: Final = 80
-#: Milliseconds of a recording that are encoded at once.
-BLOCK: Final = 1000
-#: Milliseconds inside of either end that are compared, and by which a line may be wrong there.
-INSIDE: Final = 2000
-SLACK: Final = 1600
-#: Milliseconds from which a segment shows its rate.
-LONG: Final = 1500
-#: Milliseconds in which the frames of a segment may be unlike, such as a flash or a wiped frame.
-FLASH: Final = 250
+EVERY: Final = 80  # milliseconds between frames that are encoded beside those of the set
+BLOCK: Final = 1000  # milliseconds of a recording that are encoded at once
+INSIDE: Final = 2000  # milliseconds inside of either end that are compared
+SLACK: Final = 1600  # milliseconds by which a line may be wrong there
+LONG: Final = 1500  # milliseconds from which a segment shows its rate
+FLASH: Final = 250  # milliseconds in which the frames may differ, such as in a flash
 #: What must be gained in similarity by a second of drift from the rate of 1, and by a second away
 #: from the line that the frames of the sets have: slow footage is much the same on other lines.
 DRIFT: Final = 0.01
 UNTOLD: Final = 400  # milliseconds of drift that cannot be told from noise
 SHIFT: Final = 0.0001
-#: Images whose similarity stands for that of unrelated ones.
-UNRELATED: Final = 1000
+UNRELATED: Final = 1000  # images whose similarity stands for that of unrelated ones
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,11 +69,9 @@ class Recording:
     def between(self, start: float, end: float) -> tuple[Int64, Float32]:
         """Return times and vectors of the frames between two times."""
         low, high = max(int(start), int(self.time[0])), min(int(end), self.last)
-        blocks = [self._block(at) for at in range(low // BLOCK, high // BLOCK + 1)]
-        time = np.concatenate([np.empty(0, np.int64), *(times for times, _ in blocks)])
+        blocks = (self._block(at) for at in range(low // BLOCK, high // BLOCK + 1))
+        time, vectors = _joined(blocks, self.side.fingerprints.matrix.shape[1])
         kept = (time >= start) & (time <= end)
-        width = self.side.fingerprints.matrix.shape[1]
-        vectors = np.concatenate([np.empty((0, width), np.float32), *(own for _, own in blocks)])
         return time[kept], vectors[kept]
 
     @property
@@ -97,12 +88,11 @@ class Recording:
         if number not in self._blocks:
             start, end = number * BLOCK, (number + 1) * BLOCK
             own = slice(*np.searchsorted(self.time, [start, end]))
-            times, vectors = self._encoded(start, end)
-            own_vectors = np.asarray(self.side.fingerprints.matrix[self.rows[own]])
-            time = np.concatenate([self.time[own], times])
+            listed = self.time[own], np.asarray(self.side.fingerprints.matrix[self.rows[own]])
+            time, vectors = _joined([listed, self._encoded(start, end)], listed[1].shape[1])
             # of one time, the frame of the set
             time, first = np.unique(time, return_index=True)
-            self._blocks[number] = time, np.concatenate([own_vectors, vectors])[first]
+            self._blocks[number] = time, vectors[first]
         return self._blocks[number]
 
     def _encoded(self, start: int, end: int) -> tuple[Int64, Float32]:
@@ -120,6 +110,13 @@ class Recording:
         width = self.side.fingerprints.matrix.shape[1]
         vectors = np.array([vector for _, vector in found], np.float32).reshape(-1, width)
         return np.array([time for time, _ in found], np.int64), vectors
+
+
+def _joined(parts: Iterable[tuple[Int64, Float32]], width: int) -> tuple[Int64, Float32]:
+    """Return times and vectors of several parts, of none as well."""
+    nothing = np.empty(0, np.int64), np.empty((0, width), np.float32)
+    times, vectors = zip(nothing, *parts, strict=True)
+    return np.concatenate(times), np.concatenate(vectors)
 
 
 #: How much frames of a recording, by their times and vectors, agree with what is at these times on
@@ -156,10 +153,9 @@ def _compared(
     """Return the times of another recording about those of some frames, and similarities."""
     at = line.at(time)
     parts = np.split(at, np.flatnonzero(np.diff(at) > BLOCK) + 1) if len(at) else []
-    found = [other.between(part[0] - slack, part[-1] + slack) for part in parts]
-    times = np.concatenate([np.empty(0, np.int64), *(each for each, _ in found)])
+    found = (other.between(part[0] - slack, part[-1] + slack) for part in parts)
+    times, vectors = _joined(found, own.shape[1])
     times, first = np.unique(times, return_index=True)
-    vectors = np.concatenate([np.empty((0, own.shape[1]), np.float32), *(v for _, v in found)])
     return times, np.asarray(seen(own) @ vectors[first].T)
 
 
@@ -175,8 +171,8 @@ def _inside(line: Line, recording: Recording) -> tuple[Int64, Float32]:
     if line.end - line.start <= 2 * INSIDE:
         return recording.between(line.start, line.end)
     ends = ((line.start, line.start + INSIDE), (line.end - INSIDE, line.end))
-    times, vectors = zip(*(recording.between(*each) for each in ends), strict=True)
-    return np.concatenate(times), np.concatenate(vectors)
+    width = recording.side.fingerprints.matrix.shape[1]
+    return _joined((recording.between(*each) for each in ends), width)
 
 
 def fitted(line: Line, recording: Recording, other: Recording, seen: Seen) -> Line:
@@ -198,12 +194,8 @@ def fitted(line: Line, recording: Recording, other: Recording, seen: Seen) -> Li
     value[(first != last) & (abs(first - last) < UNTOLD)] = -np.inf
     value -= (DRIFT * abs(drift) + SHIFT * (abs(first) + abs(last))) / 1000
     best = np.unravel_index(int(np.argmax(value)), value.shape)
-    return Line(
-        line.start,
-        line.end,
-        line.other_start + int(first[best]),
-        line.other_end + int(last[best]),
-    )
+    ends = line.other_start + int(first[best]), line.other_end + int(last[best])
+    return Line(line.start, line.end, *ends)
 
 
 def followed(line: Line, recording: Recording, agreement: Agreement) -> Line:
@@ -214,7 +206,12 @@ def followed(line: Line, recording: Recording, agreement: Agreement) -> Line:
     """
     time, own = _inside(line, recording)
     level = float(np.median(agreement(line, time, own)))
-    least = (level + _of_unrelated(recording, own)) / 2
+    # unrelated images are those of the cohort, otherwise of the set
+    cohort = recording.encoder.cohort if recording.encoder is not None else None
+    if cohort is None:
+        order, matrix = recording.side.order, recording.side.fingerprints.matrix
+        cohort = matrix[np.flatnonzero(order % -(-len(order) // UNRELATED) == 0)]
+    least = (level + float((own @ np.asarray(cohort).T).mean())) / 2
     start, end = (
         _reached(line, recording, lambda t, v: agreement(line, t, v) >= least, forward=forward)
         for forward in (False, True)
@@ -222,21 +219,8 @@ def followed(line: Line, recording: Recording, agreement: Agreement) -> Line:
     return line.until(start, end)
 
 
-def _of_unrelated(recording: Recording, own: Float32) -> float:
-    """Return the mean similarity to unrelated images: those of the cohort, else of the set."""
-    cohort = recording.encoder.cohort if recording.encoder is not None else None
-    if cohort is None:
-        order, matrix = recording.side.order, recording.side.fingerprints.matrix
-        cohort = matrix[np.flatnonzero(order % -(-len(order) // UNRELATED) == 0)]
-    return float((own @ np.asarray(cohort).T).mean())
-
-
 def _reached(
-    line: Line,
-    recording: Recording,
-    agrees: Callable[[Int64, Float32], Bool],
-    *,
-    forward: bool,
+    line: Line, recording: Recording, agrees: Callable[[Int64, Float32], Bool], *, forward: bool
 ) -> int:
     """Return the time half-way between the last frame that agrees and the next one."""
     reached, beyond = line.end if forward else line.start, None

@@ -25,7 +25,6 @@ from visleak.pipeline.candidates import INVERSE_VIEW, similarities, with_added
 from visleak.pipeline.comparison import Comparison
 from visleak.pipeline.context import CacheHandle, Handle, RunContext, known_entries
 from visleak.pipeline.encoded_set import EncodedSet, ImagesLost, Refused, Side, numbered_contents
-from visleak.pipeline.selection import Clusters
 from visleak.records import VIEWS, Bool, Bytes8, Encoder, Float32, Int64, Opener, Pairs, Unreadable
 from visleak.search.exact import Scored
 from visleak.search.votes import LEAST_SCORE, FeatureRows, LocalIndex, Votes
@@ -34,16 +33,13 @@ from visleak.vectors import forget
 
 #: Unless overlaps are measured, local features are not compared with more references than this.
 MOST_REFERENCES: Final = 50_000
-#: Short side from which a query has features; references need that of their depth. A query may be a
-#: small crop of a reference.
+#: Short side from which a query, which may be a small crop of a reference, has features.
 SMALLEST_QUERY: Final = 32
 #: Features of references that one index holds (44 bytes each), and of queries that are compared
-#: with it at a time. References are taken in the order of their ids, so that the order of files
-#: changes no score.
+#: with it at a time.
 INDEXED: Final = 4_000_000
 QUERIED: Final = 1_000_000
-#: Images per task.
-CHUNK: Final = 64
+CHUNK: Final = 64  # images per task
 #: Views that the features do not cover by themselves.
 SEEN: Final = tuple(VIEWS.index(name) for name in ("original", "mirror", "inverted"))
 
@@ -58,11 +54,9 @@ class Depth:
     contrast: float  # least contrast of a feature, in OpenCV's scale
     smallest: int  # short side from which a reference has features, pixels
     references: float  # beyond so many nothing is compared
-    # candidates per query, and the number searched for, so that ties can be decided by id
-    best: int
-    searched: int
-    # least score of the first few candidates of a query; all others need that of ``search.votes``
-    least: float
+    best: int  # candidates per query
+    searched: int  # more than these, so that ties can be decided by id
+    least: float  # least score of the first few candidates; others need that of ``search.votes``
     few: int
     clusters: bool  # of a cluster of near images only representatives are compared
 
@@ -181,15 +175,6 @@ class _Task:
     depth: Depth
 
 
-@dataclass(frozen=True, slots=True)
-class _Found:
-    """Features of some images, packed as in the cache: one entry per readable image."""
-
-    packed: list[bytes]
-    fresh: dict[bytes, bytes]
-    refused: list[Refused]
-
-
 def extract(
     encoded: EncodedSet, context: RunContext, wanted: Bool | None = None, depth: Depth = USUAL
 ) -> Patches:
@@ -201,23 +186,22 @@ def extract(
     parts = [slice(start, start + CHUNK) for start in range(0, len(rows), CHUNK)]
     tasks = (_Task(opener, cache, positions[part], digests[part], depth) for part in parts)
     step = f"local features of {encoded.name}"
-    counts: list[int] = []
-    widths: list[int] = []
+    counts, widths = list[int](), list[int]()
     refused: list[Refused] = []
     with (
         context.column(".descriptors", np.uint8, (128,)) as descriptors,
         context.column(".keypoints", np.float32, (4,)) as keypoints,
     ):
-        for found in context.each(_extract, tasks, step):
-            for packed in found.packed:
+        for found, fresh, lost in context.each(_extract, tasks, step):
+            for packed in found:
                 width, words, points = _unpack(packed)
                 descriptors.append(words)
                 keypoints.append(points)
                 counts.append(len(words))
                 widths.append(width)
-            refused += found.refused
+            refused += lost
             if context.cache is not None:
-                context.cache.put(depth.maker, found.fresh.items())
+                context.cache.put(depth.maker, fresh.items())
             context.progress(step, len(counts) + len(refused), len(positions))
         if refused:
             raise ImagesLost(encoded.name, refused)
@@ -226,25 +210,25 @@ def extract(
     return Patches(rows, features, np.array(widths, np.int32))
 
 
-def _extract(task: _Task) -> _Found:
-    """Return the features of some images; those in the cache are not read."""
-    found = _Found([], {}, [])
+def _extract(task: _Task) -> tuple[list[bytes], dict[bytes, bytes], list[Refused]]:
+    """Return the features of some images, packed as in the cache, which of them are new, and lost
+    images; those in the cache are not read.
+    """
+    found, fresh, refused = list[bytes](), dict[bytes, bytes](), list[Refused]()
     digests = [digest.tobytes() for digest in task.digests]
     known = known_entries(task.cache, task.depth.maker, digests)
     images = dict(zip(task.positions.tolist(), digests, strict=True))
     unknown = [position for position, digest in images.items() if digest not in known]
     stored = iter(task.opener.load().read(unknown))
     for position, digest in images.items():
-        if digest in known:
-            found.packed.append(known[digest])
-            continue
-        packed = _packed(next(stored), task.depth)
+        packed = known.get(digest) or _packed(next(stored), task.depth)
         if isinstance(packed, Unreadable):
-            found.refused.append((position, packed))
-        else:
-            found.packed.append(packed)
-            found.fresh[digest] = packed
-    return found
+            refused.append((position, packed))
+            continue
+        found.append(packed)
+        if digest not in known:
+            fresh[digest] = packed
+    return found, fresh, refused
 
 
 def _packed(data: bytes | Bytes8 | Unreadable, depth: Depth) -> bytes | Unreadable:
@@ -291,12 +275,9 @@ def _unpack(packed: bytes) -> tuple[int, npt.NDArray[np.uint8], Float32]:
 class _Contents:
     """The contents of both sides of a comparison, numbered over both."""
 
-    # int64: number of the content of each fingerprint
-    query: Int64
+    query: Int64  # number of the content of each fingerprint
     reference: Int64
-    # int64: row of the reference with the lowest id of each content, -1 where the reference has
-    # none
-    leads: Int64
+    leads: Int64  # row of the reference with the lowest id of each content, -1 where it has none
     copies: Int64  # rows of the query, grouped by content
     edges: Int64  # where the rows of each content begin and end in copies
     same: bool  # the two sides are one set
@@ -314,10 +295,9 @@ class _Contents:
 
     def keys(self, left: Int64, right: Int64) -> Int64:
         """Return a number for each pair of contents; within a set, of unordered pairs."""
-        low, high = (
-            (np.minimum(left, right), np.maximum(left, right)) if self.same else (left, right)
-        )
-        return low * len(self.leads) + high
+        if self.same:
+            left, right = np.minimum(left, right), np.maximum(left, right)
+        return left * len(self.leads) + right
 
     def with_copies(self, left: Int64, right: Int64) -> tuple[Int64, Int64, Int64]:
         """Return the rows of all copies of query contents, each with one row of the reference's.
@@ -343,25 +323,19 @@ class _Contents:
 
 
 def with_votes(
-    comparisons: Sequence[Comparison],
-    encoder: Encoder,
-    context: RunContext,
-    depth: Depth = USUAL,
+    comparisons: Sequence[Comparison], encoder: Encoder, context: RunContext, depth: Depth = USUAL
 ) -> Iterator[Comparison]:
     """Yield each comparison with the candidates that share local features, where there are any.
 
     Of a cluster of similar images only representatives are compared.
     """
     kept = [
-        [
-            _kept(side, each.clusters if depth.clusters else None)
-            for side in (each.query, each.reference)
-        ]
+        {side.name: _kept(each, side, depth) for side in (each.query, each.reference)}
         for each in comparisons
     ]
     wanted: dict[str, Bool] = {}
-    for each, masks in zip(comparisons, kept, strict=True):
-        for name, mask in zip(each.names, masks, strict=True):
+    for masks in kept:
+        for name, mask in masks.items():
             wanted[name] = wanted.get(name, False) | mask
     extracted: dict[str, Patches] = {}
 
@@ -371,18 +345,19 @@ def with_votes(
         return extracted[side.name].only(mask[extracted[side.name].rows])
 
     for each, masks in zip(comparisons, kept, strict=True):
-        if not applies(each.query, each.reference, depth):
+        sides = each.query, each.reference
+        if not applies(*sides, depth):
             yield each
             continue
-        sides = each.query, each.reference
-        both = patches(sides[0], masks[0]), patches(sides[1], masks[1])
+        both = patches(sides[0], masks[sides[0].name]), patches(sides[1], masks[sides[1].name])
         pairs = add_votes(each.pairs, sides, both, encoder, context.workers, depth)
         yield replace(each, pairs=pairs)
 
 
-def _kept(side: Side, clusters: Clusters | None) -> Bool:
+def _kept(comparison: Comparison, side: Side, depth: Depth) -> Bool:
     """Return which fingerprints of a side have their local features compared."""
-    if clusters is None or not len(clusters.contents):
+    clusters = comparison.clusters
+    if not depth.clusters or clusters is None or not len(clusters.contents):
         return np.ones(len(side.fingerprints), np.bool_)
     return clusters.is_representative(side.contents)
 

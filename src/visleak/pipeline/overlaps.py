@@ -7,7 +7,7 @@ Candidates are pairs that share local features, and near or exact ones. A pair's
 from __future__ import annotations
 
 import hashlib
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
@@ -31,15 +31,14 @@ from visleak.verification.frame import bounded
 from visleak.verification.overlap import overlap_of
 from visleak.verification.regions import Polygon, area_of, clipped_to, region_of, share_of, union_of
 
-#: Long side of the images whose relation is measured, pixels.
-BOUND: Final = 768
-#: Pairs per task; and images of either side whose pairs are measured one after the other, because
-#: the features of so many are kept.
-CHUNK: Final = 16
+BOUND: Final = 768  # long side of the images whose relation is measured, pixels
+CHUNK: Final = 16  # pairs per task
+#: Images of either side whose pairs follow each other, because the features of so many are kept.
 BLOCK: Final = 24
 STEP: Final = "measuring overlaps"
-#: Scenes whose sizes are reported.
-LARGEST: Final = 5
+LARGEST: Final = 5  # scenes whose sizes are reported
+SEEN: Final = 0.5  # share of a box that must be seen
+SAME: Final = 0.5  # intersection over union of two boxes of one object
 
 
 def with_overlaps(comparisons: Sequence[Comparison], context: RunContext) -> list[Comparison]:
@@ -56,11 +55,11 @@ def with_overlaps(comparisons: Sequence[Comparison], context: RunContext) -> lis
         parts = parts_of(len(each.query), CHUNK)
         tasks = (each.task(part, pixels, context) for part in parts)
         own = np.empty((len(each.query), 9), np.float32)
-        for part, made in zip(parts, context.each(_measure, tasks, STEP), strict=True):
-            own[part] = made.relations
+        for part, (made, fresh) in zip(parts, context.each(_measure, tasks, STEP), strict=True):
+            own[part] = made
             if context.cache is not None:
-                context.cache.put(digest(), made.fresh.items())
-            done += len(made.relations)
+                context.cache.put(digest(), fresh.items())
+            done += len(made)
             context.progress(STEP, done, total)
         relations[each.sides[0].name, each.sides[1].name] = own
     return [
@@ -74,8 +73,7 @@ class _Distinct:
     """The distinct pairs of contents of a comparison that may overlap."""
 
     sides: tuple[Side, Side]
-    # int64 (n,): rows of the fingerprints, by query
-    query: Int64
+    query: Int64  # int64 (n,): rows of the fingerprints
     reference: Int64
     starts: Float32  # float32 (n, 9): the relation that verification found, NaN without one
     number: Int64  # int64, of all pairs: which of these, -1 none, -2 equal contents
@@ -137,12 +135,6 @@ class _Task:
     cache: CacheHandle | None
 
 
-@dataclass(frozen=True, slots=True)
-class _Measured:
-    relations: Float32  # (n, 9)
-    fresh: Mapping[bytes, bytes]  # for the cache
-
-
 def _bounded(pixels: Bytes8) -> Bytes8:
     return bounded(pixels, BOUND)
 
@@ -154,8 +146,8 @@ def digest() -> bytes:
     return hashlib.blake2b(recipe, digest_size=16).digest()
 
 
-def _measure(task: _Task) -> _Measured:
-    """Return the relations of some pairs; those in the cache are not measured again."""
+def _measure(task: _Task) -> tuple[Float32, Mapping[bytes, bytes]]:
+    """Return the relations of some pairs (n, 9), and those that the cache did not have."""
     keys = [hashlib.blake2b(key.tobytes(), digest_size=16).digest() for key in task.keys]
     known = known_entries(task.cache, digest(), keys)
     relations, fresh = np.empty((len(keys), 9), np.float32), {}
@@ -165,14 +157,11 @@ def _measure(task: _Task) -> _Measured:
                 relations[row] = np.frombuffer(known[key], "<f4")
                 continue
             start = task.starts[row].astype(np.float64).reshape(3, 3)
-            found = overlap_of(
-                left.image(int(task.query[row])),
-                right.image(int(task.reference[row])),
-                [] if np.isnan(start).any() else [start],
-            )
+            ends = left.image(int(task.query[row])), right.image(int(task.reference[row]))
+            found = overlap_of(*ends, [] if np.isnan(start).any() else [start])
             relations[row] = np.nan if found is None else found.ravel()
             fresh[key] = relations[row].astype("<f4").tobytes()
-    return _Measured(relations, fresh)
+    return relations, fresh
 
 
 # -- what follows from the relations --------------------------------------------------------------
@@ -203,32 +192,22 @@ def related(comparison: Comparison) -> Iterator[tuple[int, int, Float64]]:
 def seen(comparisons: Sequence[Comparison], count: int) -> Float32 | None:
     """Return the share of each image of a query set that its references show together.
 
-    Args:
-        comparisons: those of one query set that count as leaks.
-        count: of its readable images.
-
-    Returns:
-        ``float32`` (count,), or ``None`` where overlaps were not measured.
+    ``comparisons`` are those of the set that count as leaks, ``count`` is that of its readable
+    images. ``None`` where overlaps were not measured.
     """
     measured = [each for each in comparisons if each.overlap is not None]
     if not measured:
         return None
-    regions: dict[int, list[Polygon]] = {}
+    regions = defaultdict[int, list[Polygon]](list)
     for each in measured:
-        for row, region in _regions(each):
-            regions.setdefault(row, []).append(region)
+        for query, reference, matrix in related(each):
+            regions[query].append(region_of(matrix))
+            if each.coverage == "within":
+                regions[reference].append(region_of(np.linalg.inv(matrix)))
     result = np.zeros(count, np.float32)
     for row, own in regions.items():
         result[row] = union_of(own)
     return result
-
-
-def _regions(comparison: Comparison) -> Iterator[tuple[int, Polygon]]:
-    """Yield each image of a query set with the part of it that another image shows."""
-    for query, reference, matrix in related(comparison):
-        yield query, region_of(matrix)
-        if comparison.coverage == "within":
-            yield reference, region_of(np.linalg.inv(matrix))
 
 
 def counted(comparisons: Sequence[Comparison]) -> list[Comparison]:
@@ -272,9 +251,8 @@ def summary_of(comparison: Comparison) -> OverlapSummary | None:
     if relations is None:
         return None
     there = ~np.isnan(relations[:, 0])
-    images = [pairs.query[there]]
-    if comparison.coverage == "within":
-        images.append(pairs.reference[there])
+    within = comparison.coverage == "within"
+    images = [end[there] for end in (pairs.query, pairs.reference)[: 1 + within]]
     return OverlapSummary(int(there.sum()), len(np.unique(np.concatenate(images))))
 
 
@@ -321,11 +299,6 @@ def sentence(found: Rate, least: float, name: str) -> str:
 
 
 # -- annotated objects of test images that training images show ------------------------------------
-
-
-#: Share of a box that must be seen, and intersection over union of two boxes of one object.
-SEEN: Final = 0.5
-SAME: Final = 0.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -390,14 +363,8 @@ def _counted(comparison: Comparison, own: _Objects, others: _Objects | None) -> 
             if share >= SEEN and share > best.get(box, (0.0, ""))[0]:
                 best[box] = share, _relation(own, box, others, reference, matrix)
     kinds = Counter(kind for _, kind in best.values())
-    return BoxSummary(
-        *comparison.names,
-        total=len(own.names),
-        seen=len(best),
-        same=kinds["same"],
-        different=kinds["different"],
-        unmatched=kinds["unmatched"],
-    )
+    found = (kinds[name] for name in ("same", "different", "unmatched"))
+    return BoxSummary(*comparison.names, len(own.names), len(best), *found)
 
 
 def _relation(

@@ -29,8 +29,7 @@ Reduce = Callable[[Bytes8], Bytes8]
 class Pixels:
     """Reduced images of one set, by row of its fingerprints."""
 
-    # scratch file with all pixels, one image after the other, or the pixels themselves
-    values: Path | Bytes8
+    values: Path | Bytes8  # all pixels, one image after the other, or a scratch file of them
     slot: Int64  # int64 (n,): position of each fingerprint's image here, or -1
     offset: Int64  # int64 (k + 1,): where each image's bytes begin
     shape: npt.NDArray[np.int32]  # int32 (k, 2): height and width
@@ -128,16 +127,6 @@ class _Task:
     enough: int
 
 
-@dataclass(frozen=True, slots=True)
-class _Reduced:
-    """Some images: all their pixels, shapes (k, 2), sizes (k,), and those that are lost."""
-
-    values: Bytes8
-    shape: npt.NDArray[np.int32]
-    size: Int64
-    refused: tuple[Refused, ...]
-
-
 def read_pixels(
     encoded: EncodedSet, rows: Int64, reduce: Reduce, enough: int, context: RunContext
 ) -> Pixels:
@@ -152,12 +141,12 @@ def read_pixels(
     refused: list[Refused] = []
     done = 0
     with GrowingColumn(path, np.uint8) as column:
-        for found in context.each(_decode, tasks, step):
-            column.append(found.values)
-            shapes.append(found.shape)
-            sizes.append(found.size)
-            refused += found.refused
-            done += len(found.size) + len(found.refused)
+        for values, shape, size, lost in context.each(_decode, tasks, step):
+            column.append(values)
+            shapes.append(shape)
+            sizes.append(size)
+            refused += lost
+            done += len(size) + len(lost)
             context.progress(step, done, len(positions))
     if refused:
         raise ImagesLost(encoded.name, refused)
@@ -175,7 +164,8 @@ def _parts(positions: Int64, sizes: npt.NDArray[np.int32], side: int) -> list[In
     return [part for part in np.split(positions, cuts) if len(part)]
 
 
-def _decode(task: _Task) -> _Reduced:
+def _decode(task: _Task) -> tuple[Bytes8, npt.NDArray[np.int32], Int64, list[Refused]]:
+    """Return the pixels of some images, shapes (k, 2) and sizes (k,), and those that are lost."""
     reduced: list[Bytes8] = []
     refused: list[Refused] = []
     positions = task.positions.tolist()
@@ -185,9 +175,9 @@ def _decode(task: _Task) -> _Reduced:
             refused.append((position, image))
         else:
             reduced.append(task.reduce(image.pixels))
-    return _Reduced(
+    return (
         np.concatenate([np.empty(0, np.uint8), *(pixels.ravel() for pixels in reduced)]),
         np.array([pixels.shape[:2] for pixels in reduced], np.int32).reshape(-1, 2),
         np.array([pixels.size for pixels in reduced], np.int64),
-        tuple(refused),
+        refused,
     )

@@ -18,9 +18,9 @@ from visleak.pipeline.evidence import parts_of
 from visleak.pipeline.selection import LARGE
 from visleak.quantities import listed
 from visleak.rates import Rate, percent
-from visleak.records import DEGREES, GRADES, Bool, Encoder, Fingerprints, Float32, Int64
+from visleak.records import DEGREES, GRADES, Bool, Encoder, Fingerprints, Int64
 from visleak.search.exact import ExactSearch
-from visleak.search.hits import Hits, Sides, Wanted
+from visleak.search.hits import Sides, Wanted
 from visleak.storage.audit_folder import ChanceSummary, ComparisonSummary, DuplicateGroups
 from visleak.vectors import gathered
 
@@ -33,8 +33,7 @@ class ContentPairs:
     All pairs of copies of the same two contents have one grade, so their number is known.
     """
 
-    # int64 (n,): numbers of the two contents; within a set in ascending order
-    left: Int64
+    left: Int64  # int64 (n,): numbers of the two contents; within a set in ascending order
     right: Int64
     many: Int64  # int64 (n,): pairs of images that have these two contents
     copies: Int64  # int64 (2, n): images of either content in its set
@@ -108,9 +107,9 @@ class ContentPairs:
         Of the listed pairs of the same two contents the one of the lowest code represents all.
         """
         order = np.lexsort((code, self.right, self.left))
-        new = (np.diff(self.left[order], prepend=-(2**62)) != 0) | (
-            np.diff(self.right[order], prepend=-(2**62)) != 0
-        )
+        ends = (self.left, self.right)
+        left, right = (np.diff(end[order], prepend=-(2**62)) != 0 for end in ends)
+        new = left | right
         result = np.zeros(len(order), np.int64)
         result[order[new]] = self.many[order[new]]
         return result
@@ -135,18 +134,12 @@ CUMULATIVE: Final = {
 }
 #: Rates that count one code alone.
 EXCLUSIVE: Final = {
-    "hard": ("degree", DEGREES.index("hard")),
-    "soft": ("degree", DEGREES.index("soft")),
-    "exact": ("grade", GRADES.index("exact")),
-    "near": ("grade", GRADES.index("near")),
-    "similar": ("grade", GRADES.index("similar")),
+    **{name: ("degree", code) for code, name in enumerate(DEGREES)},
+    **{name: ("grade", code) for code, name in enumerate(GRADES[:3])},
 }
-#: Pairs that are counted at a time; only bounds memory.
-PART: Final = 65_536
-#: Number of sizes of groups that are reported.
-LARGEST: Final = 5
-#: Code of an image without any degree or grade; weaker than every other.
-NOTHING: Final = 99
+PART: Final = 65_536  # pairs that are counted at a time; only bounds memory
+LARGEST: Final = 5  # sizes of groups that are reported
+NOTHING: Final = 99  # code of an image without degree or grade; weaker than every other
 
 Strongest = Mapping[str, npt.NDArray[np.int64]]
 
@@ -161,15 +154,15 @@ def strongest(comparison: Comparison) -> Strongest:
         "degree": comparison.degree,
         "grade": comparison.grades.grade if comparison.grades is not None else None,
     }
+    ends = [pairs.query, pairs.reference] if comparison.coverage == "within" else [pairs.query]
     result = {}
     for scale, code in codes.items():
         best = np.full(len(fingerprints), NOTHING, np.int64)
         if code is not None:
             known = np.flatnonzero(code >= 0)
             for rows in (known[part] for part in parts_of(len(known), PART)):
-                np.minimum.at(best, pairs.query[rows], code[rows])
-                if comparison.coverage == "within":
-                    np.minimum.at(best, pairs.reference[rows], code[rows])
+                for end in ends:
+                    np.minimum.at(best, end[rows], code[rows])
         best[fingerprints.flat] = NOTHING
         result[scale] = best
     return result
@@ -260,9 +253,13 @@ def headline(
     images = f"{counted.total:,} {name} images"
     if not counted.total:
         return f"none of the {name} images could be read"
+    hard = total.get("hard")
+    also = ""
+    if hard and hard.count and not graded:
+        also = f", {hard.count:,} of them ({percent(hard.share)} %) at or above the hard threshold"
     found = (
-        f"({percent(counted.share)} %, {counted.interval}) "
-        f"{'has' if counted.count == 1 else 'have'} {what} {where}{'' if graded else _hard(total)}"
+        f"({percent(counted.share)} %, {counted.interval})"
+        f" {'has' if counted.count == 1 else 'have'} {what} {where}{also}"
     )
     if counted.population is None:
         return f"{counted.count:,} of {images} {found}"
@@ -273,24 +270,12 @@ def headline(
     )
 
 
-def _hard(total: Mapping[str, Rate | None]) -> str:
-    """Return how many of the images by degree are hard, or nothing."""
-    counted = total.get("hard")
-    if counted is None or not counted.count:
-        return ""
-    share = percent(counted.share)
-    return f", {counted.count:,} of them ({share} %) at or above the hard threshold"
-
-
 # -- pairs expected by chance ---------------------------------------------------------------------
 
-#: Contents of each side that are sampled; all of their pairs are compared.
-QUERIES: Final = 256
+QUERIES: Final = 256  # contents of each side that are sampled; all of their pairs are compared
 REFERENCES: Final = 4096
-#: Queries compared at a time; only bounds memory, for all pairs of a scene reach the thresholds.
-CHUNK: Final = 64
-#: Expected chance pairs per test image from which a threshold is reported as too low.
-MANY: Final = 1.0
+CHUNK: Final = 64  # queries compared at a time; only bounds memory
+MANY: Final = 1.0  # expected chance pairs per image from which a threshold is reported as too low
 
 
 def chance_of(
@@ -298,10 +283,9 @@ def chance_of(
 ) -> ChanceSummary | None:
     """Return how many pairs of a comparison reach its thresholds by chance.
 
-    The sample is the contents with the lowest digests, so it is random with regard to the images
-    and depends on nothing else. Pairs that near or exact pairs connect are not counted. Without
-    grades each query's most similar reference is excluded, because it may be a copy; the estimate
-    is then a little too low.
+    The sample is the contents with the lowest digests, which is random with regard to the images.
+    Pairs that near or exact pairs connect are not counted. Without grades each query's most similar
+    reference is excluded, because it may be a copy; the estimate is then a little too low.
     """
     thresholds = comparison.thresholds
     if thresholds.soft is None or comparison.reference.streamed:
@@ -312,23 +296,27 @@ def chance_of(
     sampled = len(left) * (len(right) - same)
     if sampled <= 0:
         return None
-    degrees = {
-        degree: threshold
-        for degree, threshold in zip(DEGREES, (thresholds.hard, thresholds.soft), strict=True)
-        if threshold is not None
-    }
-    counts, groups = dict.fromkeys(degrees, 0), _groups(comparison)
+    limits = {name: getattr(thresholds, name) for name in DEGREES}
+    counts = {name: 0 for name, threshold in limits.items() if threshold is not None}
+    groups = _groups(comparison)
     queries, references = gathered(query.matrix, left), gathered(reference.matrix, right)
+    rule = Wanted(thresholds.soft, best=0, cap=len(right))
+    make = encoder.view if len(views) > 1 else None
+    zeros, order = np.zeros(len(right), np.float32), np.arange(len(right))
     for start in range(0, len(left), CHUNK):
         own = slice(start, start + CHUNK)
-        hits = _reaching((queries[own], references), thresholds.soft, encoder, views, workers)
+        sides = Sides(queries[own], references, zeros, order, views=views, make=make)
+        hits = ExactSearch().find(sides, rule, workers=workers)
         # in one set both samples begin with the same contents
         others = (start + hits.query != hits.reference) | (not same)
         if groups is not None:
             others &= groups[0][left[own]][hits.query] != groups[1][right][hits.reference]
-        for degree, threshold in degrees.items():
-            reached = others & (hits.similarity >= np.float32(threshold))
-            counts[degree] += _beyond(hits, reached) if groups is None else int(reached.sum())
+        for degree in counts:
+            reached = others & (hits.similarity >= np.float32(limits[degree]))
+            counts[degree] += int(reached.sum())
+            if groups is None:
+                # without the most similar one of each query
+                counts[degree] -= len(np.unique(hits.query[reached]))
     images = int((~query.flat).sum()), int((~reference.flat).sum()) - same
     per_image = {d: round(count / sampled * images[1], 6) for d, count in counts.items()}
     pairs = {
@@ -336,24 +324,6 @@ def chance_of(
         for d, count in counts.items()
     }
     return ChanceSummary(sampled, per_image, pairs)
-
-
-def _reaching(
-    rows: tuple[Float32, Float32],
-    soft: float,
-    encoder: Encoder,
-    views: tuple[int, ...],
-    workers: int,
-) -> Hits:
-    """Return the pairs of queries and references that reach the soft threshold."""
-    sides = Sides(
-        *rows,
-        penalty=np.zeros(len(rows[1]), np.float32),
-        order=np.arange(len(rows[1])),
-        views=views,
-        make=encoder.view if len(views) > 1 else None,
-    )
-    return ExactSearch().find(sides, Wanted(soft, best=0, cap=len(rows[1])), workers=workers)
 
 
 def _sample(fingerprints: Fingerprints, count: int) -> Int64:
@@ -375,11 +345,6 @@ def _groups(comparison: Comparison) -> tuple[Int64, Int64] | None:
     count = 1 + int(max(own.max(initial=-1), others.max(initial=-1)))
     group = components(count, [(own[near.query], others[near.reference])])
     return group[own], group[others]
-
-
-def _beyond(hits: Hits, reached: Bool) -> int:
-    """Return how many pairs reach the threshold, without the most similar one of each query."""
-    return int(reached.sum()) - len(np.unique(hits.query[reached]))
 
 
 def chance_notes(comparisons: Sequence[ComparisonSummary]) -> Iterator[str]:

@@ -1,9 +1,7 @@
 """Execution on a Ray cluster: one copy of shared values per node, and retries where workers die.
 
-The main process keeps the scratch folder, the cache and all results. Workers cannot read these:
-they read sources and partitions, which must be accessible from every node, and look up cache
-entries by an actor on the node of the main process. Ray may execute a task more than once, so tasks
-write nothing.
+Workers read sources and partitions, which must be accessible from every node, and cache entries by
+an actor on the node of the main process. Ray may execute a task twice, so tasks write nothing.
 """
 
 from __future__ import annotations
@@ -12,6 +10,7 @@ import contextlib
 import logging
 import math
 import os
+import pickle
 import secrets
 import shutil
 import signal
@@ -35,10 +34,13 @@ from visleak.storage.cache import Cache
 
 T = TypeVar("T")
 R = TypeVar("R")
-#: Tasks submitted ahead of the one whose result is awaited, per processor of the cluster.
-AHEAD: Final = 3
-#: Retries of a task whose worker or node died.
-RETRIES: Final = 5
+AHEAD: Final = 3  # tasks submitted ahead of the one that is awaited, per processor
+RETRIES: Final = 5  # of a task whose worker or node died
+FRESH: Final = 5.0  # seconds until processors are counted again; nodes may join or leave
+PATIENCE: Final = 10.0  # seconds to wait for the head of a cluster
+GRACE: Final = 1.0  # seconds in which Ray's processes should end by themselves
+#: Names of sockets have at most 107 letters, and Ray adds about 70 to its folder.
+LONGEST_FOLDER: Final = 30
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +82,7 @@ class RayExecutor:
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
         self._lookup: Any = None
-        self._origin = _Origin(os.getcwd(), visleak.__version__)
+        self._origin = os.getcwd(), visleak.__version__
 
     def share(self, value: T) -> StoreValue[T]:
         """Put a value where every node fetches it once."""
@@ -133,7 +135,7 @@ class RayExecutor:
     def _result(self, ref: object, step: str) -> object:
         ray = self._cluster.ray
         try:
-            outcome: _Outcome[object] = ray.get(ref)
+            value, failure = ray.get(ref)
         except ray.exceptions.RayTaskError as error:
             raise VisleakError(
                 f"a worker could not start ({one_line(error.cause or error)}); visleak"
@@ -146,7 +148,9 @@ class RayExecutor:
                 f" ({type(error).__name__}: {one_line(error)}); give them more memory, or the"
                 " nodes fewer processors (num_cpus)"
             ) from None
-        return outcome.result()
+        if failure is not None:
+            raise failure
+        return value
 
     def release(self) -> None:
         """Keep the workers, whose memory is the cluster's."""
@@ -162,64 +166,35 @@ class RayExecutor:
 # -- in a worker ---------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class _Origin:
-    """Folder and version of the main process."""
-
-    folder: str
-    version: str
-
-
-@dataclass(frozen=True, slots=True)
-class _Outcome(Generic[R]):
-    value: R | None = None
-    error: BaseException | None = None
-
-    def result(self) -> R:
-        if self.error is not None:
-            raise self.error
-        return cast(R, self.value)
-
-
-def _execute(origin: _Origin, function: Callable[[T], R], task: T) -> _Outcome[R]:
+def _execute(
+    origin: tuple[str, str], function: Callable[[T], R], task: T
+) -> tuple[R | None, Exception | None]:
     """Execute one task; its errors are results, so that only deaths of workers are retried."""
     try:
-        _join_run(origin)
-        return _Outcome(function(task))
+        _join_run(*origin)
+        return function(task), None
     except VisleakError as error:
-        return _Outcome(error=error)
+        return None, error
     except Exception as error:
         error.add_note(f"on node {socket.gethostname()}:\n{traceback.format_exc()}")
-        return _Outcome(error=_sendable(error))
-
-
-def _sendable(error: Exception) -> Exception:
-    """Return the error, or its text where it cannot be sent."""
-    import pickle
-
-    try:
-        pickle.loads(pickle.dumps(error))  # noqa: S301
-    except Exception:
-        return VisleakError(f"a task failed ({type(error).__name__}: {one_line(error)})")
-    return error
+        try:
+            pickle.loads(pickle.dumps(error))  # noqa: S301
+        except Exception:
+            return None, VisleakError(f"a task failed ({type(error).__name__}: {one_line(error)})")
+        return None, error
 
 
 @lru_cache(maxsize=1)
-def _join_run(origin: _Origin) -> None:
-    """Make a worker one of this run: its folder, for relative paths, and one thread."""
-    if visleak.__version__ != origin.version:
+def _join_run(folder: str, version: str) -> None:
+    """Make a worker one of a run: its folder, for relative paths, and one thread."""
+    if visleak.__version__ != version:
         raise VisleakError(
             f"node {socket.gethostname()} has visleak {visleak.__version__}, and this run is of"
-            f" {origin.version}; install one version on every node"
+            f" {version}; install one version on every node"
         )
-    with contextlib.suppress(
-        OSError
-    ):  # if it does not exist, relative sources are reported as missing
-        os.chdir(origin.folder)
+    with contextlib.suppress(OSError):  # without it, relative sources are reported as missing
+        os.chdir(folder)
     use_one_thread()
-
-
-# -- the cache -----------------------------------------------------------------------------------
 
 
 class _Lookup:
@@ -258,15 +233,6 @@ def engine_of(name: str, address: str | None = None) -> Engine:
 
 
 # -- joining or starting a cluster ----------------------------------------------------------------
-
-#: Seconds after which the processors of the cluster are counted again; nodes may join or leave.
-FRESH: Final = 5.0
-#: Seconds to wait for the head of a cluster.
-PATIENCE: Final = 10.0
-#: Seconds in which Ray's processes should end by themselves.
-GRACE: Final = 1.0
-#: Names of sockets have at most 107 letters, and Ray adds about 70 to its folder.
-LONGEST_FOLDER: Final = 30
 
 
 class Cluster:
@@ -331,14 +297,23 @@ def joined(address: str | None, workers: int) -> Cluster:
             raise MissingExtra("ray", "--engine ray") from error
         if ray.is_initialized():
             return Cluster(ray, stack.pop_all())
-        stack.enter_context(_quiet())
+        # Ray's messages on stderr are limited to errors
+        logger = logging.getLogger("ray")
+        stack.callback(logger.setLevel, logger.level)
+        logger.setLevel(logging.ERROR)
         folder = _folder(stack) if address in (None, "local") else None
         stack.callback(ray.shutdown)
-        with _signals_kept():
-            if folder is not None:
-                _start(ray, workers, folder)
-            else:
-                _join(ray, str(address))
+        quiet = {"log_to_driver": False, "logging_level": logging.ERROR}
+        new = {"num_cpus": workers, "include_dashboard": False, "_temp_dir": folder}
+        try:
+            with _signals_kept():
+                ray.init(address=address or "local", **quiet, **(new if folder else {}))
+        except (ConnectionError, RuntimeError, OSError, ValueError) as error:
+            raise VisleakError(
+                f"Ray could not be started on this machine ({one_line(error)}); use --engine local"
+                if folder
+                else _unreachable(str(address), error)
+            ) from error
         return Cluster(ray, stack.pop_all())
 
 
@@ -373,46 +348,23 @@ def _folder(stack: contextlib.ExitStack) -> str:
     return folder
 
 
-def _start(ray: ModuleType, workers: int, folder: str) -> None:
-    try:
-        ray.init(
-            address="local",
-            num_cpus=workers,
-            include_dashboard=False,
-            log_to_driver=False,
-            logging_level=logging.ERROR,
-            _temp_dir=folder,
-        )
-    except (RuntimeError, OSError, ValueError) as error:
-        raise VisleakError(
-            f"Ray could not be started on this machine ({one_line(error)}); use --engine local"
-        ) from error
-
-
 def _remove(folder: Path) -> None:
-    """Remove Ray's folder, in which ending processes may still write."""
-    _end_users(folder)
+    """Remove Ray's folder, after the processes that Ray left behind have ended.
+
+    An interrupt may end a node before its agents. They are recognised by the logs in the folder
+    that they hold open (Linux only).
+    """
+    begun = time.monotonic()
+    while (users := _users_of(folder)) and (waited := time.monotonic() - begun) <= PATIENCE:
+        for user in users if waited > GRACE else ():
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.kill(user, signal.SIGKILL)
+        time.sleep(0.1)
+    # ending processes may still write
     end = time.monotonic() + PATIENCE
     while folder.exists() and time.monotonic() < end:
         shutil.rmtree(folder, ignore_errors=True)
         time.sleep(0.05)
-
-
-def _end_users(folder: Path) -> None:
-    """End the processes that Ray left behind: an interrupt may end a node before its agents.
-
-    They are recognised by the logs in the folder that they hold open (Linux only).
-    """
-    begun = time.monotonic()
-    while users := _users_of(folder):
-        waited = time.monotonic() - begun
-        if waited > PATIENCE:
-            return
-        if waited > GRACE:
-            for user in users:
-                with contextlib.suppress(ProcessLookupError, PermissionError):
-                    os.kill(user, signal.SIGKILL)
-        time.sleep(0.1)
 
 
 def _users_of(folder: Path) -> list[int]:
@@ -427,13 +379,6 @@ def _users_of(folder: Path) -> list[int]:
         if any(path.startswith(f"{folder}/") for path in opened):
             found.append(int(process.name))
     return [number for number in found if number != os.getpid()]
-
-
-def _join(ray: ModuleType, address: str) -> None:
-    try:
-        ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR)
-    except (ConnectionError, RuntimeError, OSError, ValueError) as error:
-        raise VisleakError(_unreachable(address, error)) from error
 
 
 def one_line(error: BaseException) -> str:
@@ -455,18 +400,6 @@ def _environment(values: Mapping[str, str]) -> Iterator[None]:
                 os.environ.pop(name, None)
             else:
                 os.environ[name] = value
-
-
-@contextlib.contextmanager
-def _quiet() -> Iterator[None]:
-    """Limit Ray's messages on stderr to errors."""
-    logger = logging.getLogger("ray")
-    level = logger.level
-    logger.setLevel(logging.ERROR)
-    try:
-        yield
-    finally:
-        logger.setLevel(level)
 
 
 @contextlib.contextmanager

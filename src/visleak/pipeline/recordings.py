@@ -1,15 +1,15 @@
 """Leaks by origin: groups and recordings on both sides.
 
-A group (a video, a patient) on both sides is a leak even if no pixel agrees. Frames of one
-recording that were taken within a second of each other show the same scene. Split at random, they
-are near-duplicates on both sides, whether or not they are similar enough to be listed: where frame
-numbers or times are known, the distance in time decides.
+A group (a video, a patient) on both sides is a leak even if no pixel agrees. Frames of a recording
+within a second of each other show the same scene, whether or not they are similar enough to be
+listed: where frame numbers or times are known, the distance in time decides.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from itertools import pairwise
 from typing import Final
 
 import numpy as np
@@ -33,12 +33,9 @@ from visleak.storage.audit_folder import (
     RecordingSummary,
 )
 
-#: Number of groups that are named.
-NAMED: Final = 20
-#: Number of recordings in ``audit.json``; ``recordings.csv`` has all.
-LISTED: Final = 20
-#: Multiple of the bound from which the numbers of frames are likely something else.
-ODD: Final = 100
+NAMED: Final = 20  # groups that are named
+LISTED: Final = 20  # recordings in ``audit.json``; ``recordings.csv`` has all
+ODD: Final = 100  # multiple of the bound from which frame numbers are likely something else
 #: Columns of ``recordings.csv``.
 COLUMNS: Final = (
     *("query_set", "reference_set", "recording", "unit", "queries", "references", "close"),
@@ -80,21 +77,17 @@ def group_leak(comparison: Comparison) -> GroupLeak | None:
     """
     if comparison.coverage != "intra" or comparison.reference.streamed:
         return None
-    query, reference = _groups(comparison.query), _groups(comparison.reference)
-    if query is None or reference is None:
+    query, reference = (
+        None if side.images.groups is None else side.images.groups.take(side.fingerprints.rows)
+        for side in (comparison.query, comparison.reference)
+    )
+    if query is None or reference is None or query.null_count == len(query):
         return None
-    shared = pc.unique(reference).drop_null()
-    hit = pc.is_in(query, shared, skip_nulls=True)
+    if reference.null_count == len(reference):
+        return None
+    hit = pc.is_in(query, pc.unique(reference).drop_null(), skip_nulls=True)
     names = pc.unique(query.filter(hit)).to_pylist()
     return GroupLeak(tuple(sorted(names)), np.asarray(hit.to_numpy(zero_copy_only=False), np.bool_))
-
-
-def _groups(side: Side) -> pa.StringArray | None:
-    """Return the groups of the readable images, ``None`` where no image has any."""
-    if side.images.groups is None:
-        return None
-    found = side.images.groups.take(pa.array(side.fingerprints.rows))
-    return None if found.null_count == len(found) else found
 
 
 def union_of_groups(leaks: Sequence[GroupLeak]) -> GroupLeak | None:
@@ -121,14 +114,7 @@ def group_sentence(leak: GroupLeak | None, name: str) -> str:
 
 
 def ungrouped(sets: Iterable[ImageSet]) -> list[str]:
-    """Return a line for each set with groups in which some images have none.
-
-    >>> from visleak.formats import open_images
-    >>> import numpy as np
-    >>> pixels = [np.zeros((8, 8, 3), np.uint8)] * 2
-    >>> ungrouped([open_images(pixels, name="test", group="/(1)/")])
-    ['groups of test: 1 of 2 images have none']
-    """
+    """Return a line for each set with groups in which some images have none."""
     return [
         f"groups of {images.name}: {images.groups.null_count:,} of {len(images):,} images have none"
         for images in sets
@@ -263,12 +249,8 @@ def rows(leaks: Mapping[tuple[str, str], RecordingLeak]) -> Iterator[tuple[str, 
     """Yield the rows of ``recordings.csv``: every recording on both sides, by sets and name."""
     for (query, reference), leak in sorted(leaks.items()):
         for each in leak.recordings:
-            values: dict[str, object] = {
-                "query_set": query,
-                "reference_set": reference,
-                "unit": leak.unit,
-            }
-            values |= asdict(each)
+            sets = {"query_set": query, "reference_set": reference, "unit": leak.unit}
+            values = sets | asdict(each)
             yield tuple("" if values[name] is None else str(values[name]) for name in COLUMNS)
 
 
@@ -289,28 +271,16 @@ def recording_leak(comparison: Comparison, settings: Settings) -> RecordingLeak 
     within = round(1000 * settings.within_seconds) if timed else settings.within_frames
     names = sorted(set(own[1].to_pylist()) & set(other[1].to_pylist()))
     left, right = _coded(*own, names), _coded(*other, names)
-    distance = distances(left.group, left.frame, right.group, right.frame)
+    distance = nearest_frames(left.group, left.frame, right.group, right.frame)[1]
     close = np.zeros(len(query.fingerprints), np.bool_)
     close[left.rows] = distance <= np.uint64(within)
-    near = _near(comparison, left, right)
-    return RecordingLeak(
-        unit,
-        within,
-        tuple(_recordings(names, left, right, distance, close, near)),
-        close,
-        _histogram(distance, unit, within),
-    )
-
-
-def distances(group: Int64, frame: Int64, other_group: Int64, other_frame: Int64) -> UInt64:
-    """Return the distance of each frame to the nearest other frame of its group.
-
-    >>> import numpy as np
-    >>> one = np.array([0, 0, 1])
-    >>> distances(one, np.array([5, 90, 7]), one, np.array([1, 100, 7])).tolist()
-    [4, 10, 0]
-    """
-    return nearest_frames(group, frame, other_group, other_frame)[1]
+    found = tuple(_recordings(comparison, names, left, right, distance, close))
+    # the bound is always the end of a bar
+    ends = sorted({*STEPS[unit], within})
+    at = np.searchsorted(np.array(ends, np.uint64), distance)
+    counts = np.bincount(at, minlength=len(ends) + 1).tolist()
+    bars = tuple(map(DistanceCount, (*ends, None), counts))
+    return RecordingLeak(unit, within, found, close, bars)
 
 
 def _placed(side: Side) -> tuple[Int64, pa.StringArray, Int64] | None:
@@ -344,52 +314,46 @@ def _coded(rows: Int64, groups: pa.StringArray, frames: Int64, names: Sequence[s
     return _Coded(rows[kept], group[kept], frames[kept])
 
 
-@dataclass(frozen=True, slots=True)
-class _Near:
-    """The near and exact pairs of one recording: query row, its number, distance in time."""
-
-    rows: Int64
-    group: Int64
-    apart: UInt64
-
-
-def _near(comparison: Comparison, left: _Coded, right: _Coded) -> _Near | None:
-    """Return the near pairs within recordings, without blank images; ``None`` without grades."""
-    if comparison.near is None:
-        return None
-    query, pairs = comparison.query.fingerprints, comparison.pairs
-    own = _spread(len(query), left)
-    other = _spread(len(comparison.reference.fingerprints), right)
-    known = comparison.near & ~query.flat[pairs.query]
+def _near(
+    comparison: Comparison, near: Bool, left: _Coded, right: _Coded
+) -> tuple[Int64, Int64, UInt64]:
+    """Return the near pairs within recordings, without blank images: row, recording, distance."""
+    pairs, ends = comparison.pairs, []
+    for side, coded in ((comparison.query, left), (comparison.reference, right)):
+        group, frame = np.full((2, len(side.fingerprints)), -1, np.int64)
+        group[coded.rows], frame[coded.rows] = coded.group, coded.frame
+        ends.append((group, frame))
+    (group, frame), (other_group, other_frame) = ends
+    known = near & ~comparison.query.fingerprints.flat[pairs.query]
     first, second = pairs.query[known], pairs.reference[known]
-    same = (own[0][first] >= 0) & (own[0][first] == other[0][second])
+    same = (group[first] >= 0) & (group[first] == other_group[second])
     first, second = first[same], second[same]
-    return _Near(first, own[0][first], distance_of(own[1][first], other[1][second]))
-
-
-def _spread(count: int, coded: _Coded) -> tuple[Int64, Int64]:
-    """Return recording (-1 for none) and frame of every row of a side."""
-    group, frame = np.full(count, -1, np.int64), np.zeros(count, np.int64)
-    group[coded.rows], frame[coded.rows] = coded.group, coded.frame
-    return group, frame
+    return first, group[first], distance_of(frame[first], other_frame[second])
 
 
 def _recordings(
+    comparison: Comparison,
     names: Sequence[str],
     left: _Coded,
     right: _Coded,
     distance: UInt64,
     close: Bool,
-    near: _Near | None,
 ) -> Iterator[RecordingCounts]:
     """Yield the shared recordings by name."""
     count = len(names)
     order = np.lexsort((distance, left.group))
-    queries = np.bincount(left.group, minlength=count)
+    queries, references = (np.bincount(side.group, minlength=count) for side in (left, right))
     begins = np.cumsum(queries) - queries
-    references = np.bincount(right.group, minlength=count)
     inside = np.bincount(left.group[close[left.rows]], minlength=count)
-    listed, furthest = _of_pairs(near, close, count)
+    listed, furthest = np.zeros(count, np.int64), dict[int, int]()
+    if comparison.near is not None:
+        rows, group, apart = _near(comparison, comparison.near, left, right)
+        # images within the bound that are in a pair; an image is of one recording
+        images, at = np.unique(rows, return_index=True)
+        listed = np.bincount(group[at[close[images]]], minlength=count)
+        longest = np.zeros(count, np.uint64)
+        np.maximum.at(longest, group, apart)
+        furthest = {int(code): int(longest[code]) for code in np.unique(group)}
     for code, name in enumerate(names):
         first, own = int(begins[code]), int(queries[code])
         yield RecordingCounts(
@@ -397,33 +361,11 @@ def _recordings(
             queries=own,
             references=int(references[code]),
             close=int(inside[code]),
-            near_or_exact=None if near is None else int(listed[code]),
+            near_or_exact=None if comparison.near is None else int(listed[code]),
             least=int(distance[order[first]]),
             median=int(distance[order[first + (own - 1) // 2]]),
             near_up_to=furthest.get(code),
         )
-
-
-def _of_pairs(near: _Near | None, close: Bool, count: int) -> tuple[Int64, dict[int, int]]:
-    """Return by recording: query images within the bound that are in a pair; its longest pair."""
-    if near is None or not len(near.rows):
-        return np.zeros(count, np.int64), {}
-    # an image is of one recording
-    _, first = np.unique(near.rows, return_index=True)
-    first = first[close[near.rows[first]]]
-    furthest = np.zeros(count, np.uint64)
-    np.maximum.at(furthest, near.group, near.apart)
-    return np.bincount(near.group[first], minlength=count), {
-        int(code): int(furthest[code]) for code in np.unique(near.group)
-    }
-
-
-def _histogram(distance: UInt64, unit: str, within: int) -> tuple[DistanceCount, ...]:
-    """Return the last distance of each bar and its count; the bound is always the end of a bar."""
-    ends = sorted({*STEPS[unit], within})
-    at = np.searchsorted(np.array(ends, np.uint64), distance)
-    counts = np.bincount(at, minlength=len(ends) + 1).tolist()
-    return tuple(map(DistanceCount, (*ends, None), counts))
 
 
 # -- groups that no option names: found in names, confirmed by the vectors -------------------------
@@ -446,12 +388,10 @@ def groups_of(
     for own in datasets.values():
         if any(side.name in tested for side in own):
             sets = Sets(tuple(_groupable(side, tested) for side in own), encoder)
-            made = [
-                replace(each, hypothesis=summarised(each, sets, across))
-                if each.hypothesis.believed
-                else each
-                for each in infer(sets)
-            ]
+            made = infer(sets)
+            for place, each in enumerate(made):
+                if each.hypothesis.believed:
+                    made[place] = replace(each, hypothesis=summarised(each, sets, across))
             found.append((sets, made))
     return found
 
@@ -492,10 +432,8 @@ def summary_of(found: Sequence[tuple[Sets, list[Found]]], *, used: bool) -> Grou
 
 def bounded(settings: Settings, grouping: GroupingSummary | None) -> Settings:
     """Return settings with the distance of frames that was found, unless one was chosen."""
-    if grouping is None or not grouping.used:
-        return settings
     usual = Settings()
-    for each in grouping.believed:
+    for each in grouping.believed if grouping is not None and grouping.used else ():
         if each.kind != "recordings" or each.gap is None:
             continue
         if each.unit == "ms" and settings.within_seconds == usual.within_seconds:
@@ -514,44 +452,24 @@ def with_groups(
         believed = [each for each in own if each.hypothesis.believed]
         if not believed:
             continue
-        groups = joined(len(sets), [(each.rows, unit_names(each)) for each in believed])
-        alone = believed[0] if len(believed) == 1 else None
-        framed = alone is not None and alone.hypothesis.kind == "recordings"
-        frames = np.zeros(len(sets), np.int64)
-        known = np.zeros(len(sets), np.bool_)
-        if alone is not None and framed:
-            frames[alone.rows], known[alone.rows] = alone.members.frame, True
-        for index, each in enumerate(sets.sets):
-            side = sides[each.name]
-            rows = np.arange(sets.starts[index], sets.starts[index + 1])
-            result[each.name] = _grouped(
-                side,
-                [groups[row] for row in rows.tolist()],
-                pa.array(frames[rows], mask=~known[rows]) if framed else None,
-                timed=alone is not None and alone.hypothesis.unit == "ms",
-            )
+        groups = np.array(
+            joined(len(sets), [(each.rows, unit_names(each)) for each in believed]), object
+        )
+        recordings = [each for each in believed if each.hypothesis.kind == "recordings"]
+        frames, known = np.zeros(len(sets), np.int64), np.zeros(len(sets), np.bool_)
+        for each in recordings:
+            frames[each.rows], known[each.rows] = each.members.frame, True
+        for listed, part in zip(sets.sets, pairwise(sets.starts), strict=True):
+            side, inside = sides[listed.name], slice(*part)
+            images, rows = side.images, side.fingerprints.rows
+            named = np.full(len(images), None, object)
+            named[rows] = groups[inside]
+            images = replace(images, groups=pa.array(named, pa.string()))
+            # frames of two groupings have no common numbers
+            if recordings and len(believed) == 1:
+                values, unknown = np.zeros(len(images), np.int64), np.ones(len(images), np.bool_)
+                values[rows], unknown[rows] = frames[inside], ~known[inside]
+                timed = recordings[0].hypothesis.unit == "ms"
+                images = replace(images, frames=pa.array(values, mask=unknown), timed=timed)
+            result[listed.name] = replace(side, images=images)
     return result
-
-
-def _grouped(
-    side: Side, groups: Sequence[str | None], frames: pa.Array | None, *, timed: bool
-) -> Side:
-    """Return a side whose readable images have groups and frames."""
-    images, rows = side.images, side.fingerprints.rows
-    named = np.full(len(images), None, object)
-    named[rows] = list(groups)
-    changes: dict[str, pa.Array | None] = {"groups": pa.array(named, pa.string())}
-    if frames is not None:
-        values, known = np.zeros(len(images), np.int64), np.zeros(len(images), np.bool_)
-        known[rows] = frames.is_valid().to_numpy(zero_copy_only=False)
-        values[rows] = frames.fill_null(0).to_numpy()
-        changes["frames"] = pa.array(values, mask=~known)
-    made = replace(images, **changes)  # type: ignore[arg-type]
-    return replace(side, images=replace(made, timed=timed) if frames is not None else made)
-
-
-def regrouped(comparison: Comparison, sides: Mapping[str, Side]) -> Comparison:
-    """Return a comparison of the sides with groups."""
-    return replace(
-        comparison, query=sides[comparison.query.name], reference=sides[comparison.reference.name]
-    )

@@ -14,9 +14,9 @@ import pyarrow.compute as pc
 
 from visleak.errors import VisleakError
 from visleak.grading.verdict import EQUAL_BYTES, NOT_VERIFIED, SAME_PIXELS
-from visleak.pipeline import recordings, segments, selection
+from visleak.pipeline import overlaps, recordings, segments, selection
 from visleak.pipeline.comparison import Comparison, Relations, same_bytes
-from visleak.pipeline.encoded_set import EmbeddingCounts, Side
+from visleak.pipeline.encoded_set import EmbeddingCounts, Side, ranks_of
 from visleak.pipeline.folder import image_tables, pair_tables
 from visleak.pipeline.recordings import bounded
 from visleak.pipeline.run import Outcome, couples
@@ -80,17 +80,21 @@ def recount(folder: Path) -> Recount:
     """Return what the tables of an audit folder say; verdicts of people are not counted."""
     stored = read_summary(folder)
     measured = stored.settings.overlap is not None
+    schemas = {name: schema_of(name, overlap=measured) for name in (IMAGES, PAIRS)}
     images, pairs = (
         read_table(folder, name, checked=False).select(schema.names).cast(schema).combine_chunks()
-        for name in (IMAGES, PAIRS)
-        for schema in (schema_of(name, overlap=measured),)
+        for name, schema in schemas.items()
     )
     problems = read_problems(folder / UNREADABLE)
     sides = {about.name: _side(about, stored, images, problems) for about in stored.sets}
     comparisons = tuple(_comparisons(stored, sides, pairs))
     settings = bounded(stored.settings, stored.grouping)
     leaks = {each.names: recordings.recording_leak(each, settings) for each in comparisons}
-    shared, damaged = _segments(folder)
+    damaged: Wrong = ()
+    try:
+        shared = segments.read_segments(folder / SEGMENTS)
+    except VisleakError as error:
+        shared, damaged = {}, [(SEGMENTS, str(error))]
     queries = tuple(sides[about.name] for about in stored.sets if about.side == "query")
     outcome = Outcome(
         queries,
@@ -183,13 +187,11 @@ def _side(
         tuple(each for each in problems if each.set == name),
         of_bytes,
     )
-    order = np.empty(count, np.int64)
-    order[pc.sort_indices(column["id"]).to_numpy()] = np.arange(count)
     embeddings = None
     if about.listed is not None:
         embeddings = EmbeddingCounts(about.images, about.norms_off or 0, about.flat is None)
     background = pc.fill_null(column["background"], 0).to_numpy()
-    return Side(files, fingerprints, background, order, embeddings=embeddings)
+    return Side(files, fingerprints, background, ranks_of(column["id"]), embeddings=embeddings)
 
 
 def _digests(column: pa.Array, name: str) -> tuple[npt.NDArray[np.uint8], bool]:
@@ -222,19 +224,17 @@ def _counted(about: SetSummary, side: Side, stored: AuditSummary) -> SetSummary:
     """Return a set with the numbers that follow from the tables."""
     own, count = side.fingerprints, len(side.fingerprints)
     unreadable = len(own.problems)
-    whole = count + unreadable
-    if stored.settings.sample and about.side == "query":
-        whole = max(whole, about.images)
     found = replace(about, unreadable=unreadable)
     if about.listed is not None:
         found = replace(found, listed=count)
-    if not side.streamed:
-        found = replace(found, images=whole, readable=count, flat=int(own.flat.sum()))
-    else:
-        found = replace(found, readable=about.images - unreadable)
-    if own.of_bytes and not side.streamed:
+    if side.streamed:
+        return replace(found, readable=about.images - unreadable)
+    whole = count + unreadable
+    if stored.settings.sample and about.side == "query":
+        whole = max(whole, about.images)
+    if own.of_bytes:
         found = replace(found, distinct=len(np.unique(side.contents)))
-    return found
+    return replace(found, images=whole, readable=count, flat=int(own.flat.sum()))
 
 
 # -- the comparisons -----------------------------------------------------------------------------
@@ -270,7 +270,10 @@ def _comparisons(
         made = Comparison.of(query, reference, found, stored.thresholds, annotations)
         made = replace(made, chance=about.chance)
         if stored.settings.overlap is not None and made.has_pixels:
-            made = replace(made, overlap=_overlaps(rows))
+            overlap = np.full((len(rows), 9), np.nan, np.float32)
+            known, matrices = _matrices(rows, "overlap_matrix")
+            overlap[known] = matrices
+            made = replace(made, overlap=overlap)
         yield _with_grades(made, rows) if stored.grader and made.has_pixels else made
 
 
@@ -296,14 +299,6 @@ def _matrices(rows: pa.Table, name: str) -> tuple[Int64, Float32]:
     return known, column.drop_null().flatten().to_numpy().reshape(-1, 9)
 
 
-def _overlaps(rows: pa.Table) -> Float32:
-    """Return the relations of images that overlap (n, 9), NaN for others."""
-    values = np.full((len(rows), 9), np.nan, np.float32)
-    known, matrices = _matrices(rows, "overlap_matrix")
-    values[known] = matrices
-    return values
-
-
 def _rows_of(pairs: pa.Table, end: str, side: Side) -> Int64:
     """Return the row of each pair's image in its set."""
     place = pc.index_in(_array(pairs, end), side.fingerprints.ids)
@@ -326,8 +321,11 @@ def _codes(rows: pa.Table, name: str, values: Sequence[str]) -> Int64:
 
 # -- contradictions ------------------------------------------------------------------------------
 
+#: Files, and what is wrong with them.
+Wrong = Iterable[tuple[str, str]]
 
-def _missing(stored: AuditSummary, outcome: Outcome, pairs: pa.Table) -> Iterator[tuple[str, str]]:
+
+def _missing(stored: AuditSummary, outcome: Outcome, pairs: pa.Table) -> Wrong:
     """Yield comparisons that are lacking, and pairs of sets that were not compared."""
     queries = [side.images for side in outcome.queries]
     references = [side.images for side in outcome.references]
@@ -340,33 +338,29 @@ def _missing(stored: AuditSummary, outcome: Outcome, pairs: pa.Table) -> Iterato
         yield PAIRS, f"holds {left:,} pairs of sets that {AUDIT} does not compare"
 
 
-def _others(name: str, found: pa.Table, expected: Iterable[pa.Table]) -> Iterator[tuple[str, str]]:
+def _others(name: str, found: pa.Table, expected: Iterable[pa.Table]) -> Wrong:
     """Yield the columns of a table that are not what the rest of the folder gives."""
     schema = found.schema
     table = pa.concat_tables([schema.empty_table(), *expected]).combine_chunks()
     if table.num_rows != found.num_rows:
         return
-    identity = [each for each in schema.names if each in ("set", "id", "query_set", "query")]
-    identity += [each for each in schema.names if each in ("reference_set", "reference")]
-    if any(not found[each].equals(table[each]) for each in identity):
-        yield name, "has rows in another order, or a row twice"
-        return
+    identity = {"set", "id", "query_set", "query", "reference_set", "reference"}
     # relations and totals per image are not stored elsewhere
     elsewhere = ("matrix", "overlap_matrix", "pairs_total")
-    for each in schema.names:
-        if each not in elsewhere and not found[each].equals(table[each]):
-            rows = _differing(found[each], table[each])
+    differing = [each for each in schema.names if not found[each].equals(table[each])]
+    if identity & {*differing}:
+        yield name, "has rows in another order, or a row twice"
+        return
+    for each in differing:
+        if each not in elsewhere:
+            left, right = found[each], table[each]
+            equal = pc.fill_null(pc.equal(left, right), False)
+            both = pc.and_(pc.is_null(left), pc.is_null(right))
+            rows = len(left) - (pc.sum(pc.or_(equal, both)).as_py() or 0)
             yield name, f"{each} of {rows:,} rows does not follow from the rest of the folder"
 
 
-def _differing(left: pa.ChunkedArray, right: pa.ChunkedArray) -> int:
-    """Return in how many rows two columns differ; null is a value."""
-    equal = pc.fill_null(pc.equal(left, right), False)
-    both = pc.and_(pc.is_null(left), pc.is_null(right))
-    return len(left) - (pc.sum(pc.or_(equal, both)).as_py() or 0)
-
-
-def _grades(stored: AuditSummary, comparisons: Iterable[Comparison]) -> Iterator[tuple[str, str]]:
+def _grades(stored: AuditSummary, comparisons: Iterable[Comparison]) -> Wrong:
     """Yield grades that contradict probabilities, digests, reasons or the kind of image."""
     for each in comparisons:
         if stored.grader is None or stored.grader.near_at is None or each.grades is None:
@@ -404,13 +398,12 @@ def _grades(stored: AuditSummary, comparisons: Iterable[Comparison]) -> Iterator
                 yield PAIRS, f"has {what} ({int(rows.sum()):,} pairs of {names})"
 
 
-def _totals(stored: AuditSummary, outcome: Outcome, images: pa.Table) -> Iterator[tuple[str, str]]:
+def _totals(stored: AuditSummary, outcome: Outcome, images: pa.Table) -> Wrong:
     """Yield query sets with images that have more listed pairs than they have in total."""
     if stored.thresholds.soft is None or stored.settings.candidates == "nearest":
         return
     for side in outcome.queries:
-        own = [each for each in outcome.comparisons if each.query is side]
-        counted = [each for each in own if each.coverage != "within"] or own
+        counted = overlaps.counted([each for each in outcome.comparisons if each.query is side])
         listed = np.zeros(len(side.fingerprints), np.int64)
         for each in counted:
             above = each.degree >= 0
@@ -423,39 +416,20 @@ def _totals(stored: AuditSummary, outcome: Outcome, images: pa.Table) -> Iterato
             yield IMAGES, f"pairs_total of {wrong:,} {side.name} images is below the listed pairs"
 
 
-def _distances(folder: Path, outcome: Outcome) -> Iterator[tuple[str, str]]:
+def _distances(folder: Path, outcome: Outcome) -> Wrong:
     """Yield whether the table of recordings is that of the images."""
     if outcome.recordings:
-        yield from _differs(
-            folder, RECORDINGS, recordings.COLUMNS, recordings.rows(outcome.recordings)
-        )
+        expected = csv_of(recordings.COLUMNS, recordings.rows(outcome.recordings))
+        try:
+            if (folder / RECORDINGS).read_text(encoding="utf-8") != expected:
+                yield RECORDINGS, f"does not follow from {IMAGES} and {PAIRS}"
+        except (OSError, UnicodeDecodeError) as error:
+            yield RECORDINGS, f"cannot be read ({error})"
 
 
-def _segments(
-    folder: Path,
-) -> tuple[dict[tuple[str, str], tuple[segments.Segment, ...]], list[tuple[str, str]]]:
-    """Return the segments of a folder, and what is wrong with their table."""
-    try:
-        return segments.read_segments(folder / SEGMENTS), []
-    except VisleakError as error:
-        return {}, [(SEGMENTS, str(error))]
-
-
-def _unlisted(outcome: Outcome) -> Iterator[tuple[str, str]]:
+def _unlisted(outcome: Outcome) -> Wrong:
     """Yield near frames of recordings that no segment holds; ends are those of the files."""
     for each in outcome.comparisons:
         if count := segments.unlisted(each, outcome.segments.get(each.names, ())):
             names = " and ".join(dict.fromkeys(each.names))
             yield SEGMENTS, f"lacks {count:,} near pairs of recordings of {names}"
-
-
-def _differs(
-    folder: Path, name: str, columns: Sequence[str], rows: Iterable[Sequence[str]]
-) -> Iterator[tuple[str, str]]:
-    """Yield whether a table is not that of some rows."""
-    expected = csv_of(columns, rows)
-    try:
-        if (folder / name).read_text(encoding="utf-8") != expected:
-            yield name, f"does not follow from {IMAGES} and {PAIRS}"
-    except (OSError, UnicodeDecodeError) as error:
-        yield name, f"cannot be read ({error})"

@@ -1,14 +1,13 @@
 """Workers on other machines: proof that they read the same images, networks, exact search.
 
-Exact search is done on parts of the references. A pair's similarity depends on the pair alone and
-ties are decided by id, so the best of all parts are among the best of each part, and merging gives
-the result of one search, byte for byte.
+A pair's similarity depends on the pair alone and ties are decided by id, so merging the best of
+each part of the references gives the result of one search, byte for byte.
 """
 
 from __future__ import annotations
 
 import socket
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
@@ -28,10 +27,8 @@ from visleak.search import load_search
 from visleak.search.exact import ExactSearch, Scored, chosen, joined
 from visleak.search.hits import Account, Hits, Search, Sides, ViewMaker, Wanted
 
-#: Images that are tried to find a readable one.
-TRIED: Final = 100
-#: Images per task of a network.
-CHUNK: Final = 512
+TRIED: Final = 100  # images that are tried to find a readable one
+CHUNK: Final = 512  # images per task of a network
 #: References per task: large enough to pay for the transfer of 37 MB of the built-in vectors.
 PART: Final = 16_384
 
@@ -43,11 +40,10 @@ class ProvenOpener:
     A node without access to a folder would otherwise report every image of it as missing.
     """
 
-    opener: Opener  # reads the images
-    # of an image that the main process has read
-    position: int
+    opener: Opener
+    position: int  # of an image that the main process has read
     digest: bytes
-    locator: str  # of that image
+    locator: str
     _proven: bool = field(default=False, repr=False)
 
     def read(self, positions: Sequence[int]) -> Iterator[bytes | Bytes8 | Unreadable]:
@@ -80,30 +76,17 @@ def opener_for(images: ImageSet, positions: range | Int64, context: RunContext) 
 
 
 @dataclass(frozen=True, slots=True)
-class _EncoderName:
-    """An encoder by its name and options, with its digest to check."""
-
-    name: str
-    options: tuple[tuple[str, object], ...]
-    digest: str
-
-
-@dataclass(frozen=True, slots=True)
 class _EncodeTask:
     opener: Handle[Opener]
-    encoder: _EncoderName
+    # name and options of the encoder, and its digest to check
+    encoder: tuple[str, tuple[tuple[str, object], ...], str]
     cache: CacheHandle | None
     positions: range | Int64
 
 
 def is_loadable(encoder: BatchEncoder) -> bool:
     """Whether another process can load the encoder; it cannot if it is an object of the caller."""
-    return _options(encoder) is not None
-
-
-def _options(encoder: BatchEncoder) -> Mapping[str, object] | None:
-    """Return the options with which another process loads the encoder of this name."""
-    return getattr(encoder, "running_options", None)
+    return getattr(encoder, "running_options", None) is not None
 
 
 def batched_remotely(
@@ -117,8 +100,8 @@ def batched_remotely(
 
     See :func:`visleak.pipeline.batches.batched`, which does the same with one network here.
     """
-    options = tuple((_options(encoder) or {}).items())
-    handle, name = context.share(opener), _EncoderName(encoder.name, options, encoder.digest)
+    options = tuple(getattr(encoder, "running_options", {}).items())
+    handle, name = context.share(opener), (encoder.name, options, encoder.digest)
     tasks = (
         _EncodeTask(handle, name, cache, positions[start : start + CHUNK])
         for start in range(0, len(positions), CHUNK)
@@ -131,19 +114,19 @@ def _encode(task: _EncodeTask) -> tuple[Chunk, ...]:
     executor = Processes(Path(), 1)
     context = RunContext(Path(), 1, None, silent, executor)
     try:
-        encoder = _loaded(task.encoder)
+        encoder = _loaded(*task.encoder)
         return tuple(batched(task.opener.load(), task.positions, encoder, context, task.cache))
     finally:
         executor.close()
 
 
 @lru_cache(maxsize=1)
-def _loaded(named: _EncoderName) -> BatchEncoder:
-    encoder = load_encoder(named.name, **dict(named.options))
-    if encoder.digest != named.digest:
+def _loaded(name: str, options: tuple[tuple[str, object], ...], digest: str) -> BatchEncoder:
+    encoder = load_encoder(name, **dict(options))
+    if encoder.digest != digest:
         raise VisleakError(
-            f"encoder {named.name} on node {socket.gethostname()} has digest {encoder.digest}, and"
-            f" this run is of {named.digest}; install the same weights and versions on every node"
+            f"encoder {name} on node {socket.gethostname()} has digest {encoder.digest}, and this"
+            f" run is of {digest}; install the same weights and versions on every node"
         )
     return cast(BatchEncoder, encoder)
 
@@ -160,23 +143,10 @@ def search_for(
     return load_search(name, progress=progress)
 
 
-@dataclass(frozen=True, slots=True)
-class _Question:
-    """What all parts have in common."""
-
-    query: Float32
-    views: tuple[int, ...]
-    make: ViewMaker | None
-    wanted: Wanted
-
-
-@dataclass(frozen=True, slots=True)
-class _SearchTask:
-    question: Handle[_Question]
-    reference: Float32
-    penalty: Float32
-    order: Int64
-    weight: Int64 | None
+#: What all parts have in common: queries, views, what makes these, the rule.
+_Question = tuple[Float32, tuple[int, ...], ViewMaker | None, Wanted]
+#: That and, of a part of the references: vectors, penalties, ranks, weights.
+_SearchTask = tuple[Handle[_Question], Float32, Float32, Int64, Int64 | None]
 
 
 class DistributedSearch:
@@ -196,7 +166,7 @@ class DistributedSearch:
         total = len(sides.reference)
         if sides.same or total <= self._part or not len(sides.query):
             return ExactSearch(progress=self._progress).find(sides, wanted, workers=workers)
-        question = _Question(np.array(sides.query[:]), sides.views, sides.make, wanted)
+        question = np.array(sides.query[:]), sides.views, sides.make, wanted
         tasks = self._tasks(sides, self._context.share(question))
         parts: list[Hits] = []
         for hits in self._context.each(_search, tasks, "searching"):
@@ -213,24 +183,13 @@ class DistributedSearch:
     def _tasks(self, sides: Sides, question: Handle[_Question]) -> Iterator[_SearchTask]:
         for start in range(0, len(sides.reference), self._part):
             part = slice(start, start + self._part)
-            yield _SearchTask(
-                question,
-                np.array(sides.reference[part]),
-                sides.penalty[part],
-                sides.order[part],
-                None if sides.weight is None else sides.weight[part],
-            )
+            weight = None if sides.weight is None else sides.weight[part]
+            reference = np.array(sides.reference[part])
+            yield question, reference, sides.penalty[part], sides.order[part], weight
 
 
 def _search(task: _SearchTask) -> Hits:
-    question = task.question.load()
-    sides = Sides(
-        query=question.query,
-        reference=task.reference,
-        penalty=task.penalty,
-        order=task.order,
-        weight=task.weight,
-        views=question.views,
-        make=question.make,
-    )
-    return ExactSearch().find(sides, question.wanted)
+    question, reference, penalty, order, weight = task
+    query, views, make, wanted = question.load()
+    sides = Sides(query, reference, penalty, order, weight=weight, views=views, make=make)
+    return ExactSearch().find(sides, wanted)

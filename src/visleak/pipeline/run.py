@@ -14,17 +14,11 @@ from visleak.formats.files import root_hint
 from visleak.grading import Grader, load_grader
 from visleak.grouping import Found, Sets
 from visleak.pipeline import overlaps, recordings, segments
-from visleak.pipeline.candidates import (
-    BEST,
-    find_pairs,
-    reference_similarities,
-    side,
-    views_for,
-)
+from visleak.pipeline.candidates import BEST, find_pairs, reference_similarities, side, views_for
 from visleak.pipeline.comparison import Comparison, thresholds_of
 from visleak.pipeline.context import RunContext
 from visleak.pipeline.embeddings import read_embeddings
-from visleak.pipeline.encoded_set import EncodedSet, ImagesLost, Side, none_readable
+from visleak.pipeline.encoded_set import EncodedSet, ImagesLost, Side, reasons_of
 from visleak.pipeline.fingerprints import fingerprint
 from visleak.pipeline.local_features import depth_for, with_votes
 from visleak.pipeline.rates import chance_of
@@ -42,18 +36,15 @@ from visleak.search.hits import Account, Wanted
 from visleak.settings import Settings
 from visleak.storage.audit_folder import GroupingSummary, Thresholds
 
-#: Attempts of a run that loses images.
-ATTEMPTS: Final = 4
-#: Seed of the draw behind ``sample``.
-SAMPLE_SEED: Final = 0
+ATTEMPTS: Final = 4  # of a run that loses images
+SAMPLE_SEED: Final = 0  # of the draw behind ``sample``
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
     """The result of a run, from which the audit folder is written."""
 
-    # the sides, in the order of the call
-    queries: tuple[Side, ...]
+    queries: tuple[Side, ...]  # in the order of the call
     references: tuple[Side, ...]
     comparisons: tuple[Comparison, ...]  # those within a query set last
     thresholds: Thresholds  # of degrees
@@ -125,14 +116,13 @@ def stages(
 ) -> list[tuple[str, ...]]:
     """Return the stages of a run in their order: how the names of their steps begin."""
     names = dict.fromkeys(each.name for each in (*queries, *references))
-    found: list[tuple[str, ...]] = []
-    found += [(f"reading {name}", f"streaming {name}") for name in names]
+    found: list[tuple[str, ...]] = [(f"reading {name}", f"streaming {name}") for name in names]
     found += [(f"comparing {a} with {b}",) for a, b in couples(queries, references, settings)]
     if settings.local and settings.candidates != "nearest":
         found.append(("local features of ", "windows of "))
     if settings.verify:
-        details = ("screening pairs", "checking pairs", "comparing fine detail")
-        found.append(("decoding images of ", *details))
+        checks = ("screening pairs", "checking pairs", "comparing fine detail")
+        found.append(("decoding images of ", *checks))
     if settings.overlap is not None:
         found.append((overlaps.STEP,))
     if any(isinstance(each, ImageSet) and each.timed for each in (*queries, *references)):
@@ -157,13 +147,23 @@ def _compared(
         seen = _with_clusters(seen, comparer, grader)
     if settings.local and settings.candidates != "nearest":
         with context.timed("local"):
-            seen = _with_local_candidates(seen, comparer)
+            # small images: windows in place of local features
+            seen = [
+                with_windows(each, comparer.encoder, context.workers, context.progress)
+                for each in with_votes(seen, comparer.encoder, context, depth_for(settings))
+            ]
             # else the pairs without them would be kept as well
             found |= {each.names: each for each in seen}
     if grader is not None:
         with context.timed("verify"):
-            seen = _with_evidence(seen, comparer, grader)
-            found |= {each.names: each for each in seen}
+            measured = comparer.measured([each.pairs for each in seen])
+            clusters = [each.clusters for each in seen]
+            evidence = verify_in_rounds(measured, comparer.sides, context, grader, clusters)
+            found |= {
+                each.names: replace(each, measured=pairs, evidence=own)
+                for each, pairs, own in zip(seen, measured, evidence, strict=True)
+            }
+            del measured, evidence
     del seen
     if settings.overlap is None:
         # nothing is left for them
@@ -184,7 +184,10 @@ def _compared(
     grouping = recordings.summary_of(groups, used=used)
     if used:
         sides = recordings.with_groups(sides, groups)
-        comparisons = tuple(recordings.regrouped(each, sides) for each in comparisons)
+        comparisons = tuple(
+            replace(each, query=sides[each.names[0]], reference=sides[each.names[1]])
+            for each in comparisons
+        )
     bounded = recordings.bounded(settings, grouping)
     leaks = {each.names: recording_leak(each, bounded) for each in comparisons}
     with context.timed("segments"):
@@ -218,43 +221,14 @@ def _with_clusters(
     return [replace(c, clusters=own) for c, own in zip(comparisons, clusters, strict=True)]
 
 
-def _with_local_candidates(
-    comparisons: Sequence[Comparison], comparer: Comparer
-) -> list[Comparison]:
-    """Add the pairs that share local features, or windows of small images."""
-    encoder, context = comparer.encoder, comparer.context
-    depth = depth_for(comparer.settings)
-    return [
-        replace(
-            each,
-            pairs=with_windows(
-                each.pairs, (each.query, each.reference), encoder, context.workers, context.progress
-            ),
-        )
-        for each in with_votes(comparisons, encoder, context, depth)
-    ]
-
-
-def _with_evidence(
-    comparisons: Sequence[Comparison], comparer: Comparer, grader: Grader
-) -> list[Comparison]:
-    measured = comparer.measured([each.pairs for each in comparisons])
-    clusters = [each.clusters for each in comparisons]
-    evidence = verify_in_rounds(measured, comparer.sides, comparer.context, grader, clusters)
-    return [
-        replace(each, measured=pairs, evidence=own)
-        for each, pairs, own in zip(comparisons, measured, evidence, strict=True)
-    ]
-
-
 @dataclass
 class Comparer:
     """Encodes sets, and finds the candidates among them."""
 
-    encoder: Encoder  # makes the fingerprints
+    encoder: Encoder
     views: tuple[int, ...]  # that are compared
-    settings: Settings  # of the audit
-    context: RunContext  # of the run
+    settings: Settings
+    context: RunContext
     sides: dict[str, Side] = field(default_factory=dict)  # the sets that were added, by name
     # of the searches, by the names of the sets compared
     accounts: dict[tuple[str, str], Sequence[Account]] = field(default_factory=dict)
@@ -289,16 +263,12 @@ class Comparer:
         """Return all comparisons with their candidates, by the names of the two sets."""
         streamed = self._streamed([each.name for each in queries], references, thresholds)
         rule = wanted(thresholds, self.settings)
-        return {
-            names: Comparison.of(
-                self.sides[names[0]],
-                self.sides[names[1]],
-                streamed[names] if names in streamed else self.find(names, rule),
-                thresholds,
-                self.settings.annotations,
-            )
-            for names in couples(queries, references, self.settings)
-        }
+        found = {}
+        for names in couples(queries, references, self.settings):
+            pairs = streamed[names] if names in streamed else self.find(names, rule)
+            sides = self.sides[names[0]], self.sides[names[1]]
+            found[names] = Comparison.of(*sides, pairs, thresholds, self.settings.annotations)
+        return found
 
     def _streamed(
         self, queries: Sequence[str], references: Sequence[AnySet], thresholds: Thresholds
@@ -314,11 +284,11 @@ class Comparer:
             self.sides[images.name], pairs = stream_pairs(
                 [self.sides[name] for name in queries],
                 images,
-                encoder=self.encoder,
-                views=self.views,
-                wanted=wanted_of_stream(thresholds, self.settings),
-                context=self.context,
-                engine=engine,
+                self.encoder,
+                self.views,
+                wanted_of_stream(thresholds, self.settings),
+                self.context,
+                engine,
             )
             if engine is not None:
                 self.accounts[", ".join(queries), images.name] = (engine.account,)
@@ -331,18 +301,9 @@ class Comparer:
         step, total = f"comparing {names[0]} with {names[1]}", len(reference.fingerprints)
         progress = self.context.progress
         progress(step, 0, total)
-        engine = search_for(
-            self.settings.search, self.context, lambda done: progress(step, done, total)
-        )
-        pairs = find_pairs(
-            query,
-            reference,
-            encoder=self.encoder,
-            views=self.views,
-            wanted=rule,
-            engine=engine,
-            workers=self.context.workers,
-        )
+        search, workers = self.settings.search, self.context.workers
+        engine = search_for(search, self.context, lambda done: progress(step, done, total))
+        pairs = find_pairs(query, reference, self.encoder, self.views, rule, engine, workers)
         self.accounts[names] = tuple(engine.accounts)
         # copies were searched once, so fewer references than all may have been reported
         progress(step, total, total)
@@ -373,8 +334,8 @@ def wanted(thresholds: Thresholds, settings: Settings) -> Wanted:
 def wanted_of_stream(thresholds: Thresholds, settings: Settings) -> Wanted:
     """Return which candidates are searched in streamed embeddings: by threshold, if there is one.
 
-    A search by threshold rejects nearly all vectors at once. The similarity of the best of each
-    query is not bounded from below, so every vector would have to be compared in full.
+    A threshold rejects nearly all vectors at once; for the best of each query, every vector would
+    have to be compared in full.
     """
     if settings.candidates == "auto" and thresholds.soft is not None:
         return Wanted(thresholds.soft, best=0, cap=settings.per_query)
@@ -429,7 +390,10 @@ def _refuse_unreadable(encoded: EncodedSet) -> None:
         if all(problem.reason == "missing" for problem in problems):
             hint = root_hint(encoded.images) if isinstance(encoded.images, ImageSet) else ""
             advice = f"did you mean {hint}?" if hint else advice
-        raise VisleakError(f"set {encoded.name!r} ({source}): {none_readable(problems)}; {advice}")
+        raise VisleakError(
+            f"set {encoded.name!r} ({source}): none of its {len(problems):,} images could be read"
+            f" {reasons_of(problems)}; {advice}"
+        )
 
 
 def _check_search(settings: Settings, context: RunContext) -> None:

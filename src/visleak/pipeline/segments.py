@@ -9,9 +9,9 @@ of a set are taken at intervals: where the files can be read, the ends are looke
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
-from typing import Final
+from typing import Any, Final, Self
 
 import numpy as np
 import pyarrow as pa
@@ -30,28 +30,24 @@ from visleak.pipeline.footage import (
     followed,
 )
 from visleak.progress import Progress, silent
-from visleak.records import GRADES, Bool, Encoder, Float32, Float64, Int8, Int64
+from visleak.records import GRADES, Bool, Encoder, Float32, Int8, Int64
 from visleak.storage import open_rows
 from visleak.storage.audit_folder import SegmentSummary
 
-#: Steps and milliseconds between frames that may be missing inside a segment, at least the longer
-#: of both, and up to twice that: what lies between two frames on one line is shared mostly, though
+#: Steps and milliseconds between frames that may be missing inside a segment, the longer of both:
 #: a blurred frame is not near, and pairs that others connect are not verified.
 GAP: Final = 2
 PAUSE: Final = 2500
-#: Steps beside a segment in which slow footage may still be near.
-BESIDE: Final = 2
-#: Milliseconds by which times may be off a line where frames are closer than that.
-JITTER: Final = 100
+BESIDE: Final = 2  # steps beside a segment in which slow footage may still be near
+JITTER: Final = 100  # milliseconds by which times may be off a line where frames are closer
 #: Rates at which a recording may be played, the usual one first, and by how much more similarity
 #: another one must explain: few frames lie on lines of any rate.
 RATES: Final = (1.0, 0.5, 2 / 3, 0.8, 0.9, 0.96, 25 / 24, 1.1, 1.25, 1.5, 2.0)
 MORE: Final = 1.3
 MANY: Final = 6  # frames from which a rate can be told
-#: Rates nearer to 1 are not named.
-NORMAL: Final = 0.02
-#: Number of segments that are named.
-NAMED: Final = 20
+NORMAL: Final = 0.02  # rates nearer to 1 are not named
+NAMED: Final = 20  # segments that are named
+STEP: Final = "searching shared segments"  # name of the step, as progress shows it
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,10 +69,7 @@ class Segment:
 
 #: Columns of ``segments.csv``: times in seconds.
 COLUMNS: Final = tuple(each.name for each in fields(Segment))
-
-
-#: Name of the step, as progress shows it.
-STEP: Final = "searching shared segments"
+TIMES: Final = ("query_start", "query_end", "reference_start", "reference_end")
 
 
 def segments_of(
@@ -87,20 +80,20 @@ def segments_of(
     The encoder looks for the ends between the frames of the sets, which reads the recordings again.
     """
     query, reference = (
-        _recordings(side, encoder) for side in (comparison.query, comparison.reference)
+        _Recordings.of(side, encoder) for side in (comparison.query, comparison.reference)
     )
     if comparison.near is None or (query is None and reference is None):
         return ()
-    points = _points(comparison)
+    points = _points(comparison, comparison.near)
     if query is None or reference is None:
-        found = _beside_images(comparison, query, reference, points, encoder, progress)
+        found = _beside_images(comparison, query, reference, points, progress)
     else:
-        found = _between(comparison, query, reference, points, encoder, progress)
-    return tuple(sorted(found, key=_order))
+        found = _between(comparison, query, reference, points, progress)
 
+    def place(each: Segment) -> tuple[str, int, str, int]:
+        return each.query, each.query_start or 0, each.reference, each.reference_start or 0
 
-def _order(each: Segment) -> tuple[str, int, str, int]:
-    return each.query, each.query_start or 0, each.reference, each.reference_start or 0
+    return tuple(sorted(found, key=place))
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,104 +101,95 @@ class _Recordings:
     """Recording and time of the readable images of a side."""
 
     side: Side
+    encoder: Encoder | None
     names: tuple[str, ...]  # of its recordings
     code: Int64  # int64 (n,): which of them an image is of, -1 for none
     time: Int64  # int64 (n,): milliseconds
     made: dict[int, Recording]
 
-    def recording(self, code: int, encoder: Encoder | None) -> Recording:
+    @classmethod
+    def of(cls, side: Side, encoder: Encoder | None) -> _Recordings | None:
+        """Return when the readable images of a side were taken, ``None`` where it is not known."""
+        images = side.images
+        if not images.timed or images.groups is None or images.frames is None or side.streamed:
+            return None
+        rows = pa.array(side.fingerprints.rows)
+        groups, frames = images.groups.take(rows), images.frames.take(rows)
+        names = sorted(pc.unique(groups).drop_null().to_pylist())
+        codes = pc.fill_null(pc.index_in(groups, pa.array(names, pa.string())), -1)
+        code = codes.to_numpy(zero_copy_only=False).astype(np.int64)
+        code[frames.is_null().to_numpy(zero_copy_only=False)] = -1
+        time = pc.fill_null(frames, 0).to_numpy(zero_copy_only=False).astype(np.int64)
+        return cls(side, encoder, tuple(names), code, time, {})
+
+    def recording(self, code: int) -> Recording:
         """Return one of the recordings; always the same one."""
         if code not in self.made:
             rows = np.flatnonzero(self.code == code)
             rows = rows[np.argsort(self.time[rows], kind="stable")]
             apart = np.diff(np.unique(self.time[rows]))
             step = max(1, int(np.median(apart))) if len(apart) else 1000
-            self.made[code] = Recording(self.side, rows, self.time[rows], step, encoder)
+            self.made[code] = Recording(self.side, rows, self.time[rows], step, self.encoder)
         return self.made[code]
 
 
-def _recordings(side: Side, encoder: Encoder | None) -> _Recordings | None:
-    """Return when the readable images of a side were taken, ``None`` where that is not known."""
-    images = side.images
-    if not images.timed or images.groups is None or images.frames is None or side.streamed:
-        return None
-    rows = pa.array(side.fingerprints.rows)
-    groups, frames = images.groups.take(rows), images.frames.take(rows)
-    names = sorted(pc.unique(groups).drop_null().to_pylist())
-    codes = pc.fill_null(pc.index_in(groups, pa.array(names, pa.string())), -1)
-    code = codes.to_numpy(zero_copy_only=False).astype(np.int64)
-    code[frames.is_null().to_numpy(zero_copy_only=False)] = -1
-    time = pc.fill_null(frames, 0).to_numpy(zero_copy_only=False).astype(np.int64)
-    return _Recordings(side, tuple(names), code, time, {})
+@dataclass(frozen=True)
+class _Columns:
+    """Columns of values of pairs."""
+
+    similarity: Float32
+    strong: Bool  # near or exact, and not blank
+
+    def only(self, kept: Int64 | Bool) -> Self:
+        """Return some of the pairs."""
+        columns = {name: own for name, own in vars(self).items() if isinstance(own, np.ndarray)}
+        return replace(self, **{name: own[kept] for name, own in columns.items()})
 
 
-@dataclass(frozen=True, slots=True)
-class _Points:
+@dataclass(frozen=True)
+class _Points(_Columns):
     """Pairs that are near, and those that are similar or were not verified."""
 
     query: Int64  # rows of the images
     reference: Int64
-    similarity: Float32
-    strong: Bool  # near or exact, and not blank
     view: Int8
 
-    def __len__(self) -> int:
-        return len(self.query)
 
-    def only(self, kept: Int64 | Bool) -> _Points:
-        """Return some of them."""
-        return _Points(
-            self.query[kept],
-            self.reference[kept],
-            self.similarity[kept],
-            self.strong[kept],
-            self.view[kept],
-        )
-
-
-def _points(comparison: Comparison) -> _Points:
+def _points(comparison: Comparison, near: Bool) -> _Points:
     pairs = comparison.pairs
-    assert comparison.near is not None
-    strong = comparison.near & ~comparison.query.fingerprints.flat[pairs.query]
+    strong = near & ~comparison.query.fingerprints.flat[pairs.query]
     known = strong | (comparison.degree >= 0)
     if comparison.grades is not None:
         grades = comparison.grades.grade
         known |= (grades >= 0) & (grades <= GRADES.index("similar"))
-    whole = _Points(pairs.query, pairs.reference, pairs.similarity, strong, pairs.view)
-    return whole.only(known)
+    return _Points(pairs.similarity, strong, pairs.query, pairs.reference, pairs.view).only(known)
 
 
 # -- two sets of recordings -----------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class _Times:
+@dataclass(frozen=True)
+class _Times(_Columns):
     """Pairs of frames of two recordings."""
 
     at: Int64  # int64 (n,): time of the one
     other: Int64
-    similarity: Float32
-    strong: Bool
     step: tuple[int, int]  # of the recordings
-
-    def only(self, kept: Int64 | Bool) -> _Times:
-        """Return some of them."""
-        at, other, similarity, strong = self.at, self.other, self.similarity, self.strong
-        return _Times(at[kept], other[kept], similarity[kept], strong[kept], self.step)
 
     @property
     def gap(self) -> int:
         """How long frames may be missing inside a segment, milliseconds."""
-        return _gap(self.step[0])
+        return max(GAP * self.step[0], PAUSE)
 
     @property
     def jitter(self) -> int:
         """How far times may be off a line, milliseconds."""
         return max(self.step[1], JITTER)
 
-    def off(self, line: Line) -> Float64:
-        """Return how far each pair is off a line, milliseconds."""
-        return np.asarray(abs(self.other - line.at(self.at)))
+    def on(self, line: Line, within: float) -> Bool:
+        """Return which pairs lie at most so many milliseconds off a line."""
+        inside = (self.at >= line.start) & (self.at <= line.end)
+        return np.asarray(inside & (abs(self.other - line.at(self.at)) <= within))
 
 
 def _between(
@@ -213,7 +197,6 @@ def _between(
     query: _Recordings,
     reference: _Recordings,
     points: _Points,
-    encoder: Encoder | None,
     progress: Progress,
 ) -> Iterator[Segment]:
     """Yield the segments of two sets of recordings."""
@@ -221,18 +204,11 @@ def _between(
     couple = np.where(left >= 0, left * len(reference.names) + right, -1)
     for code in _counted(np.unique(couple[(left >= 0) & points.strong]), progress):
         own, theirs = divmod(code, len(reference.names))
-        one, other = query.recording(own, encoder), reference.recording(theirs, encoder)
+        one, other = query.recording(own), reference.recording(theirs)
         pairs = points.only(couple == code)
-        times = _Times(
-            query.time[pairs.query],
-            reference.time[pairs.reference],
-            pairs.similarity,
-            pairs.strong,
-            (one.step, other.step),
-        )
-        for line in _lines(times, one, other, _seen(pairs, encoder)):
-            inside = (times.at >= line.start) & (times.at <= line.end)
-            inside &= times.off(line) <= times.jitter + one.step
+        at, others = query.time[pairs.query], reference.time[pairs.reference]
+        times = _Times(pairs.similarity, pairs.strong, at, others, (one.step, other.step))
+        for line in _lines(times, one, other, _seen(pairs, query.encoder)):
             yield Segment(
                 *comparison.names,
                 query.names[own],
@@ -241,7 +217,7 @@ def _between(
                 reference.names[theirs],
                 max(line.other_start, int(other.time[0])),
                 min(line.other_end, other.last),
-                len(np.unique(times.at[inside])),
+                len(np.unique(at[times.on(line, times.jitter + one.step)])),
                 round(line.rate, 3),
             )
 
@@ -253,11 +229,10 @@ def _couples(
     left, right = query.code[points.query], reference.code[points.reference]
     known = (left >= 0) & (right >= 0)
     if comparison.coverage == "within":  # each couple of recordings once
-        swap = left > right
-        ends = (points.query, points.reference)
-        first, second = np.where(swap, ends[1], ends[0]), np.where(swap, ends[0], ends[1])
+        swap, known = left > right, known & (left != right)
+        first = np.where(swap, points.reference, points.query)
+        second = np.where(swap, points.query, points.reference)
         points = replace(points, query=first, reference=second)
-        known &= left != right
         left, right = np.minimum(left, right), np.maximum(left, right)
     return points, np.where(known, left, -1), np.where(known, right, -1)
 
@@ -266,8 +241,12 @@ def _seen(points: _Points, encoder: Encoder | None) -> Seen:
     """Return what makes vectors of the view in which most near frames are most similar."""
     view = int(np.bincount(points.view[points.strong]).argmax())
     if not view or encoder is None:
-        return lambda vectors: vectors
+        return _unchanged
     return lambda vectors: encoder.view(vectors, view)
+
+
+def _unchanged(vectors: Float32) -> Float32:
+    return vectors
 
 
 def _lines(times: _Times, one: Recording, other: Recording, seen: Seen) -> list[Line]:
@@ -307,8 +286,7 @@ def _needed(times: _Times, found: Sequence[tuple[Line, Int64]]) -> list[Line]:
 
 def _weight(times: _Times, line: Line) -> float:
     """Return the similarity that a line explains: of each frame, its most similar partner on it."""
-    on = (times.at >= line.start) & (times.at <= line.end)
-    on &= times.off(line) <= times.jitter / 2
+    on = times.on(line, times.jitter / 2)
     frames, frame = np.unique(times.at[on], return_inverse=True)
     best = np.zeros(len(frames))
     np.maximum.at(best, frame, times.similarity[on])
@@ -352,7 +330,7 @@ def _common(times: _Times) -> tuple[float, float]:
 
     >>> at, other = np.array([0, 0, 500, 500]), np.array([2000, 9000, 2600, 7500])
     >>> ones = np.ones(4, np.float32)
-    >>> _common(_Times(at, other, ones, ones > 0, (500, 200)))
+    >>> _common(_Times(ones, ones > 0, at, other, (500, 200)))
     (1.0, 2050.0)
     """
     frame = numbered(times.at)
@@ -403,24 +381,21 @@ def _beside_images(
     query: _Recordings | None,
     reference: _Recordings | None,
     points: _Points,
-    encoder: Encoder | None,
     progress: Progress,
 ) -> Iterator[Segment]:
     """Yield the intervals of recordings whose frames are in a set of images without times."""
-    recordings = query or reference
-    if recordings is None:
-        return
-    rows, others = points.query, points.reference
-    images = comparison.reference
+    rows, others, images = points.query, points.reference, comparison.reference
     if query is None:
         rows, others, images = others, rows, comparison.query
+    recordings = query or reference
+    assert recordings is not None
     code, at = recordings.code[rows], recordings.time[rows]
     for each in _counted(np.unique(code[(code >= 0) & points.strong]), progress):
         own = np.flatnonzero(code == each)
-        recording = recordings.recording(each, encoder)
-        seen = _seen(points.only(own), encoder)
+        recording = recordings.recording(each)
+        seen = _seen(points.only(own), recordings.encoder)
         strong = own[points.strong[own]]
-        gap, found = _gap(recording.step), list[Line]()
+        gap, found = max(GAP * recording.step, PAUSE), list[Line]()
         chains = _chains(at[strong] // gap, np.zeros(len(strong), np.int64))
         for chain in range(int(chains.max()) + 1):
             times = at[strong[chains == chain]]
@@ -430,7 +405,7 @@ def _beside_images(
             agreement = (
                 beside_images(vectors, seen)
                 if query is not None
-                else beside_images(seen(vectors), lambda vectors: vectors)
+                else beside_images(seen(vectors), _unchanged)
             )
             found.append(followed(line, recording, agreement))
         for line in _merged(found, gap, 0):
@@ -448,11 +423,6 @@ def _counted(codes: Int64, progress: Progress) -> Iterator[int]:
     for done, code in enumerate(codes.tolist(), 1):
         yield code
         progress(STEP, done, len(codes))
-
-
-def _gap(step: int) -> int:
-    """Return how long frames may be missing inside a segment, milliseconds."""
-    return max(GAP * step, PAUSE)
 
 
 def _chains(one: Int64, other: Int64) -> Int64:
@@ -480,7 +450,13 @@ def rows(found: Mapping[tuple[str, str], Sequence[Segment]]) -> Iterator[tuple[s
     """Yield the rows of ``segments.csv``."""
     for _, segments in sorted(found.items()):
         for each in segments:
-            yield tuple(_cell(getattr(each, name), name) for name in COLUMNS)
+            yield tuple(_cell(name, value) for name, value in asdict(each).items())
+
+
+def _cell(name: str, value: str | float | None) -> str:
+    if isinstance(value, float) or (name in TIMES and isinstance(value, int)):
+        return f"{value / (1000 if name in TIMES else 1):.3f}"
+    return "" if value is None else str(value)
 
 
 def read_segments(path: Path) -> dict[tuple[str, str], tuple[Segment, ...]]:
@@ -490,43 +466,30 @@ def read_segments(path: Path) -> dict[tuple[str, str], tuple[Segment, ...]]:
     found: dict[tuple[str, str], list[Segment]] = {}
     with open_rows(path) as rows:
         rows.need(COLUMNS)
-        for segment in map(_segment, rows):
+        for row in rows:
+            values: dict[str, Any] = {name: row[name] for name in COLUMNS}
+            values |= {n: round(1000 * float(row[n])) if row[n] else None for n in TIMES}
+            values["images"] = int(row["images"])
+            values["rate"] = float(row["rate"]) if row["rate"] else None
+            segment = Segment(**values)
             found.setdefault((segment.query_set, segment.reference_set), []).append(segment)
     return {names: tuple(segments) for names, segments in found.items()}
 
 
-def _segment(row: Mapping[str, str]) -> Segment:
-    def time(name: str) -> int | None:
-        return round(1000 * float(row[name])) if row[name] else None
-
-    return Segment(
-        row["query_set"],
-        row["reference_set"],
-        row["query"],
-        time("query_start"),
-        time("query_end"),
-        row["reference"],
-        time("reference_start"),
-        time("reference_end"),
-        int(row["images"]),
-        float(row["rate"]) if row["rate"] else None,
-    )
-
-
 def unlisted(comparison: Comparison, listed: Sequence[Segment]) -> int:
     """Return how many near pairs of recordings are in none of the listed segments."""
-    sides = tuple(_recordings(side, None) for side in (comparison.query, comparison.reference))
+    sides = [_Recordings.of(side, None) for side in (comparison.query, comparison.reference)]
     query, reference = sides
     timed = query or reference
     if comparison.near is None or timed is None:
         return 0
-    points = _points(comparison)
+    points = _points(comparison, comparison.near)
     points = points.only(points.strong)
     if query is not None and reference is not None:
         points, left, right = _couples(comparison, query, reference, points)
     else:
         left, right = (
-            np.zeros(len(points), np.int64) if side is None else side.code[rows]
+            np.zeros(len(rows), np.int64) if side is None else side.code[rows]
             for side, rows in zip(sides, (points.query, points.reference), strict=True)
         )
     time = timed.time[points.reference if query is None else points.query]
@@ -535,25 +498,15 @@ def unlisted(comparison: Comparison, listed: Sequence[Segment]) -> int:
         {name: at for at, name in enumerate([""] if side is None else side.names)} for side in sides
     ]
     for each in listed:
-        start, end = (
-            (each.reference_start, each.reference_end)
-            if query is None
-            else (each.query_start, each.query_end)
-        )
+        start, end = each.query_start, each.query_end
+        if query is None:
+            start, end = each.reference_start, each.reference_end
         own = (left == places[0].get(each.query)) & (right == places[1].get(each.reference))
         if start is not None and end is not None and own.any():
             code = (right if query is None else left)[own][0]
-            beside = BESIDE * timed.recording(int(code), None).step
+            beside = BESIDE * timed.recording(int(code)).step
             missing &= ~(own & (start - beside <= time) & (time <= end + beside))
     return int(missing.sum())
-
-
-def _cell(value: str | int | float | None, name: str) -> str:
-    if isinstance(value, int):
-        return str(value) if name == "images" else f"{value / 1000:.3f}"
-    if isinstance(value, float):
-        return f"{value:.3f}"
-    return value or ""
 
 
 def sentence(each: Segment) -> str:
@@ -566,8 +519,14 @@ def sentence(each: Segment) -> str:
     >>> sentence(Segment("a", "b", "", None, None, "y.mp4", 0, 2500, 3))
     'images of a are in y.mp4 0.0-2.5 s'
     """
-    query = _place(each.query, each.query_start, each.query_end, each.query_set)
-    reference = _place(each.reference, each.reference_start, each.reference_end, each.reference_set)
+
+    def place(name: str, start: int | None, end: int | None, images: str) -> str:
+        if start is None or end is None:
+            return f"images of {images}"
+        return f"{name} {start / 1000:.1f}-{end / 1000:.1f} s"
+
+    query = place(each.query, each.query_start, each.query_end, each.query_set)
+    reference = place(each.reference, each.reference_start, each.reference_end, each.reference_set)
     rate = each.rate
     speed = "" if rate is None or abs(rate - 1) <= NORMAL else f", at {rate:.2f} times its speed"
     verb = "is" if each.query_start is not None else "are"
@@ -579,9 +538,3 @@ def summary_of(found: Sequence[Segment]) -> SegmentSummary | None:
     if not found:
         return None
     return SegmentSummary(len(found), tuple(map(sentence, found[:NAMED])))
-
-
-def _place(name: str, start: int | None, end: int | None, images: str) -> str:
-    if start is None or end is None:
-        return f"images of {images}"
-    return f"{name} {start / 1000:.1f}-{end / 1000:.1f} s"

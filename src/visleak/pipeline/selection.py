@@ -1,18 +1,14 @@
 """Which candidates are verified: the best of each image first, more while a round finds any.
 
-Verification costs a thousand times as much as the screen, and in a set of one subject (X-rays, the
-frames of a fixed camera) nearly all pairs are candidates. So the candidates of an image are ranked
-by cheap measurements and verified in rounds. An image whose round found no near or exact pair is
-finished; the others proceed to their next round, up to a limit. From the second round on a pair is
-skipped if near or exact pairs already connect its two images: neither the number of leaking images
-nor a duplicate group depends on it. The work is therefore proportional to the number of images.
+In a set of one subject (X-rays, the frames of a fixed camera) nearly all pairs are candidates. So
+those of an image are ranked by cheap measurements and verified in rounds: an image whose round
+found no near or exact pair is finished. Pairs of images that near or exact pairs already connect
+are skipped: neither the number of leaking images nor a duplicate group depends on them.
 
-In a dense cluster of similar images, such as the frames of a static scene, even screening, ranking
-and local features would cost work per pair. Whether an image repeats, and which images form a
-group, follows from far fewer pairs. So the pairs of such images are verified first, along a
-spanning forest (Boruvka 1926): in each step every group of connected images verifies the most
-similar pair that leads to another group. A cluster of n copies needs n - 1 pairs. Connected images
-have no further pairs verified, and only a few representatives of a large group have local features.
+In a dense cluster of similar images even the screen would cost work per pair. Its pairs are
+verified first, along a spanning forest (Boruvka 1926): in each step every group of connected images
+verifies the most similar pair that leads to another group, n - 1 pairs for n copies. Only a few
+representatives of a large group have local features.
 """
 
 from __future__ import annotations
@@ -35,8 +31,7 @@ from visleak.storage.audit_folder import VerificationSummary
 ACROSS: Final = (8, 12, 20)
 #: The same within a set, where a pair is a candidate of both of its images.
 WITHIN: Final = (4, 6, 10)
-#: No pairs.
-NONE: Final = np.empty(0, np.int64)
+NONE: Final = np.empty(0, np.int64)  # no pairs
 #: Why a candidate was not verified, as in :attr:`visleak.records.Evidence.skipped`.
 VERIFIED, STOPPED, LIMITED, CONNECTED = range(4)
 #: Pairs above the soft threshold from which an image is in a dense cluster: more than the best 20.
@@ -44,8 +39,7 @@ DENSE: Final = 30
 #: Connected images from which a group has representatives, and how many of each side.
 LARGE: Final = 16
 REPRESENTATIVES: Final = 4
-#: Candidates whose order is found at a time; only bounds memory.
-CHUNK: Final = 262_144
+CHUNK: Final = 262_144  # candidates whose order is found at a time; only bounds memory
 
 
 def sizes_for(pairs: Pairs) -> tuple[int, ...]:
@@ -157,8 +151,8 @@ class Clusters:
         group = self.group_of(contents)
         large = (group >= 0) & (np.bincount(self.group, minlength=1)[group] >= LARGE)
         distinct = np.unique(contents[large])
-        own = self.group_of(distinct)
-        return ~large | np.isin(contents, distinct[rank_within(own) < REPRESENTATIVES])
+        first = rank_within(self.group_of(distinct)) < REPRESENTATIVES
+        return ~large | np.isin(contents, distinct[first])
 
     def group_of(self, contents: npt.NDArray[np.void]) -> Int64:
         """Return the group of contents (n,), -1 for those without a near pair."""
@@ -182,8 +176,7 @@ class Candidates:
     """The candidate pairs of one comparison; positions and numbers are below 2**31."""
 
     pair: Int64  # int64 (n,): number of each pair, ascending
-    # int32 (n,): number of the content of either image
-    query: Int32
+    query: Int32  # int32 (n,): number of the content of either image
     reference: Int32
     score: Float32  # float32 (n,): corrected similarity and score of the screen, higher is better
     votes: Float32  # float32 (n,): local features in agreement; 0 where there are none
@@ -288,36 +281,30 @@ class Rounds:
         return result
 
     def _next(self, before: Bool | None = None) -> Int64:
+        """Return the candidates due, and count them as verified."""
         size = self._sizes.pop(0) if self._sizes else 0
         open_ = self._state == STOPPED
         taking_part = open_ if before is None else open_ | before
-        due = [
-            self._due_of(first, last, size, open_, taking_part)
-            for first, last in parts_of_images(self._edges)
-        ]
-        return np.unique(np.concatenate([NONE, *due]))
-
-    def _due_of(self, first: int, last: int, size: int, open_: Bool, taking_part: Bool) -> Int64:
-        """Return the candidates due of a range of images, and count them as verified."""
-        position = self._position[self._edges[first] : self._edges[last]]
-        images = np.repeat(np.arange(first, last), np.diff(self._edges[first : last + 1]))
-        kept = self._active[images] & taking_part[position]
-        position, images = position[kept], images[kept]
-        place = places(images)
-        left = self._left[images]
-        # an image that is not finished and has no more to verify
-        self._limited[position[(left <= 0) | (size == 0)]] = True
-        due = (place < np.minimum(size, left)) & open_[position]
-        np.subtract.at(self._left, images[due], 1)
-        return np.asarray(position[due], np.int64)
+        found = [NONE]
+        for first, last in parts_of_images(self._edges):
+            position = self._position[self._edges[first] : self._edges[last]]
+            images = np.repeat(np.arange(first, last), np.diff(self._edges[first : last + 1]))
+            kept = self._active[images] & taking_part[position]
+            position, images = position[kept], images[kept]
+            left = self._left[images]
+            # an image that is not finished and has no more to verify
+            self._limited[position[(left <= 0) | (size == 0)]] = True
+            due = (places(images) < np.minimum(size, left)) & open_[position]
+            np.subtract.at(self._left, images[due], 1)
+            found.append(np.asarray(position[due], np.int64))
+        return np.unique(np.concatenate(found))
 
 
 def count_skipped(states: Iterable[Int8 | None]) -> tuple[VerificationSummary, list[str]]:
     """Return the candidates that were not verified: for ``audit.json``, and in words."""
     known = [state for state in states if state is not None]
-    stopped, limited, connected = (
-        sum(int((state == code).sum()) for state in known) for code in (STOPPED, LIMITED, CONNECTED)
-    )
+    codes = (STOPPED, LIMITED, CONNECTED)
+    stopped, limited, connected = (sum(int((s == code).sum()) for s in known) for code in codes)
     lines = []
     if stopped:
         lines.append(

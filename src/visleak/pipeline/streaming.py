@@ -6,25 +6,16 @@ import hashlib
 import pickle
 import zlib
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
-import pyarrow.compute as pc
 
 from visleak.groups import places
 from visleak.pipeline.candidates import SAME_COLOUR, pairs_of, side
 from visleak.pipeline.context import Handle, RunContext
 from visleak.pipeline.embeddings import columns_at, encoded_set, flat_of, problems_of, vectors_at
-from visleak.pipeline.encoded_set import EmbeddingCounts, Side
-from visleak.records import (
-    Bool,
-    EmbeddingSet,
-    Encoder,
-    Float32,
-    Int64,
-    Pairs,
-    Partition,
-)
+from visleak.pipeline.encoded_set import EmbeddingCounts, Side, ranks_of
+from visleak.records import Bool, EmbeddingSet, Encoder, Float32, Int64, Pairs, Partition
 from visleak.search import PartitionEngine
 from visleak.search.exact import ExactSearch, Scored
 from visleak.search.hits import LAYOUT, PartitionHits, StreamHits, Wanted
@@ -89,13 +80,6 @@ def _key(partition: Partition) -> bytes:
 
 
 @dataclass(frozen=True, slots=True)
-class _Task:
-    search: Handle[PartitionSearch]
-    number: int
-    partition: Partition
-
-
-@dataclass(frozen=True, slots=True)
 class RemotePartitions:
     """Searches partitions on a cluster; see :class:`visleak.search.streaming.PartitionRunner`."""
 
@@ -106,16 +90,16 @@ class RemotePartitions:
     ) -> Iterator[tuple[int, PartitionHits]]:
         """Yield the number and the hits of each partition, in their order."""
         question = self.context.share(search)
-        tasks = (_Task(question, number, partition) for number, partition in partitions)
+        tasks = ((question, number, partition) for number, partition in partitions)
         network = self.context.device != "cpu"
         return self.context.executor.each(
             _find, tasks, step="searching embeddings", network=network
         )
 
 
-def _find(task: _Task) -> tuple[int, PartitionHits]:
-    search = task.search.load()
-    return task.number, search.find(task.partition)
+def _find(task: tuple[Handle[PartitionSearch], int, Partition]) -> tuple[int, PartitionHits]:
+    search, number, partition = task
+    return number, search.load().find(partition)
 
 
 # -- pairs ---------------------------------------------------------------------------------------
@@ -124,7 +108,6 @@ def _find(task: _Task) -> tuple[int, PartitionHits]:
 def stream_pairs(
     queries: Sequence[Side],
     reference: EmbeddingSet,
-    *,
     encoder: Encoder,
     views: tuple[int, ...],
     wanted: Wanted,
@@ -147,15 +130,12 @@ def stream_pairs(
     hits = _distinct(found, first, count, views)
     rows = np.unique(hits.reference)
     columns = columns_at(reference, rows, ("id", "flat"))
-    rank = np.empty(len(rows), np.int64)
-    rank[pc.sort_indices(columns["id"]).to_numpy()] = np.arange(len(rows))
+    rank = ranks_of(columns["id"])
     flat = np.concatenate([each.fingerprints.flat for each in queries])
     total = _totals(found, hits, count, views, wanted)
     if "flat" in columns:
-        both = (
-            flat[hits.query] == flat_of(columns, len(rows))[np.searchsorted(rows, hits.reference)]
-        )
-        hits = hits.only(both)
+        theirs = flat_of(columns, len(rows))[np.searchsorted(rows, hits.reference)]
+        hits = hits.only(flat[hits.query] == theirs)
     hits = hits.only(~flat[hits.query] | (hits.similarity >= np.float32(SAME_COLOUR)))
     hits = _best(hits, rank[np.searchsorted(rows, hits.reference)], flat, wanted)
     listed = np.unique(hits.reference)
@@ -174,9 +154,8 @@ def stream_pairs(
     for each in queries:
         stop = start + len(each.fingerprints)
         mine = hits.only((hits.query >= start) & (hits.query < stop))
-        mine = replace(
-            mine, query=mine.query - start, reference=np.searchsorted(listed, mine.reference)
-        )
+        ends = mine.query - start, np.searchsorted(listed, mine.reference)
+        mine = Scored(*ends, mine.similarity, mine.view)
         pairs.append(pairs_of(each, streamed_side, mine, total[start:stop]))
         start = stop
     return streamed_side, pairs
@@ -209,10 +188,9 @@ def _totals(
     """
     if wanted.threshold is None:
         return np.zeros(count, np.int64)
-    single = found.total.reshape(len(views), count)
     reached = hits.similarity >= np.float32(wanted.threshold)
     distinct = np.bincount(hits.query[reached], minlength=count)
-    most: Int64 = single.max(axis=0, initial=0)
+    most: Int64 = found.total.reshape(len(views), count).max(axis=0, initial=0)
     return np.maximum(distinct, most)
 
 

@@ -11,9 +11,8 @@ from importlib.metadata import PackageNotFoundError, version
 import numpy as np
 
 from visleak.pipeline import overlaps, rates, recordings, segments, selection
-from visleak.pipeline.comparison import Comparison, comparable, relation
+from visleak.pipeline.comparison import Comparison, relation, share_classes
 from visleak.pipeline.encoded_set import Side, lost
-from visleak.pipeline.overlaps import seen_boxes
 from visleak.pipeline.run import Outcome
 from visleak.quantities import counted
 from visleak.rates import Rate
@@ -38,21 +37,21 @@ PACKAGES = ("numpy", "scipy", "Pillow", "opencv-python-headless", "pyarrow")
 
 def summarise(outcome: Outcome, encoder: Encoder, settings: Settings, tool: str) -> AuditSummary:
     """Return the content of ``audit.json``, without key, command and timings."""
-    least = settings.overlap
+    least, grader, sides = settings.overlap, outcome.grader, tuple(outcome.sides.values())
     totals = tuple(total_of(outcome, side, _population(side), least) for side in outcome.queries)
     comparisons = tuple(
         comparison_of(outcome, each, _population(each.query), least) for each in outcome.comparisons
     )
-    grader = outcome.grader
-    boxes, unknown = seen_boxes(outcome.comparisons, outcome.sides)
+    boxes, unknown = overlaps.seen_boxes(outcome.comparisons, outcome.sides)
     verification, unverified = selection.count_skipped(each.skipped for each in outcome.comparisons)
     low = any(rates.chance_notes(comparisons))
+    notes = (*_skipped(outcome, encoder, settings, low=low), *unverified, *unknown)
     queries = {side.name for side in outcome.queries}
     return AuditSummary(
         visleak=tool,
         headline="; ".join(total.headline for total in totals),
         unfinished=lost_images(outcome),
-        sets=tuple(_set(side, side.name in queries) for side in outcome.sides.values()),
+        sets=tuple(_set(side, side.name in queries) for side in sides),
         settings=settings,
         encoder=EncoderSummary(encoder.name, encoder.digest, encoder.width),
         thresholds=outcome.thresholds,
@@ -71,15 +70,8 @@ def summarise(outcome: Outcome, encoder: Encoder, settings: Settings, tool: str)
         totals=totals,
         label_conflicts=sum(map(conflicts, outcome.comparisons)),
         grouping=outcome.grouping,
-        scenes=overlaps.scenes_of(
-            tuple(outcome.sides.values()), outcome.comparisons, outcome.queries
-        ),
-        skipped=tuple(
-            map(
-                Omission.of,
-                (*_skipped(outcome, encoder, settings, low=low), *unverified, *unknown),
-            )
-        ),
+        scenes=overlaps.scenes_of(sides, outcome.comparisons, outcome.queries),
+        skipped=tuple(map(Omission.of, notes)),
         verification=verification,
         boxes=boxes or None,
         versions={name: _version(name) for name in PACKAGES}
@@ -129,14 +121,13 @@ def _set(side: Side, is_query: bool) -> SetSummary:
 def comparison_of(
     outcome: Outcome, comparison: Comparison, population: int | None, least: float | None = None
 ) -> ComparisonSummary:
-    """Return the entry of a comparison.
+    """Return the entry of a comparison, whose query set is a sample of ``population`` images.
 
-    Its query set is a sample of ``population`` images; ``least`` is the share from which an image
-    counts as seen.
+    ``least`` is the share from which an image counts as seen.
     """
     query = comparison.query
     graded = comparison.grades is not None
-    found = dict(_rates(outcome, rates.strongest(comparison), graded, population))
+    found = _rates(outcome, rates.strongest(comparison), graded, population)
     groups, timed = recordings.group_leak(comparison), outcome.recordings.get(comparison.names)
     if groups is not None:
         found["group"] = recordings.rate_of(groups.queries, population)
@@ -164,14 +155,8 @@ def comparison_of(
 def _rates(
     outcome: Outcome, best: rates.Strongest, graded: bool, population: int | None
 ) -> dict[str, Rate | None]:
-    """Return the rates of a query set from the strongest degree and grade of each image."""
-    return rates.rates(
-        best,
-        graded,
-        outcome.thresholds.soft is not None,
-        population,
-        hard=outcome.thresholds.hard is not None,
-    )
+    hard, soft = outcome.thresholds.hard is not None, outcome.thresholds.soft is not None
+    return rates.rates(best, graded, soft, population, hard=hard)
 
 
 def _population(query: Side) -> int | None:
@@ -218,11 +203,9 @@ def conflicts(comparison: Comparison) -> int:
     """Return how many near or exact pairs of a comparison have different labels."""
     query, reference = comparison.query, comparison.reference
     own, others = query.images.labels, reference.images.labels
-    if comparison.near is None or own is None or others is None:
-        return 0
-    if not comparable(query.images, reference.images):
-        return 0
     near, pairs = comparison.near, comparison.pairs
+    if near is None or own is None or others is None or not share_classes(own, others):
+        return 0
     left = own.take(query.fingerprints.rows[pairs.query[near]])
     right = others.take(reference.fingerprints.rows[pairs.reference[near]])
     return int(relation(left, right, True).to_pylist().count("different"))
@@ -241,9 +224,15 @@ def _skipped(outcome: Outcome, encoder: Encoder, settings: Settings, *, low: boo
             " --hard and --soft"
         )
     if encoder.views <= 1 and settings.views != "none":
+        local = settings.local and settings.candidates != "nearest"
+        seen = local and any(each.has_pixels for each in outcome.comparisons)
         yield (
             f"views: {name} compares images as they are; mirrored, turned and inverted copies"
-            f" {_views_by_others(outcome, settings)}"
+            + (
+                " are found by local features only, in images of 96 pixels and more"
+                if seen
+                else " were not searched"
+            )
         )
     if not settings.verify:
         hint = "; the thresholds are too low for these images: use `visleak calibrate`, or verify"
@@ -271,7 +260,11 @@ def _skipped(outcome: Outcome, encoder: Encoder, settings: Settings, *, low: boo
     )
     if rescaled := sum(counts.rescaled for counts in embeddings.values()):
         yield f"lengths: {counted(rescaled, 'vector')} not of unit length, rescaled"
-    if capped := _capped(outcome, settings):
+    capped = sum(
+        int(((each.pairs.total > settings.per_query) & ~each.query.fingerprints.flat).sum())
+        for each in outcome.comparisons
+    )
+    if capped:
         yield (
             f"pairs: {counted(capped, 'image', 'has', 'have')} more than {settings.per_query} pairs"
             " above the soft threshold; the most similar are listed, the true count is in"
@@ -291,21 +284,6 @@ def _origins_not_compared(outcome: Outcome) -> Iterator[str]:
         groups = recordings.group_leak(each)
         if why := recordings.unknown_times(each, len(groups.names) if groups else 0):
             yield why
-
-
-def _views_by_others(outcome: Outcome, settings: Settings) -> str:
-    """Return whether local features found the views that the encoder cannot make."""
-    seen = any(each.has_pixels for each in outcome.comparisons)
-    if seen and settings.local and settings.candidates != "nearest":
-        return "are found by local features only, in images of 96 pixels and more"
-    return "were not searched"
-
-
-def _capped(outcome: Outcome, settings: Settings) -> int:
-    return sum(
-        int(((each.pairs.total > settings.per_query) & ~each.query.fingerprints.flat).sum())
-        for each in outcome.comparisons
-    )
 
 
 def _version(package: str) -> str | None:

@@ -1,11 +1,9 @@
 """``verify(pairs) -> Evidence``: a cheap screen, a full check of survivors, a fine comparison.
 
-The check aligns images of 256 pixels; pairs in which it finds any resemblance are then compared at
-up to 1,024 pixels, where strokes and fine texture are visible.
-
-In an audit the number of full checks is bounded, and in dense clusters of similar images that of
-screened pairs too (:mod:`visleak.pipeline.selection`). Evidence goes into the cache as soon as it
-is made, so that an interrupted run loses one task per worker.
+The check aligns images of 256 pixels; pairs that resemble each other there are then compared at up
+to 1,024 pixels, where strokes and fine texture are visible. An audit bounds the number of checks
+(:mod:`visleak.pipeline.selection`). Evidence goes into the cache as soon as it is made, so that an
+interrupted run loses one task per worker.
 """
 
 from __future__ import annotations
@@ -35,6 +33,7 @@ from visleak.pipeline.evidence import (
     recall_screens,
     remember,
     remember_screens,
+    uses_features,
 )
 from visleak.pipeline.pixels import Pixels, Reduce, loaded, shared_pixels
 from visleak.pipeline.selection import (
@@ -84,8 +83,8 @@ def verify(
 ) -> list[Evidence]:
     """Return the evidence on the pairs of all comparisons; images are decoded once per set.
 
-    All pairs that pass the screen are checked, but pairs with equal bytes, which need no check:
-    their evidence stays NaN. Pairs of equal contents are checked once.
+    All pairs that pass the screen are checked but those with equal bytes, whose evidence stays
+    NaN. Pairs of equal contents are checked once.
     """
     distinct = [DistinctPairs.of_pairs(pairs, sets, context) for pairs in comparisons]
     _check_and_compare(_passed(distinct, context), context)
@@ -99,7 +98,7 @@ def verify_in_rounds(
     grader: Grader,
     clusters: Sequence[Clusters | None],
 ) -> list[VerifiedPairs]:
-    """Return the evidence on pairs as :func:`verify` does, which are checked in rounds.
+    """Return the evidence on pairs: the best candidates of each image, more while any is near.
 
     The grader decides after each round which images proceed to the next; ``clusters`` has the
     result of :func:`connect` for each comparison it was called on.
@@ -108,8 +107,26 @@ def verify_in_rounds(
         DistinctPairs.of_pairs(pairs, sets, context, own)
         for pairs, own in zip(comparisons, clusters, strict=True)
     ]
-    skipped = _in_rounds(_passed(distinct, context), context, grader)
-    return [VerifiedPairs(each, own) for each, own in zip(distinct, skipped, strict=True)]
+    survivors = _passed(distinct, context)
+    rounds = [
+        Rounds(
+            _candidates(rows),
+            sizes_for(rows.own.pairs),
+            np.flatnonzero(rows.own.tried),
+            np.flatnonzero(rows.own.near),
+        )
+        for rows in survivors
+    ]
+    while any(len(own.due()) for own in rounds):
+        due = [Subset(rows.own, own.due()) for rows, own in zip(survivors, rounds, strict=True)]
+        _check_and_compare(due, context)
+        for rows, own in zip(due, rounds, strict=True):
+            if len(rows):
+                own.proceed(_are_near(rows, grader))
+    return [
+        VerifiedPairs(each, own.skipped(len(each.pairs)))
+        for each, own in zip(distinct, rounds, strict=True)
+    ]
 
 
 def _passed(distinct: Sequence[DistinctPairs], context: RunContext) -> list[Subset]:
@@ -126,20 +143,17 @@ def connect(
     grader: Grader,
 ) -> list[Clusters]:
     """Verify the pairs that connect the dense clusters of each comparison."""
-    # local features of these pairs were not compared
-    distinct = [
-        DistinctPairs.of_pairs(
-            replace(pairs, votes=np.zeros(len(pairs), np.float32)), sets, context
-        )
-        for pairs in comparisons
-    ]
-    subsets = [Subset(own, np.flatnonzero(~own.equal)) for own in distinct]
-    forests = [
-        SpanningForest(
-            each.contents, each.own.pairs.similarity[each.index], most_for(each.own.pairs)
-        )
-        for each in subsets
-    ]
+    subsets = []
+    for pairs in comparisons:
+        # their local features were not compared
+        bare = replace(pairs, votes=np.zeros(len(pairs), np.float32))
+        own = DistinctPairs.of_pairs(bare, sets, context)
+        subsets.append(Subset(own, np.flatnonzero(~own.equal)))
+    forests = []
+    for each in subsets:
+        pairs, (left, right) = each.own.pairs, each.own.numbers
+        contents = left[each.query], right[each.reference]
+        forests.append(SpanningForest(contents, pairs.similarity[each.index], most_for(pairs)))
     while any(len(forest.due()) for forest in forests):
         due = [
             Subset(each.own, each.index[forest.due()])
@@ -161,29 +175,6 @@ def connect(
 def equal_bytes(pairs: Pairs, sets: Mapping[str, EncodedSet]) -> Bool:
     """Return which pairs are two copies of the same bytes."""
     return same_bytes(pairs, sets[pairs.query_set], sets[pairs.reference_set])
-
-
-# -- rounds --------------------------------------------------------------------------------------
-
-
-def _in_rounds(survivors: Sequence[Subset], context: RunContext, grader: Grader) -> list[Int8]:
-    """Check the best candidates of each image, further ones while a round finds any."""
-    rounds = [
-        Rounds(
-            _candidates(rows),
-            sizes_for(rows.own.pairs),
-            np.flatnonzero(rows.own.tried),
-            np.flatnonzero(rows.own.near),
-        )
-        for rows in survivors
-    ]
-    while any(len(own.due()) for own in rounds):
-        due = [Subset(rows.own, own.due()) for rows, own in zip(survivors, rounds, strict=True)]
-        _check_and_compare(due, context)
-        for rows, own in zip(due, rounds, strict=True):
-            if len(rows):
-                own.proceed(_are_near(rows, grader))
-    return [own.skipped(len(rows.own.pairs)) for rows, own in zip(survivors, rounds, strict=True)]
 
 
 def _candidates(survivors: Subset) -> Candidates:
@@ -229,8 +220,7 @@ Input = TypeVar("Input")
 @dataclass(frozen=True, slots=True)
 class _Task(Generic[Input]):
     pixels: tuple[Handle[Pixels], Handle[Pixels]]  # reduced images of both sides
-    # rows in these
-    query: Int64
+    query: Int64  # rows in these
     reference: Int64
     input: Input  # what else a step needs
 
@@ -299,17 +289,15 @@ def _screen(task: _Task[tuple[Int8, Bool]]) -> Float32:
     with loaded(task.pixels) as (left, right):
         query = left.stack(task.query, screen.SIDE)
         reference = right.stack(task.reference, screen.SIDE)
-    view, are_small = task.input
+    view, small = task.input
     found = np.ones((len(query), SCREEN.stop), np.float32)
-    for rows, small in ((are_small, True), (~are_small, False)):
-        if not rows.any():
-            continue
-        sides = query[rows], reference[rows], view[rows]
-        if small:
-            found[rows, 0], found[rows, 1:] = placements.place(*sides)
-        else:
-            found[rows, 0], shift = screen.screen(*sides)
-            found[rows, 1:3] = shift.astype(np.float32) / screen.SIDE
+    if small.any():
+        sides = query[small], reference[small], view[small]
+        found[small, 0], found[small, 1:] = placements.place(*sides)
+    if not small.all():
+        sides = query[~small], reference[~small], view[~small]
+        found[~small, 0], shift = screen.screen(*sides)
+        found[~small, 1:3] = shift.astype(np.float32) / screen.SIDE
     return found
 
 
@@ -348,7 +336,7 @@ def _survivors(rows: Subset) -> Subset:
 
 def _check_and_compare(todo: Sequence[Subset], context: RunContext) -> None:
     """Check pairs that have not been, and compare in fine detail those that resemble each other."""
-    unchecked = [rows.only(rows.unchecked) for rows in todo]
+    unchecked = [rows.only(~rows.own.table.checked(rows.index)) for rows in todo]
     for rows, found in _in_tasks(
         unchecked,
         context,
@@ -376,37 +364,38 @@ class _CheckInput:
 
     # of each pair, from the search and the screen
     view: Int8
-    placement: Float32
     same_size: Bool  # images of equal size
     magnification: Float32  # how many pixels of the reference one of the query is at full size
     features: Bool  # local features are used
-    # names and openers of both sets, if there are large pairs
-    stored: tuple[tuple[str, Handle[Opener]], ...]
     positions: Int64  # int64 (n, 2): of the images in their sets
     large: Bool  # pairs of images that were bounded: exact ones are compared at full size
+    placement: Float32
+    # names and openers of both sets, if there are large pairs
+    stored: tuple[tuple[str, Handle[Opener]], ...]
 
 
 def _check_inputs(rows: Subset, context: RunContext) -> Callable[[slice], _CheckInput]:
     sides, sizes = rows.own.sides, rows.sizes
-    view, features = rows.own.pairs.view[rows.index], rows.uses_features
     same_size = np.asarray((sizes[0] == sizes[1]).all(axis=1))
     ours, theirs = (np.maximum(check.BOUND, own) for own in rows.longest)
-    magnification = (ours / theirs).astype(np.float32)
     large = same_size & (sizes[0].max(axis=1, initial=0) > check.BOUND)
     stored = tuple((own.name, context.share(own.opener)) for own in sides if large.any())
     left, right = (own.fingerprints.rows for own in sides)
     positions = np.stack([left[rows.query], right[rows.reference]], axis=1)
+    magnification = (ours / theirs).astype(np.float32)
+    pairs = rows.own.pairs
+    view, features = pairs.view[rows.index], uses_features(pairs, rows.index)
 
     def part_of(part: slice) -> _CheckInput:
         return _CheckInput(
             view[part],
-            rows.own.table.screens(rows.index[part])[:, 1:],
             same_size[part],
             magnification[part],
             features[part],
-            stored,
             positions[part],
             large[part],
+            rows.own.table.screens(rows.index[part])[:, 1:],
+            stored,
         )
 
     return part_of

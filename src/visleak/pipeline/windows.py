@@ -5,9 +5,9 @@ A crop resembles a part of the original more than the whole of it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import Final
 
@@ -18,10 +18,11 @@ from threadpoolctl import threadpool_limits
 from visleak.encoders.builtin import BINS, CELLS, COLOURS, ORIENTATION_WIDTH, BuiltinEncoder
 from visleak.groups import places, places_within
 from visleak.pipeline.candidates import similarities, with_added
+from visleak.pipeline.comparison import Comparison
 from visleak.pipeline.context import trim_heap
 from visleak.pipeline.encoded_set import Side
 from visleak.progress import Progress, silent
-from visleak.records import Encoder, Float32, Int64, Pairs
+from visleak.records import Encoder, Float32, Int64
 from visleak.search.exact import Scored
 from visleak.vectors import forget
 from visleak.verification.check import SMALL
@@ -34,10 +35,8 @@ WINDOWS: Final = (
 #: Components that are compared, and the length to which they are rounded.
 COMPONENTS: Final = 48
 LENGTH: Final = 127
-#: References per query that are added, at most.
-WINDOWED: Final = 10
-#: Parts into which the references are cut, per wanted candidate.
-PARTS: Final = 4
+WINDOWED: Final = 10  # references per query that are added, at most
+PARTS: Final = 4  # into which the references are cut, per wanted candidate
 #: Queries and references compared at a time, whose scores fit the processor's cache; and scores
 #: that a thread holds, which bounds the queries of large sets.
 QUERIES: Final = 128
@@ -45,30 +44,26 @@ REFERENCES: Final = 512
 SCORES: Final = 8_000_000
 
 
-def applies(query: Side, reference: Side, encoder: Encoder) -> bool:
-    """Return whether both sides have small images with built-in fingerprints."""
-    builtin = isinstance(encoder, BuiltinEncoder)
-    return builtin and len(_small(query)) > 0 and len(_small(reference)) > 0
-
-
 def with_windows(
-    pairs: Pairs,
-    sides: tuple[Side, Side],
-    encoder: Encoder,
-    workers: int = 1,
-    progress: Progress = silent,
-) -> Pairs:
-    """Return pairs with those added in which one image is similar to a window of the other."""
-    if not applies(*sides, encoder):
-        return pairs
-    query, reference = sides
+    comparison: Comparison, encoder: Encoder, workers: int = 1, progress: Progress = silent
+) -> Comparison:
+    """Return a comparison with the pairs in which one image is similar to a window of the other.
+
+    None are added unless both sides have small images with built-in fingerprints.
+    """
+    query, reference = sides = comparison.query, comparison.reference
+    pairs = comparison.pairs
+    if not (isinstance(encoder, BuiltinEncoder) and len(_small(query)) and len(_small(reference))):
+        return comparison
     left = _Views.of(query)
     right = left if query is reference else _Views.of(reference)
     step, count = f"windows of {query.name} and {reference.name}", len(left.rows)
     found = _best(left, right, reference.order, workers, lambda done: progress(step, done, count))
     other = right.rows[found[1]]
     if query is not reference:
-        one, other = left.with_copies(found[0], other)
+        # all copies of a content of the query
+        pair, place = places_within(np.diff(left.edges)[found[0]])
+        one, other = left.members[left.edges[found[0]][pair] + place], other[pair]
     else:
         one = left.rows[found[0]]
         backwards = query.order[one] > query.order[other]
@@ -82,11 +77,11 @@ def with_windows(
     one, other = added // width, added % width
     del added
     trim_heap()
-    similarity, view = similarities(
-        (query.fingerprints, reference.fingerprints), one, other, encoder, (0,)
-    )
+    both = query.fingerprints, reference.fingerprints
+    similarity, view = similarities(both, one, other, encoder, (0,))
     votes = None if pairs.votes is None else np.zeros(len(one), np.float32)
-    return with_added(pairs, sides, Scored(one, other, similarity, view), votes)
+    found_pairs = Scored(one, other, similarity, view)
+    return replace(comparison, pairs=with_added(pairs, sides, found_pairs, votes))
 
 
 def _small(side: Side) -> Int64:
@@ -124,11 +119,6 @@ class _Views:
                 views[number, part] = np.rint(made * (LENGTH / np.maximum(length, 1e-6)))
             forget(side.fingerprints.matrix)
         return cls(rows, views, members, edges)
-
-    def with_copies(self, one: Int64, other: Int64) -> tuple[Int64, Int64]:
-        """Return the rows of all copies of some contents, each with the row paired with it."""
-        pair, place = places_within(np.diff(self.edges)[one])
-        return self.members[self.edges[one][pair] + place], other[pair]
 
 
 @cache
@@ -203,20 +193,15 @@ def _scores(query: npt.NDArray[np.int8], reference: npt.NDArray[np.int8]) -> Flo
     """Return the best score of each query (q) with each reference (r) over all windows, (q, r)."""
     score = np.empty((query.shape[1], reference.shape[1]), np.float32)
     ours = query.astype(np.float32)
+    windows = range(1, len(WINDOWS) + 1)
     for start in range(0, reference.shape[1], REFERENCES):
         part = slice(start, start + REFERENCES)
         # in the order in which a product reads them
         theirs = reference[:, part].transpose(0, 2, 1).astype(np.float32, order="C")
         best = ours[0] @ theirs[1]
         product = np.empty_like(best)
-        for one, other in _view_pairs():
+        for one, other in (*((0, n) for n in windows), *((n, 0) for n in windows)):
             np.matmul(ours[one], theirs[other], out=product)
             np.maximum(best, product, out=best)
         score[:, part] = best
     return score
-
-
-def _view_pairs() -> Iterator[tuple[int, int]]:
-    """Yield the views of query and reference that are compared."""
-    for number in range(1, len(WINDOWS) + 1):
-        yield from ((0, number), (number, 0))
