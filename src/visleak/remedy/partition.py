@@ -43,7 +43,6 @@ from visleak.verdicts import read_verdicts
 # -- the part of each component, so that sizes and class shares come close to their targets -------
 
 # Components are items with one weight per class, parts are bins with one target per class: this is
-# Components are items with one weight per class, parts are bins with one target per class: this is
 # multi-dimensional bin assignment, which is NP-hard. Large components are assigned first, each
 # where the deficits are largest; single images then fill the rest, class by class; moves and swaps
 # reduce the remaining deviations. The tests compare with exact solutions of small instances.
@@ -246,8 +245,6 @@ def _best_of(
         np.concatenate([np.zeros((1, loads.width), np.int64), loads.dense(rows[1:])])
         for rows in candidates
     )
-    whole, total = counts.sum(axis=0), int(counts.sum())
-    change = coming[None, :, :] - leaving[:, None, :]
     whole, total = counts.sum(axis=0), int(counts.sum())
     change = coming[None, :, :] - leaving[:, None, :]
     rest = np.delete(np.arange(len(shares)), between)
