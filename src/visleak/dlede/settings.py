@@ -348,11 +348,5 @@ def parse_chance(text: str) -> tuple[str, float]:
 
 
 #: Options that ``--scores`` takes; the others concern training runs.
-WITH_SCORES = (
-    "scores",
-    "out",
-    "chance",
-    "json",
-    "force",
-    *(f.name for f in fields(DecisionSettings)),
-)
+_DECIDING = (each.name for each in fields(DecisionSettings))
+WITH_SCORES = ("scores", "out", "chance", "json", "force", *_DECIDING)

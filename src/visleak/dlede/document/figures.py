@@ -69,20 +69,12 @@ def _legend(figure: Canvas, names: Iterable[str], colours: Iterable[int], *, bar
     from matplotlib.lines import Line2D
 
     width, size, edge = (0, 8, 0) if bars else (2, 5, 1)
-    handles = [
-        Line2D(
-            *([], []),
-            color=COLOURS[n],
-            marker="s" if bars else MARKS[n],
-            label=name,
-            linewidth=width,
-            markersize=size,
-            markeredgewidth=edge,
-        )
-        for name, n in zip(
-            (as_text(cut(metric_name(m), LONGEST)) for m in names), colours, strict=True
-        )
-    ]
+    handles = []
+    for metric, n in zip(names, colours, strict=True):
+        name, marker = as_text(cut(metric_name(metric), LONGEST)), "s" if bars else MARKS[n]
+        drawn = Line2D([], [], color=COLOURS[n], marker=marker, label=name, linewidth=width)
+        drawn.set(markersize=size, markeredgewidth=edge)
+        handles.append(drawn)
     figure.legend(handles=handles, loc="outside lower left", ncols=min(3, len(handles)), fontsize=9)
 
 
@@ -153,16 +145,10 @@ def _draw_curves(axes: Axes, result: DLeDeResult, styles: Mapping[str, int]) -> 
             x = np.broadcast_to(at, values.shape)[known]
             axes.plot(x, values[known], ".", color=colour, ms=4.5, mew=0, alpha=0.35, zorder=2)
         decides = metric in judged
-        axes.plot(
-            at,
-            [mean_and_deviation(result, metric, step)[0] for step in steps],
-            color=colour,
-            lw=2.0 if decides else 1.2,
-            ls="-" if decides else (0, (4, 2)),
-            marker=MARKS[style],
-            ms=5 if decides else 4,
-            zorder=4,
-        )
+        width, line, size = (2.0, "-", 5) if decides else (1.2, (0, (4, 2)), 4)
+        means = [mean_and_deviation(result, metric, step)[0] for step in steps]
+        mark = MARKS[style]
+        axes.plot(at, means, color=colour, lw=width, ls=line, marker=mark, ms=size, zorder=4)
         for x, step in zip(at, judged[metric].steps if decides else (), strict=False):
             axes.plot([x, x], [step.mean.low, step.mean.high], color=colour, lw=1.3, alpha=0.8)
     axes.set_xlim(steps[0] - 0.35 * gap, steps[-1] + 0.35 * gap)

@@ -80,10 +80,8 @@ def headline(result: DLeDeResult) -> str:
         return f"nothing can be judged: no repetition has a result at {steps} % of leaks"
     if is_single(judged):
         if any(each.reason for each in judged.metrics):
-            return (
-                "undecided whether the split leaks (one repetition; by the means alone"
-                f" {judged.on_means})"
-            )
+            alone = f"one repetition; by the means alone {judged.on_means}"
+            return f"{VERDICTS[UNDECIDED]} ({alone})"
         return f"on the means {_verdict(judged)} (one repetition, so the certainty is not known)"
     runs = f"{judged.repetitions:,} repetitions"
     if judged.verdict == UNDECIDED:
@@ -113,7 +111,10 @@ def statements(result: DLeDeResult) -> Iterator[str]:
     elif judged.repetitions and judged.metrics:
         yield from _reasons(result)
         if not any(math.isnan(each.statistic.value) for each in judged.metrics):
-            yield f"{increases_in_words(judged)} ({_because(judged)})"
+            verdict = judged.on_means if is_single(judged) else judged.verdict
+            because = _BECAUSE.get((judged.rule, verdict), "the threshold is {}")
+            because = because.format(percent(judged.threshold))
+            yield f"{increases_in_words(judged)} ({because})"
         yield from _undecided(result)
     if judged.left_out:
         every, some = judged.repetitions + judged.left_out, judged.left_out
@@ -172,12 +173,6 @@ def _starts(metrics: Sequence[MetricJudgement]) -> str:
     names = listed([metric_name(each.metric) for each in metrics])
     scores = listed([score(each.steps[0].mean.value) for each in metrics])
     return f"{names} of {scores} without leaks on purpose {'is' if len(metrics) == 1 else 'are'}"
-
-
-def _because(judged: Judgement) -> str:
-    verdict = judged.on_means if is_single(judged) else judged.verdict
-    reason = _BECAUSE.get((judged.rule, verdict), "the threshold is {}")
-    return reason.format(percent(judged.threshold))
 
 
 def _undecided(result: DLeDeResult) -> Iterator[str]:
@@ -265,14 +260,12 @@ def _calibrated(result: DLeDeResult, found: Calibration) -> Iterator[str]:
             f"calibrated on {splits} the threshold is {percent(round(found.threshold, 4))}, by"
             f" which the means {means}"
         )
+    starts: dict[str, list[float]] = {}
+    for each in (metric for other in found.judgements for metric in other.metrics):
+        if each.steps:
+            starts.setdefault(each.metric, []).append(each.steps[0].mean.value)
     for each in judged.metrics:
-        clean = [
-            own.steps[0].mean.value
-            for other in found.judgements
-            for own in other.metrics
-            if own.metric == each.metric and own.steps
-        ]
-        if clean and each.steps:
+        if each.steps and (clean := starts.get(each.metric)):
             yield (
                 f"{metric_name(each.metric)} without leaks on purpose is"
                 f" {score(each.steps[0].mean.value)} on this split and"

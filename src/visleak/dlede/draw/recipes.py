@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -13,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from visleak.dlede.draw import Split, divided, joined
+from visleak.documents import digest_of
 from visleak.errors import UsageError
 from visleak.formats import boxes_of
 from visleak.formats.boxes import both
@@ -34,7 +33,6 @@ class Recipe:
     """A way to divide a set, which returns its test images."""
 
     shown: str  # its syntax
-    meaning: str  # one line for the help
     rows: Callable[[ImageSet, Sequence[str]], Bool]
     arguments: tuple[int, int] = (0, 0)  # least and largest number of them
 
@@ -102,30 +100,14 @@ def _groups(images: ImageSet, arguments: Sequence[str]) -> Bool:
     return whole_groups(groups, size, _generator(arguments, "groups"))
 
 
-#: Name to recipe.
+#: Name to recipe; ``docs/dlede.md`` explains each.
 RECIPES: Final = {
-    "kitti": Recipe(
-        "kitti", "KITTI's 7,481 images in order: the first 5,231 train, the last 2,250 test", _kitti
-    ),
-    "cirrus": Recipe(
-        "cirrus", "Cirrus' 7 recordings in order: the first five train, the last two test", _cirrus
-    ),
-    "first": Recipe("first:N", "the first N images train, the rest test", _first, (1, 1)),
-    "first-groups": Recipe(
-        "first-groups:N", "the first N groups train, the rest test", _first_groups, (1, 1)
-    ),
-    "random": Recipe(
-        "random:SHARE[:SEED]",
-        "SHARE of the images test, drawn at random: frames of a video recording are separated",
-        _random,
-        (1, 2),
-    ),
-    "groups": Recipe(
-        "groups:SHARE[:SEED]",
-        "whole groups test, drawn at random, as close as possible to SHARE of the images",
-        _groups,
-        (1, 2),
-    ),
+    "kitti": Recipe("kitti", _kitti),
+    "cirrus": Recipe("cirrus", _cirrus),
+    "first": Recipe("first:N", _first, (1, 1)),
+    "first-groups": Recipe("first-groups:N", _first_groups, (1, 1)),
+    "random": Recipe("random:SHARE[:SEED]", _random, (1, 2)),
+    "groups": Recipe("groups:SHARE[:SEED]", _groups, (1, 2)),
 }
 
 
@@ -134,7 +116,7 @@ def split_by(images: ImageSet, recipe: str) -> Split:
 
     Args:
         images: the set.
-        recipe: see :data:`RECIPES`.
+        recipe: such as ``random:20%`` or ``groups:0.2:SEED``, see :data:`RECIPES`.
 
     Raises:
         UsageError: there is no such recipe, or it does not fit the set.
@@ -147,8 +129,7 @@ def split_by(images: ImageSet, recipe: str) -> Split:
 def clean_splits(split: Split, count: int, seed: int) -> list[tuple[Split, dict[str, int]]]:
     """Return different splits of the same images by whole groups, with the sizes of each.
 
-    Their test sets are about as large as that of the split. They train on no more images than the
-    split: of more, some are excluded at random.
+    Their test sets are about as large as that of the split, their training sets no larger.
     """
     if count < LEAST_CLEAN:
         raise UsageError(
@@ -166,7 +147,7 @@ def clean_splits(split: Split, count: int, seed: int) -> list[tuple[Split, dict[
     boxes = None
     if split.train_boxes is not None and split.test_boxes is not None:
         boxes = both(split.train_boxes, split.test_boxes)
-    found: dict[bytes, tuple[Split, dict[str, int]]] = {}
+    found: dict[str, tuple[Split, dict[str, int]]] = {}
     for number in range(1, TRIES * count + 1):
         # distinct from the draws of the chains, which begin with the seed and a repetition
         rng = np.random.default_rng([seed, number, 0, 0, 1])
@@ -175,14 +156,11 @@ def clean_splits(split: Split, count: int, seed: int) -> list[tuple[Split, dict[
         if len(rows) > len(train):
             rows = np.sort(rng.permutation(rows)[: len(train)])
         made = divided(pool, boxes, rows, held, (train.name, test.name))
-        sizes = {
-            "test_images": len(held),
-            "test_groups": len(np.unique(groups[held])),
-            "training_images": len(rows),
-            "training_groups": len(np.unique(groups[rows])),
-        }
-        ids = json.dumps(made.test.ids.to_pylist()).encode()
-        found.setdefault(hashlib.blake2b(ids).digest(), (made, sizes))
+        sizes = {}
+        for which, part in (("test", held), ("training", rows)):
+            sizes[f"{which}_images"] = len(part)
+            sizes[f"{which}_groups"] = len(np.unique(groups[part]))
+        found.setdefault(digest_of(made.test.ids.to_pylist()), (made, sizes))
         if len(found) == count:
             return list(found.values())
     raise UsageError(
@@ -269,9 +247,8 @@ def _number(text: str, whole: int, what: str, name: str) -> int:
 def _size(arguments: Sequence[str], images: int, name: str) -> int:
     """Return the number of images of a share: halves up, at least one, and not all."""
     text = arguments[0]
-    percent = text.endswith("%")
     try:
-        share = float(text.removesuffix("%")) / (100 if percent else 1)
+        share = float(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
     except ValueError:
         share = math.nan
     if not 0 < share < 1:

@@ -63,10 +63,8 @@ class Curve:
 
     def draws(self) -> dict[int, list[Draw]]:
         """Return the draws of each step, one per repetition."""
-        found: dict[int, list[Draw]] = {step: [] for step in self.plan.steps}
-        for job in self.jobs:
-            found[job.files.step].append(job.draw)
-        return found
+        jobs = self.jobs
+        return {step: [j.draw for j in jobs if j.files.step == step] for step in self.plan.steps}
 
     def job(self, step: int, repetition: int) -> Job:
         """Return one training run. The trainer's seed is the number of the repetition.
@@ -93,10 +91,9 @@ class Curve:
         """Yield the training runs on disk; the files are listed once."""
         present = set(self.folder.glob("*/*.json"))
         for repetition, step in self.plan.runs() if present else ():
-            if RunFiles(self.folder, step, repetition).result in present:
-                run = known(self.job(step, repetition))
-                if run is not None:
-                    yield run
+            there = RunFiles(self.folder, step, repetition).result in present
+            if there and (run := known(self.job(step, repetition))):
+                yield run
 
 
 @dataclass(frozen=True)
@@ -227,8 +224,8 @@ class ControlCurves:
     @property
     def curves(self) -> tuple[Curve, ...]:
         """All of them."""
-        clean = tuple(curve for curve, _ in self.clean)
-        return clean if self.longer is None else (*clean, self.longer)
+        longer = () if self.longer is None else (self.longer,)
+        return (*(curve for curve, _ in self.clean), *longer)
 
 
 def control_curves(
@@ -313,23 +310,15 @@ def calibration_of(
 ) -> Calibration:
     """Return the threshold that the next clean split's statistic is below with probability alpha.
 
-    It is the lower prediction limit of the statistics of the clean splits (Student's t): they
-    differ by their draws and by their recordings, as the next one will. A split leaks if the
-    statistics of all metrics are at or below the threshold, so the largest of them counts.
-
-    Source: Hahn & Meeker 1991, "Statistical intervals", section 4.7.
+    It is the lower prediction limit (Student's t; Hahn & Meeker 1991, "Statistical intervals",
+    section 4.7) of the largest statistic of each: a split leaks if all are at or below it.
     """
     names = [metric.metric for metric in judgements[0].metrics]
     found = np.array([[each.statistic.value for each in one.metrics] for one in judgements])
     columns = zip(names, found.T, strict=True)
-    return Calibration(
-        groups,
-        tuple(splits),
-        tuple(judgements),
-        alpha,
-        prediction_limit(found.max(axis=1), alpha),
-        {name: prediction_limit(column, alpha) for name, column in columns},
-    )
+    threshold = prediction_limit(found.max(axis=1), alpha)
+    each = {name: prediction_limit(column, alpha) for name, column in columns}
+    return Calibration(groups, tuple(splits), tuple(judgements), alpha, threshold, each)
 
 
 def prediction_limit(values: Float64, alpha: float) -> float:
