@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import pytest
 
 from visleak.encoders import load_encoder
-from visleak.encoders.request import Request, parse
+from visleak.encoders.request import Request, parse, published
 from visleak.errors import UsageError
 
 PARTS = ("name", "digest", "width", "enough", "views", "thresholds", "cohort", "encode", "view")
@@ -35,12 +38,6 @@ def test_an_object_that_lacks_a_part_is_refused(part: str) -> None:
     lacking = type("Lacking", (), {p: getattr(Whole, p) for p in PARTS if p != part})()
     with pytest.raises(UsageError, match=rf"^the encoder object lacks {part}$"):
         load_encoder(lacking)
-
-
-def test_an_object_takes_no_options() -> None:
-    """They would be ignored."""
-    with pytest.raises(UsageError, match=r"^an encoder object takes no options here; got batch$"):
-        load_encoder(Whole(), batch=3)
 
 
 def asked(text: str, name: str, argument: str = "", **options: str) -> tuple[str, Request]:
@@ -95,11 +92,6 @@ def test_a_wrong_text_is_refused(text: str) -> None:
         load_encoder(text)
 
 
-def test_options_may_come_as_arguments() -> None:
-    with pytest.raises(UsageError, match=r"^encoder builtin has no option 'batch'"):
-        load_encoder("builtin", batch=3)
-
-
 @pytest.mark.parametrize("value", ["0", "-1", "1.5", "many", "9" * 5000, "²"])
 def test_a_number_is_a_whole_number(value: str) -> None:
     said = r"^option batch of encoder x must be a whole number, 1 or more; got "
@@ -122,3 +114,37 @@ def test_choices_and_arguments() -> None:
     with pytest.raises(UsageError, match=said):
         request.wanted_argument("FILE")
     assert parse("x:y").wanted_argument("FILE") == "y"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("clip", "clip?device=cpu&batch=3", "clip:openai/clip-vit-base-patch32"),
+        *("clip?prep=laion", "clip?backend=open_clip", "clip:ViT-B-32/openai?backend=open_clip"),
+    ],
+)
+def test_the_papers_network_has_the_papers_thresholds(text):
+    found = published(text)
+    assert (found["hard"], found["soft"]) == (0.98, 0.95)
+    assert found["provenance"].startswith("Ramos et al. 2025")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("clip:openai/clip-vit-large-patch14", "clip:laion/CLIP-ViT-B-32-laion2B-s34B-b79K"),
+        *("clip:/some/folder", "clip?prep=laion-nojpeg", "dinov2", "builtin", "clipper"),
+        "clip:ViT-B-32/laion2b_s34b_b79k?backend=open_clip",
+    ],
+)
+def test_nobody_elses_are_lent(text):
+    assert published(text) is None
+
+
+def test_they_are_read_without_heavy_libraries():
+    code = (
+        "import sys; from visleak.encoders.request import published; published('clip');"
+        "print([m for m in ('torch', 'transformers', 'cv2', 'PIL') if m in sys.modules])"
+    )
+    made = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert made.stdout.strip() == "[]"

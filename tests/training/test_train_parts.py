@@ -6,17 +6,27 @@ from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.neighbors import KNeighborsClassifier
 
+from visleak.formats import open_images
+from visleak.training.data import SHARE, ImageData, hold_out, training_data
 from visleak.training.plan import CYCLES, Plan, usual_epochs
 from visleak.training.run import agreement, by_neighbours, twin_rate
 
 torch = pytest.importorskip("torch")
 
-from visleak.training.networks import TEMPERATURE, built, instance_loss  # noqa: E402
+from visleak.training.networks import (  # noqa: E402
+    TEMPERATURE,
+    augmented,
+    built,
+    described,
+    generator,
+    instance_loss,
+)
 
 
 def test_plain_11_is_the_papers() -> None:
@@ -155,3 +165,131 @@ def test_whatever_decides_the_weights_is_in_the_key() -> None:
 @pytest.mark.parametrize(("pictures", "epochs"), [(20, 100), (10_000, 30), (10**7, 3)])
 def test_epochs_follow_from_the_size_of_the_set(pictures: int, epochs: int) -> None:
     assert usual_epochs(pictures) == epochs
+
+
+@given(st.lists(st.integers(0, 4), min_size=2, max_size=300), st.integers(0, 5))
+def test_each_class_gives_its_share(classes: list[int], seed: int) -> None:
+    """A tenth rounded down, one at least of two and more, and none of a single one."""
+    numbers = np.unique(np.array(classes), return_inverse=True)[1].astype(np.int64)
+    held = hold_out(numbers, np.arange(len(numbers)), seed)
+    for number, size in enumerate(np.bincount(numbers)):
+        wanted = max(int(SHARE * size), 1) if size > 1 else 0
+        assert held[numbers == number].sum() == wanted
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 3), st.integers(0, 25)), min_size=1, max_size=200),
+    st.integers(0, 5),
+)
+def test_no_group_straddles(rows: list[tuple[int, int]], seed: int) -> None:
+    """The leak that this package is about; and no class is held out altogether."""
+    classes, groups = (np.array(column, np.int64) for column in zip(*rows, strict=True))
+    classes = np.unique(classes, return_inverse=True)[1].astype(np.int64)
+    held = hold_out(classes, groups, seed)
+    assert not set(groups[held]) & set(groups[~held])
+    assert set(classes[~held]) == set(classes)
+
+
+def test_large_groups_are_held_out_whole() -> None:
+    """Ten videos of ten images: one is a tenth. Four of twenty-five: one is more, and taken."""
+    for groups, size in ((10, 10), (4, 25)):
+        held = hold_out(np.zeros(100, np.int64), np.repeat(np.arange(groups), size), 0)
+        assert held.sum() == size
+
+
+def test_equal_pictures_and_groups_never_straddle() -> None:
+    """Pairs of equal pixels, chained by groups of one image each of two pairs."""
+    rng = np.random.default_rng(0)
+    pictures = np.repeat(rng.integers(0, 256, (40, 4, 4, 3), np.uint8), 2, axis=0)
+    labels = pa.array([f"class {number // 40}" for number in range(80)])
+    groups = pa.array([None if n % 4 in (0, 3) else f"video {n // 4}" for n in range(80)])
+    images = open_images(list(pictures), name="chained")
+    for seed in range(5):
+        material = ImageData(pictures, np.arange(80), 0, labels, groups)
+        found = training_data(images, material, None, labels="auto", seed=seed, notify=print)
+        held = set((found.evaluation.rows // 4).tolist())
+        assert len(found.evaluation.rows) == 8
+        assert not held & set((found.rows // 4).tolist())
+        assert sorted([*found.evaluation.rows, *found.rows]) == list(range(80))
+        assert (found.classes == found.rows // 40).all()
+        assert found.evaluation.classes is not None
+        assert (found.evaluation.classes == found.evaluation.rows // 40).all()
+
+
+def test_what_has_no_label_is_left_out_and_said() -> None:
+    pictures = np.random.default_rng(0).integers(0, 256, (40, 4, 4, 3), np.uint8)
+    labels = pa.array([None if n % 10 == 0 else "ab"[n % 2] for n in range(40)])
+    said: list[str] = []
+    found = training_data(
+        open_images(list(pictures), name="some"),
+        ImageData(pictures, np.arange(40), 0, labels, None),
+        None,
+        labels="auto",
+        seed=0,
+        notify=said.append,
+    )
+    assert said == ["4 images of some without a label: excluded"]
+    assert not {0, 10, 20, 30} & {*found.rows.tolist(), *found.evaluation.rows.tolist()}
+    assert len(found.rows) + len(found.evaluation.rows) == 36
+
+
+SHIFTS = Plan("plain-11", 16, 3, 100, 1, 10, 0)
+CROPS = Plan("resnet", 96, 3, 100, 1, 10, 0)
+VIEWS = Plan("plain-11", 16, 0, 100, 1, 10, 0)
+
+
+def made(plan: Plan, pictures: np.ndarray, *numbers: int) -> np.ndarray:
+    found = augmented(torch.from_numpy(pictures), plan, plan.side, generator(*numbers))
+    return found.permute(0, 2, 3, 1).numpy()
+
+
+def test_a_small_picture_is_mirrored_or_shifted_and_nothing_else() -> None:
+    """Each is one of all 2 x 25 that numpy makes, to the bit; and many of these occur."""
+    rng = np.random.default_rng(0)
+    picture = rng.integers(0, 256, (16, 16, 3), np.uint8)
+    padded = np.pad(picture, ((2, 2), (2, 2), (0, 0)), mode="reflect")
+    known = {}
+    for y in range(5):
+        for x in range(5):
+            shifted = padded[y : y + 16, x : x + 16]
+            known[shifted.tobytes()] = (y, x, False)
+            known[shifted[:, ::-1].tobytes()] = (y, x, True)
+    found = made(SHIFTS, np.repeat(picture[None], 200, axis=0), 7)
+    seen = [known[each.astype(np.uint8).tobytes()] for each in found]
+    assert len(set(seen)) > 40
+    assert "shifts of up to 2 pixels" in described(SHIFTS)
+
+
+def test_crops_keep_the_stated_share_of_the_area() -> None:
+    """On ramps, the range of values tells how wide and high a crop is, and which way round."""
+    across = np.broadcast_to(np.linspace(0, 240, 96), (96, 96))
+    ramp = np.stack([across, across.T, np.zeros((96, 96))], axis=-1).astype(np.uint8)
+    found = made(CROPS, np.repeat(ramp[None], 300, axis=0), 3)
+    wide, tall = (
+        np.abs(np.ptp(found[..., channel], axis=(1, 2))) / 240 * 96 / 95 for channel in (0, 1)
+    )
+    area = wide * tall
+    assert 0.33 < area.min() < 0.45
+    assert 0.85 < area.max() < 1.03
+    mirrored = found[:, 48, 0, 0] > found[:, 48, -1, 0]
+    assert 100 < mirrored.sum() < 200
+    assert (found[:, 0, 48, 1] < found[:, -1, 48, 1]).all()
+    assert "35-100 % of the area" in described(CROPS)
+
+
+def test_views_for_instances_also_change_in_colour() -> None:
+    """A fifth is grey; values stay values of pixels."""
+    rng = np.random.default_rng(0)
+    pictures = rng.integers(0, 256, (300, 16, 16, 3), np.uint8)
+    found = made(VIEWS, pictures, 1)
+    assert found.min() >= 0
+    assert found.max() <= 255
+    grey = np.ptp(found, axis=3).max(axis=(1, 2)) < 1e-2
+    assert 30 < grey.sum() < 90
+
+
+def test_changes_depend_on_the_draw_alone() -> None:
+    pictures = np.random.default_rng(0).integers(0, 256, (20, 16, 16, 3), np.uint8)
+    first, again, other = (made(VIEWS, pictures, 0, step) for step in (5, 5, 6))
+    assert (first == again).all()
+    assert (first != other).any()

@@ -133,10 +133,26 @@ if __name__ == "__main__":
     run_command([sys.executable, sys.argv[1], sys.argv[2]], Path(sys.argv[2] + ".log"))
 """
 
+#: As in a pool: a process of ours asks, and only the one above it is killed.
+POOL = """
+import multiprocessing
+from visleak.dlede.train.execution import run_command
 
-@pytest.mark.parametrize("name", ["SIGKILL", "SIGINT"])
-def test_nothing_stays_behind_where_the_one_who_asked_is_ended(tmp_path, name):
-    asker = script(tmp_path / "asker.py", ASKER)
+def ask():
+    run_command([sys.executable, sys.argv[1], sys.argv[2]], Path(sys.argv[2] + ".log"))
+
+if __name__ == "__main__":
+    process = multiprocessing.get_context("spawn").Process(target=ask)
+    process.start()
+    process.join()
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "name"), [(ASKER, "SIGKILL"), (ASKER, "SIGINT"), (POOL, "SIGKILL")]
+)
+def test_nothing_stays_behind_where_the_one_who_asked_is_ended(tmp_path, text, name):
+    asker = script(tmp_path / "asker.py", text)
     program = script(tmp_path / "program.py", FAMILY)
     process = subprocess.Popen(
         [sys.executable, str(asker), str(program), str(tmp_path / "ids")],
@@ -151,21 +167,6 @@ def test_nothing_stays_behind_where_the_one_who_asked_is_ended(tmp_path, name):
     finally:
         process.kill()
     assert are_gone(family)
-
-
-#: As in a pool: a process of ours asks, and only the one above it is killed.
-POOL = """
-import multiprocessing
-from visleak.dlede.train.execution import run_command
-
-def ask():
-    run_command([sys.executable, sys.argv[1], sys.argv[2]], Path(sys.argv[2] + ".log"))
-
-if __name__ == "__main__":
-    process = multiprocessing.get_context("spawn").Process(target=ask)
-    process.start()
-    process.join()
-"""
 
 
 def test_who_is_deaf_is_killed(tmp_path, monkeypatch):
