@@ -3,15 +3,5 @@
 from visleak.reporting.document import Column, Document, Fact, Figure, Table
 from visleak.reporting.rendering import latex, markdown, page, section, terminal
 
-__all__ = [
-    "Column",
-    "Document",
-    "Fact",
-    "Figure",
-    "Table",
-    "latex",
-    "markdown",
-    "page",
-    "section",
-    "terminal",
-]
+__all__ = ["Column", "Document", "Fact", "Figure", "Table"]
+__all__ += ["latex", "markdown", "page", "section", "terminal"]

@@ -8,7 +8,7 @@ bars after figures 3 and 4 of Ramos et al. 2025.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
@@ -283,12 +283,10 @@ def similarity_histogram(
     start = max(-1.0, math.floor(lowest * 20.0 - 0.5) / 20.0)
     counts, edges = np.histogram(values, bins=40, range=(start, 1.0))
     middle = (edges[:-1] + edges[1:]) / 2
-    reached: Callable[[float], str] = lambda at: next(  # noqa: E731
-        (which for which, limit in limits if at >= limit), "below"
-    )
+    reached = [next((which for which, at in limits if x >= at), "below") for x in middle]
     with figure_of((4.6, 2.6)) as figure:
         axes = figure.add_axes((0.12, 0.2, 0.84, 0.62))
-        axes.bar(middle, counts, edges[1] - edges[0], color=[COLOURS[reached(x)] for x in middle])
+        axes.bar(middle, counts, edges[1] - edges[0], color=[COLOURS[each] for each in reached])
         axes.set_yscale("symlog", linthresh=1)
         axes.set_ylim(0, 1.5 * max(1, int(counts.max())))
         axes.yaxis.set_major_formatter(lambda value, _: f"{value:,.0f}")

@@ -183,11 +183,7 @@ def thumb(pixels: Bytes8, side: int = SIDE, detail: Detail | None = None) -> Thu
 
 def shrink(pixels: Bytes8, side: int) -> Bytes8:
     """Return the image with its long side at most ``side``, averaging; small ones as they are."""
-    height, width = pixels.shape[:2]
-    factor = side / max(height, width)
-    if factor >= 1.0:
-        return pixels
-    return _area(pixels, max(1, round(width * factor)), max(1, round(height * factor)))
+    return _averaged(pixels, side / max(pixels.shape[:2]))
 
 
 def enlarge(pixels: Bytes8, side: int) -> Bytes8:
@@ -196,9 +192,12 @@ def enlarge(pixels: Bytes8, side: int) -> Bytes8:
     return np.repeat(np.repeat(pixels, factor, axis=0), factor, axis=1)
 
 
-def _area(pixels: Bytes8, width: int, height: int) -> Bytes8:
-    resized = cv2.resize(pixels, (width, height), interpolation=cv2.INTER_AREA)
-    return np.asarray(resized, dtype=np.uint8)
+def _averaged(pixels: Bytes8, factor: float) -> Bytes8:
+    """Return an image reduced by a factor; one of 1 and more leaves it as it is."""
+    if factor >= 1.0:
+        return pixels
+    size = tuple(max(1, round(length * factor)) for length in pixels.shape[1::-1])
+    return np.asarray(cv2.resize(pixels, size, interpolation=cv2.INTER_AREA), np.uint8)
 
 
 def difference(
@@ -215,12 +214,8 @@ def difference(
     rows, columns = target.shape[:2]
     # A query of fewer pixels than the reference has less detail. Compare at the coarser of the
     # two, or every edge would light up.
-    coarser = min(1.0, _magnification(homography, query.shape, target.shape))
-    if coarser < 1.0:
-        height, width = target.shape[:2]
-        floor = min(8, height, width) / min(height, width)
-        coarser = max(coarser, floor)
-        target = _area(target, max(1, round(width * coarser)), max(1, round(height * coarser)))
+    least = min(8, rows, columns) / min(rows, columns)
+    target = _averaged(target, max(least, _magnification(homography, query.shape, target.shape)))
     warped, overlap = _lay_over(query, target, homography)
     wanted = target.astype(np.float32)
     if fit and np.count_nonzero(overlap) > 1:
@@ -228,8 +223,7 @@ def difference(
     gap = np.abs(warped - wanted).mean(axis=2)
     level = np.clip(gap * (255.0 / FULL_SCALE), 0, 255).astype(np.uint8)
     shown = cv2.cvtColor(cv2.applyColorMap(level, cv2.COLORMAP_MAGMA), cv2.COLOR_BGR2RGB)
-    stripes = _stripes(overlap.shape[0], overlap.shape[1])
-    result = np.where(overlap[..., None], np.asarray(shown, np.uint8), stripes)
+    result = np.where(overlap[..., None], np.asarray(shown, np.uint8), _stripes(*overlap.shape))
     if result.shape[:2] != (rows, columns):
         result = cv2.resize(result, (columns, rows), interpolation=cv2.INTER_NEAREST)
     return np.asarray(result, dtype=np.uint8)
@@ -278,22 +272,15 @@ def _lay_over(
 ) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.bool_]]:
     """Warp the query onto the target's grid; return it and where it covers the target."""
     query = shrink(query, 4096)  # OpenCV warps no side over 32767
-    finer = _magnification(homography, query.shape, target.shape)
-    if finer > 1.0:
-        # Average first: sampling a larger image here and there would alias.
-        height, width = query.shape[:2]
-        query = _area(query, max(1, round(width / finer)), max(1, round(height / finer)))
+    # Average first: sampling a larger image here and there would alias.
+    query = _averaged(query, 1 / _magnification(homography, query.shape, target.shape))
     (height, width), (rows, columns) = query.shape[:2], target.shape[:2]
     # The centre of pixel p is at (p + 0.5) / size.
     to_unit = np.array([[1 / width, 0, 0.5 / width], [0, 1 / height, 0.5 / height], [0, 0, 1]])
     to_pixel = np.array([[columns, 0, -0.5], [0, rows, -0.5], [0, 0, 1]])
     pixels = to_pixel @ homography @ to_unit
     warped = cv2.warpPerspective(
-        query.astype(np.float32),
-        pixels,
-        (columns, rows),
-        flags=cv2.INTER_LINEAR,
-        borderMode=cv2.BORDER_REPLICATE,
+        query.astype(np.float32), pixels, (columns, rows), borderMode=cv2.BORDER_REPLICATE
     )
     y, x = np.mgrid[0:rows, 0:columns]
     grid = np.stack([(x + 0.5) / columns, (y + 0.5) / rows, np.ones_like(x, dtype=float)], axis=2)
@@ -323,10 +310,8 @@ def _fit(
 def _stripes(rows: int, columns: int) -> Bytes8:
     """Grey diagonal stripes: nothing to compare here."""
     y, x = np.mgrid[0:rows, 0:columns]
-    width = max(1, max(rows, columns) // 40)
-    dark = ((x + y) // width) % 3 == 0
-    level = np.where(dark, 150, 190).astype(np.uint8)
-    return np.repeat(level[..., None], 3, axis=2)
+    dark = ((x + y) // max(1, max(rows, columns) // 40)) % 3 == 0
+    return np.repeat(np.where(dark, 150, 190).astype(np.uint8)[..., None], 3, axis=2)
 
 
 @cache
@@ -337,24 +322,25 @@ def _webp() -> bool:
 
 
 def _lossless(pixels: Bytes8) -> tuple[bytes, str]:
-    out = io.BytesIO()
     if _webp():
-        Image.fromarray(pixels).save(out, "WEBP", lossless=True, quality=80, method=4)
-        return out.getvalue(), "image/webp"
-    Image.fromarray(pixels).save(out, "PNG", optimize=True)
-    return out.getvalue(), "image/png"
+        return _encoded(pixels, "WEBP", lossless=True, quality=80, method=4), "image/webp"
+    return _encoded(pixels, "PNG", optimize=True), "image/png"
 
 
 def _lossy(pixels: Bytes8, budget: int) -> tuple[bytes, str]:
     """Encode within the budget where a coarser quality still gets there."""
     kind, data = "WEBP" if _webp() else "JPEG", b""
     for quality in (78, 62, 45):
-        out = io.BytesIO()
-        Image.fromarray(pixels).save(out, kind, quality=quality)
-        data = out.getvalue()
+        data = _encoded(pixels, kind, quality=quality)
         if len(data) <= budget:
             break
     return data, f"image/{kind.lower()}"
+
+
+def _encoded(pixels: Bytes8, kind: str, **options: int) -> bytes:
+    out = io.BytesIO()
+    Image.fromarray(pixels).save(out, kind, **options)
+    return out.getvalue()
 
 
 # -- an audit as a notebook shows it: headline, rates, and thumbnails of pairs, all escaped -------
@@ -371,12 +357,11 @@ _CELL: Final = "padding:2px 8px;text-align:left"
 
 def table(header: Sequence[str], rows: Iterable[Sequence[object]]) -> Markup:
     """Return a table."""
-    head = Markup().join(_cell("th", each) for each in header)
-    body = Markup().join(
-        Markup("<tr>{}</tr>").format(Markup().join(_cell("td", each) for each in row))
-        for row in rows
+    lines = [("th", header), *(("td", row) for row in rows)]
+    shown = (Markup().join(_cell(tag, each) for each in cells) for tag, cells in lines)
+    return Markup("<table>{}</table>").format(
+        Markup().join(map(Markup("<tr>{}</tr>").format, shown))
     )
-    return Markup("<table><tr>{}</tr>{}</table>").format(head, body)
 
 
 def pairs(cards: Iterable[tuple[str, Card]]) -> Markup:
@@ -471,8 +456,8 @@ def marks(
         return Marks()
     query, reference = (bounded(pixels, SIDES[kind]) for pixels in (query, reference))
     found = compare(query, reference, matrix)
-    side = found.side
-    place = Placement.of(query.shape[:2], reference.shape[:2], matrix, side) if side else None
+    shapes = query.shape[:2], reference.shape[:2]
+    place = Placement.of(*shapes, matrix, found.side) if found.side else None
     if place is None:
         return Marks()
     width, height = place.size

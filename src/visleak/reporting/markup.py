@@ -61,10 +61,7 @@ def markdown_cell(text: str) -> str:
     >>> print(markdown_cell("a|b<c>"))
     a\|b\<c\>
     """
-    safe = printable(text, " ")
-    for sign in _MARKDOWN:
-        safe = safe.replace(sign, f"\\{sign}")
-    return safe
+    return "".join(f"\\{c}" if c in _MARKDOWN else c for c in printable(text, " "))
 
 
 def latex_cell(text: str) -> str:
@@ -73,8 +70,7 @@ def latex_cell(text: str) -> str:
     >>> print(latex_cell("50 % of a_b & \\input{x}"))
     50 \% of a\_b \& \textbackslash{}input\{x\}
     """
-    safe = printable(text, " ")
-    safe = re.sub("-(?=-)", "\0", safe)
+    safe = re.sub("-(?=-)", "\0", printable(text, " "))
     return "".join(_LATEX.get(c, c) for c in safe)
 
 
@@ -114,9 +110,7 @@ def latex_table(grid: Grid, *, intervals: bool = False) -> list[str]:
     body = []
     for number, row in enumerate(grid.rows):
         cells = [
-            _with_ends(cell)
-            if intervals and _INTERVAL.fullmatch(cell)
-            else _latex_part(cell, number=at >= grid.texts)
+            _latex_value(cell, number=at >= grid.texts, intervals=intervals)
             for at, cell in enumerate(row)
         ]
         bold = {at for at, cell in enumerate(cells) if cell and (number, at) in grid.bold}
@@ -139,19 +133,16 @@ def latex_table(grid: Grid, *, intervals: bool = False) -> list[str]:
     ]
 
 
-def _latex_part(cell: str, *, number: bool) -> str:
-    escaped = latex_cell(cell)
-    return _MINUS.sub(lambda _: "$-$", escaped) if number else escaped
+def _latex_value(cell: str, *, number: bool, intervals: bool) -> str:
+    r"""Return a cell; of a number with an interval, the ends of that below and above.
 
-
-def _with_ends(cell: str) -> str:
-    r"""Return a number with the ends of its interval below and above.
-
-    >>> print(_with_ends(".64* (.60 to .68)"))
+    >>> print(_latex_value(".64* (.60 to .68)", number=True, intervals=True))
     $.64{}_{\,.60}^{\,.68}$\rlap{*}
     """
-    value, mark, low, high = _INTERVAL.fullmatch(cell).groups()  # type: ignore[union-attr]
-    return rf"${value}{{}}_{{\,{low}}}^{{\,{high}}}$" + (r"\rlap{*}" if mark else "")
+    if intervals and (found := _INTERVAL.fullmatch(cell)):
+        value, mark, low, high = found.groups()
+        return rf"${value}{{}}_{{\,{low}}}^{{\,{high}}}$" + (r"\rlap{*}" if mark else "")
+    return _MINUS.sub("$-$", latex_cell(cell)) if number else latex_cell(cell)
 
 
 # -- leaderboards: a JSON file of entries that results are added to, best first -------------------
@@ -172,21 +163,17 @@ class Leaderboard:
 
     def read(self, path: str | os.PathLike[str]) -> list[Entry]:
         """Return the entries of a file, the best first."""
-        return sorted(
-            read_entries(Path(path), self.kind, self.schema, self.is_entry), key=self.place
-        )
+        entries = read_entries(Path(path), self.kind, self.schema, self.is_entry)
+        return sorted(entries, key=self.place)
 
     def add(self, path: str | os.PathLike[str], new: Iterable[Entry]) -> list[Entry]:
         """Add entries to a file, replacing those of equal identity; return all, best first."""
         file = Path(path)
         others = self.read(file) if file.exists() else []
-        entries = {self._identity(each): each for each in (*others, *new)}
+        entries = {tuple(each[k] for k in self.identity): each for each in (*others, *new)}
         ordered = sorted(entries.values(), key=self.place)
         write_json(file, {"schema": self.schema, "kind": self.kind, "entries": ordered})
         return ordered
-
-    def _identity(self, entry: Entry) -> tuple[object, ...]:
-        return tuple(entry[key] for key in self.identity)
 
 
 def today() -> str:

@@ -42,26 +42,21 @@ def page(
     """Return a document as a page; all of it is escaped, figures are images in it."""
     known = images or {}
     style = (resources.files("visleak.reporting") / "templates" / "document.css").read_text("utf-8")
+    figures = [(each.title, each.files.get("svg"), "svg") for each in document.figures]
+    sheets = [(title, known.get(name), name.rpartition(".")[2]) for title, name in document.images]
     shown = [
-        (each.title, data_uri(each.files["svg"], _MEDIA["svg"]))
-        for each in document.figures
-        if "svg" in each.files
-    ]
-    shown += [
-        (title, data_uri(known[name], _MEDIA[name.rpartition(".")[2]]))
-        for title, name in document.images
-        if known.get(name)
+        (title, data_uri(data, _MEDIA[ending])) for title, data, ending in figures + sheets if data
     ]
     text = (
         environment("visleak.reporting", visible)
         .get_template("document.html.j2")
         .render(
             document=document,
-            headline=f"{document.headline[:1].upper()}{document.headline[1:]}.",
+            headline=_sentence(document.headline),
             images=shown,
             links=links,
             grids=document.grids(),
-            notes=[("What was measured", document.notes), ("How to read this", document.reading)],
+            notes=_notes(document),
             policy=policy(style),
             style=Markup(style),
             version=visleak.__version__,
@@ -86,7 +81,8 @@ ROWS: Final = 10
 
 def markdown(document: Document) -> str:
     """Return a document as a page of Markdown."""
-    lines = [f"# {markdown_cell(document.title)}", "", f"**{_sentence(document.headline)}**"]
+    headline = markdown_cell(_sentence(document.headline))
+    lines = [f"# {markdown_cell(document.title)}", "", f"**{headline}**"]
     lines += _bullets([*document.lines, *_facts(document)])
     for grid in document.grids():
         lines += ["", f"## {markdown_cell(grid.title)}", "", *markdown_table(grid)]
@@ -98,10 +94,7 @@ def markdown(document: Document) -> str:
     for title, file in (*images, *document.images):
         name = markdown_cell(title)
         lines += ["", f"## {name}", "", f"![{name}]({file})"]
-    for title, texts in (
-        ("What was measured", document.notes),
-        ("How to read this", document.reading),
-    ):
+    for title, texts in _notes(document):
         if texts:
             lines += ["", f"## {title}", *_bullets(texts)]
     return "\n".join(lines) + "\n"
@@ -120,11 +113,12 @@ def latex(document: Document) -> str:
 
 def section(document: Document) -> dict[str, object]:
     """Return a document as a section of an audit's page, which escapes everything once more."""
+    headline = _sentence(document.headline)
     lines = (*document.lines, *_facts(document), *document.notes, *document.reading)
     return {
         "title": document.title,
-        "headline": f"{document.headline[:1].upper()}{document.headline[1:]}.",
-        "markdown": "\n".join([f"**{_sentence(document.headline)}**", *_bullets(lines)]) + "\n",
+        "headline": headline,
+        "markdown": "\n".join([f"**{markdown_cell(headline)}**", *_bullets(lines)]) + "\n",
         "tables": [
             {"caption": grid.title, "header": grid.header, "rows": grid.rows}
             for grid in document.grids()
@@ -203,8 +197,12 @@ def _facts(document: Document) -> list[str]:
     return [f"{fact.name}: {fact.text}" if fact.name else fact.text for fact in document.facts]
 
 
+def _notes(document: Document) -> list[tuple[str, tuple[str, ...]]]:
+    return [("What was measured", document.notes), ("How to read this", document.reading)]
+
+
 def _sentence(text: str) -> str:
-    return markdown_cell(f"{text[:1].upper()}{text[1:]}.")
+    return f"{text[:1].upper()}{text[1:]}."
 
 
 def _bullets(texts: Sequence[str]) -> list[str]:

@@ -201,10 +201,8 @@ Rates: TypeAlias = Mapping[str, Rate | None]  # rates by name; None where it was
 
 def schema_of(name: str, *, overlap: bool) -> pa.Schema:
     """Return the schema of ``pairs.parquet`` or ``images.parquet``, with or without overlaps."""
-    schema, more = {
-        PAIRS: (PAIRS_SCHEMA, OVERLAP_OF_PAIRS),
-        IMAGES: (IMAGES_SCHEMA, OVERLAP_OF_IMAGES),
-    }[name]
+    pairs, images = (PAIRS_SCHEMA, OVERLAP_OF_PAIRS), (IMAGES_SCHEMA, OVERLAP_OF_IMAGES)
+    schema, more = {PAIRS: pairs, IMAGES: images}[name]
     return pa.schema([*schema, *more]) if overlap else schema
 
 

@@ -53,13 +53,13 @@ def default_folder() -> Path | None:
     named = os.environ.get("VISLEAK_CACHE")
     if named:
         return Path(named)
-    try:
-        if sys.platform == "darwin":
-            return Path.home() / "Library" / "Caches" / "visleak"
-        base = os.environ.get("XDG_CACHE_HOME")
-        return (Path(base) if base else Path.home() / ".cache") / "visleak"
-    except RuntimeError:  # the home folder is not known
-        return None
+    base = os.environ.get("XDG_CACHE_HOME") if sys.platform != "darwin" else None
+    if base:
+        return Path(base) / "visleak"
+    with contextlib.suppress(RuntimeError):  # the home folder is not known
+        own = ("Library", "Caches") if sys.platform == "darwin" else (".cache",)
+        return Path.home().joinpath(*own, "visleak")
+    return None
 
 
 def file_in(folder: Path) -> Path:
@@ -101,21 +101,18 @@ class Cache:
         while self._db is None:
             self.path = file_in(self.folder)
             try:
-                self._db = self._connect()
+                db = connect(self.path)
+                try:
+                    db.execute(_TABLES)
+                except sqlite3.DatabaseError:
+                    db.close()
+                    raise
+                self._db = db
             except sqlite3.OperationalError as error:
                 self._say(f"the cache {self.path} cannot be used ({error}); continuing without")
                 return
             except sqlite3.DatabaseError as error:
                 self._set_aside(error)
-
-    def _connect(self) -> sqlite3.Connection:
-        db = connect(self.path)
-        try:
-            db.execute(_TABLES)
-        except sqlite3.DatabaseError:
-            db.close()
-            raise
-        return db
 
     def get(self, maker: bytes, keys: Sequence[bytes]) -> Mapping[bytes, bytes]:
         """Return the entries that exist and are intact, by key."""

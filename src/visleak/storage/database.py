@@ -87,21 +87,22 @@ def rows_lacking(path: Path, other: Path) -> int:
 
     The time of a withdrawal does not count, and numbers of rows depend on the database.
     """
-    found = []
-    for each in (path, other):
-        rows: set[tuple[object, ...]] = set()
-        if each.is_file():
-            try:
-                with closing(connect_read_only(each)) as db:
-                    for table, (columns, _) in _tables(db).items():
-                        own = [name for name in columns.split(", ") if name not in _NO_CONTENT]
-                        rows.update(db.execute(f"SELECT {', '.join(own)} FROM {table}"))
-            except (sqlite3.Error, UnicodeError) as error:
-                raise VisleakError(
-                    f"{each} cannot be read ({error}); restore it, or move it away"
-                ) from error
-        found.append(rows)
-    return len(found[1] - found[0])
+    return len(_decisions(other) - _decisions(path))
+
+
+def _decisions(path: Path) -> set[tuple[object, ...]]:
+    rows: set[tuple[object, ...]] = set()
+    if path.is_file():
+        try:
+            with closing(connect_read_only(path)) as db:
+                for table, (columns, _) in _tables(db).items():
+                    own = [name for name in columns.split(", ") if name not in _NO_CONTENT]
+                    rows.update(db.execute(f"SELECT {', '.join(own)} FROM {table}"))
+        except (sqlite3.Error, UnicodeError) as error:
+            raise VisleakError(
+                f"{path} cannot be read ({error}); restore it, or move it away"
+            ) from error
+    return rows
 
 
 def _tables(db: sqlite3.Connection) -> dict[str, tuple[str, bool]]:
@@ -109,8 +110,8 @@ def _tables(db: sqlite3.Connection) -> dict[str, tuple[str, bool]]:
     names = db.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall()
     found = {}
     for (table,) in names:
-        columns = [str(row[1]) for row in db.execute(f"PRAGMA table_info({table})")]
         if not table.startswith("sqlite_"):
+            columns = [str(row[1]) for row in db.execute(f"PRAGMA table_info({table})")]
             own = ", ".join(name for name in columns if name != DIGEST)
             found[table] = own, DIGEST in columns
     return found

@@ -251,16 +251,6 @@ def csv_of(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     return text.getvalue()
 
 
-def write_values(path: Path, header: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
-    """Write rows of :func:`csv_value`s with their header in one step; no row at all, no file."""
-    held = list(rows)
-    if not held:
-        path.unlink(missing_ok=True)
-        return
-    with replacing_text(path) as lines:
-        write_csv_rows(lines, [header, *held])
-
-
 @contextmanager
 def opened_for_arrow(path: Path) -> Iterator[Path | IO[bytes]]:
     """Give a file to read as Arrow takes it: by its name, or open, as Arrow's names are UTF-8."""

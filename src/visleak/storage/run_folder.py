@@ -142,8 +142,7 @@ def _other_result(folder: Path, result: str) -> str | None:
 
 def _is_ours(path: Path) -> bool:
     """Whether a document says that its folder is one of visleak's."""
-    kinds = _kinds(path)
-    return bool(kinds) and kinds.isdisjoint(SINGLE)
+    return bool(kinds := _kinds(path)) and kinds.isdisjoint(SINGLE)
 
 
 def _kinds(path: Path) -> set[str]:
@@ -162,13 +161,13 @@ def free_folder(folder: str | os.PathLike[str], result: str, *, force: bool = Fa
     path = Path(folder)
     if path.exists() and not path.is_dir():
         raise UsageError(f"output {path} is a file; choose a folder with -o DIR")
-    if (path / result).exists() and not force:
+    if not (path / result).exists():
+        refuse_foreign(path, result)
+    elif not force:
         raise UsageError(
             f"{path} holds a result already ({result}); choose another folder with -o DIR, or"
             " --force replaces it"
         )
-    if not (path / result).exists():
-        refuse_foreign(path, result)
     return path
 
 
@@ -221,8 +220,7 @@ def _refuse_aside(aside: Path, path: Path, result: str) -> None:
     refuse_foreign(aside, result)
     for database in (LEDGER, DECISIONS):
         for kept in sorted(aside.rglob(database)):
-            count = rows_lacking(path / kept.relative_to(aside), kept)
-            if count:
+            if count := rows_lacking(path / kept.relative_to(aside), kept):
                 raise UsageError(
                     f"{kept} holds judgments of people that {path} lacks ({count:,}) and would be"
                     " replaced; rename the folder, or choose another one with -o DIR"
@@ -259,10 +257,8 @@ def is_running(process: int) -> bool:
     """Whether there is such a process, of whatever user."""
     try:
         os.kill(process, 0)
-    except ProcessLookupError:
-        return False
-    except OSError:
-        return True
+    except OSError as error:
+        return not isinstance(error, ProcessLookupError)
     return True
 
 
@@ -460,11 +456,8 @@ class RunFolder:
         """Return the content of a result's file: headline, fields of the record, and more."""
         head = {"schema": self.schema, "kind": self.kind, "visleak": visleak.__version__}
         own = {} if record is None else as_plain(record)
-        return {**head, "headline": headline, **_without(own, "folder"), **as_plain(more)}
-
-
-def _without(fields: Mapping[str, object], name: str) -> dict[str, object]:
-    return {key: value for key, value in fields.items() if key != name}
+        own.pop("folder", None)
+        return {**head, "headline": headline, **own, **as_plain(more)}
 
 
 def _write(path: Path, file: File) -> None:
