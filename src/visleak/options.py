@@ -81,35 +81,19 @@ class Option:
 T = TypeVar("T")
 
 
-def option(
-    default: T | EllipsisType,
-    help: str,
-    flags: str = "",
-    *,
-    metavar: str = "",
-    panel: str = "",
-    choices: tuple[str, ...] = (),
-    least: float | None = None,
-    most: float | None = None,
-    above: float | None = None,
-    below: float | None = None,
-    parse: Callable[[str], object] | None = None,
-    positional: bool = False,
-) -> T:
-    """Declare a field of settings that is an option; its parameters are those of :class:`Option`.
+def option(default: T | EllipsisType, help: str, flags: str = "", **declared: Any) -> T:
+    """Declare a field of settings that is an option; keywords are the fields of :class:`Option`.
 
     ``default``: ``...`` for a required one. ``flags``: separated by blanks, where the name of the
     field is not enough: ``--name -n``.
     """
-    declared = Option(
-        help, tuple(flags.split()), metavar or "|".join(choices), panel, choices, least, most,
-        above, below, parse, positional,
-    )  # fmt: skip
+    made = Option(help, tuple(flags.split()), **declared)
+    metadata = {_KEY: dataclasses.replace(made, metavar=made.metavar or "|".join(made.choices))}
     if isinstance(default, EllipsisType):
         # by keyword, so that it may follow fields that have defaults
-        required: T = dataclasses.field(kw_only=True, metadata={_KEY: declared})
+        required: T = dataclasses.field(kw_only=True, metadata=metadata)
         return required
-    return dataclasses.field(default=default, metadata={_KEY: declared})
+    return dataclasses.field(default=default, metadata=metadata)
 
 
 def output(default: T | EllipsisType, help: str, *, metavar: str = "DIR") -> T:

@@ -28,7 +28,7 @@ from visleak.options import Execution as Workers
 
 if TYPE_CHECKING:
     from visleak.auditing import Audit
-    from visleak.dlede import DLeDeResult, Split, Trainer
+    from visleak.dlede import DLeDeResult, Split
     from visleak.dlede.results import AuditSummary
 
 
@@ -55,22 +55,41 @@ def dlede(
         call.only_with("--scores", WITH_SCORES)
         return _judge_scores(options.scores, decision, options)
     sources.check()
-    trainer = _trainer(trained_by, controls, execution, options, call)
+    if options.full_curve and "steps" in call.given:
+        raise UsageError("--full-curve and --steps exclude each other; give one of them")
+    if "alpha" in call.given and not controls.calibrate:
+        raise UsageError("--alpha needs --calibrate K")
+    if not trained_by.trainer:
+        raise UsageError(
+            "no trainer: give --trainer command:'CMD {train} {test} {out} {seed}',"
+            " ultralytics:MODEL, torch:detector, torch:classifier or lookup; without retraining,"
+            " visleak audit finds the pairs"
+        )
     from visleak.auditing import audit
-    from visleak.dlede import forecast, run
+    from visleak.dlede import forecast, load_trainer, run
     from visleak.dlede.document.text import forecast_line
     from visleak.dlede.protocol import audit_summary, claimed_split, given_audit, open_split
     from visleak.documents import as_plain
     from visleak.pipeline.ray_engine import engine_of
 
+    device, threads = trained_by.device, trained_by.threads
+    trainer = load_trainer(
+        trained_by.trainer, device=device, threads=threads, time_limit=execution.limit
+    )
     cost: list[Forecast] = []
+
+    def tell_cost(found: Forecast) -> None:
+        cost.append(found)
+        if found.done < found.trainings:
+            edges.note(forecast_line(found))
+
     plan = replace(plan, steps=FULL) if options.full_curve else plan
     execution = replace(
         execution,
         engine=engine_of(backend.engine, backend.ray_address),
         progress=call.progress,
         notify=edges.note,
-        on_forecast=lambda found: _report_cost(found, cost),
+        on_forecast=tell_cost,
     )
     settings: dict[str, Any] = {"plan": plan, "decision": decision, "controls": controls}
     settings["execution"] = execution
@@ -102,46 +121,11 @@ def dlede(
         )
         return audit_summary(audits[0], trained_on, options.out)
 
-    result = run(
-        split,
-        trainer,
-        options.out,
-        **settings,
-        audit=summary,
-        force=options.force,
-    )
+    result = run(split, trainer, options.out, **settings, audit=summary, force=options.force)
     reply = _written(result, options, _sheet(options, pinned[0], result), audits)
     if cost and cost[0].done == cost[0].trainings:
         edges.note(f"reused: all {cost[0].done:,} training runs were in {options.out}")
     return reply
-
-
-def _trainer(
-    trained_by: TrainerSettings,
-    controls: ControlSettings,
-    execution: Execution,
-    options: DLeDeOptions,
-    call: Call,
-) -> Trainer:
-    """Return the trainer; refuse none, and options that exclude or need each other."""
-    from visleak.dlede import load_trainer
-
-    if options.full_curve and "steps" in call.given:
-        raise UsageError("--full-curve and --steps exclude each other; give one of them")
-    if "alpha" in call.given and not controls.calibrate:
-        raise UsageError("--alpha needs --calibrate K")
-    if not trained_by.trainer:
-        raise UsageError(
-            "no trainer: give --trainer command:'CMD {train} {test} {out} {seed}',"
-            " ultralytics:MODEL, torch:detector, torch:classifier or lookup; without retraining,"
-            " visleak audit finds the pairs"
-        )
-    return load_trainer(
-        trained_by.trainer,
-        device=trained_by.device,
-        threads=trained_by.threads,
-        time_limit=execution.limit,
-    )
 
 
 def _judge_scores(file: Path, decision: DecisionSettings, options: DLeDeOptions) -> Reply:
@@ -190,11 +174,3 @@ def _written(
     pages = [audit.folder / REPORT for audit in audits]
     shown = terminal(made, tables=0 if result.proof else 2)
     return Reply(shown, folder_of(options.out).result, files=[options.out, *pages])
-
-
-def _report_cost(found: Forecast, cost: list[Forecast]) -> None:
-    from visleak.dlede.document.text import forecast_line
-
-    cost.append(found)
-    if found.done < found.trainings:
-        edges.note(forecast_line(found))

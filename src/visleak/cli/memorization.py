@@ -12,22 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 from visleak.cli import edges
 from visleak.cli.command import Call, Reply
 from visleak.errors import UsageError
-from visleak.memorization import Guidance, Sampling
-from visleak.memorization.inputs import (
-    BenchmarkLists,
-    BenchmarkOptions,
-    Compare,
-    Dataset,
-    Extract,
-    General,
-    Measures,
-    Model,
-    OptionalModel,
-    PromptList,
-    SearchOptions,
-    TraceOptions,
-    Triggers,
-)
+from visleak.memorization import Guidance, Sampling, inputs
 from visleak.memorization.settings import (
     Analysis,
     AugmentSettings,
@@ -123,10 +108,10 @@ def _missing(model: str | None, file: str) -> UsageError:
 
 
 def detect(
-    model: Model,
-    prompts: PromptList,
+    model: inputs.Model,
+    prompts: inputs.PromptList,
     analysis: Analysis,
-    general: General,
+    general: inputs.General,
     score: ScoreSettings,
     result: Result,
     call: Call,
@@ -166,8 +151,8 @@ def _keeps(out: Path) -> str:
 
 
 def search(
-    model: Model,
-    options: SearchOptions,
+    model: inputs.Model,
+    options: inputs.SearchOptions,
     given: GibbsSettings,
     words: LanguageModel,
     budget: Budget,
@@ -222,8 +207,8 @@ def search(
 
 
 def augment(
-    model: Model,
-    lists: Triggers,
+    model: inputs.Model,
+    lists: inputs.Triggers,
     given: AugmentSettings,
     words: LanguageModel,
     budget: Budget,
@@ -264,7 +249,11 @@ def augment(
 
 
 def diversify(
-    model: Model, prompts: PromptList, settings: DiversifySettings, result: Result, call: Call
+    model: inputs.Model,
+    prompts: inputs.PromptList,
+    settings: DiversifySettings,
+    result: Result,
+    call: Call,
 ) -> Reply:
     """Pick prompts that are far from one another in the model's text encoder (Algorithm 3).
 
@@ -286,8 +275,8 @@ def diversify(
 
 
 def compare(
-    model: Model,
-    options: Compare,
+    model: inputs.Model,
+    options: inputs.Compare,
     guidance: Guidance,
     words: LanguageModel,
     budget: Budget,
@@ -363,7 +352,7 @@ def compare(
 # -- dataset --------------------------------------------------------------------------------------
 
 
-def dataset(options: Dataset, result: Result) -> Reply:
+def dataset(options: inputs.Dataset, result: Result) -> Reply:
     """Write verified trigger prompts as a data set, with a datasheet and groups of shared images.
 
     Only prompts with a record of verification enter: a high D is none. No image is fetched or
@@ -405,8 +394,8 @@ def dataset(options: Dataset, result: Result) -> Reply:
 
 
 def extract(
-    model: OptionalModel,
-    options: Extract,
+    model: inputs.OptionalModel,
+    options: inputs.Extract,
     given: ExtractSettings,
     sampling: Sampling,
     result: Result,
@@ -466,7 +455,11 @@ def _gate(text: str) -> float:
 
 
 def trace(
-    options: TraceOptions, settings: TraceSettings, execution: Execution, result: Result, call: Call
+    options: inputs.TraceOptions,
+    settings: TraceSettings,
+    execution: Execution,
+    result: Result,
+    call: Call,
 ) -> Reply:
     """Match generated images to training images.
 
@@ -520,11 +513,11 @@ def trace(
 
 
 def benchmark(
-    model: OptionalModel,
-    lists: BenchmarkLists,
-    options: BenchmarkOptions,
+    model: inputs.OptionalModel,
+    lists: inputs.BenchmarkLists,
+    options: inputs.BenchmarkOptions,
     settings: BenchmarkSettings,
-    measures: Measures,
+    measures: inputs.Measures,
     result: Result,
     call: Call,
 ) -> Reply:
@@ -572,11 +565,11 @@ def benchmark(
 
 
 def _plan(
-    model: OptionalModel,
-    lists: BenchmarkLists,
-    options: BenchmarkOptions,
+    model: inputs.OptionalModel,
+    lists: inputs.BenchmarkLists,
+    options: inputs.BenchmarkOptions,
     settings: BenchmarkSettings,
-    measures: Measures,
+    measures: inputs.Measures,
     call: Call,
 ) -> Plan:
     """Load the models and lists of a benchmark."""
