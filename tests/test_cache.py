@@ -110,7 +110,6 @@ def test_a_damaged_file_is_set_aside(tmp_path, content):
 
 
 def filled(folder: Path) -> dict[bytes, bytes]:
-    """Fill a cache; return what is in it."""
     values = random.Random(0).randbytes
     entries = {b"%05d" % n: values(200) for n in range(3000)}
     with Cache(folder) as cache:

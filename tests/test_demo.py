@@ -2,7 +2,6 @@
 
 import itertools
 import json
-import os
 import re
 import subprocess
 import sys
@@ -99,22 +98,6 @@ def test_what_is_no_leak_is_counted_apart(audited):
         ("train", "coffee/notes.jpg", "not-an-image"),
     ]
     assert summary["label_conflicts"] == 1
-
-
-def test_snippets_of_the_readme_run(made):
-    folder, _ = made
-    text = (ROOT / "README.md").read_text("utf-8")
-    (snippet,) = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
-    done = subprocess.run(
-        [sys.executable, "-W", "error", "-c", snippet],
-        cwd=folder.parent,
-        env={**os.environ, "VISLEAK_CACHE": str(folder / "cache")},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    assert "have a near-duplicate or exact copy in train" in done.stdout
 
 
 def test_every_key_of_the_summary_is_explained(audited):

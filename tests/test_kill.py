@@ -57,7 +57,6 @@ class Place:
             shutil.rmtree(folder, ignore_errors=True)
 
     def start(self) -> subprocess.Popen[bytes]:
-        """Start a run in a process group of its own."""
         with self.said.open("wb") as said:
             return subprocess.Popen(
                 [sys.executable, "-m", "visleak", *self.arguments],

@@ -75,7 +75,6 @@ def test_what_is_planted_is_found_and_nothing_else(made, example, result):
 
 
 def test_the_example_for_local_data_can_be_read():
-    """Whether its sources are there or not."""
     planned = plan(read_study(EXAMPLES / "local.toml"))
     assert len(planned.comparisons) == 7
     assert len(planned.included) == 1

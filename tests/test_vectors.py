@@ -59,6 +59,5 @@ def test_gathered_rows_leave_the_file_on_disk(tmp_path):
 
 
 def peak_mb() -> float:
-    """Return the peak of this process's memory."""
     lines = Path("/proc/self/status").read_text().splitlines()
     return sum(int(line.split()[1]) for line in lines if line.startswith("VmHWM:")) / 1000

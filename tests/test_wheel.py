@@ -28,7 +28,6 @@ HOME = "https://example.org/group/project"
 
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory):
-    """The wheel, as the release builds it."""
     folder = tmp_path_factory.mktemp("wheel")
     command = (*PIP, "wheel", "--no-deps", "-w", folder, ROOT)
     built = run(*command, cwd=folder, VISLEAK_REPOSITORY=HOME)

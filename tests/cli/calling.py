@@ -28,32 +28,45 @@ class Terminal(io.TextIOWrapper):
         return True
 
 
-def run(*arguments: object, terminal: bool = False) -> Ran:
-    """Run a command line as ``visleak`` would; a traceback is never right."""
+def run(
+    *arguments: object, code: int | None = None, err: str | None = None, terminal: bool = False
+) -> Ran:
+    """Run a command line as ``visleak`` would; a traceback is never right.
+
+    Args:
+        arguments: the words of the line; the first may be a text that a shell would divide.
+        code, err: how it must end, and what it must write to stderr.
+        terminal: stdout and stderr are terminals.
+    """
+    if arguments and isinstance(arguments[0], str):
+        arguments = (*shlex.split(arguments[0]), *arguments[1:])
     kind = Terminal if terminal else io.TextIOWrapper
-    out, err = (kind(io.BytesIO(), "utf-8", newline="") for _ in range(2))
+    streams = [kind(io.BytesIO(), "utf-8", newline="") for _ in range(2)]
     with (
-        contextlib.redirect_stdout(out),
-        contextlib.redirect_stderr(err),
+        contextlib.redirect_stdout(streams[0]),
+        contextlib.redirect_stderr(streams[1]),
         pytest.raises(SystemExit) as ended,
     ):
         main([str(argument) for argument in arguments])
-    for stream in (out, err):
+    for stream in streams:
         stream.flush()
-    texts = [stream.buffer.getvalue().decode() for stream in (out, err)]
-    code = ended.value.code
-    assert isinstance(code, int)
-    assert "Traceback" not in texts[1]
-    return Ran(code, *texts)
+    texts = [stream.buffer.getvalue().decode() for stream in streams]
+    ran = Ran(ended.value.code, *texts)
+    assert isinstance(ran.code, int)
+    assert "Traceback" not in ran.err
+    assert code in (None, ran.code), ran
+    assert err in (None, ran.err), ran
+    return ran
 
 
-def refused(*arguments: object) -> tuple[int, str]:
+def refused(*arguments: object, code: int | None = None, words: str = "") -> tuple[int, str]:
     """Return exit code and message of a command line that prints one line of complaint."""
-    ran = run(*arguments)
+    ran = run(*arguments, code=code)
     assert ran.out == ""
     lines = ran.err.splitlines()
     assert len(lines) == 1, ran.err
     assert lines[0].startswith("visleak: ")
+    assert words in lines[0], lines[0]
     return ran.code, lines[0].removeprefix("visleak: ")
 
 
@@ -67,5 +80,4 @@ def refusals(table: str) -> pytest.MarkDecorator:
 def check_refused(command: str, words: str, code: int = 2, **places: object) -> None:
     """Check exit code and words of a command line in which places stand for ``{names}``."""
     given = [part.format(**places) for part in shlex.split(command)]
-    ended, message = refused(*given)
-    assert (ended, words.format(**places) in message) == (code, True), message
+    refused(*given, code=code, words=words.format(**places))

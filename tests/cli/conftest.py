@@ -4,6 +4,7 @@ import math
 import os
 import shutil
 import time
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -62,6 +63,12 @@ def audited(dataset, tmp_path_factory):
     folder = tmp_path_factory.mktemp("audit") / "out"
     assert run("audit", dataset, "-o", folder).code == 0
     return folder
+
+
+@pytest.fixture
+def folder(audited, tmp_path):
+    """A copy of the audit, which may be changed."""
+    return Path(shutil.copytree(audited, tmp_path / "audit"))
 
 
 @pytest.fixture(scope="session")

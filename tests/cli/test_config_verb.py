@@ -35,9 +35,7 @@ def config(dataset, tmp_path_factory):
 
 
 def test_a_study_says_what_came_out_and_where(config, tmp_path):
-    ran = run("audit", "--config", config, "-o", tmp_path / "out")
-    assert ran.code == 0
-    assert ran.err == ""
+    ran = run("audit", "--config", config, "-o", tmp_path / "out", code=0, err="")
     lines = ran.out.splitlines()
     assert lines[0].startswith("test: 3 of 6 (50.00 %, 95 % CI 18.76-81.24) leak into train: hard")
     assert "not there: nobody: source is not filled in (1 comparison)" in lines
@@ -52,8 +50,7 @@ def test_a_study_says_what_came_out_and_where(config, tmp_path):
 
 def test_gates(config, tmp_path):
     given = ("audit", "--config", config, "-o", tmp_path / "out", "--no-images")
-    tripped = run(*given, "--fail-on", "near=10%")
-    assert tripped.code == 3
+    tripped = run(*given, "--fail-on", "near=10%", code=3)
     assert "gate near: 3 of 6 test images (50.00 %)" in tripped.err
     assert run(*given, "--fail-on", "near=60%", *MOSTLY_READABLE).code == 0
     assert run(*given, "--fail-on", "near=60%").code == 3
@@ -75,8 +72,7 @@ def test_another_study_is_replaced_and_kept_aside(config, tmp_path):
 
 
 def test_the_plan_is_printed_and_nothing_is_done(config, tmp_path):
-    ran = run("audit", "--config", config, "-o", tmp_path / "out", "--dry-run")
-    assert ran.code == 0
+    ran = run("audit", "--config", config, "-o", tmp_path / "out", "--dry-run", code=0)
     assert not (tmp_path / "out").exists()
     rows = [line.split() for line in ran.out.splitlines()]
     assert ["train", "test", "intra", "compare"] in rows
@@ -92,8 +88,7 @@ def test_a_comparison_that_fails_is_said_and_ends_with_1(config, dataset, tmp_pa
     (tmp_path / "bad.zip").write_bytes(b"PK\x03\x04 no archive")
     file = tmp_path / "sets.toml"
     file.write_text(config.read_text() + "[sets.bad]\nroles = ['T']\nsource = 'bad.zip'\n")
-    ran = run("audit", "--config", file, "-o", tmp_path / "out", "--no-images")
-    assert ran.code == 1
+    ran = run("audit", "--config", file, "-o", tmp_path / "out", "--no-images", code=1)
     (line,) = ran.err.splitlines()
     assert line.startswith("visleak: test against bad: set 'bad': ")
     assert "bad.zip" in line
@@ -111,7 +106,6 @@ def test_a_comparison_that_fails_is_said_and_ends_with_1(config, dataset, tmp_pa
     --config {config} --fail-on recording -> --fail-on recording is for one audit
 """)
 def test_what_cannot_be_is_refused(config, arguments, words):
-    """Nothing is ignored: an option that the file answers is a mistake."""
     check_refused(f"audit {arguments}", words, config=config)
 
 

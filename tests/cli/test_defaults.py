@@ -33,8 +33,7 @@ views = "none"
 output = "leaks"
 no-verify = false
 """)
-    ran = run("audit", dataset)
-    assert ran.code == 3
+    ran = run("audit", dataset, code=3)
     assert f"defaults from {project / 'pyproject.toml'}" in ran.err
     found = Audit(Path("leaks")).summary.settings
     assert (found.views, found.near_at, found.verify) == ("none", 0.7, True)
@@ -91,11 +90,9 @@ def test_help_of_a_command():
 def test_completion(typed, expected):
     words = typed.split(" ")
     asked = {"_VISLEAK_COMPLETE": "complete_bash", "COMP_WORDS": typed}
-    ran = subprocess.run(
-        [sys.executable, "-m", "visleak"],
-        env={**os.environ, **asked, "COMP_CWORD": str(len(words) - 1)},
-        capture_output=True, text=True, check=True,
-    )  # fmt: skip
+    env = {**os.environ, **asked, "COMP_CWORD": str(len(words) - 1)}
+    command = [sys.executable, "-m", "visleak"]
+    ran = subprocess.run(command, env=env, capture_output=True, text=True, check=True)
     assert expected in ran.stdout.split()
 
 

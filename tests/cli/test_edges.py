@@ -1,10 +1,19 @@
+"""Signals, streams, limits of the system, and errors of the command line."""
+
 import errno
+import json
 import os
+import random
 import re
 import resource
+import shlex
+import shutil
 import signal
 import subprocess
 import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 from calling import MOSTLY_READABLE, refused, run
@@ -13,6 +22,13 @@ import visleak
 from visleak.templates import plain
 
 VISLEAK = (sys.executable, "-m", "visleak")
+PIPES = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+
+
+def program(command, environment=None, **how):
+    env = {**os.environ, **(environment or {})}
+    return subprocess.run([*VISLEAK, *shlex.split(command)], check=False, env=env, **(PIPES | how))
+
 
 #: Runs the command line with a reader that announces itself and then takes its time.
 SLOW = """
@@ -28,8 +44,7 @@ main(sys.argv[1:])
 
 
 def test_help_names_every_verb():
-    ran = run("--help")
-    assert ran.code == 0
+    ran = run("--help", code=0)
     for verb in ("audit", "report", "show", "export"):
         assert verb in ran.out
     assert "audit" in run().out
@@ -79,13 +94,7 @@ def test_what_nobody_foresaw_is_one_line(audited, monkeypatch, error, said):
 
 
 def test_traceback_on_demand(audited):
-    ran = subprocess.run(
-        [*VISLEAK, "show", str(audited), "nosuch"],
-        env={**os.environ, "VISLEAK_DEBUG": "1"},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    ran = program(f"show {audited} nosuch", {"VISLEAK_DEBUG": "1"})
     assert ran.returncode == 2
     assert ran.stderr.startswith("Traceback")
     assert ran.stderr.endswith("visleak: no image of this audit has the id 'nosuch'\n")
@@ -98,13 +107,7 @@ def test_traceback_on_demand(audited):
 def test_stopped_run_says_what_is_kept(dataset, tmp_path, number, code, word, cached):
     out, cache = tmp_path / "out", tmp_path / "cache"
     arguments = ["audit", str(dataset), "-o", str(out), "--cache", str(cache) if cached else "off"]
-    with subprocess.Popen(
-        [sys.executable, "-c", SLOW, *arguments],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    ) as process:
-        assert process.stderr is not None
+    with subprocess.Popen([sys.executable, "-c", SLOW, *arguments], **PIPES) as process:
         # a busy machine has steps of progress before
         assert any(line == "reading\n" for line in process.stderr)
         process.send_signal(number)
@@ -120,36 +123,222 @@ def test_stopped_run_says_what_is_kept(dataset, tmp_path, number, code, word, ca
 STEPS = ("step ", "listing ", "loading ")
 
 
-def test_reader_that_leaves_early(dataset, audited):
-    reading, writing = os.pipe()
-    os.close(reading)
-    gates = ("--fail-on", "near", *MOSTLY_READABLE)
-    with os.fdopen(writing, "wb") as closed:
-        ran = subprocess.run(
-            [*VISLEAK, "audit", str(dataset), "-o", str(audited), *gates],
-            stdout=closed,
-            stderr=subprocess.PIPE,
-            text=True,
-            check=False,
-        )
-    assert ran.returncode == 3
-    lines = [line for line in ran.stderr.splitlines() if not line.startswith(STEPS)]
-    first, second = lines
-    assert first.startswith("reused: ")
-    assert second.startswith("visleak: gate near")
-
-
 def test_ascii_terminal_is_no_error(dataset, audited):
-    ran = subprocess.run(
-        [*VISLEAK, "audit", str(dataset), "-o", str(audited)],
-        env={**os.environ, "PYTHONIOENCODING": "ascii"},
-        capture_output=True,
-        check=False,
-    )
-    assert ran.returncode == 0
-    assert ran.stdout.startswith(b"3 of 6 test images")
+    ran = program(f"audit {dataset} -o {audited}", {"PYTHONIOENCODING": "ascii"})
+    assert (ran.returncode, ran.stdout.startswith("3 of 6 test images")) == (0, True)
 
 
 def test_plain_keeps_what_people_write():
     assert plain("Grüße 猫.png") == "Grüße 猫.png"
     assert plain("a\u202egnp.exe\r") == r"a\u202egnp.exe\r"
+
+
+#: How lines of progress begin, which a busy machine shows.
+STEPS = ("step ", "listing ", "loading ")
+
+
+# -- streams ---------------------------------------------------------------------------------------
+
+
+def shell(command: str) -> subprocess.CompletedProcess[str]:
+    """Run visleak by a shell, which can close what Python cannot."""
+    return subprocess.run(
+        ["sh", "-c", f"{' '.join(VISLEAK)} {command}"], capture_output=True, text=True, check=False
+    )
+
+
+@pytest.mark.parametrize(
+    ("verb", "where", "cause"),
+    [("--version", ">&-", "closed"), ("--help", ">/dev/full", "No space left on device")],
+)
+def test_what_cannot_be_shown_is_one_line(verb, where, cause):
+    if "full" in where and not os.path.exists("/dev/full"):
+        pytest.skip("this system has no /dev/full")
+    ran = shell(f"{verb} {where}")
+    assert ran.returncode == 1
+    (line,) = ran.stderr.splitlines()
+    assert line.startswith("visleak: stdout cannot be written")
+    assert cause in line
+
+
+def test_a_closed_stderr_keeps_complaints_out_of_stdout(audited, dataset):
+    ran = shell(f"audit {dataset} -o {audited} --json 2>&-")
+    assert (ran.returncode, json.loads(ran.stdout)["schema"], ran.stderr) == (0, 1, "")
+    ran = shell("nonsense 2>&-")
+    assert (ran.returncode, ran.stdout, ran.stderr) == (2, "", "")
+    assert shell("--version >&- 2>&- <&-").returncode == 1
+
+
+@pytest.mark.parametrize(
+    ("command", "code"), [("--version", 0), ("audit --help", 0), ("audit {gated}", 3)]
+)
+def test_a_reader_that_left_is_no_error(dataset, audited, command, code):
+    gated = f"{dataset} -o {audited} --fail-on near {' '.join(MOSTLY_READABLE)}"
+    reading, writing = os.pipe()
+    os.close(reading)
+    with os.fdopen(writing, "wb") as closed:
+        ran = program(command.format(gated=gated), stdout=closed)
+    assert ran.returncode == code
+    lines = [line for line in ran.stderr.splitlines() if not line.startswith(STEPS)]
+    starts = ("reused: ", "visleak: gate near") if code else ()
+    assert [line.startswith(start) for line, start in zip(lines, starts, strict=True)] == [
+        True for _ in starts
+    ]
+
+
+# -- limits ----------------------------------------------------------------------------------------
+
+
+def bounded(kind: int, most: int) -> Callable[[], None]:
+    return lambda: resource.setrlimit(kind, (most, most))
+
+
+def limited(command: str, limit: Callable[[], None], cwd: Path | None = None) -> str:
+    """Return the one line in which a run ends with 1."""
+    ran = program(command, preexec_fn=limit, cwd=cwd)
+    assert ran.returncode == 1, ran
+    line = ran.stderr.splitlines()[-1]
+    assert "defect" not in ran.stderr
+    assert "Traceback" not in ran.stderr
+    assert line.startswith("visleak: ")
+    return line
+
+
+def left(folder: Path) -> list[str]:
+    return [path.name for path in folder.rglob("*") if path.name != ".visleak.lock"]
+
+
+@pytest.mark.parametrize("megabytes", [300, 800])
+def test_too_little_address_space(audited, tmp_path, megabytes):
+    limit = bounded(resource.RLIMIT_AS, megabytes * 1_000_000)
+    line = limited(f"stats {audited} -o {tmp_path}/out", limit)
+    assert "memory" in line
+    assert f"{megabytes} MB" in line
+    assert left(tmp_path) == []
+
+
+@pytest.mark.parametrize("verb", ["audit", "show", "encode"])
+def test_a_limit_on_files(dataset, audited, tmp_path, verb):
+    out = tmp_path / "out.png"
+    given = {
+        "audit": f"{dataset} --cache off --workers 1",
+        "show": f"{audited} thing/copy.png",
+        "encode": f"{dataset}/train --cache off --workers 1",
+    }
+    line = limited(f"{verb} {given[verb]} -o {out}", bounded(resource.RLIMIT_FSIZE, 2_000))
+    assert "File too large" in line
+    assert str(out) in line
+    folders = {"out.png", "unfinished.json", "img_emb", "metadata"}
+    assert set(left(tmp_path)) <= folders
+
+
+def test_verdicts_that_cannot_be_written(folder, tmp_path):
+    """SQLite writes them, which no test of writes in Python reaches."""
+    given = tmp_path / "list.csv"
+    given.write_text("TestID,TrainID,Judgment\nthing/copy.png,thing/t0.png,0\n")
+    command = f"verdicts {folder} import {given} --reviewer Ada"
+    for most in (1_000, 10_000):
+        line = limited(command, bounded(resource.RLIMIT_FSIZE, most))
+        assert str(folder / "verdicts.sqlite") in line
+        assert not (folder / "verdicts.csv").exists()
+    run(command, code=0)
+    assert (folder / "verdicts.csv").read_text().count("\n") == 2
+
+
+def test_a_working_folder_that_was_deleted(audited, tmp_path):
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    line = limited(f"export {audited} --format csv -o e.csv", gone.rmdir, gone)
+    assert "working folder" in line
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="names are any bytes on Linux alone")
+def test_names_that_are_not_utf8(dataset, tmp_path):
+    name = os.fsdecode(b"na\xefve")
+    data = Path(shutil.copytree(dataset, tmp_path / "data"))
+    (data / "test" / "thing" / "copy.png").rename(data / "test" / "thing" / f"{name}.png")
+    audit = tmp_path / f"audit {name}"
+    assert run("audit", data, "-o", audit, "--workers", 1).code == 0
+    shown = run("show", audit, f"thing/{name}.png", "-o", tmp_path / f"{name}.jpg", code=0)
+    assert "thing/na\\xefve.png" in shown.out
+    assert run("report", audit, "-o", tmp_path / f"{name}.html").code == 0
+    assert run("export", audit, "--format", "csv", "-o", tmp_path / f"{name}.csv").code == 0
+    assert run("diff", audit, audit, "-o", tmp_path / f"{name}.json").code == 0
+    for kind in ("jpg", "html", "csv", "json"):
+        assert (tmp_path / f"{name}.{kind}").stat().st_size
+
+
+# -- interrupts ------------------------------------------------------------------------------------
+
+
+#: Seconds after which a run that was stopped has ended.
+PATIENCE = 60
+
+#: Python itself is loading before: what it says then is not visleak's.
+EARLIEST = 0.25
+
+VERBS = {
+    "audit": "{data} --cache off --workers 2",
+    "encode": "{data}/train --cache off",
+    "report": "{audit}",
+    "export": "{audit} --format csv",
+    "purge": "{audit} --remove-from test --grade near --format copy --apply",
+}
+
+
+def started(verb: str, dataset: Path, audited: Path, out: Path) -> subprocess.Popen[str]:
+    given = VERBS[verb].format(data=dataset, audit=audited).split()
+    command = [*VISLEAK, verb, *given, "-o", str(out)]
+    return subprocess.Popen(command, **PIPES, start_new_session=True)
+
+
+def stop_and_check(process, number, *, group, out):
+    """Send a signal to a run, or to its workers too; it ends in good order or was faster."""
+    (os.killpg if group else os.kill)(process.pid, number)
+    _, said = process.communicate(timeout=PATIENCE)
+    assert process.returncode in (0, 128 + number), said
+    if process.returncode:
+        # a machine with other work says how far a slow step is
+        *progress, line = said.splitlines()
+        assert all(other.startswith("step ") for other in progress), said
+        assert line.startswith("visleak: ")
+        assert ("interrupted" if number == signal.SIGINT else "terminated") in line
+    left = [path.name for path in out.parent.rglob("*")]
+    assert [name for name in left if name.endswith(".part") or "scratch" in name] == []
+
+
+@pytest.mark.parametrize(
+    ("verb", "number"), [("report", signal.SIGINT), ("export", signal.SIGTERM)]
+)
+def test_a_signal_while_it_loads(dataset, audited, tmp_path, verb, number):
+    process = started(verb, dataset, audited, tmp_path / "out")
+    time.sleep(2 * EARLIEST)
+    stop_and_check(process, number, group=False, out=tmp_path / "out")
+
+
+def test_a_signal_to_the_group_while_workers_load(dataset, audited, tmp_path):
+    process = started("audit", dataset, audited, tmp_path / "out")
+    while not list((tmp_path / "out").glob(".visleak-scratch-*/workers-*")):
+        assert process.poll() is None
+        time.sleep(0.01)
+    time.sleep(0.2)
+    stop_and_check(process, signal.SIGINT, group=True, out=tmp_path / "out")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("verb", ["audit", "encode", "purge"])
+def test_a_signal_at_any_moment(dataset, audited, tmp_path, verb):
+    draw = random.Random(verb)
+    start = time.monotonic()
+    _, said = started(verb, dataset, audited, tmp_path / "whole").communicate(timeout=PATIENCE)
+    took = time.monotonic() - start
+    whole = {path.name for path in tmp_path.rglob("*")}
+    assert whole, said
+    for moment in range(2):
+        out = tmp_path / f"{moment}" / "whole"
+        out.parent.mkdir()
+        process = started(verb, dataset, audited, out)
+        time.sleep(draw.uniform(EARLIEST, took))
+        number = draw.choice([signal.SIGINT, signal.SIGTERM])
+        stop_and_check(process, number, group=draw.random() < 0.5, out=out)
+        shutil.rmtree(out.parent)

@@ -45,7 +45,6 @@ def counted(scene: Scene, fault: str) -> Callable[[str, int], bool]:
 
 
 def reads(scene: Scene, fault: str = "", fatal: int | None = None) -> tuple[Ran, ReadFaults]:
-    """Run a command anew; one read fails."""
     scene.set()
     other = io.BytesIO()
     picture(99).save(other, "PNG")
@@ -137,7 +136,6 @@ def test_a_read_that_fails(scene, name):
 
 
 def test_an_image_lost_before_layouts_are_compared(scene, tmp_path, monkeypatch):
-    """Fewer variants of a layout are never the answer."""
     here = scene("memorization trace")
     here.set()
     file, listed = here.root / "data/test/cat/a.jpg", Sets._listed
@@ -157,7 +155,6 @@ def test_an_image_lost_before_layouts_are_compared(scene, tmp_path, monkeypatch)
 
 
 def test_an_image_that_changes_before_layouts_are_compared(scene, monkeypatch):
-    """The layout of another image is never the answer."""
     here = scene("memorization trace")
     here.set()
     file, listed = here.root / "data/train/dog/d.png", Sets._listed

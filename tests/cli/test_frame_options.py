@@ -150,7 +150,6 @@ def test_frames_without_recordings_say_so(road, told):
     --max-frame-gap -1 -> within_frames must be 0 or more
     --max-time-gap -0.5 -> within_seconds must be 0 or more
     --max-time-gap 1e9 -> within_seconds must be 0 or more and below 1,000,000,000
-    --fail-on recording=2 -> --fail-on recording=2: the rate is a share from 0 to 1
 """)
 def test_wrong_calls(road, tmp_path, arguments, words):
     sides = f"--test {road}/test --train {road}/train -o {tmp_path}/a"

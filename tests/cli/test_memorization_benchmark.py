@@ -67,8 +67,7 @@ def test_every_method_runs_on_a_real_pipeline(given, tmp_path):
         *("--fid-reference", given / "memorized", "--fid-features", "builtin"),
         *("--leaderboard", board),
     )
-    ran = run(*call)
-    assert ran.code == 0, ran.err
+    ran = run(*call, code=0)
     assert "5 methods and settings: 40 images, 160 passes of the network" in ran.err
     assert "\x1b" not in ran.out + ran.err
     assert ran.out.startswith("top-1 similarity ")
@@ -126,8 +125,7 @@ def test_every_method_runs_on_a_real_pipeline(given, tmp_path):
 def test_without_methods_every_pipeline_has_what_it_can(family, methods, skipped, given, tmp_path):
     tiny_pipelines.saved(getattr(tiny_pipelines, family), tmp_path / "model")
     few = ("--trigger-sample", 2, "--images", 1, "--steps", 1)
-    ran = run(*asked(given, tmp_path / "out", *few), "--model", tmp_path / "model")
-    assert ran.code == 0, ran.err
+    ran = run(*asked(given, tmp_path / "out", *few), "--model", tmp_path / "model", code=0)
     result = json.loads((tmp_path / "out" / "benchmark.json").read_text(encoding="utf-8"))
     assert {row["method"] for row in result["rows"]} == methods
     assert {note.split()[0] for note in result["notes"] if " is skipped: " in note} == skipped
@@ -141,7 +139,6 @@ def test_without_methods_every_pipeline_has_what_it_can(family, methods, skipped
     --method rna:1 --reference-source x -> --reference-source keeps images by CLIP score
     --method rna:1 --aesthetic-clip x -> --aesthetic-clip goes with --aesthetic FILE
     --method rna:1 --general-column x -> --general-column goes with --general FILE
-    --method rna:1 --std x -> deviation must be one of images, prompts, within
     --method rna:1 --trigger-sample 0 -> a sample has at least 1 prompt; got 0
 """)
 def test_what_cannot_be_is_refused(arguments, words, given, tmp_path):

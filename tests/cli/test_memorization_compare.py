@@ -55,8 +55,7 @@ def test_a_sentence_a_table_and_a_folder(training, listed, tmp_path):
         *("--max-calls", 200, "--chains", 3, "--length", 2, "--images", 12, "--min-cluster", 6),
         *("--steps", 2, "--guidance", 1, "--workers", 1, "-o", out),
     )
-    ran = run(*ask)
-    assert ran.code == 0, ran.err
+    ran = run(*ask, code=0)
     lines = ran.out.splitlines()
     assert "greedy found 1 memorized image (" in " ".join(lines)
     assert lines[-1] == str(out)
@@ -75,9 +74,7 @@ def test_a_sentence_a_table_and_a_folder(training, listed, tmp_path):
     assert content["attempts"][0]["verified"]["reproduced"] == [
         {"reference": "train/chelsea.png", "number": 0, "prompt": "cow dog"}
     ]
-    code, message = refused(*ask, "--seeds", 2)
-    assert code == 2
-    assert "holds a result already (compare.json)" in message
+    refused(*ask, "--seeds", 2, code=2, words="holds a result already (compare.json)")
 
 
 @refusals("""

@@ -48,8 +48,7 @@ def lists(tmp_path):
 def test_a_sentence_a_table_and_a_folder(lists, tmp_path):
     own, general = lists
     out = tmp_path / "out"
-    ran = run(*DETECT, "--prompts", own, "--general", general, "-o", out)
-    assert (ran.code, ran.err) == (0, "")
+    ran = run(*DETECT, "--prompts", own, "--general", general, "-o", out, code=0, err="")
     lines = ran.out.splitlines()
     assert lines[0].startswith("2 of 3 prompts reach D >= ")
     assert lines[0].endswith(
@@ -88,11 +87,12 @@ def test_an_unlabelled_list_has_no_auc_for_a_result(lists, tmp_path):
 
 def test_options_reach_the_score(model, lists, tmp_path):
     ran = run(
-        *DETECT, "--prompts", lists[0], "--noises", 2, "--timestep", 999, "--norm", "squared",
-        "--score-output", "epsilon", "--seed", 4, "--batch", 2, "--device", "cpu",
-        "--precision", "fp32", "--threshold", "1.5", "-o", tmp_path / "out", "--json",
-    )  # fmt: skip
-    assert (ran.code, ran.err) == (0, "")
+        f"{' '.join(DETECT)} --prompts {lists[0]} --noises 2 --timestep 999 --norm squared --seed 4"
+        " --score-output epsilon --batch 2 --device cpu --precision fp32 --threshold 1.5 --json"
+        f" -o {tmp_path}/out",
+        code=0,
+        err="",
+    )
     assert model.asked == [("some/folder", "cpu", "fp32")]
     assert set(model.timesteps) == {999.0}
     content = json.loads(ran.out)
@@ -120,7 +120,6 @@ def test_a_bounded_rate(lists, tmp_path):
 
 
 @refusals("""
-    --fpr 5 -> --fpr: a share is a number from 0 to 1 or a percentage (1%); got '5'
     --bounded --threshold 1 -> --bounded sets a threshold by --fpr, --threshold gives one
     --general-column x -> --general-column goes with --general FILE
     --prompts no.csv -> prompts no.csv: there is no such file

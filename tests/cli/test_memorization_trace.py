@@ -1,15 +1,23 @@
-"""``visleak memorization trace``."""
+"""``visleak memorization trace`` and ``dataset``, and the notice that is shown once."""
+
+import json
 
 import pytest
-from calling import check_refused, refusals, run
+from calling import check_refused, refusals, refused, run
 from PIL import Image
 from starlette.testclient import TestClient
 
 from visleak.auditing import Audit
+from visleak.cli.memorization import NOTICE
+from visleak.memorization import read_prompts
 from visleak.memorization.tracing import read_trace
+from visleak.memorization.tracing.document import Match, Original, Trace, content
+from visleak.memorization.tracing.run import KIND
 from visleak.review.app import create_app
 from visleak.review.security import Access
 from visleak.review.session import ReviewSession
+from visleak.storage import RunFolder, write_json
+from visleak.storage.cache import default_folder
 from visleak.verdicts import Ledger, Verdict, digests_of
 
 
@@ -30,16 +38,12 @@ def folders(tmp_path_factory, natural):
 @pytest.fixture(scope="session")
 def traced(folders, tmp_path_factory):
     out = tmp_path_factory.mktemp("traced") / "out"
-    ran = run("memorization", "trace", folders / "made", "--source", folders / "train", "-o", out)
-    assert ran.code == 0
+    run(f"memorization trace {folders}/made --source {folders}/train -o {out}", code=0)
     return out
 
 
 def test_the_summary(folders, traced):
-    ran = run(
-        "memorization", "trace", folders / "made", "--source", folders / "train", "-o", traced
-    )
-    assert ran.code == 0
+    ran = run(f"memorization trace {folders}/made --source {folders}/train -o {traced}", code=0)
     lines = ran.out.splitlines()
     assert lines[0] == "1 of 2 generated images is a near-duplicate of 1 training image in train"
     assert any(line.startswith("recall: the default similarity ") for line in lines)
@@ -55,8 +59,7 @@ def test_the_summary(folders, traced):
 
 def test_the_gate(folders, traced):
     asked = ("memorization", "trace", folders / "made", "--source", folders / "train")
-    ran = run(*asked, "--fail-on", "memorized", "-o", traced)
-    assert ran.code == 3
+    ran = run(*asked, "--fail-on", "memorized", "-o", traced, code=3)
     assert ran.err.startswith("visleak: gate memorized: 1 of 2 traced images (50.00 %)")
     assert run(*asked, "--fail-on", "memorized=50%", "-o", traced).code == 0
 
@@ -84,17 +87,149 @@ def test_the_review_opens_and_counts(folders, traced, tmp_path):
      -> --source is missing: give the training images, or --unverified
     --unverified --fail-on near -> --fail-on must be memorized or memorized=RATE; got 'near'
     --unverified --fail-on memorized=5 -> a share is a number from 0 to 1 or a percentage
-    --unverified --kappa-share much -> --kappa-share: a share is a number from 0 to 1
-    --unverified --tau 2 -> tau must be -1 or more and below 1; got 2.0
 """)
 def test_refused(folders, tmp_path, arguments, words):
     check_refused(f"memorization trace {folders}/made -o {tmp_path} {arguments}", words)
 
 
 def test_unverified(folders, tmp_path):
-    ran = run("memorization", "trace", folders / "made", "--unverified", "-o", tmp_path)
-    assert ran.code == 0
+    ran = run("memorization", "trace", folders / "made", "--unverified", "-o", tmp_path, code=0)
     lines = ran.out.splitlines()
     assert lines[0].startswith("2 generated images are candidates, unverified: ")
     assert lines[-1] == str(tmp_path)
     assert (tmp_path / "trace.csv").is_file()
+
+
+# -- memorization dataset --------------------------------------------------------------------------
+
+
+@pytest.fixture
+def listed(tmp_path):
+    file = tmp_path / "list.csv"
+    file.write_text("prompt,urls\na red bag,\"['u', 'v']\"\na red bag now,['v']\n=wall,\n")
+    return file
+
+
+@pytest.fixture
+def recorded(tmp_path):
+    folder = tmp_path / "recorded"
+    folder.mkdir()
+    common = ("train", "1.png", 0.9, "near", 0.95)
+    matches = (
+        Match("a.png", "a red bag", 40, *common, True, 0),
+        Match("b.png", "blue rug", 30, *common, True, 0),
+        Match("c.png", "=wall", 30, "train", "2.png", 0.2, "different", 0.1, False, None),
+    )
+    original = Original(0, "train", ("1.png", "1b.png"), 2, 2, 2, layout=False)
+    made = Trace(
+        folder,
+        {"sets": [{"name": "train", "pictures": True}]},
+        matches,
+        1,
+        0.5,
+        (0.6, 0.2, 0.9),
+        (original,),
+    )
+    write_json(folder / "trace.json", content(RunFolder(folder, KIND), made))
+    return folder
+
+
+def test_a_list_of_others(tmp_path, listed):
+    out = tmp_path / "set"
+    ran = run(
+        "memorization", "dataset", listed, "--verified-by", "Ann, by eye\x1b[31m", "-o", out, code=0
+    )
+    lines = ran.out.splitlines()
+    assert lines[0] == (
+        "2 trigger prompts naming 2 sources in 1 group that share one (as good as 1.0 of one"
+        " size); 1 of 3 left out"
+    )
+    assert lines[1].startswith("  verified by Ann, by eye")
+    assert "\x1b" not in ran.out
+    assert lines[2] == "  left out, not verified: 1"
+    assert read_prompts(out / "prompts.parquet").texts == ("a red bag", "a red bag now")
+
+
+def test_a_trace_is_the_record(tmp_path, listed, recorded):
+    out = tmp_path / "set"
+    ran = run("memorization", "dataset", listed, "--trace", recorded, "--json", "-o", out, code=0)
+    assert ran.out == (out / "dataset.json").read_text()
+    content = json.loads(ran.out)
+    assert content["headline"] == (
+        "2 trigger prompts naming 4 sources in 1 group that share one (as good as 1.0 of one"
+        " size); 2 of 4 left out"
+    )
+    assert content["verified_by"] == {"trace in train: near": 2}
+    prompts = read_prompts(out / "prompts.parquet")
+    # a recorded prompt that no list holds enters, too
+    assert prompts.texts == ("a red bag", "blue rug")
+    assert prompts.sources == (("u", "v", "1.png", "1b.png"), ("1.png", "1b.png"))
+    alone = run("memorization", "dataset", "--trace", recorded, "-o", tmp_path / "alone")
+    assert alone.out.startswith("2 trigger prompts naming 2 sources in 1 group")
+
+
+def test_candidates_say_what_they_are(tmp_path, listed):
+    code, message = refused("memorization", "dataset", listed, "-o", tmp_path / "set")
+    assert code == 1
+    assert message.startswith("none of 3 prompts is verified; trace their images")
+    assert not (tmp_path / "set").exists()
+    ran = run("memorization", "dataset", listed, "--unverified", "-o", tmp_path / "set")
+    assert ran.out.startswith("3 candidate prompts naming 2 sources in 2 groups")
+    assert "; 3 unverified" in ran.out
+    assert (tmp_path / "set" / "prompts-unverified.parquet").is_file()
+    assert not (tmp_path / "set" / "prompts.parquet").exists()
+
+
+@refusals("""
+     -> dataset needs prompts: name a list of them, or --trace DIR
+    --trace {folder} -> no trace.json
+    none.csv -> prompts none.csv: there is no such file
+""")
+def test_refusals(tmp_path, arguments, words):
+    check_refused(f"memorization dataset {arguments}", words, folder=tmp_path)
+
+
+def test_another_set_is_not_replaced(tmp_path, listed):
+    call = ("memorization", "dataset", listed, "--verified-by", "Ann", "-o", tmp_path / "set")
+    assert run(*call).code == 0
+    refused(*call, "--unverified", code=2, words="--force replaces it")
+    assert run(*call, "--unverified", "--force").code == 0
+
+
+# -- memorization notice ---------------------------------------------------------------------------
+
+
+@pytest.fixture
+def fresh(tmp_path, monkeypatch):
+    """The cache folder of a user who has not been told."""
+    folder = tmp_path / "cache"
+    monkeypatch.setenv("VISLEAK_CACHE", str(folder))
+    return folder
+
+
+def test_it_is_said_once(fresh, tmp_path):
+    call = ("memorization", "dataset", tmp_path / "none.csv")
+    first, second = run(*call), run(*call)
+    assert first.err.splitlines()[0] == NOTICE
+    assert NOTICE not in second.err
+    assert len(second.err.splitlines()) == 1
+    assert first.out == second.out == ""
+    assert [each.name for each in fresh.iterdir()] == ["memorization-notice-1"]
+
+
+def test_asking_for_help_says_nothing_and_uses_nothing_up(fresh):
+    for call in (
+        ("memorization",),
+        ("memorization", "--help"),
+        ("memorization", "dataset", "--help"),
+    ):
+        run(*call, code=0, err="")
+    assert not fresh.exists()
+
+
+def test_a_file_in_the_place_of_the_folder_is_no_error(fresh):
+    fresh.write_text("")
+    assert default_folder() == fresh
+    for _ in range(2):
+        ran = run("memorization", "dataset", code=2)
+        assert NOTICE in ran.err

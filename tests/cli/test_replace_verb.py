@@ -25,8 +25,7 @@ def asked(planted, tmp_path):
 
 
 def test_a_plan_in_words(asked, tmp_path):
-    ran = run("replace", *asked, "--select", "auto", "-o", tmp_path / "fair")
-    assert (ran.code, ran.err) == (0, "")
+    ran = run("replace", *asked, "--select", "auto", "-o", tmp_path / "fair", code=0, err="")
     lines = ran.out.splitlines()
     assert lines[:3] == [
         "5 of 12 images of test are duplicates (near or closer): 4 of a training image, 1 of"
@@ -68,9 +67,7 @@ def test_what_is_without_a_replacement(asked, tmp_path):
 @refusals("""
     replace {audit} --pool {pool} --set val -> set must be one of test; got 'val'
     replace {audit} --pool {pool} --apply -> name a folder for it with -o DIR
-    replace {pool} --pool {pool} -> holds no finished audit
     replace {audit} --pool {pool}/nowhere -> does not exist
-    replace {audit} -> --pool
     review {audit} --no-browser --pool {pool}/nowhere -> nowhere' does not exist
     review {audit} --no-browser --pool {pool} --instructions no.md -> no.md is not a file
     review {audit} --no-browser --instructions no.md -> name a pool with --pool

@@ -9,6 +9,12 @@ from PIL import Image
 
 from visleak.storage import read_summary
 
+CLIPS = r"/(clip\d)_/"
+
+
+def sides_of(folder):
+    return f"--test {folder}/test --train {folder}/train"
+
 
 @pytest.fixture(scope="module")
 def frames(tmp_path_factory, natural):
@@ -28,42 +34,32 @@ def frames(tmp_path_factory, natural):
 def audited(frames, tmp_path_factory):
     """The audit of the torn split, with its clips as groups."""
     out = tmp_path_factory.mktemp("torn") / "a"
-    ran = run(
-        "audit", "--test", frames / "test", "--train", frames / "train", "-o", out,
-        "--group", r"/(clip\d)_/", "--no-images",
-    )  # fmt: skip
-    assert ran.code == 0
+    run(f"audit {sides_of(frames)} -o {out} --group '{CLIPS}' --no-images", code=0)
     return out
 
 
 def test_plan_then_apply(frames, tmp_path):
     arguments = (
         "split", frames / "all", "--ratios", "train=67%,test=33%", "-o", tmp_path / "s",
-        "--group", r"/(clip\d)_/",
+        "--group", CLIPS,
     )  # fmt: skip
-    plan = run(*arguments)
-    assert plan.code == 0
+    plan = run(*arguments, code=0)
     assert plan.out.startswith("12 images would be split: train 8, test 4\n")
     assert re.search(r"tolerance +1 % is kept", plan.out)
     assert "no known duplicate crosses the split" in plan.out
-    done = run(*arguments, "--apply", "--format", "link")
-    assert done.code == 0, done.err
+    done = run(*arguments, "--apply", "--format", "link", code=0)
     assert "12 images were split: train 8, test 4" in done.out
     assert "0 of 4 test images (0.00 %" in done.out
     assert len(list((tmp_path / "s" / "data" / "test").iterdir())) == 4
-    again = run(*arguments, "--apply", "--format", "link", "--json")
-    assert again.code == 0, again.err
+    again = run(*arguments, "--apply", "--format", "link", "--json", code=0)
     content = json.loads(again.out)
     assert content["proof"]["headline"].startswith("0 of 4 test images")
     assert content == json.loads((tmp_path / "s" / "split.json").read_text())
 
 
 def test_a_missed_tolerance_is_told_and_not_written(frames, tmp_path):
-    ran = run(
-        "split", frames / "all", "--ratios", "a=50%,b=50%", "-o", tmp_path / "s",
-        "--group", "/(clip)/", "--apply",
-    )  # fmt: skip
-    assert ran.code == 1
+    given = f"{frames}/all --ratios a=50%,b=50% -o {tmp_path}/s --apply"
+    ran = run(f"split {given} --group '/(clip)/'", code=1)
     assert (
         "1 % is missed: one component of 12 images (group clip) is larger than part a"
         in " ".join(ran.out.split())
@@ -74,8 +70,7 @@ def test_a_missed_tolerance_is_told_and_not_written(frames, tmp_path):
 
 
 def test_fix_says_what_moves(audited, tmp_path):
-    ran = run("split", "--repair", audited, "-o", tmp_path / "f")
-    assert ran.code == 0, ran.err
+    ran = run("split", "--repair", audited, "-o", tmp_path / "f", code=0)
     assert ran.out.startswith("6 images would move to unite 6 components\n")
     assert "no fewer moves can unite it" in " ".join(ran.out.split())
     rows = (tmp_path / "f" / "assignment.csv").read_text().splitlines()
@@ -91,16 +86,14 @@ def test_fix_says_what_moves(audited, tmp_path):
     split --repair A --stratify label -> --stratify cannot be used with --repair
     split --repair A --tolerance 2% -> --tolerance cannot be used with --repair
     split {all} --ratios a=0.5,b=0.5 --keep-sizes -> --keep-sizes needs --repair
-    split {all} --ratios a=0.5,b=0.5 --tolerance some -> --tolerance: a share is
     split {all} --ratios a=0.5,b=0.6 -> add up to 1; got 2 that add up to 1.1
     split {all} --ratios a=0.5,b=0.5 --stratify label -> has no labels
     split {all} --ratios a=0.5,b=0.5 --group kind -> group 'kind':
-    split --repair nowhere -> nowhere holds no finished audit
     audit {sides} --group '/(reel)/' -> matches no id, such as 'clip0_2.png' of set 'test'
     audit {sides} --fail-on group -> --fail-on group needs groups on both sides of one data set
 """)
 def test_wrong_calls(frames, tmp_path, arguments, words):
-    given = arguments.replace("{sides}", f"--test {frames}/test --train {frames}/train")
+    given = arguments.replace("{sides}", sides_of(frames))
     check_refused(f"{given} -o {tmp_path}/s", words, all=frames / "all")
     assert not (tmp_path / "s").exists()
 
@@ -108,12 +101,10 @@ def test_wrong_calls(frames, tmp_path, arguments, words):
 def test_groups_in_an_audit(frames, audited):
     summary = read_summary(audited).as_dict()
     assert summary["headline"].endswith("; 6 groups are on both sides (6 of 6 test images)")
-    sides = ("--test", frames / "test", "--train", frames / "train")
     ran = run(
-        "audit", *sides, "-o", audited, "--group", r"/(clip\d)_/", "--fail-on", "group=50%",
-        "--no-images",
-    )  # fmt: skip
-    assert ran.code == 3
+        f"audit {sides_of(frames)} -o {audited} --group '{CLIPS}' --fail-on group=50% --no-images",
+        code=3,
+    )
     assert "gate group: 6 of 6 test images (100.00 %) have a group that is on both sides" in ran.err
     assert "6 in both test and train: clip0, clip1, clip2, clip3" in ran.out
     page = (audited / "report.html").read_text()

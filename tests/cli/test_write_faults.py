@@ -76,7 +76,6 @@ def test_a_write_that_fails(scene, name):
 
 @pytest.mark.parametrize("name", ["audit", "encode"])
 def test_a_finished_result_that_is_read_only(scene, name):
-    """It is reused, and another one is refused without a traceback."""
     here = scene(name)
     here.set()
     assert here.run().code == 0

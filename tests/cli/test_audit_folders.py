@@ -1,0 +1,471 @@
+"""Commands on an audit folder."""
+
+import csv
+import json
+import re
+import shutil
+from pathlib import Path
+
+import pytest
+from calling import HOSTILE, check_refused, refusals, refused, run
+from PIL import Image
+
+import visleak
+from visleak.auditing import Audit
+
+
+def test_all_pairs_of_a_query_best_first(audited):
+    ran = run("show", audited, "thing/mirrored.png", "--all")
+    head, _, names, _, first, *rest = ran.out.rstrip("\n").split("\n")
+    assert head == "thing/mirrored.png of test (96 x 96, label thing)"
+    assert re.split(r"  +", names) == [
+        *("grade", "set", "image", "transform", "reason", "sim.", "prob."),
+    ]
+    assert first.startswith("near ")
+    assert "thing/t1.png" in first
+    assert "mirrored" in first
+    table = Audit(audited).pairs().to_pylist()
+    mine = [
+        row
+        for row in table
+        if row["query"] == "thing/mirrored.png" or row["reference"] == "thing/mirrored.png"
+    ]
+    assert 1 + len(rest) == len(mine)
+
+
+def test_different_pairs_are_counted_and_listed_on_request(audited):
+    table = Audit(audited).pairs().to_pylist()
+    rows = [r for r in table if "thing/mirrored.png" in (r["query"], r["reference"])]
+    different = sum(row["grade"] == "different" for row in rows)
+    assert different
+    shown = run("show", audited, "thing/mirrored.png").out
+    assert not any(line.startswith("different ") for line in shown.splitlines())
+    assert f"{different} pair" in shown
+    assert "--all" in shown
+
+
+def test_pairs_of_a_reference_lead_to_the_queries(audited):
+    ran = run("show", audited, "thing/t0.png")
+    lines = ran.out.splitlines()
+    assert lines[0].startswith("thing/t0.png of train")
+    exact = [line for line in lines if line.startswith("exact")]
+    assert len(exact) == 2
+    assert any("thing/copy.png" in line for line in exact)
+
+
+def test_hostile_ids_stay_text_on_one_line(audited):
+    ran = run("show", audited, f"thing/{HOSTILE}", code=0)
+    assert "\x1b" not in ran.out
+    shown = r"thing/[red]=x\x1b[31m\n.png"
+    assert ran.out.startswith(f"{shown} of test")
+    assert shown in run("show", audited, "thing/copy.png").out
+
+
+@refusals("""
+    {audit} mirrored -> has the id 'mirrored'; did you mean 'thing/mirrored.png'?
+    {audit} nosuch -> no image of this audit has the id 'nosuch'
+    {audit} thing/copy.png --set train -> no image
+    {audit} x --set dev -> set must be one of test, train; got 'dev'
+    gone x -> gone holds no finished audit (no audit.json); run `visleak audit` first
+""")
+def test_wrong_calls(audited, arguments, words):
+    check_refused(f"show {arguments}", words, audit=audited)
+
+
+def test_unreadable_id(audited):
+    check_refused(f"show {audited} thing/text.jpg", "could not be read: not-an-image", code=1)
+
+
+@pytest.fixture(scope="module")
+def two_sets(dataset, tmp_path_factory):
+    out = tmp_path_factory.mktemp("two") / "out"
+    source = dataset / "test"
+    run(f"audit --test a={source} --test b={source} --train {dataset}/train -o {out}", code=0)
+    return out
+
+
+def test_ambiguous_id_asks_for_the_set(two_sets):
+    code, message = refused("show", two_sets, "thing/copy.png")
+    assert (code, message) == (2, "'thing/copy.png' is in a and b; choose with --set")
+    assert run("show", two_sets, "thing/copy.png", "--set", "b").out.startswith(
+        "thing/copy.png of b"
+    )
+
+
+def test_lists_of_several_test_sets_ask_for_one(two_sets, tmp_path):
+    out = tmp_path / "ids.txt"
+    code, message = refused("export", two_sets, "--format", "ids", "-o", out)
+    assert (code, message) == (
+        2,
+        "ids holds one test set, this audit has a, b; choose one with --set",
+    )
+    assert not out.exists()
+
+
+# -- same verb -------------------------------------------------------------------------------------
+
+
+def test_the_grade_is_that_of_the_audit(dataset, audited):
+    test, train = dataset / "test" / "thing", dataset / "train" / "thing"
+    pairs = visleak.Audit(audited).pairs().to_pylist()
+    for name, other in (("copy.png", "t0.png"), ("mirrored.png", "t1.png"), ("q1.png", "t4.png")):
+        ran = run("same", test / name, train / other, "--json")
+        found = json.loads(ran.out)
+        row = [
+            r for r in pairs if (r["query"], r["reference"]) == (f"thing/{name}", f"thing/{other}")
+        ]
+        grade = row[0]["grade"] if row else "different"
+        assert found["grade"] == grade
+        assert ran.code == (0 if grade in ("exact", "near") else 3)
+    ran = run("same", test / "mirrored.png", train / "t1.png", "--grade", "exact")
+    assert (ran.code, ran.out.startswith("near, mirrored: ")) == (3, True)
+
+
+def test_what_cannot_be_compared(dataset, tmp_path):
+    image = dataset / "test" / "thing" / "copy.png"
+    check_refused(f"same {image} {tmp_path}/none.png", "is not a file")
+    check_refused(f"same {image} {dataset}/test/thing/text.jpg", "not-an-image", code=1)
+    Image.new("RGB", (64, 64)).save(tmp_path / "blank.png")
+    check_refused(f"same {image} {tmp_path}/blank.png", "blank", code=1)
+
+
+def test_pixels_in_python(natural):
+    image = natural["astronaut"][:96, :96]
+    assert visleak.same(image, image[:, ::-1]).grade == "near"
+    with pytest.raises(visleak.VisleakError, match="is not a file"):
+        visleak.same("nowhere.png", image)
+
+
+# -- report verb -----------------------------------------------------------------------------------
+
+
+def test_report_is_written_where_it_is_wanted(audited, tmp_path):
+    out = tmp_path / "page.html"
+    ran = run("report", audited, "-o", out)
+    assert (ran.code, ran.out, ran.err) == (0, f"{out}\n", "")
+    assert "data:image/webp" in out.read_text()
+    code, message = refused("report", audited, "-o", out, "--no-images")
+    assert (code, message.startswith(f"{out} exists;")) == (2, True)
+    assert run("report", audited, "-o", out, "--no-images", "--force").code == 0
+    assert "data:image/webp" not in out.read_text()
+
+
+def test_report_survives_the_loss_of_its_sources(dataset, tmp_path):
+    copy, out = tmp_path / "data", tmp_path / "out"
+    shutil.copytree(dataset, copy)
+    assert run("audit", copy, "-o", out).code == 0
+    shutil.rmtree(copy)
+    ran = run("report", out, code=0)
+    assert "no images of test are shown: source" in ran.err
+    assert "data:image/webp" not in (out / "report.html").read_text()
+
+
+@refusals("""
+    report {audit} -o {folder} -> the output {folder} is a folder; choose a file with -o FILE
+    show {audit} x -o {folder} -> the output {folder} is a folder; choose a file with -o FILE
+""")
+def test_folder_as_output(audited, tmp_path, arguments, words):
+    (tmp_path / "folder.png").mkdir()
+    check_refused(arguments, words, audit=audited, folder=tmp_path / "folder.png")
+
+
+def test_newer_schema_is_refused(audited, tmp_path):
+    (tmp_path / "audit.json").write_text('{"schema": 99}')
+    check_refused(f"report {tmp_path}", "has schema 99", code=1)
+
+
+# -- verdicts verb ---------------------------------------------------------------------------------
+
+
+SCRIPT = "<img src=x onerror=alert(1)>"
+
+
+@pytest.fixture
+def listed(tmp_path):
+    path = tmp_path / "ada.csv"
+    path.write_text(
+        "TestID,TrainID,Distance,Judgment,Mood\n"
+        "thing/mirrored.png,thing/t1.png,0.1,2,good\n"
+        "thing/q0.png,thing/t3.png,,1,bad\n"
+        "thing/nobody.png,thing/t3.png,,1,bad\n"
+    )
+    return path
+
+
+def test_from_import_to_export(folder, listed, tmp_path):
+    assert run("verdicts", folder).out.startswith("no pair was judged yet")
+    ran = run("verdicts", folder, "import", listed, code=0, err="")
+    assert ran.out.splitlines() == [
+        "imported 2 verdicts of ada",
+        "rows on images that the audit does not have: 1 ('thing/nobody.png')",
+        "ignored: Mood",
+    ]
+    assert (
+        "imported 0 verdicts of ada, 2 already present"
+        in run("verdicts", folder, "import", listed).out
+    )
+    out = tmp_path / "out.csv"
+    ran = run("verdicts", folder, "export", out)
+    assert ran.out.splitlines() == [str(out), str(tmp_path / "out_within_test.csv")]
+    rows = [line.split(",") for line in out.read_text().splitlines()[1:]]
+    assert {(row[0], row[3]) for row in rows} == {
+        *(("thing/mirrored.png", "2"), ("thing/q0.png", "1")),
+    }
+    # other audits of other names: the plain copy tells
+    ran = run("verdicts", folder, "import", folder / "verdicts.csv", "--json")
+    assert json.loads(ran.out)["known"] == 2
+
+
+def test_who_said_what(folder, listed):
+    run("verdicts", folder, "import", listed, "--reviewer", f"{SCRIPT}[red]")
+    listed.write_text("TestID,TrainID,Judgment\nthing/mirrored.png,thing/t1.png,1\n")
+    run("verdicts", folder, "import", listed, "--reviewer", "Ben")
+    ran = run("verdicts", folder)
+    assert ran.out.startswith("2 pairs judged, 1 disputed\n")
+    assert f"{SCRIPT}[red] and Ben" in ran.out
+    assert "test: thing/mirrored.png   train: thing/t1.png" in ran.out
+    assert f"{SCRIPT}[red]: similar, Ben: near" in ran.out
+    value = json.loads(run("verdicts", folder, "--json").out)
+    assert (value["judged"], value["disputed"]) == (2, 1)
+    assert value["kappas"] == [
+        {"reviewers": [f"{SCRIPT}[red]", "Ben"], "pairs": 1, "agreed": 0, "kappa": 0.0}
+    ]
+    assert value["disputes"][0]["said"] == {f"{SCRIPT}[red]": "similar", "Ben": "near"}
+
+
+def test_verdicts_count_in_show_and_export(folder, listed, tmp_path):
+    run("verdicts", folder, "import", listed)
+    shown = run("show", folder, "thing/mirrored.png").out
+    assert "similar (judged; machine near)" in shown
+    # only people listed this pair, and nobody measured it
+    first = run("show", folder, "thing/q0.png").out.splitlines()[4]
+    assert first.split()[:2] == ["near", "(judged;"]
+    out = tmp_path / "pairs.csv"
+    assert run("export", folder, "--format", "csv", "--grade", "near", "-o", out).code == 0
+    text = out.read_text()
+    assert "thing/q0.png" in text
+    assert "thing/mirrored.png" not in text
+    out = tmp_path / "list.csv"
+    export = ("export", folder, "--format", "cifair", "--grade", "similar", "-o", out)
+    assert run(*export).code == 0
+    assert any(
+        line.startswith("thing/mirrored.png,thing/t1.png,") and line.endswith(",2")
+        for line in out.read_text().splitlines()
+    )
+
+
+def test_the_same_audit_again_says_that_people_judged(dataset, folder, listed):
+    before = (folder / "audit.json").read_bytes()
+    assert "pairs judged" not in run("audit", dataset, "-o", folder).out
+    run("verdicts", folder, "import", listed)
+    again = run("audit", dataset, "-o", folder)
+    assert "2 pairs judged; `visleak stats` counts that" in again.out
+    assert "<bdi>ada (2)</bdi>" in (folder / "report.html").read_text()
+    assert (folder / "audit.json").read_bytes() == before
+
+
+def test_disputed_pairs_are_told_when_left_out(folder, tmp_path):
+    for who, judgment in (("Ada", 1), ("Ben", 3)):
+        path = tmp_path / "list.csv"
+        path.write_text(f"TestID,TrainID,Judgment\nthing/mirrored.png,thing/t1.png,{judgment}\n")
+        run("verdicts", folder, "import", path, "--reviewer", who)
+    ran = run("verdicts", folder, "export", tmp_path / "out.csv", "--json")
+    assert ran.err == "disputed pairs, excluded: 1\n"
+    value = json.loads(ran.out)
+    assert (value["written"], value["disputed"], len(value["files"])) == (0, 1, 2)
+    assert "\nnear (disputed)" in run("show", folder, "thing/mirrored.png").out
+
+
+@refusals("""
+    imprt x.csv -> the action must be import or export; got 'imprt'
+    import -> name the file to import
+    export x.csv --within -> --within cannot be used with export
+    import x.csv --format csv -> --format cannot be used with import
+    --strict -> --strict cannot be used with
+    import x.csv -> x.csv is not a file; name the one to import
+    export x.csv -> no pair was judged in
+""")
+def test_wrong_command_lines(audited, arguments, words):
+    check_refused(f"verdicts {audited} {arguments}", words)
+
+
+def test_wrong_content(folder, tmp_path):
+    path = tmp_path / "list.csv"
+    path.write_text("TestID,TrainID,Judgment\nthing/q0.png,thing/t0.png,7\n")
+    words = "line 2: Judgment must be 0 exact, 1 near, 2 similar or 3 different; got '7'"
+    check_refused(f"verdicts {folder} import {path}", words, code=1)
+    path.write_text("TestID,TrainID,Judgment\na,thing/t0.png,1\nthing/q0.png,thing/t0.png,1\n")
+    check_refused(f"verdicts {folder} import {path} --strict", "1 of the 2 rows of", code=1)
+    check_refused(f"verdicts {tmp_path} import {path}", "holds no finished audit")
+
+
+def test_hostile_ids_survive(folder, tmp_path):
+    path = tmp_path / "list.csv"
+    path.write_text(f'TestID,TrainID,Judgment\n"thing/{HOSTILE}",thing/t0.png,1\n')
+    assert run("verdicts", folder, "import", path).code == 0
+    out = tmp_path / "out.csv"
+    assert run("verdicts", folder, "export", out).code == 0
+    assert f"thing/{HOSTILE}" in out.read_text()
+    assert "\x1b" not in run("verdicts", folder).out
+
+
+# -- stats verb ------------------------------------------------------------------------------------
+
+
+def judge(folder: Path, place: Path) -> None:
+    path = place / "ada.csv"
+    path.write_text("TestID,TrainID,Judgment\nthing/mirrored.png,thing/t1.png,3\n")
+    assert run("verdicts", folder, "import", path).code == 0
+
+
+def test_counts_before_and_after_review(folder, tmp_path):
+    ran = run("stats", folder, code=0, err="")
+    lines = ran.out.splitlines()
+    assert lines[0].startswith("3 of 6 test images (50.00 %, 95 % CI ")
+    assert lines[0].endswith(
+        ") have a duplicate (exact or near) in the training images, in 3 pairs"
+    )
+    # the share that the audit reports
+    assert lines[0].partition(" have")[0] == Audit(folder).headline.partition(" have")[0]
+    assert lines[1].endswith("there or within the set, in 4 pairs")
+    assert "no verdicts yet" in ran.out
+    judge(folder, tmp_path)
+    ran = run("stats", folder)
+    lines = ran.out.splitlines()
+    assert lines[0].startswith("2 of 6 test images")
+    assert lines[0].endswith("in 2 pairs, after review")
+    together = next(line.split() for line in lines if line.startswith("together"))
+    # pairs and images after review, then before
+    assert together[1:] == ["3", "2", "4", "3"]
+    assert "1 listed pair has another grade than the automatic one" in ran.out
+
+
+def test_json_is_all_that_is_printed(folder, tmp_path):
+    judge(folder, tmp_path)
+    out = tmp_path / "counts"
+    ran = run("stats", folder, "--json", "-o", out)
+    value = json.loads(ran.out)
+    assert value == json.loads((out / "counts.json").read_text())
+    (own,) = value["sets"]
+    assert (own["before"]["images"], own["after"]["images"]) == (3, 2)
+    assert own["after"]["types"]["train-test"]["near"] == {"pairs": 0, "images": 0}
+    assert value["review"]["reviewers"]["ada"]["different"] == 1
+    assert own["classes"] == [{"label": "thing", "images": 2, "before": 3, "of": 6}]
+    # three pairs of copies: of no distance, whatever the percentile
+    assert [each["distance"] for each in own["examples"]] == [0.0, 0.0, 0.0]
+    assert len([*out.glob("example-exact-*.png")]) == 3
+
+
+def test_a_narrower_grade_and_wrong_words(folder, tmp_path):
+    assert "(exact)" in run("stats", folder, "--grade", "exact").out.splitlines()[0]
+    check_refused(f"stats {tmp_path}/none", "holds no finished audit")
+    (tmp_path / "file").write_text("")
+    check_refused(f"stats {folder} -o {tmp_path}/file", "file is a file")
+
+
+# -- diff verb -------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def cleaned(dataset, tmp_path_factory):
+    """The audit after the copies were deleted and an image renamed."""
+    root = tmp_path_factory.mktemp("diffed")
+    shutil.copytree(dataset, root / "data")
+    test = root / "data" / "test" / "thing"
+    (test / "copy.png").unlink()
+    (test / "q0.png").rename(test / "moon.png")
+    assert run("audit", root / "data", "-o", root / "cleaned").code == 0
+    return root / "cleaned"
+
+
+def test_a_clean_up_is_told(audited, cleaned):
+    ran = run("diff", audited, cleaned, code=0, err="")
+    lines = ran.out.splitlines()
+    assert lines[0] == (
+        "cleaned has 0 leaking test images that out had not, 1 is gone, 0 changed grade;"
+        " near or exact 50.00 % -> 40.00 %"
+    )
+    assert "test: 4 the same, 1 renamed, 1 removed" in ran.out
+    assert "train: 6 the same" in ran.out
+    assert "1 vanished: 1 with an image that cleaned has not" in ran.out
+
+
+def test_the_same_audit_has_not_changed(audited):
+    ran = run("diff", audited, audited)
+    first = f"{audited} has the same 3 leaking test images as {audited}; near or exact 50.00 %"
+    assert ran.out.splitlines()[0] == first
+    assert "vanished" not in ran.out
+    assert "differs" not in ran.out
+
+
+def test_another_encoder_is_told(dataset, audited, tmp_path):
+    other = tmp_path / "phash"
+    assert run("audit", dataset, "-o", other, "--encoder", "phash").code == 0
+    ran = run("diff", audited, other)
+    assert "encoder name: builtin -> phash" in ran.out
+    assert "the same images in both" in ran.out
+    assert "McNemar's exact test, p = " in ran.out
+    check_refused(f"diff {audited} {other} --grade soft", "has no thresholds for degrees")
+
+
+def test_every_pair_is_written(audited, cleaned, tmp_path):
+    out = tmp_path / "changes.csv"
+    ran = run("diff", audited, cleaned, "-o", out)
+    assert ran.out.splitlines()[-1] == str(out)
+    with out.open(newline="") as lines:
+        leak, repeat = csv.DictReader(lines)
+    assert (leak["change"], leak["reason"]) == ("vanished", "image gone")
+    assert (leak["query"], leak["reference"]) == ("thing/copy.png", "thing/t0.png")
+    assert (leak["before_grade"], leak["after_grade"], leak["within"]) == ("exact", "", "")
+    assert leak["query_digest"] == leak["reference_digest"]
+    assert len(leak["query_digest"]) == 32
+    assert (repeat["within"], repeat["reference_set"]) == ("yes", "test")
+
+
+def test_json_holds_the_numbers(audited, cleaned):
+    content = json.loads(run("diff", audited, cleaned, "--json").out)
+    assert content["headline"].startswith("cleaned has 0 leaking test images that out had not")
+    (total,) = content["totals"]
+    assert (total["new"], total["gone"], total["regraded"]) == (0, 1, 0)
+    assert total["rates"]["near_or_exact"]["before"]["count"] == 3
+    after = total["rates"]["near_or_exact"]["after"]
+    assert (after["count"], after["total"], after["share"]) == (2, 5, 0.4)
+    assert total["difference_low"] < -0.1 < total["difference_high"]
+    assert total["shared_images"] == 5
+    assert not total["same_images"]
+    assert content["pairs"]["vanished"] == {"image gone": 1}
+    (test, train) = content["sets"]
+    assert (test["renamed"], test["removed"], train["same"]) == (1, 1, 6)
+
+
+def test_sets_with_other_names(dataset, audited, tmp_path):
+    named = ("--test", f"neu={dataset / 'test'}", "--train", f"alt={dataset / 'train'}")
+    assert run("audit", *named, "-o", tmp_path / "renamed").code == 0
+    ran = run("diff", audited, tmp_path / "renamed")
+    assert ran.out.startswith("renamed has the same 3 leaking neu images as out;")
+    assert "test -> neu: 6 the same" in ran.out
+    assert run("diff", audited, tmp_path / "renamed", "--rename", "test=neu").code == 0
+    two = tmp_path / "two"
+    assert run("audit", *named, "--train", f"web={dataset / 'train'}", "-o", two).code == 0
+    check_refused(f"diff {audited} {two}", "say which is which, as in --rename train=alt")
+    ran = run("diff", audited, two, "--rename", "train=alt")
+    assert "web: not in out (6 images)" in ran.out
+    assert "of sets that out did not compare" in ran.out
+
+
+@refusals("""
+    --rename a=b -> --rename: A has no set 'a'; it has test, train
+    --rename test=b -> --rename: B has no set 'b'; it has test, train
+    --rename test -> --rename must be OLD=NEW
+    --rename test=test --rename train=test -> --rename names a set twice: 'train=test'
+    -o . -> the output . is a folder; choose a file with -o FILE
+""")
+def test_wrong_options(arguments, words, audited):
+    check_refused(f"diff {audited} {audited} {arguments}", words)
+
+
+def test_what_is_no_audit(audited, tmp_path):
+    check_refused(f"diff {audited} {tmp_path}", "holds no finished audit")
+    broken = shutil.copytree(audited, tmp_path / "broken")
+    (broken / "images.parquet").write_bytes(b"PAR1")
+    check_refused(f"diff {audited} {broken}", "images.parquet", code=1)

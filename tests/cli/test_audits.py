@@ -1,0 +1,494 @@
+"""``visleak audit``: its summary, its gates and cost, what it reuses, and what it refuses."""
+
+import importlib.util
+import json
+import re
+import shlex
+import shutil
+from dataclasses import replace
+
+import pyarrow.parquet as pq
+import pytest
+from calling import HOSTILE, MOSTLY_READABLE, check_refused, refusals, refused, run
+from PIL import Image
+
+from visleak.auditing import Audit
+from visleak.pipeline.cost import Cost
+from visleak.pipeline.cost import describe as line
+from visleak.quantities import size
+from visleak.verdicts import Ledger, Verdict
+
+
+def test_summary_says_what_the_folder_says(dataset, tmp_path):
+    out = tmp_path / "my audits" / "out"
+    ran = run("audit", dataset, "-o", out, code=0, err="")
+    first, *rest = ran.out.splitlines()
+    assert first == Audit(out).headline
+    assert first.startswith("3 of 6 test images (50.00 %, 95 % CI 18.76-81.24)")
+    text = "\n".join(rest)
+    for pattern in (
+        r"test +near or exact +3 of 6 +50.00 % +18.76-81.24",
+        r"repeats +2 images of test repeat each other \(1 pair, 1 exact\)",
+        r"thresholds +hard 0\.\d+, soft 0\.\d+\n",
+        r"unreadable +1 of 13 images: 1 not-an-image",
+    ):
+        assert re.search(pattern, text), pattern
+    assert str(out / "unreadable.csv") in text
+    assert str(out / "report.html") in text
+    assert "\x1b" not in ran.out
+    steps = [line.split(None, 1)[-1] for line in ran.out.splitlines()[-3:]]
+    for command in ("next        visleak review", "visleak purge", "visleak split --repair"):
+        assert f"{command} " in ran.out
+    for step in steps[1:]:
+        # as printed they run, and a dry run writes no image
+        line = shlex.split(step if step.startswith("visleak") else f"visleak {step}")[1:]
+        more = ("-o", tmp_path / "plan") if line[0] == "split" else ()
+        assert run(*line, *more).code == 0
+    content = json.loads((out / "audit.json").read_text())
+    assert content["command"] == f"visleak audit {dataset} -o '{out}'"
+    assert "data:image/" in (out / "report.html").read_text()
+    # --force runs again and finds the same; --json prints the file and nothing else
+    before = (out / "pairs.parquet").read_bytes()
+    ran = run("audit", dataset, "-o", out, "--force", "--json")
+    assert (ran.code, ran.err, ran.out) == (0, "", (out / "audit.json").read_text())
+    assert (out / "pairs.parquet").read_bytes() == before
+
+
+def test_candidates_by_similarity_are_left_out_where_nothing_is_near(dataset, tmp_path):
+    test, out = tmp_path / "test", tmp_path / "out"
+    test.mkdir()
+    for name in ("q0.png", "q1.png"):
+        shutil.copy(dataset / "test" / "thing" / name, test)
+    given = ("audit", "--test", test, "--train", dataset / "train", "-o", out, "--hard", "0.2")
+    shown = run(*given, "--soft", "0.1", "--no-images").out
+    assert Audit(out).rate("hard_or_soft").count
+    assert "near or exact" in shown
+    for text in ("hard or soft", "next"):
+        assert text not in shown
+
+
+def test_no_verify_gives_degrees_only(dataset, tmp_path):
+    ran = run("audit", dataset, "-o", tmp_path / "out", "--no-verify", code=0)
+    assert "hard or soft" in ran.out
+    assert "near or exact" not in ran.out
+    assert "verification: switched off" in ran.out
+
+
+def test_sets_in_place_of_a_folder(dataset, audited, tmp_path):
+    sides = ("--test", dataset / "test", "--train", dataset / "train")
+    assert run("audit", *sides, "-o", tmp_path / "sides").code == 0
+    assert Audit(tmp_path / "sides").headline == Audit(audited).headline
+    ran = run("audit", "--set", f"mine={dataset / 'test'}", "-o", tmp_path / "one")
+    assert ran.out.startswith("2 of 6 mine images")
+    command = f"audit --set {dataset}/test --skip-within -o {tmp_path}/none"
+    check_refused(command, "nothing to compare")
+    sets = ("--set", dataset / "test", "--set", dataset / "train")
+    content = json.loads(run("audit", *sets, "-o", tmp_path / "all", "--json").out)
+    cells = {(each["query_set"], each["reference_set"]) for each in content["comparisons"]}
+    assert cells == {(a, b) for a in ("test", "train") for b in ("test", "train")}
+    names = {path.name for path in dataset.rglob("*") if path.is_file()}
+    images = (f"t{n}.png" if n < 6 else f"q{n - 6}.png" for n in range(9))
+    assert names == {*images, "copy.png", "mirrored.png", "text.jpg", HOSTILE}
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "words"),
+    [
+        ("m.csv", b"file,label\na.png,b\n", "path"),
+        ("a.zip", b"PK\x03\x04 and then nothing", "a.zip"),
+        ("bad/a.jpg", b"no picture", "none of its 1 images could be read (1 not-an-image)"),
+        ("empty/readme.txt", b"", "holds no images"),
+    ],
+)
+def test_sources_without_an_image(tmp_path, name, content, words):
+    file = tmp_path / name
+    file.parent.mkdir(exist_ok=True)
+    file.write_bytes(content)
+    source = tmp_path / name.partition("/")[0]
+    code, message = refused("audit", "--set", source, "-o", tmp_path / "out")
+    assert (code, words in message, source.name in message) == (1, True, True), message
+
+
+@pytest.mark.parametrize(
+    ("content", "cure"),
+    [
+        (b"version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 9\n", "git lfs pull"),
+        (b"<!DOCTYPE html><html>404 Not Found</html>", "download it again"),
+        (b"\0\0\0\x18ftypheic\0\0\0\0mif1heic" + bytes(99), "pip install 'visleak[heif]'"),
+    ],
+    ids=["lfs", "html", "heic"],
+)
+def test_nothing_readable_names_the_cure(dataset, tmp_path, content, cure):
+    """No gate passes over files that only stand in for images."""
+    (tmp_path / "test").mkdir()
+    (tmp_path / "test" / "a.jpg").write_bytes(content)
+    if cure.startswith("pip") and importlib.util.find_spec("pillow_heif"):
+        cure = "corrupt"
+    given = ("--test", tmp_path / "test", "--train", dataset / "train", "-o", tmp_path / "out")
+    refused("audit --fail-on near --fail-on unreadable=100%", *given, code=1, words=cure)
+    ran = run("encode", tmp_path / "test", "-o", tmp_path / "vectors")
+    assert (ran.code, "unreadable.csv" in ran.err) == (1, True)
+
+
+@refusals("""
+    {data} --encoder nosuch -> encoder must be one of builtin,
+    {data} --hard 2 -> hard must be from -1 to 1; got 2.0
+    {data} --hard 0.1 --soft 0.2 -> hard (0.1) must not be below soft (0.2)
+    {data} --expect 4 -> text of the source: emb:FOLDER?expect=N
+    {data} --tset x -> no such option --tset; did you mean --set or --test
+    {data} --test x -> give either DIR, or --test and --train, or --set; not two of them
+    {data} --fail-on near --no-verify -> --fail-on near asks for a grade, and --no-verify
+    {data} --id name -> id 'name':
+    {data} --group '/(/' -> group '/(/' is not a regular expression
+    {data} --near-at 1 -> near_at
+    {data} --near-at 0.7 --no-verify -> near_at (0.7) is for verified pairs
+    {data} --encoder phash --fail-on hard -> --fail-on hard needs a threshold
+    {data} --encoder phash --soft 0.9 --fail-on hard --no-verify -> --fail-on hard needs a thresh
+    {data} --device cpu -> encoder builtin has no option 'device'
+    {data} --batch 3 -> encoder builtin has no option 'batch'
+    {data}/train -> does not hold two splits (found none)
+    {data}/gone -> gone' does not exist
+    --test {data}/gone --train {data}/train -> gone' does not exist; a source is a folder
+    --test =x --train {data} -> a set is [DATASET:]NAME=SOURCE
+    --test {data} -> --test needs --train to compare with;
+     -> nothing to compare: give a folder with train and test in it
+""")
+def test_wrong_call(dataset, tmp_path, arguments, words):
+    check_refused(f"audit -o {tmp_path}/out {arguments}", words, data=dataset)
+    assert not (tmp_path / "out").exists()
+
+
+def test_output_is_a_file(dataset, tmp_path):
+    (tmp_path / "out").write_text("mine")
+    check_refused(f"audit {dataset} -o {tmp_path}/out", "out is a file; choose a folder")
+    assert (tmp_path / "out").read_text() == "mine"
+
+
+def test_cache_can_be_switched_off_or_put_elsewhere(dataset, tmp_path, monkeypatch):
+    monkeypatch.setenv("VISLEAK_CACHE", str(tmp_path / "default"))
+    given = ("audit", dataset, "--no-verify", "--no-images", "-o")
+    assert run(*given, tmp_path / "a", "--cache", "off").code == 0
+    assert run(*given, tmp_path / "b", "--cache", tmp_path / "own").code == 0
+    assert not (tmp_path / "default").exists()
+    assert any((tmp_path / "own").iterdir())
+
+
+# -- the probability from which a pair is near -----------------------------------------------------
+
+#: Above the probability of every pair that is not exact.
+NEVER = "0.9999999"
+
+
+def test_pairs_below_near_at_are_similar(dataset, audited, tmp_path):
+    strict = tmp_path / "strict"
+    call = ("audit", dataset, "-o", strict, "--near-at", NEVER)
+    assert run(*call).code == 0
+    default, found = (Audit(folder).pairs() for folder in (audited, strict))
+    assert found["probability"].equals(default["probability"])
+    assert set(default["grade"].to_pylist()) >= {"exact", "near"}
+    demoted = ["similar" if each == "near" else each for each in default["grade"].to_pylist()]
+    assert found["grade"].to_pylist() == demoted
+    assert Audit(strict).rate("near_or_exact").count == Audit(strict).rate("exact").count == 2
+    again = run(*call, "--fail-on", "near=33%")
+    assert (again.code, "reused" in again.err, f"probability {NEVER}" in again.out) == (
+        3,
+        True,
+        True,
+    )
+    content = json.loads((strict / "audit.json").read_text())
+    assert content["grader"]["near_at"] == content["settings"]["near_at"] == float(NEVER)
+    assert f"near from probability <strong>{NEVER}<" in (strict / "report.html").read_text()
+    assert f"near_at: 0.5 -> {NEVER}" in run("diff", audited, strict).out
+
+
+# -- gates -----------------------------------------------------------------------------------------
+
+
+def test_tripped_gates_end_with_three_after_all_is_written(dataset, tmp_path):
+    out = tmp_path / "out"
+    ran = run(
+        f"audit {dataset} -o {out} --fail-on near --fail-on exact=50% --fail-on unreadable=0.01",
+        code=3,
+    )
+    assert ran.err.splitlines() == [
+        "visleak: gate near: 3 of 6 test images (50.00 %) have a near-duplicate or exact copy;"
+        " allowed 0.00 %",
+        "visleak: gate unreadable: 1 of 7 test images (14.29 %) could not be read; allowed 1.00 %",
+    ]
+    assert ran.out.startswith("3 of 6 test images")
+    assert (out / "report.html").is_file()
+
+
+def test_gates_hold_for_a_reused_audit(dataset, audited):
+    call = ("audit", dataset, "-o", audited, *MOSTLY_READABLE)
+    assert run(*call, "--fail-on", "near", "--json").code == 3
+    assert run(*call, "--fail-on", "near=50%").code == 0
+
+
+def test_a_gate_fails_where_too_little_was_compared(dataset, audited):
+    ran = run("audit", dataset, "-o", audited, "--fail-on", "near=50%", code=3)
+    (line,) = [line for line in ran.err.splitlines() if "gate" in line]
+    assert "1 of 7 test images" in line
+    assert "--fail-on unreadable=RATE" in line
+
+
+@pytest.mark.parametrize(
+    ("side", "gate"), [("--test", ()), ("--train", ("--fail-on", "unreadable=1"))]
+)
+def test_a_side_without_a_readable_image_is_an_error(dataset, tmp_path, side, gate):
+    gone = tmp_path / "gone.csv"
+    gone.write_text("path\n" + "".join(f"nowhere/{number}.png\n" for number in range(7)))
+    sides = {"--test": dataset / "test", "--train": dataset / "train"} | {side: gone}
+    call = [text for item in sides.items() for text in item]
+    refused(
+        f"audit -o {tmp_path}/out",
+        *call,
+        *gate,
+        code=1,
+        words=f"({gone}): none of its 7 images could be read (7 missing)",
+    )
+    assert not (tmp_path / "out" / "audit.json").exists()
+
+
+def test_results_for_other_tools(dataset, tmp_path, monkeypatch):
+    shown: list[str] = []
+    monkeypatch.setattr("webbrowser.open", shown.append)
+    given = ("audit", dataset, "-o", tmp_path / "out", "--fail-on", "near", *MOSTLY_READABLE)
+    ran = run(*given, "--format", "sarif", "--open", code=3)
+    assert json.loads(ran.out)["version"] == "2.1.0"
+    assert shown == [(tmp_path / "out" / "report.html").as_uri()]
+    assert run(*given, "--format", "junit").out.startswith("<?xml")
+    assert run(*given, "--format", "json").out == (tmp_path / "out" / "audit.json").read_text()
+    check_refused(f"audit {dataset} --format junit", "--format junit reports gates")
+
+
+# -- baseline option -------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def changed(dataset, tmp_path_factory):
+    """The data set with one more leak: a training image, turned."""
+    root = tmp_path_factory.mktemp("changed") / "data"
+    shutil.copytree(dataset, root)
+    picture = Image.open(root / "train" / "thing" / "t2.png")
+    picture.transpose(Image.Transpose.ROTATE_90).save(root / "test" / "thing" / "turned.png")
+    return root
+
+
+def test_known_leaks_pass(dataset, audited, tmp_path):
+    call = ("audit", dataset, "-o", tmp_path / "out", "--baseline", audited)
+    ran = run(*call, *MOSTLY_READABLE, "--fail-on", "near", code=0, err="")
+    assert ran.out.startswith("3 of 6 test images")
+    last = ran.out.splitlines()[-1]
+    assert last.startswith("gate near: 0 new of 6 test images (0.00 %)")
+    assert "(3 known from baseline)" in last
+    ran = run(*call, "--fail-on", "unreadable")
+    assert (ran.code, "gate unreadable: 1 of 7 test images" in ran.err) == (3, True)
+
+
+def test_new_leaks_trip_and_are_named(changed, audited, tmp_path):
+    out = tmp_path / "out"
+    command = ("audit", changed, "-o", out, "--baseline", audited)
+    gates = ("--fail-on", "near", "--fail-on", "exact", "--fail-on", "unreadable=50%")
+    ran = run(*command, *gates, code=3)
+    near, pair = ran.err.splitlines()
+    assert near.startswith("visleak: gate near: 1 new of 7 test images (14.29 %)")
+    assert pair.startswith("  test thing/turned.png = train thing/t2.png: near, probability ")
+    assert "gate exact: 0 new of 7 test images (0.00 %) have an exact copy (2 known" in ran.out
+    ran = run(*command, "--fail-on", "near=20%", *MOSTLY_READABLE)
+    assert (ran.code, "reused: " in ran.err) == (0, True)
+    ran = run(*command)
+    assert (ran.code, ran.out.splitlines()[-1][-23:]) == (0, "(3 known from baseline)")
+    # as JSON, beside the audit, which is independent of gates
+    ran = run(*command, "--fail-on", "near", "--json")
+    content = json.loads(ran.out)
+    assert (ran.code, content.pop("baseline")) == (3, [str(audited)])
+    (gate,) = content.pop("gates")
+    assert (gate["gate"], gate["query_set"], gate["tripped"]) == ("near", "test", True)
+    assert (gate["new"]["count"], gate["known"], gate["new_pairs"]) == (1, 3, 1)
+    assert gate["worst"][0]["query"] == "thing/turned.png"
+    assert content == json.loads((out / "audit.json").read_text())
+
+
+def test_without_grades_degrees_are_told(dataset, audited, tmp_path):
+    command = ("audit", dataset, "--no-verify", "--baseline", audited)
+    ran = run(*command, "-o", tmp_path / "builtin", code=0)
+    assert ran.out.splitlines()[-1].startswith("gate soft: 0 new of 6 test images")
+    # nobody knows a threshold of this encoder: there is nothing to tell
+    ran = run(*command, "-o", tmp_path / "phash", "--encoder", "phash", code=0)
+    assert "gate" not in ran.out
+
+
+def test_accepted_pairs_from_a_file(changed, audited, tmp_path):
+    accepted, out = tmp_path / "accepted.csv", tmp_path / "out"
+    ran = run("export", audited, "--format", "accepted", "-o", accepted)
+    assert (ran.code, ran.out) == (0, f"{accepted}\n")
+    gates = ("--fail-on", "near", *MOSTLY_READABLE)
+    command = ("audit", changed, "-o", out, *gates, "--baseline", accepted)
+    assert run(*command).code == 3
+    run("export", out, "--format", "accepted", "-o", tmp_path / "all.csv")
+    assert run(*command, "--baseline", tmp_path / "all.csv").code == 0
+    assert HOSTILE.strip() not in accepted.read_text() or "[red]" in accepted.read_text()
+
+
+def test_verdicts_of_people_count(dataset, tmp_path):
+    out = tmp_path / "out"
+    assert run("audit", dataset, "-o", out, "--fail-on", "near=34%").code == 3
+    import pyarrow.compute as pc
+
+    from visleak.storage import read_table
+
+    images = read_table(out, "images.parquet")
+    ids = dict(zip(images["id"].to_pylist(), images["digest"].to_pylist(), strict=True))
+    assert pc.sum(pc.equal(images["id"], "thing/mirrored.png")).as_py() == 1
+    with Ledger(out) as ledger:
+        ledger.add(Verdict.of(ids["thing/mirrored.png"], ids["thing/t1.png"], "different", "Ada"))
+    assert run("audit", dataset, "-o", out, "--fail-on", "near=34%", *MOSTLY_READABLE).code == 0
+    again = tmp_path / "again"
+    gates = ("--fail-on", "near", *MOSTLY_READABLE)
+    ran = run("audit", dataset, "-o", again, *gates, "--baseline", out, code=0)
+    assert "(3 known from baseline)" in ran.out
+
+
+@pytest.mark.parametrize(
+    ("name", "code", "words"),
+    [
+        ("nowhere", 2, "does not exist; give an audit folder or a file of accepted pairs"),
+        ("empty", 2, "holds no finished audit (no audit.json)"),
+        ("file", 1, "line 2: first must be a content digest of 32 hex digits"),
+        ("out", 2, "is the output folder itself, so the second run would know every leak"),
+    ],
+)
+def test_a_wrong_baseline_ends_before_anything_is_done(
+    name, code, words, dataset, audited, tmp_path
+):
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "file").write_text("first,second\nx,y\n")
+    out, baseline = tmp_path / "out", tmp_path / name
+    if name == "out":
+        out = baseline = audited
+    check_refused(f"audit {dataset} -o {out} --baseline {baseline}", words, code)
+    assert not (tmp_path / "out").exists()
+
+
+# -- cost verb -------------------------------------------------------------------------------------
+
+
+def test_cost_says_a_line_and_stops(dataset, tmp_path):
+    ran = run("audit", dataset, "-o", tmp_path / "out", "--dry-run", "--cache", "off", code=0)
+    assert re.fullmatch(
+        r"13 images \(\d+ kB\); about \d+ s with 1 process: \d s reading and encoding, \d s search,"
+        r" \d+ s local features, \d s screening of \d+ pairs, \d+ s verification of \d+ pairs"
+        r" \(estimated from 13 images and \d+ pairs\); at least 497 kB of scratch\n",
+        ran.out,
+    ), ran.out
+    assert not (tmp_path / "out").exists()
+
+
+def test_cost_as_json(dataset, tmp_path):
+    ran = run("audit", dataset, "--dry-run", "--json", "--cache", tmp_path / "cache", code=0)
+    found = json.loads(ran.out)
+    assert list(found) == [
+        *("images", "embeddings", "bytes", "seconds", "steps", "candidates", "verified"),
+        *("timed", "timed_pairs", "processes", "scratch", "cache"),
+    ]
+    assert found["images"] == 13
+    assert found["bytes"] == sum(
+        file.stat().st_size for part in ("test", "train") for file in dataset.glob(f"{part}/*/*")
+    )
+
+
+def test_the_line_of_a_large_run():
+    steps = {"fingerprint": 80_000.0, "search": 400.0, "local": 0.0, "screening": 1_000.0}
+    cost = Cost(
+        images=407_314_000,
+        embeddings=12,
+        bytes=None,
+        seconds=86_400.0,
+        steps=steps | {"verification": 5_000.0},
+        candidates=30_000,
+        verified=4_000,
+        timed=64,
+        timed_pairs=24,
+        processes=16,
+        scratch=834_179_072_000,
+        cache=0,
+    )
+    assert line(cost) == (
+        "407,314,000 images; 12 embeddings; about 24:00:00 with 16 processes: 22:13:20 reading and"
+        " encoding, 6:40 search, 0 s local features, 16:40 screening of 30,000 pairs, 1:23:20"
+        " verification of 4,000 pairs (estimated from 64 images and 24 pairs); at least 834 GB of"
+        " scratch"
+    )
+    unknown = replace(cost, images=3, embeddings=0, bytes=1_500, seconds=None)
+    assert line(replace(unknown, scratch=10, cache=20)) == (
+        "3 images (1.5 kB); at least 10 bytes of scratch, up to 20 bytes of cache"
+    )
+    assert size(999_600) == "1.0 MB"
+
+
+@pytest.fixture(scope="module")
+def unmeasured(dataset, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("unmeasured") / "out"
+    assert run("audit", dataset, "-o", folder, "--encoder", "phash").code == 0
+    return folder
+
+
+HOW = (
+    "degrees: no thresholds are known for encoder phash; find them with `visleak calibrate S"
+    " --encoder phash --fpr 1e-6` for --thresholds, or give --hard and --soft"
+)
+
+
+def test_without_thresholds_there_are_no_degrees(unmeasured, dataset, tmp_path):
+    audit = json.loads((unmeasured / "audit.json").read_text())
+    (total,) = audit["totals"]
+    assert total["rates"]["hard"] is total["rates"]["hard_or_soft"] is None
+    assert total["rates"]["near_or_exact"]["count"] == 3
+    assert audit["thresholds"]["hard"] is audit["thresholds"]["soft"] is None
+    assert audit["skipped"] == [
+        HOW,
+        "views: phash compares images as they are; mirrored, turned and inverted copies are found"
+        " by local features only, in images of 96 pixels and more",
+    ]
+    pairs = pq.read_table(unmeasured / "pairs.parquet")
+    assert pairs["degree"].null_count == len(pairs) > 0
+    assert pairs["grade"].null_count == 0
+    ran = run("audit", dataset, "-o", unmeasured, "--encoder", "phash")
+    assert ran.out.startswith("3 of 6 test images")
+    assert re.search(r"thresholds +none are known", ran.out)
+    assert HOW in ran.out
+    assert "near or exact" in ran.out
+    assert "hard or soft" not in ran.out
+    assert ran.err.startswith("reused: ")
+    page = (unmeasured / "report.html").read_text()
+    assert "3 of 6 test images" in page
+    assert "hard or soft" not in page
+
+
+def test_without_thresholds_and_pictures_nothing_is_claimed(dataset, tmp_path):
+    ran = run("audit", dataset, "-o", tmp_path / "out", "--encoder", "phash", "--no-verify", code=0)
+    assert ran.out.startswith("test was compared with train; no thresholds, so no rate\n")
+    assert "images   share" not in ran.out
+    assert HOW in ran.out
+
+
+def test_thresholds_of_the_caller_serve(dataset, tmp_path):
+    base = ("audit", dataset, "--encoder", "phash", "--no-verify", *MOSTLY_READABLE)
+    ran = run(*base, "-o", tmp_path / "h", "--hard", "0.95", "--fail-on", "hard=90%", code=0)
+    assert "hard 0.95, soft 0.95" in ran.out
+    rates = json.loads((tmp_path / "h" / "audit.json").read_text())["totals"][0]["rates"]
+    assert rates["hard"]["count"] == rates["hard_or_soft"]["count"] == 2
+    assert rates["soft"]["count"] == 0
+    ran = run(*base, "-o", tmp_path / "s", "--soft", "0.95", "--fail-on", "soft=90%", code=0)
+    rates = json.loads((tmp_path / "s" / "audit.json").read_text())["totals"][0]["rates"]
+    assert rates["hard"] is rates["soft"] is None
+    assert rates["hard_or_soft"]["count"] == 2
+
+
+def test_the_cost_of_a_long_run_is_shown_at_a_terminal(dataset, tmp_path, monkeypatch):
+    monkeypatch.setattr("visleak.cli.audits.WORTH_TELLING", 1)
+    monkeypatch.setattr("visleak.cli.audits.TELL_ABOVE", 0.0)
+    for times in (1, 0):
+        ran = run("audit", dataset, "-o", tmp_path / "out", "--no-images", terminal=True)
+        assert (ran.code, ran.err.count("13 images (152 kB); about ")) == (0, times)
