@@ -130,26 +130,18 @@ def test_prompts_of_every_family_can_be_taken_apart(loaded, family):
     assert model.prompt_of(ids) == "the red cat"
     assert not set(ids) & model.special_ids()
     assert len(model.token_ids("cat " * 100)) == model.most_tokens()
-
-
-def test_no_prompts_are_refused(loaded, family):
     with pytest.raises(UsageError, match="prompts must hold at least one prompt; got none"):
-        loaded(family).encode_prompt([])
+        model.encode_prompt([])
 
 
 @pytest.mark.parametrize("name", ["sdxl", "sd3"])
-def test_several_text_encoders_have_no_one_table(loaded, name):
+def test_several_text_encoders_have_a_pooled_part_and_no_one_table(loaded, name):
     model = loaded(name)
     text = "several text encoders read a prompt, each with a table of its own"
     with pytest.raises(UsageError, match=f"has no token_table: {text}"):
         model.token_table()
     with pytest.raises(UsageError, match=f"has no encode_embeddings: {text}"):
         model.encode_embeddings(torch.zeros(1, 2, 32))
-
-
-@pytest.mark.parametrize("name", ["sdxl", "sd3"])
-def test_a_pooled_part_is_asked_for(loaded, name):
-    model = loaded(name)
     bare = Conditioning(model.encode_prompt(PROMPTS).states)
     with pytest.raises(UsageError, match="must have a pooled part; use encode_prompt"):
         model.predict_noise(model.noises([1, 2]), 500, bare)
@@ -213,34 +205,30 @@ def test_velocities_take_the_place_of_noises(loaded, made):
     assert "distance of velocities" in str(model.about()["output"])
 
 
-def test_sd3_without_its_t5(tmp_path):
-    folder = saved(lambda: stable_diffusion_3(with_t5=False), tmp_path / "sd3")
+@pytest.mark.parametrize("options", [{"with_t5": False}, {"use_dynamic_shifting": True}])
+def test_sd3_without_its_t5_or_with_shifts_that_depend_on_size(tmp_path, options):
+    folder = saved(lambda: stable_diffusion_3(**options), tmp_path / "sd3")
     model = load_model(str(folder), device="cpu")
-    wanted = stock_images(
-        stock(folder, text_encoder_3=None, tokenizer_3=None), PROMPTS, [1, 2], num_inference_steps=4
-    )
+    none = {} if options.get("with_t5", True) else {"text_encoder_3": None, "tokenizer_3": None}
+    wanted = stock_images(stock(folder, **none), PROMPTS, [1, 2], num_inference_steps=4)
     images = model.sample(model.encode_prompt(PROMPTS), [1, 2], Sampling(4, 7.0, 8))
     assert np.array_equal(images, wanted)
+    assert model.first_timestep(20) == 1000
     assert model.pooled_text(PROMPTS).shape == (2, 48)
 
 
-def test_shifts_that_depend_on_size(tmp_path):
-    folder = saved(lambda: stable_diffusion_3(use_dynamic_shifting=True), tmp_path / "sd3")
-    model = load_model(str(folder), device="cpu")
-    assert model.first_timestep(20) == 1000
-    wanted = stock_images(stock(folder), PROMPTS, [1, 2], num_inference_steps=4)
-    images = model.sample(model.encode_prompt(PROMPTS), [1, 2], Sampling(4, 7.0, 8))
-    assert np.array_equal(images, wanted)
-
-
-def test_a_scheduler_of_another_kind_is_refused():
+def test_parts_of_another_kind_are_refused():
     from diffusers import DDIMScheduler
 
     with quiet():
-        pipeline = stable_diffusion_3()
-        pipeline.scheduler = DDIMScheduler()
+        timed = stable_diffusion_3()
+        timed.scheduler = DDIMScheduler()
+        plain = deepfloyd(unet=unet(channels=3, encoder_hid_dim=32))
     with pytest.raises(VisleakError, match="must be one of flow matching; got DDIMScheduler"):
-        StableDiffusion3(LoadedPipeline("tiny", pipeline, "cpu", "fp32", "0"))
+        StableDiffusion3(LoadedPipeline("tiny", timed, "cpu", "fp32", "0"))
+    text = "must give noise and variance, 6 channels; it gives 3"
+    with pytest.raises(VisleakError, match=text):
+        DeepFloyd(LoadedPipeline("tiny", plain, "cpu", "fp32", "0"))
 
 
 # -- DeepFloyd IF ---------------------------------------------------------------------------------
@@ -297,11 +285,3 @@ def test_the_mean_state_of_t5_stands_for_a_prompt(loaded):
     found = model.pooled_text(["a cat", "the cat sat on the mat"])
     np.testing.assert_allclose(found[0], states.mean(0).numpy(), atol=1e-5)
     assert not np.allclose(found[0], found[1])
-
-
-def test_a_network_without_variance_is_refused():
-    with quiet():
-        pipeline = deepfloyd(unet=unet(channels=3, encoder_hid_dim=32))
-    text = "must give noise and variance, 6 channels; it gives 3"
-    with pytest.raises(VisleakError, match=text):
-        DeepFloyd(LoadedPipeline("tiny", pipeline, "cpu", "fp32", "0"))

@@ -38,12 +38,9 @@ def test_a_prompt_is_its_tokens(model, words):
     assert model.token_texts(ids) == words[: LENGTH - 2]
 
 
-def test_an_unknown_word_keeps_its_place(model):
+def test_unknown_words_and_what_is_around_a_prompt(model):
     assert model.token_ids("a zebra cat") == [0, ODD, 3]
     assert model.prompt_of([0, ODD, 3]) == "a cat"
-
-
-def test_what_is_around_a_prompt(model):
     assert model.most_tokens() == LENGTH - 2
     assert {ODD, GO, END} <= model.special_ids()
     assert model.token_table().shape == (len(WORDS) + 3, 32)
@@ -130,20 +127,24 @@ def test_a_mask_is_used_where_the_encoder_says_so():
     assert torch.equal(with_, wanted)
 
 
-def test_a_tokenizer_of_another_model_is_refused():
+@pytest.mark.parametrize(
+    ("change", "text"),
+    [
+        (
+            lambda each: each.add_tokens(["one", "more"]),
+            "its tokenizer has 17 tokens and its text encoder 15; they are not of one model",
+        ),
+        (
+            lambda each: setattr(each, "eos_token", "cat"),
+            "its tokenizer has no end or no padding token",
+        ),
+    ],
+)
+def test_a_tokenizer_of_another_model_is_refused(change, text):
     tokenizer = word_tokenizer()
     encoder = clip_text(tokenizer)
-    tokenizer.add_tokens(["one", "more"])
-    text = "its tokenizer has 17 tokens and its text encoder 15; they are not of one model"
+    change(tokenizer)
     with pytest.raises(VisleakError, match=text):
-        PromptTokens("tiny", tokenizer, encoder, LENGTH)
-
-
-def test_a_tokenizer_that_marks_no_end_is_refused():
-    tokenizer = word_tokenizer()
-    encoder = clip_text(tokenizer)
-    tokenizer.eos_token = "cat"
-    with pytest.raises(VisleakError, match="its tokenizer has no end or no padding token"):
         PromptTokens("tiny", tokenizer, encoder, LENGTH)
 
 
