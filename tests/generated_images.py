@@ -15,7 +15,7 @@ from visleak.memorization.extraction.run import (
     MEDOIDS,
     Cluster,
     Extraction,
-    content,
+    headline,
 )
 from visleak.storage import RunFolder
 
@@ -117,7 +117,7 @@ def write_extraction(
     )
     run = RunFolder(folder, KIND)
     tables = {MEDOIDS: table(medoids, MEDOID_ROW), GENERATED: table(made, MADE_ROW)}
-    run.finish(content(run, result), tables)
+    run.finish(run.document(headline(result), result), tables)
 
 
 def table(rows: list[dict[str, object]], names: tuple[str, ...]) -> pa.Table:

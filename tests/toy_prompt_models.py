@@ -11,7 +11,10 @@ import numpy as np
 import torch
 
 from visleak.diffusion.model import Conditioning
+from visleak.memorization.scores import TriggerScore
+from visleak.memorization.search.driver import SearchTask
 from visleak.memorization.search.proposals import Candidates
+from visleak.memorization.settings import ScoreSettings
 
 WORDS = ("ant", "bee", "cat", "dog", "eel")
 MASK = len(WORDS)
@@ -184,3 +187,8 @@ def brute_matrix(
             for target, chance in found.items():
                 matrix[place[state], place[target]] += chance / length
     return states, matrix
+
+
+def task(model: FiveWords | None = None, **given: Any) -> SearchTask:
+    """Return a search by the L2 norm, by default on a model of its own."""
+    return SearchTask(TriggerScore(model or FiveWords(), ScoreSettings(norm="l2")), **given)

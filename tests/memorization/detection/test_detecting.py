@@ -14,12 +14,13 @@ from closed_form import ClosedForm
 from visleak.errors import UsageError
 from visleak.memorization.detection import Analysis, Detection, detect, document, read_detection
 from visleak.memorization.detection.document import headlines
-from visleak.memorization.detection.run import SCORES
+from visleak.memorization.detection.records import listing_of
+from visleak.memorization.detection.run import BLOCK, SCORES, scored
 from visleak.memorization.prompt_files import read_prompts
 from visleak.memorization.prompts import Prompts
 from visleak.memorization.scores import TriggerScore
 from visleak.memorization.settings import ScoreSettings
-from visleak.storage import LOCK
+from visleak.storage import LOCK, KeyValueStore
 
 pytestmark = pytest.mark.usefixtures("drawn_figures")
 
@@ -222,3 +223,106 @@ def test_figures_of_one_prompt_of_no_score(tmp_path: Path, drawn: None) -> None:
     assert found.separation is not None
     assert found.separation.auc.value == 0.5
     assert (tmp_path / "out" / "scores.svg").stat().st_size > 1000
+
+
+# -- blocks of scores -----------------------------------------------------------------------------
+
+
+TEXTS = tuple(f"prompt {number / 100}" for number in range(3 * BLOCK + 17))
+
+
+def score(fail_after: int | None = None, batch: int = 32) -> TriggerScore:
+    return TriggerScore(ClosedForm(fail_after), ScoreSettings(noises=2, batch=batch))
+
+
+def test_the_scores_are_those_without_blocks(tmp_path: Path) -> None:
+    made = score()
+    found, cost = scored(made, TEXTS, tmp_path, "key")
+    whole = score()(TEXTS)
+    assert (found.squared == whole.squared).all()
+    assert (found.l2 == whole.l2).all()
+    # the empty prompt once a noise, however many blocks there are
+    assert cost.passes == made.calls == 2 * (len(TEXTS) + 1)
+    assert (cost.prompts, cost.reused) == (len(TEXTS), 0)
+    assert cost.seconds == pytest.approx(made.seconds)
+    assert cost.prompts_per_second == pytest.approx(len(TEXTS) / cost.seconds)
+    assert cost.passes_per_second == pytest.approx(cost.passes / cost.seconds)
+
+
+@pytest.mark.parametrize("rows", [1, 100, 2 * BLOCK + 70, 4 * BLOCK + 10, 6 * BLOCK + 20])
+def test_a_kill_loses_a_block_at_most_and_changes_nothing(tmp_path: Path, rows: int) -> None:
+    with pytest.raises(KeyboardInterrupt):
+        scored(score(fail_after=rows), TEXTS, tmp_path, "key")
+    again = score()
+    told: list[tuple[str, int, int]] = []
+    found, cost = scored(again, TEXTS, tmp_path, "key", progress=lambda *said: told.append(said))
+    assert (found.squared == score()(TEXTS).squared).all()
+    # two passes per prompt; the block that was not finished is made again
+    kept = (rows - 2) // (2 * BLOCK) * BLOCK if rows > 2 else 0
+    assert again.calls == 2 * (len(TEXTS) - kept + 1)
+    assert told[0] == ("scoring prompts", kept, len(TEXTS))
+    assert told[-1] == ("scoring prompts", len(TEXTS), len(TEXTS))
+    # what the first run paid for blocks that count is counted too
+    assert cost.passes == 2 * (len(TEXTS) + 1 + bool(kept))
+
+
+@pytest.mark.parametrize("damage", [b"", b"\0" * 8, np.full(4, np.nan).tobytes()])
+def test_a_damaged_score_is_made_again(tmp_path: Path, damage: bytes) -> None:
+    scored(score(), TEXTS, tmp_path, "key")
+    with KeyValueStore(tmp_path / SCORES, "scores") as store:
+        rows = list(store.select("SELECT key FROM entries"))[:5]
+        store.add({key: damage for (key,) in rows}, replace=True)
+    again = score()
+    found, _ = scored(again, TEXTS, tmp_path, "key")
+    assert again.calls == 2 * 6
+    np.testing.assert_allclose(found.squared, score()(TEXTS).squared, rtol=1e-6)
+
+
+# -- two lists as one -----------------------------------------------------------------------------
+
+
+def test_a_list_alone() -> None:
+    prompts = Prompts(("a", "b", "c"), (True, None, False), (("u",), ("u", "v"), ()))
+    found = listing_of(prompts)
+    assert found.kinds == ["memorized", "prompts", "not memorized"]
+    assert found.memorized.tolist() == [True, False, False]
+    assert found.ordinary.tolist() == [False, False, True]
+    assert found.groups[0] == found.groups[1] != found.groups[2]
+    by, positive = found.by, found.told_apart[0]
+    assert (by, positive.tolist()) == ("labels", [True, False, False])
+
+
+def test_a_general_list_beside_it() -> None:
+    found = listing_of(Prompts(("a", "b")), Prompts(("c", "a", "d"), sources=(("w",), (), ("w",))))
+    assert found.texts == ("a", "b", "c", "d")
+    assert found.kinds == ["prompts", "prompts", "general", "general"]
+    assert found.groups[2] == found.groups[3]
+    assert len(set(found.groups.tolist())) == 3
+    assert found.notes == ("1 general prompt is in the list too, and count as the list's",)
+    by, positive = found.by, found.told_apart[0]
+    assert (by, positive.tolist()) == ("lists", [True, True, False, False])
+
+
+def test_labels_of_the_list_come_before_the_lists() -> None:
+    found = listing_of(Prompts(("a", "b", "c"), (True, None, False)), Prompts(("d",)))
+    by, positive = found.by, found.told_apart[0]
+    assert (by, positive.tolist()) == ("labels", [True, False, False, False])
+    assert found.ordinary.tolist() == [False, False, True, True]
+
+
+@pytest.mark.parametrize(
+    ("prompts", "general", "said"),
+    [
+        (Prompts((), origin="x.csv"), None, "prompts x.csv: there is none to score"),
+        (
+            Prompts(("a",)),
+            Prompts(("b", "c"), (True, None), origin="g.csv"),
+            "general g.csv: 1 of its prompts are labelled memorized; give ordinary prompts only",
+        ),
+        (Prompts(("a", "b")), Prompts(("a",), origin="g.csv"), "general g.csv: no prompt in it"),
+    ],
+)
+def test_lists_that_cannot_be(prompts: Prompts, general: Prompts | None, said: str) -> None:
+    with pytest.raises(UsageError) as raised:
+        listing_of(prompts, general)
+    assert said in str(raised.value)

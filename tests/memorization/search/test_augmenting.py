@@ -4,27 +4,21 @@ from __future__ import annotations
 
 import dataclasses
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from toy_prompt_models import WORDS, FiveProposer, FiveWords, d_of, text_of
+from toy_prompt_models import WORDS, FiveProposer, FiveWords, d_of, task, text_of
 from visleak.errors import UsageError, VisleakError
-from visleak.memorization.scores import TriggerScore, seeds_of
+from visleak.memorization.scores import seeds_of
 from visleak.memorization.search import gibbs
-from visleak.memorization.search.driver import BankEntry, SearchTask, generator
+from visleak.memorization.search.driver import BankEntry, generator
 from visleak.memorization.search.gibbs import AugmentResult, AugmentSettings, augment
-from visleak.memorization.settings import ScoreSettings
 
 SETTINGS = AugmentSettings(
     iterations=6, candidates=4, temperature=0.4, kappa=1.0, patience=2, top=None, norm="l2"
 )
 CODE = dataclasses.replace(SETTINGS, preset="official-code", floor=0.8, repeats=2)
 TRIGGERS = ("ant bee cat", "eel dog", "cat cat cat cat")
-
-
-def task(model: FiveWords | None = None, **given: Any) -> SearchTask:
-    return SearchTask(TriggerScore(model or FiveWords(), ScoreSettings(norm="l2")), **given)
 
 
 def without_time(made: AugmentResult) -> AugmentResult:

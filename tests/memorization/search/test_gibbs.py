@@ -10,6 +10,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from scipy.stats import chisquare
 
 from toy_prompt_models import (
@@ -20,22 +22,26 @@ from toy_prompt_models import (
     brute_matrix,
     brute_transition,
     d_of,
+    task,
     text_of,
 )
 from visleak.errors import UsageError
 from visleak.memorization.scores import TriggerScore
-from visleak.memorization.search.driver import FILE, SearchTask, begun
-from visleak.memorization.search.gibbs import GibbsSearch, GibbsSettings, Move, advance, boltzmann
+from visleak.memorization.search.driver import FILE, SearchTask, begun, generator
+from visleak.memorization.search.gibbs import (
+    GibbsSearch,
+    GibbsSettings,
+    Move,
+    advance,
+    boltzmann,
+    draw_of,
+)
+from visleak.memorization.search.methods import RandomSettings, RandomWords
 from visleak.memorization.settings import Budget, ScoreSettings
 
 SETTINGS = GibbsSettings(
     length=3, iterations=8, candidates=5, temperature=0.5, kappa=None, norm="l2"
 )
-
-
-def task(model: FiveWords | None = None, **given: object) -> SearchTask:
-    score = TriggerScore(model or FiveWords(), ScoreSettings(norm="l2", batch=4))
-    return SearchTask(score, **given)  # type: ignore[arg-type]
 
 
 def states_in(folder: Path) -> list[tuple[int, ...]]:
@@ -173,3 +179,82 @@ def test_what_cannot_be_searched_is_refused(
     with pytest.raises(UsageError) as refused:
         GibbsSearch(FiveProposer(), settings).search(task(**given))  # type: ignore[arg-type]
     assert said in str(refused.value)
+
+
+# -- one move -------------------------------------------------------------------------------------
+
+
+SCORES = st.lists(st.floats(-1e6, 1e6), min_size=1, max_size=20)
+
+
+@given(SCORES, st.floats(1e-3, 1e3), st.floats(-1e3, 1e3))
+def test_probabilities_are_a_distribution_in_the_order_of_scores(
+    scores: list[float], temperature: float, shift: float
+) -> None:
+    values = np.array(scores)
+    chances = boltzmann(values, temperature)
+    assert chances.sum() == pytest.approx(1.0, abs=1e-12)
+    assert (chances >= 0.0).all()
+    order = np.argsort(values)
+    assert (np.diff(chances[order]) >= -1e-15).all()
+    # only differences of D count
+    moved = boltzmann(values + shift, temperature)
+    assert np.allclose(moved, chances, atol=1e-5)
+
+
+def test_chains_of_a_step_share_its_prompts_and_noises() -> None:
+    """Equal prompts of several chains are scored once, and so have equal D."""
+    model = FiveWords(noisy=True)
+    score = TriggerScore(model, ScoreSettings(norm="l2"))
+    asked = [Move((0, 1), 0, 0.3), Move((2, 1), 0, 0.9), Move((0, 1), 1, 0.5)]
+    with begun("moves", {}, SearchTask(score)) as run:
+        made = advance(run, FiveProposer(), asked, 5, 0.5, 0)
+        # nine prompts and the empty one
+        assert model.rows == run.calls == 10
+        alone = advance(run, FiveProposer(), asked[2:], 5, 0.5, 0)
+    assert made is not None
+    assert alone is not None
+    assert made[0].scores.tolist() == made[1].scores.tolist()
+    assert alone[0].scores.tolist() == made[2].scores.tolist()
+    assert alone[0].state == made[2].state
+
+
+def test_random_numbers_depend_on_seed_chain_and_step_alone() -> None:
+    keys = [(0, 0, 0), (1, 0, 0), (0, 1, 0), (0, 0, 1), (0, "a", 0), (0, "b", 0)]
+    first = [generator(*key).random() for key in keys]
+    assert first == [generator(*key).random() for key in keys]
+    assert len(set(first)) == len(keys)
+    draws = {draw_of(seed, step) for seed in range(3) for step in range(5)}
+    assert len(draws) == 15
+
+
+# -- random words ---------------------------------------------------------------------------------
+
+
+def test_words_are_drawn_uniformly_among_those_allowed() -> None:
+    proposer = FiveProposer()
+    proposer.banned = (1,)
+    model = FiveWords()
+    search = RandomWords(proposer, RandomSettings(length=1, prompts=1))
+    told = Counter()
+    for seed in range(400):
+        (best,) = search.search(task(model, seed=seed)).best
+        told[best.prompt] += 1
+    assert "bee" not in told
+    assert chisquare(list(told.values())).pvalue > 0.01
+    assert len(told) == len(WORDS) - 1
+
+
+def test_each_chain_has_an_equal_share_and_keeps_its_best() -> None:
+    model = FiveWords()
+    found = RandomWords(FiveProposer(), RandomSettings(length=4)).search(
+        task(model, chains=3, budget=Budget(calls=500))
+    )
+    assert found.calls == model.rows <= 500
+    assert found.complete
+    assert [each.chain for each in found.best] == [0, 1, 2]
+    bank = {each.prompt: each.score for each in found.bank}
+    assert bank.keys() == set(model.asked) - {""}
+    assert max(each.score for each in found.best) == max(bank.values())
+    assert all(each.score == d_of(each.prompt) for each in found.best)
+    assert all(len(each.prompt.split()) == 4 for each in found.bank)

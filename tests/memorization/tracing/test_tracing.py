@@ -5,12 +5,15 @@ from __future__ import annotations
 import json
 import math
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from PIL import Image
 
 import visleak
@@ -22,7 +25,8 @@ from visleak.formats import open_images
 from visleak.memorization.extraction.similarity import recall_of
 from visleak.memorization.settings import TraceSettings
 from visleak.memorization.tracing import Trace, read_trace, trace
-from visleak.memorization.tracing.document import headlines
+from visleak.memorization.tracing.document import Hit, headlines
+from visleak.memorization.tracing.run import best, counts, families, read_categories
 from visleak.verdicts import Ledger, Verdict, digests_of
 
 
@@ -280,3 +284,103 @@ def test_an_image_that_is_gone_when_layouts_are_compared(
     monkeypatch.setattr(Audit, "decoded_images", lose)
     with pytest.raises(VisleakError, match="gone or changed"):
         trace(world.extraction, [str(train)], tmp_path / "out", workers=1)
+
+
+# -- which hit is a match -------------------------------------------------------------------------
+
+
+PLAIN = Hit("a", "train", "1", 0.5, "different", 0.1)
+
+
+def test_copies_come_before_layouts_and_these_before_the_rest() -> None:
+    hits = [
+        PLAIN,
+        replace(PLAIN, reference="2", grade="similar", similarity=0.9),
+        replace(PLAIN, reference="3", grade="layout", similarity=0.1),
+        replace(PLAIN, reference="4", grade="near", probability=0.6, similarity=0.2),
+        replace(PLAIN, reference="5", grade="near", probability=0.9, refused="not in place"),
+        replace(PLAIN, reference="6", grade="", probability=None, similarity=0.99),
+    ]
+    order = []
+    while hits:
+        chosen = best(hits)
+        assert chosen is not None
+        order.append(chosen.reference)
+        hits.remove(chosen)
+    assert order == ["4", "3", "5", "2", "1", "6"]
+    assert best([]) is None
+
+
+def test_what_people_said_comes_before_what_the_machine_did() -> None:
+    machine = replace(PLAIN, grade="near", probability=0.99)
+    person = replace(PLAIN, grade="near", probability=1.0, judged="human", reference="z")
+    assert best([machine, person]) == person
+
+
+@given(
+    st.lists(
+        st.builds(
+            Hit,
+            st.just("a"),
+            st.sampled_from("st"),
+            st.sampled_from("123"),
+            st.one_of(st.just(math.nan), st.floats(-1, 1)),
+            st.sampled_from(["exact", "near", "similar", "different", "layout", ""]),
+            st.one_of(st.none(), st.floats(0, 1)),
+            refused=st.sampled_from(["", "no"]),
+        ),
+        min_size=1,
+        max_size=8,
+    )
+)
+def test_the_order_of_hits_never_matters(hits: list[Hit]) -> None:
+    one, other = best(hits), best(hits[::-1])
+    assert one is not None
+    assert other is not None
+    assert counts(one) == any(counts(hit) for hit in hits)
+    assert (one.source, one.reference, one.grade) == (other.source, other.reference, other.grade)
+
+
+def test_families_are_prompts_and_shared_sources() -> None:
+    prompts = ["a", "a", "b", "c", ""]
+    assert families(prompts, [None, "x", "x", None, None]).tolist() == [0, 0, 0, 1, 2]
+    assert families([], []).tolist() == []
+
+
+# -- categories -----------------------------------------------------------------------------------
+
+
+def written(folder: Path, text: str) -> Path:
+    file = folder / "categories.csv"
+    file.write_text(text)
+    return file
+
+
+def test_by_reference(traced: Trace, tmp_path: Path) -> None:
+    file = written(tmp_path, "reference,category\nastronaut.png,Human\nnobody.png,artwork\n")
+    told = read_categories(file).applied_to(traced)
+    assert [each.category for each in told.originals] == ["human", ""]
+    assert told.notes == ("rows of categories.csv about no memorized image: 1",)
+
+
+def test_by_prompt_with_a_formula_sign(traced: Trace, tmp_path: Path) -> None:
+    file = written(tmp_path, "prompt,category\n'=a space poster,artwork\nan astronaut,human\n")
+    told = read_categories(file).applied_to(traced)
+    assert told.originals[0].category == "human"
+    assert told.notes == (
+        "memorized image 0 has several categories in categories.csv: human, artwork; the first is"
+        " taken",
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("image,kind\n", "needs category, and one of reference, image, prompt"),
+        ("name,category\n", "needs category, and one of reference, image, prompt"),
+        ("image,category\na,cat\n", "line 2: category is one of commercial product, human,"),
+    ],
+)
+def test_refused(tmp_path: Path, text: str, said: str) -> None:
+    with pytest.raises(VisleakError, match=said):
+        read_categories(written(tmp_path, text))
