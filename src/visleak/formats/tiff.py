@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 import numpy.typing as npt
 
-from visleak.errors import MissingExtra, one_line
+from visleak.errors import one_line
 from visleak.formats.listing import ending_of
 from visleak.formats.request import Request
 from visleak.formats.stacks import (
@@ -27,6 +27,7 @@ from visleak.formats.stacks import (
     whole,
 )
 from visleak.images.tiff import check_bytes, pixels_of, shown
+from visleak.lazy import library
 from visleak.records import Bytes8, ImageSet, Refused, Unreadable
 
 if TYPE_CHECKING:
@@ -71,27 +72,20 @@ def open_tiff(request: Request) -> ImageSet:
 
 
 def _opened(path: str) -> TiffFile:
-    try:
-        import tifffile
-    except ImportError as error:
-        raise MissingExtra("tiff", "reading pages of TIFF") from error
-
+    tifffile = library("tifffile", "tiff", "reading pages of TIFF")
     # the other files of a set of OME-TIFF, which a file names, are listed by themselves
-    return tifffile.TiffFile(path, _multifile=False)
+    file: TiffFile = tifffile.TiffFile(path, _multifile=False)
+    return file
 
 
 def contents(path: str, tile: int, level: int) -> Contents:
     """Return the planes of a file."""
     with _opened(path) as file:
-        pages = _pages(file, level)
-        planes = list(_planes(pages, tile))
+        planes = list(_planes(_pages(file, level), tile))
         problem = _lost(file)
-    return Contents(
-        [plane.name for plane in planes],
-        range(len(planes)),
-        frames=[plane.page for plane in planes],
-        problem=problem,
-    )
+    frames = [plane.page for plane in planes]
+    names = [plane.name for plane in planes]
+    return Contents(names, range(len(planes)), frames, problem=problem)
 
 
 def _lost(file: TiffFile) -> Unreadable | None:
@@ -114,17 +108,21 @@ def _pages(file: TiffFile, level: int) -> list[TiffPage | TiffFrame]:
     """
     found: list[TiffPage | TiffFrame] = []
     for series in file.series:
-        levels = series.levels
-        if series.name.lower() in _BESIDE:
-            continue
-        if level < len(levels):
-            found += (page for page in levels[level].pages if page is not None)
+        if series.name.lower() not in _BESIDE and level < len(series.levels):
+            found += (page for page in series.levels[level].pages if page is not None)
+    most = max((len(series.levels) for series in file.series), default=0)
+    if not most:
+        raise Refused("corrupt", "the file has no pages")
     if not found:
-        most = max((len(series.levels) for series in file.series), default=0)
-        if not most:
-            raise Refused("corrupt", "the file has no pages")
         raise Refused("unsupported", f"the file has {most} levels, and none is number {level}")
     return found
+
+
+def _frame(page: TiffPage | TiffFrame) -> TiffPage:
+    """Return the page that describes a page."""
+    if page.keyframe is None:
+        raise Refused("corrupt", "a page without a description")
+    return page.keyframe
 
 
 def _planes(pages: Sequence[TiffPage | TiffFrame], tile: int) -> Iterator[Plane]:
@@ -143,14 +141,6 @@ def _planes(pages: Sequence[TiffPage | TiffFrame], tile: int) -> Iterator[Plane]
             yield Plane(number, top, left, bottom - top, right - left, tiled=True)
 
 
-def _frame(page: TiffPage | TiffFrame) -> TiffPage:
-    """Return the page that describes a page."""
-    frame = page.keyframe
-    if frame is None:
-        raise Refused("corrupt", "a page without a description")
-    return frame
-
-
 class TiffStack:
     """An open TIFF file."""
 
@@ -161,28 +151,24 @@ class TiffStack:
 
     def read(self, numbers: Sequence[int]) -> Iterator[bytes | Bytes8 | Unreadable]:
         """Yield some planes."""
-        for number in numbers:
-            plane = self._planes[number]
+        for plane in map(self._planes.__getitem__, numbers):
             page = self._pages[plane.page]
+            frame = _frame(page)
             if plane.tiled:
                 values = _region(page, plane)
             else:
-                check_bytes(_frame(page), plane.height, plane.width)
-                values = pixels_of(page, _frame(page).axes)
-            yield _shown(_frame(page), values)
+                check_bytes(frame, plane.height, plane.width)
+                values = pixels_of(page, frame.axes)
+            try:
+                yield shown(frame, values)
+            except Refused as error:
+                yield error.why
+            except ValueError as error:
+                yield Unreadable("unsupported", one_line(error))
 
     def close(self) -> None:
         """Close the file."""
         self._file.close()
-
-
-def _shown(page: TiffPage, values: npt.NDArray[np.generic]) -> Bytes8 | Unreadable:
-    try:
-        return shown(page, values)
-    except Refused as error:
-        return error.why
-    except ValueError as error:
-        return Unreadable("unsupported", one_line(error))
 
 
 def _region(page: TiffPage | TiffFrame, plane: Plane) -> npt.NDArray[np.generic]:
@@ -194,12 +180,11 @@ def _region(page: TiffPage | TiffFrame, plane: Plane) -> npt.NDArray[np.generic]
     high = frame.tilelength if frame.is_tiled else min(frame.rowsperstrip, frame.imagelength)
     wide = frame.tilewidth if frame.is_tiled else frame.imagewidth
     down, across = -(-frame.imagelength // high), -(-frame.imagewidth // wide)
-    apart = frame.samplesperpixel if frame.planarconfig == 2 else 1
     samples = frame.samplesperpixel
     made = np.zeros((plane.height, plane.width, samples), frame.dtype)
     bottom, right = plane.top + plane.height, plane.left + plane.width
     for plate, row, column in product(
-        range(apart),
+        range(samples if frame.planarconfig == 2 else 1),
         range(plane.top // high, -(-bottom // high)),
         range(plane.left // wide, -(-right // wide)),
     ):
@@ -209,9 +194,9 @@ def _region(page: TiffPage | TiffFrame, plane: Plane) -> npt.NDArray[np.generic]
         top, left = row * high, column * wide
         y, x = max(top, plane.top), max(left, plane.left)
         inside = part[y - top : bottom - top, x - left : right - left]
-        rows = slice(y - plane.top, y - plane.top + inside.shape[0])
-        columns = slice(x - plane.left, x - plane.left + inside.shape[1])
-        made[rows, columns, plate : plate + inside.shape[2]] = inside
+        height, width, count = inside.shape
+        target = made[y - plane.top :, x - plane.left :, plate:]
+        target[:height, :width, :count] = inside
     return made if samples > 1 else made[:, :, 0]
 
 
