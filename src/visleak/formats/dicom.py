@@ -13,11 +13,9 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, Final
 
-from visleak.errors import MissingExtra
 from visleak.formats.files import read_file
 from visleak.formats.listing import HEAD, ending_of, head_of, is_image_file
 from visleak.formats.request import Request
@@ -40,10 +38,11 @@ from visleak.images.dicom import (
 )
 from visleak.images.encodings import SUFFIXES
 from visleak.images.pixels import rgb_of_array
+from visleak.lazy import library
 from visleak.records import Bytes8, ImageSet, Refused, Unreadable
 
 if TYPE_CHECKING:
-    from pydicom import Dataset
+    pass
 
 _ENDINGS: Final = (".dcm", ".dicom")
 #: By what may be a group: the element that names it.
@@ -97,8 +96,7 @@ def _takes(path: str) -> bool:
 
 def contents(path: str, by: str, hides: bool) -> Contents:
     """Return the frames of a file and where they belong."""
-    if find_spec("pydicom") is None:
-        raise MissingExtra("medical", "reading DICOM")
+    library("pydicom", "medical", "reading DICOM")
     with _without_values():
         return _contents(path, by, hides)
 
@@ -123,32 +121,26 @@ def _contents(path: str, by: str, hides: bool) -> Contents:
             raise Refused("not-an-image", "the content is not that of a DICOM file")
         check_unpacked(file)
         header = read_header(file, pixels=False, tags=_TAGS)
-        rows, columns = _number(header, "Rows"), _number(header, "Columns")
+
+    def number(name: str) -> int | None:
+        value = header.get(name)
+        return None if value is None or value == "" else int(value)
+
+    rows, columns, count = number("Rows"), number("Columns"), number("NumberOfFrames") or 1
     if not rows or not columns:
         return Contents((), (), skipped="DICOM without pixels")
-    count = _number(header, "NumberOfFrames") or 1
     check_size(columns, rows, count)
     texts = {each: str(header.get(tag, "") or "") for each, tag in _GROUPS.items()}
     names = {each: pseudonym(text) if text else None for each, text in texts.items()}
+    slices = range(count) if count > 1 else [number("InstanceNumber")]
     return Contents(
-        [""] if count == 1 else [f"frame={number}" for number in range(count)],
+        [""] if count == 1 else [f"frame={frame}" for frame in range(count)],
         [_WHOLE] if count == 1 else range(count),
-        frames=_slices(header, count) if by == "series" else None,
+        frames=slices if by == "series" else None,
         before=f"{pseudonym(texts['patient'])}/{pseudonym(texts['series'])}/" if hides else "",
         group=names[by],
         columns={f"DICOM {each}": name for each, name in names.items() if each != by},
     )
-
-
-def _number(header: Dataset, name: str) -> int | None:
-    """Return the whole number of an element, ``None`` where there is none."""
-    value = header.get(name)
-    return None if value is None or value == "" else int(value)
-
-
-def _slices(header: Dataset, count: int) -> Sequence[int | None]:
-    """Return the places of frames in their series."""
-    return range(count) if count > 1 else [_number(header, "InstanceNumber")]
 
 
 class DicomFile:

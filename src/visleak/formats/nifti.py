@@ -74,13 +74,11 @@ def contents(path: str, axis: int) -> Contents:
     *sides, volumes = _shape(_opened(path))
     depth = sides.pop(axis)
     check_size(sides[0], sides[1], depth * volumes)
-    letter = "xyz"[axis]
     numbers = range(depth * volumes)
-    return Contents(
-        [f"{letter}={at % depth}" + (f",t={at // depth}" if volumes > 1 else "") for at in numbers],
-        numbers,
-        frames=[at % depth for at in numbers],
-    )
+    frames = [at % depth for at in numbers]
+    times = [f",t={at // depth}" if volumes > 1 else "" for at in numbers]
+    names = [f"{'xyz'[axis]}={at}{time}" for at, time in zip(frames, times, strict=True)]
+    return Contents(names, numbers, frames)
 
 
 class Volume:
