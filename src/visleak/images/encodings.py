@@ -6,6 +6,7 @@ and a decoder that starts programs (EPS) or guesses (TGA without a footer) is ne
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, Literal
 
@@ -60,6 +61,8 @@ JPEG_XL: Final = Encoding("JPEG XL", "pillow_jxl.JpegXLImagePlugin", "JXLImageFi
 JPEG2000: Final = Encoding("JPEG 2000", "PIL.Jpeg2KImagePlugin", "Jpeg2KImageFile")
 DICOM: Final = Encoding("DICOM", extra="medical")
 TGA: Final = Encoding("TGA", "PIL.TgaImagePlugin", "TgaImageFile")
+PCX: Final = Encoding("PCX", "PIL.PcxImagePlugin", "PcxImageFile")
+SGI: Final = Encoding("SGI", "PIL.SgiImagePlugin", "SgiImageFile")
 #: Magic bytes at the start of the file, the most frequent formats first.
 MAGICS: Final[tuple[tuple[bytes, Encoding], ...]] = (
     (b"\xff\xd8\xff", JPEG),
@@ -79,21 +82,11 @@ MAGICS: Final[tuple[tuple[bytes, Encoding], ...]] = (
     (b"DDS \x7c\0\0\0", Encoding("DDS", "PIL.DdsImagePlugin", "DdsImageFile")),
     (b"\0\0\x01\0", Encoding("ICO", "PIL.IcoImagePlugin", "IcoImageFile")),
     (b"\x59\xa6\x6a\x95", Encoding("Sun raster", "PIL.SunImagePlugin", "SunImageFile")),
-    *(
-        (b"\x01\xda" + packed + size, Encoding("SGI", "PIL.SgiImagePlugin", "SgiImageFile"))
-        for packed in (b"\0", b"\x01")
-        for size in (b"\x01", b"\x02")
-    ),
-    (b"\x0a\x02\x01", Encoding("PCX", "PIL.PcxImagePlugin", "PcxImageFile")),
-    (b"\x0a\x03\x01", Encoding("PCX", "PIL.PcxImagePlugin", "PcxImageFile")),
-    (b"\x0a\x05\x01", Encoding("PCX", "PIL.PcxImagePlugin", "PcxImageFile")),
+    *((b"\x01\xda" + each, SGI) for each in (b"\0\x01", b"\0\x02", b"\x01\x01", b"\x01\x02")),
+    *((b"\x0a" + version + b"\x01", PCX) for version in (b"\x02", b"\x03", b"\x05")),
     (b"\xff\x0a", JPEG_XL),
     (b"BM", BMP),
-    *(
-        (b"P" + kind + space, PNM)
-        for kind in (b"1", b"2", b"3", b"4", b"5", b"6", b"f", b"F")
-        for space in (b" ", b"\t", b"\r", b"\n", b"#")
-    ),
+    *((f"P{kind}{space}".encode(), PNM) for kind in "123456fF" for space in " \t\r\n#"),
 )
 
 
@@ -116,7 +109,9 @@ def recognise(data: bytes) -> Encoding | None:
         return DICOM
     if data[-18:] == b"TRUEVISION-XFILE.\0":
         return TGA
-    return next((found for magic, found in MAGICS if _begins(magic, data)), None)
+    # a file this short can only be the beginning of such an image
+    short = len(data) > 2 or data[:1] in (b"\xff", b"\x89")
+    return next((found for magic, found in MAGICS if short and magic.startswith(data)), None)
 
 
 def _confirmed(data: bytes, found: Encoding) -> Encoding | None:
@@ -142,34 +137,30 @@ def is_bare_dicom(data: bytes) -> bool:
     """
     at, last = 0, (0, 0)
     for _ in range(_ELEMENTS):
-        tag = (
-            int.from_bytes(data[at : at + 2], "little"),
-            int.from_bytes(data[at + 2 : at + 4], "little"),
-        )
+        tag = _little(data, at, 2), _little(data, at + 2, 2)
         if len(data) < at + 8 or tag[0] not in (2, 8) or tag <= last:
             return False
         kind, last = data[at + 4 : at + 6], tag
         if kind in _LONG_KINDS:
-            at, length = at + 12, int.from_bytes(data[at + 8 : at + 12], "little")
+            at, length = at + 12, _little(data, at + 8, 4)
         elif kind in _KINDS:
-            at, length = at + 8, int.from_bytes(data[at + 6 : at + 8], "little")
+            at, length = at + 8, _little(data, at + 6, 2)
         else:  # the kinds are those of the standard
-            at, length = at + 8, int.from_bytes(data[at + 4 : at + 8], "little")
+            at, length = at + 8, _little(data, at + 4, 4)
         if length % 2 or length > _LONGEST:
             return False
         at += length
     return True
 
 
-def _begins(magic: bytes, data: bytes) -> bool:
-    """Whether a file this short can only be the beginning of such an image."""
-    return magic.startswith(data) and (len(data) > 2 or data[:1] in (b"\xff", b"\x89"))
+def _little(data: bytes, at: int, size: int) -> int:
+    return int.from_bytes(data[at : at + size], "little")
 
 
 def _is_bmp(data: bytes) -> bool:
     """Tell a bitmap from a text that begins with BM."""
     if len(data) >= 18:
-        return int.from_bytes(data[14:18], "little") in _BMP_HEADERS
+        return _little(data, 14, 4) in _BMP_HEADERS
     return not data[2:].isascii() or b"\0" in data
 
 
@@ -185,10 +176,8 @@ def _boxed(data: bytes) -> Encoding | None:
 def is_cut(data: bytes, kind: Encoding) -> bool:
     """Whether the file ends too early; ``False`` for formats whose structure is not known here."""
     walk = _WALKS.get(kind.name)
-    if walk is None:
-        return False
     try:
-        return walk(data)
+        return walk is not None and walk(data)
     except IndexError:
         return True
 
@@ -232,53 +221,43 @@ def _png_is_cut(data: bytes) -> bool:
 
 def _webp_is_cut(data: bytes) -> bool:
     """The RIFF length reaches beyond the end."""
-    return len(data) < 12 or len(data) < 8 + int.from_bytes(data[4:8], "little")
+    return len(data) < 12 or len(data) < 8 + _little(data, 4, 4)
 
 
 def _gif_is_cut(data: bytes) -> bool:
     """The blocks end before the first image's pixel data do."""
-    flags = data[10]
-    at = 13 + (3 << (flags & 7) + 1 if flags & 0x80 else 0)
-    while True:
-        block = data[at]
-        if block == 0x2C:
-            flags = data[at + 9]
-            at += 10 + (3 << (flags & 7) + 1 if flags & 0x80 else 0) + 1
-            _skip_sub_blocks(data, at)
-            return False
-        if block != 0x21:
-            return False
-        at = _skip_sub_blocks(data, at + 2)
 
+    def colours(at: int) -> int:
+        return 3 << (data[at] & 7) + 1 if data[at] & 0x80 else 0
 
-def _skip_sub_blocks(data: bytes, at: int) -> int:
-    while data[at]:
-        at += 1 + data[at]
-    return at + 1
+    def after_blocks(at: int) -> int:
+        while data[at]:
+            at += 1 + data[at]
+        return at + 1
+
+    at = 13 + colours(10)
+    while data[at] == 0x21:
+        at = after_blocks(at + 2)
+    if data[at] == 0x2C:
+        after_blocks(at + 11 + colours(at + 9))
+    return False
 
 
 def _bmp_is_cut(data: bytes) -> bool:
     """The pixel array, or the header before it, reaches beyond the end."""
     if len(data) < 26:
         return True
-    start = int.from_bytes(data[10:14], "little")
-    header = int.from_bytes(data[14:18], "little")
-    if header == 12:
-        width, height = (int.from_bytes(data[at : at + 2], "little") for at in (18, 20))
-        bits, packed = int.from_bytes(data[24:26], "little"), 0
+    start = _little(data, 10, 4)
+    if _little(data, 14, 4) == 12:
+        width, height, bits, packed = *(_little(data, at, 2) for at in (18, 20, 24)), 0
     else:
         width, height = (
             int.from_bytes(data[at : at + 4], "little", signed=True) for at in (18, 22)
         )
-        bits, packed = int.from_bytes(data[28:30], "little"), int.from_bytes(data[30:34], "little")
+        bits, packed = _little(data, 28, 2), _little(data, 30, 4)
     if packed in (1, 2):  # run lengths: the size is stated, if at all
-        return len(data) < start + int.from_bytes(data[34:38], "little")
+        return len(data) < start + _little(data, 34, 4)
     return len(data) < start + (width * bits + 31) // 32 * 4 * abs(height)
-
-
-def _tiff_is_cut(data: bytes) -> bool:
-    """The first directory, or anything it points to, reaches beyond the end."""
-    return _tiff_reaches_beyond(data, pixels_only=False)
 
 
 def tiff_lacks_pixels(data: bytes) -> bool:
@@ -287,12 +266,13 @@ def tiff_lacks_pixels(data: bytes) -> bool:
     Asked before decoding: the library that reads TIFF would print to the terminal.
     """
     try:
-        return _tiff_reaches_beyond(data, pixels_only=True)
+        return _tiff_is_cut(data, pixels_only=True)
     except IndexError:
         return True
 
 
-def _tiff_reaches_beyond(data: bytes, *, pixels_only: bool) -> bool:
+def _tiff_is_cut(data: bytes, pixels_only: bool = False) -> bool:
+    """The first directory, or anything it points to, reaches beyond the end."""
     order: Literal["little", "big"] = "little" if data[:1] == b"I" else "big"
     wide = data[2:4] in (b"+\0", b"\0+")
     at = _unsigned(data, 8, 8, order) if wide else _unsigned(data, 4, 4, order)
@@ -336,15 +316,7 @@ def _boxes_are_cut(data: bytes) -> bool:
     return b"mdat" not in data
 
 
-def _qoi_is_cut(data: bytes) -> bool:
-    return data[-8:] != b"\0\0\0\0\0\0\0\x01"
-
-
-def _jpeg2000_is_cut(data: bytes) -> bool:
-    return b"\xff\xd9" not in data[-4:]
-
-
-_WALKS: Final = {
+_WALKS: Final[dict[str, Callable[[bytes], bool]]] = {
     "JPEG": _jpeg_is_cut,
     "PNG": _png_is_cut,
     "WebP": _webp_is_cut,
@@ -353,6 +325,6 @@ _WALKS: Final = {
     "TIFF": _tiff_is_cut,
     "AVIF": _boxes_are_cut,
     "HEIF": _boxes_are_cut,
-    "QOI": _qoi_is_cut,
-    "JPEG 2000": _jpeg2000_is_cut,
+    "QOI": lambda data: data[-8:] != b"\0\0\0\0\0\0\0\x01",
+    "JPEG 2000": lambda data: b"\xff\xd9" not in data[-4:],
 }
