@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ctypes
 import hashlib
-import importlib
 import io
 import logging
 import os
@@ -13,7 +12,7 @@ import struct
 import threading
 import warnings
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import cache
 from typing import Any, Final, Literal, TypeVar
 
@@ -45,6 +44,7 @@ from visleak.images.pixels import (
     shallow_colours,
 )
 from visleak.images.tiff import first_page
+from visleak.lazy import load
 from visleak.records import Bytes8, DecodedImage, Refused, Unreadable
 
 _TAG: Final = 0x0112
@@ -86,8 +86,7 @@ def orientation_of(exif: bytes) -> int:
     >>> orientation_of(b"broken")
     1
     """
-    if exif[:6] == b"Exif\0\0":
-        exif = exif[6:]
+    exif = exif.removeprefix(b"Exif\0\0")
     order: Literal["little", "big"]
     if exif[:4] == b"II*\0":
         order = "little"
@@ -95,12 +94,14 @@ def orientation_of(exif: bytes) -> int:
         order = "big"
     else:
         return 1
-    at = int.from_bytes(exif[4:8], order)
-    count = int.from_bytes(exif[at : at + 2], order)
-    for start in range(at + 2, min(at + 2 + 12 * count, len(exif) - 11), 12):
-        if int.from_bytes(exif[start : start + 2], order) == _TAG:
-            size = 4 if int.from_bytes(exif[start + 2 : start + 4], order) == 4 else 2
-            value = int.from_bytes(exif[start + 8 : start + 8 + size], order)
+
+    def number(at: int, size: int) -> int:
+        return int.from_bytes(exif[at : at + size], order)
+
+    at = number(4, 4)
+    for start in range(at + 2, min(at + 2 + 12 * number(at, 2), len(exif) - 11), 12):
+        if number(start, 2) == _TAG:
+            value = number(start + 8, 4 if number(start + 2, 2) == 4 else 2)
             return value if 1 <= value <= 8 else 1
     return 1
 
@@ -197,7 +198,6 @@ logging.getLogger("PIL").addHandler(logging.NullHandler())
 T = TypeVar("T")
 #: Makes something of a loaded and turned image, given its full width and height.
 _Make = Callable[[Image.Image, int, int], T]
-_READERS: dict[Encoding, object] = {}
 
 
 class _Quiet:
@@ -250,7 +250,7 @@ def decode(data: bytes | Bytes8, *, enough: int = 0) -> DecodedImage | Unreadabl
     """
     if isinstance(data, np.ndarray):
         return DecodedImage(data, data.shape[1], data.shape[0])
-    return _made(data, enough, _decoded)
+    return _made(data, enough, lambda image, *size: DecodedImage(rgb_of_image(image), *size))
 
 
 def grey(data: bytes | Bytes8) -> Image.Image | Unreadable:
@@ -263,9 +263,17 @@ def grey(data: bytes | Bytes8) -> Image.Image | Unreadable:
     >>> grey(b"").reason
     'empty'
     """
+
+    def make(image: Image.Image, width: int, height: int) -> Image.Image:
+        image = in_srgb(image)
+        # a grey of three equal channels is that channel, so mode L need not take the way over RGB
+        if image.mode in ("RGB", "L") and "transparency" not in image.info:
+            return image.convert("L")
+        return Image.fromarray(rgb_of_image(image)).convert("L")
+
     if isinstance(data, np.ndarray):
         return Image.fromarray(data).convert("L")
-    return _made(data, 0, _grey)
+    return _made(data, 0, make)
 
 
 def _what_else(data: bytes) -> str:
@@ -284,25 +292,49 @@ def _made(data: bytes, enough: int, make: _Make[T]) -> T | Unreadable:
     kind = recognise(data)
     if kind is None:
         return Unreadable("not-an-image", _what_else(data))
-    if kind is not TIFF:
-        return _tried(data, kind, enough, make, [])
-    with messages_kept() as messages:
-        return _tried(data, kind, enough, make, messages)
+    none = nullcontext(list[str]())
+    kept: AbstractContextManager[list[str]] = messages_kept() if kind is TIFF else none
+    with kept as messages:
+        try:
+            made = _decode(data, kind, enough, make)
+            if any(_DAMAGED.match(message) for message in messages):
+                raise OSError("decoder error")  # of a part of the image, which Pillow does not mind
+            return made
+        except Exception as error:
+            why = _refusal(data, kind, error, messages)
+            if kind is TIFF and why.reason == "unsupported":
+                return _of_first_page(data, make, why)
+            return why
 
 
-def _tried(
-    data: bytes, kind: Encoding, enough: int, make: _Make[T], messages: list[str]
-) -> T | Unreadable:
-    try:
-        made = _decode(data, kind, enough, make)
-        if any(_DAMAGED.match(message) for message in messages):
-            raise OSError("decoder error")  # of a part of the image, which Pillow does not mind
-        return made
-    except Exception as error:
-        why = _refusal(data, kind, error, messages)
-        if kind is TIFF and why.reason == "unsupported":
-            return _of_first_page(data, make, why)
-        return why
+def _decode(data: bytes, kind: Encoding, enough: int, make: _Make[T]) -> T | Unreadable:
+    if (kind is TIFF and tiff_lacks_pixels(data)) or (
+        # A switch of Pillow that somebody else in the process may have turned.
+        ImageFile.LOAD_TRUNCATED_IMAGES and is_cut(data, kind)
+    ):
+        return _refusal(data, kind, OSError("image file is truncated"), [])
+    if kind is JPEG:
+        return _decode_jpeg(data, enough, make)
+    if kind is DICOM:
+        with QUIET, unlogged():
+            image = dicom_image(data)
+        return _too_large(*image.size) or make(image, *image.size)
+    calm: AbstractContextManager[None] = nullcontext() if kind.calm else QUIET
+    with calm:
+        return _decode_other(data, kind, make)
+
+
+#: The classes that read formats.
+_READERS: dict[Encoding, Any] = {}
+
+
+def _reader(kind: Encoding) -> Any:
+    """Return the class that reads a format; raises ImportError where there is none."""
+    if kind not in _READERS:
+        if not kind.plugin:
+            raise ImportError(f"no decoder for {kind.name}")
+        _READERS[kind] = load(f"{kind.plugin}:{kind.reader}")
+    return _READERS[kind]
 
 
 def _of_first_page(data: bytes, make: _Make[T], why: Unreadable) -> T | Unreadable:
@@ -319,46 +351,6 @@ def _of_first_page(data: bytes, make: _Make[T], why: Unreadable) -> T | Unreadab
     return _too_large(*image.size) or make(image, *image.size)
 
 
-def _decoded(image: Image.Image, width: int, height: int) -> DecodedImage:
-    return DecodedImage(rgb_of_image(image), width, height)
-
-
-def _grey(image: Image.Image, width: int, height: int) -> Image.Image:
-    image = in_srgb(image)
-    # a grey of three equal channels is that channel, so mode L need not take the way over RGB
-    if image.mode in ("RGB", "L") and "transparency" not in image.info:
-        return image.convert("L")
-    return Image.fromarray(rgb_of_image(image)).convert("L")
-
-
-def _decode(data: bytes, kind: Encoding, enough: int, make: _Make[T]) -> T | Unreadable:
-    if (kind is TIFF and tiff_lacks_pixels(data)) or (
-        # A switch of Pillow that somebody else in the process may have turned.
-        ImageFile.LOAD_TRUNCATED_IMAGES and is_cut(data, kind)
-    ):
-        return _refusal(data, kind, OSError("image file is truncated"), [])
-    if kind is JPEG:
-        return _decode_jpeg(data, enough, make)
-    if kind is DICOM:
-        with QUIET, unlogged():
-            image = dicom_image(data)
-        return _too_large(*image.size) or make(image, *image.size)
-    if kind.calm:
-        return _decode_other(data, kind, make)
-    with QUIET:
-        return _decode_other(data, kind, make)
-
-
-def _reader(kind: Encoding) -> Any:
-    """Return the class that reads a format; raises ImportError where there is none."""
-    reader = _READERS.get(kind)
-    if reader is None:
-        if not kind.plugin:
-            raise ImportError(f"no decoder for {kind.name}")
-        reader = _READERS[kind] = getattr(importlib.import_module(kind.plugin), kind.reader)
-    return reader
-
-
 def _decode_jpeg(data: bytes, enough: int, make: _Make[T]) -> T | Unreadable:
     exif, data = split_jpeg(data)
     image = _reader(JPEG)(io.BytesIO(data))
@@ -372,10 +364,9 @@ def _decode_jpeg(data: bytes, enough: int, make: _Make[T]) -> T | Unreadable:
         inks = ImageChops.invert(image)  # Pillow takes all for Adobe's, whose inks are inverted
         inks.info = image.info
         image = inks
-    orientation = orientation_of(exif) if exif else 1
-    if orientation > 4:
-        width, height = height, width
-    return make(turned(image, orientation), width, height)
+    orientation = orientation_of(exif)
+    size = (height, width) if orientation > 4 else (width, height)
+    return make(turned(image, orientation), *size)
 
 
 def _decode_other(data: bytes, kind: Encoding, make: _Make[T]) -> T | Unreadable:
