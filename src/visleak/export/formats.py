@@ -8,6 +8,7 @@ import os
 import zipfile
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
+from itertools import chain
 from pathlib import Path
 from typing import Final, NamedTuple, cast
 
@@ -66,11 +67,6 @@ INTERFACE: Final = """<View>
 DETAIL: Final = Detail(512, 40_000)
 
 
-def interface_path(out: Path) -> Path:
-    """Return where the labelling interface of a file of tasks goes."""
-    return out.with_suffix(".xml")
-
-
 def write_tasks(
     folder: Path, out: Path, grade: str | None, query_set: str | None
 ) -> tuple[Path, ...]:
@@ -84,22 +80,23 @@ def write_tasks(
         for number, pair in enumerate(pairs_to_judge(folder, grade, query_set)):
             lines.write(f"{',' if number else ''}\n{json.dumps(_task(pair))}")
         lines.write("\n]\n")
-    with replacing_text(interface_path(out)) as lines:
+    interface = BESIDE["labelstudio"](out)
+    with replacing_text(interface) as lines:
         lines.write(INTERFACE)
-    return out, interface_path(out)
+    return out, interface
 
 
 def _task(pair: PairToJudge) -> dict[str, object]:
     """Return the task of a pair: what shows its images, and the automatic grade."""
     row = pair.row
-    shown = [thumb(image, DETAIL.side, DETAIL).uri for image in pair.images]
+    query, reference = (thumb(image, DETAIL.side, DETAIL).uri for image in pair.images)
     choice = {"choices": [row["grade"]]}
     predicted = {"from_name": CONTROL, "to_name": "query", "type": "choices", "value": choice}
     return {
         "data": {
             "caption": pair.caption,
-            "query_image": shown[0],
-            "reference_image": shown[1],
+            "query_image": query,
+            "reference_image": reference,
             **dict(zip(DIGESTS, pair.digests, strict=True)),
             **{name: row[name] for name in NAMES},
         },
@@ -139,37 +136,20 @@ def pairs_to_judge(folder: Path, grade: str | None, query_set: str | None) -> It
     table = table.take(pc.sort_indices(table, keys))
     digests = zip(*(side.to_pylist() for side in digests_of(audit.folder, table)), strict=True)
     for start in range(0, table.num_rows, TASKS):
-        yield from _decoded(audit, table.slice(start, TASKS), digests)
-
-
-def _decoded(
-    audit: Audit, table: pa.Table, digests: Iterator[tuple[str, str]]
-) -> Iterator[PairToJudge]:
-    rows: list[PairRow] = table.to_pylist()
-    images = decoded(rows, audit.readable_images)
-    for row in rows:
-        ends = ends_of(row)
-        for end in ends:
-            if end not in images:
-                raise VisleakError(
-                    f"{end[1]} of {end[0]} cannot be read again, and tasks contain the images;"
-                    " give back its files, or judge in visleak review"
-                )
-        yield PairToJudge(row, (images[ends[0]], images[ends[1]]), next(digests))
+        rows: list[PairRow] = table.slice(start, TASKS).to_pylist()
+        images = decoded(rows, audit.readable_images)
+        for row in rows:
+            query, reference = ends = ends_of(row)
+            for name, id_ in ends:
+                if (name, id_) not in images:
+                    raise VisleakError(
+                        f"{id_} of {name} cannot be read again, and tasks contain the images;"
+                        " give back its files, or judge in visleak review"
+                    )
+            yield PairToJudge(row, (images[query], images[reference]), next(digests))
 
 
 # -- pairs to judge as images of a CVAT task ------------------------------------------------------
-
-
-#: Labels of the task: a tag per grade, as the constructor of CVAT takes them.
-LABELS: Final[list[dict[str, object]]] = [
-    {"name": grade, "type": "tag", "attributes": []} for grade in GRADES
-]
-
-
-def labels_path(out: Path) -> Path:
-    """Return where the labels of an archive of images go."""
-    return out.with_suffix(".json")
 
 
 def write_images(
@@ -177,18 +157,18 @@ def write_images(
 ) -> tuple[Path, ...]:
     """Write the pairs of a test set as an archive of images, the likeliest leaks first by name.
 
-    A file beside it, ``.json`` in place of the suffix, has the labels. Automatic grades are in
-    neither: every tag that comes back is a verdict.
+    A file beside it, ``.json`` in place of the suffix, has the labels: a tag per grade, as the
+    constructor of CVAT takes them. Automatic grades are in neither: every tag that comes back is a
+    verdict.
     """
     with replacing(out) as beside, zipfile.ZipFile(beside, "w") as archive:
         for number, pair in enumerate(pairs_to_judge(folder, grade, query_set), 1):
-            archive.writestr(image_name(number, pair.digests), _card(pair))
-    write_text(labels_path(out), json.dumps(LABELS, indent=2) + "\n")
-    return out, labels_path(out)
-
-
-def _card(pair: PairToJudge) -> bytes:
-    return pair_card(*pair.images, relation(pair.row), title=pair.caption, kind="JPEG")
+            card = pair_card(*pair.images, relation(pair.row), title=pair.caption, kind="JPEG")
+            archive.writestr(image_name(number, pair.digests), card)
+    labels = [{"name": each, "type": "tag", "attributes": list[str]()} for each in GRADES]
+    path = BESIDE["cvat"](out)
+    write_text(path, json.dumps(labels, indent=2) + "\n")
+    return out, path
 
 
 # -- formats ---------------------------------------------------------------------------------------
@@ -263,8 +243,8 @@ def export(
         raise UsageError(
             f"{format} holds one test set, this audit has {', '.join(names)}; choose one with --set"
         )
-    beside = BESIDE.get(format)
-    for file in (path,) if beside is None else (path, beside(path)):
+    beside = BESIDE[format](path) if format in BESIDE else path
+    for file in dict.fromkeys((path, beside)):
         free_file(file, force=force, audit=Path(folder))
     wanted = query_set if query_set is not None or format in WHOLE else names[0]
     return FORMATS[format](Path(folder), path, grade, wanted)
@@ -277,31 +257,30 @@ def _cifair(folder: Path, out: Path, grade: str | None, query_set: str | None) -
     # of a pair within the test set, the first is to be removed, as in the list of the paper
     table = as_listed(table, read_verdicts(folder))
     inside = pc.equal(table["coverage"], "within")
-    leaks, repeats = table.filter(pc.invert(inside)), table.filter(inside)
+    leaks = table.filter(pc.invert(inside))
     references = leaks["reference_set"].unique().to_pylist()
     if len(references) > 1:
         raise UsageError(
             f"cifair holds one training set, the pairs are with {', '.join(sorted(references))};"
             " export as csv"
         )
-    second = second_path(out)
     write_list(out, leaks)
-    write_list(second, repeats)
-    return out, second
+    write_list(second_path(out), table.filter(inside))
+    return out, second_path(out)
 
 
 def _ids(folder: Path, out: Path, grade: str | None, query_set: str | None) -> tuple[Path, ...]:
     columns = ["query_set", "query", "reference", "grade", "coverage"]
     table = _pairs(folder, columns, grade or "near", query_set)
-    inside = pc.equal(table["coverage"], "within")
     comparisons = read_summary(folder).comparisons
-    own = [each for each in comparisons if each.query_set == query_set]
-    if any(each.coverage != "within" for each in own):
-        found = set(table.filter(pc.invert(inside))["query"].to_pylist())
+    if any(each.query_set == query_set and each.coverage != "within" for each in comparisons):
+        found = set(table.filter(pc.not_equal(table["coverage"], "within"))["query"].to_pylist())
     else:
         # compared only with itself: both images of a pair are of the set
         found = {*table["query"].to_pylist(), *table["reference"].to_pylist()}
-    found -= _flat(folder, query_set)
+    # blank images are in no rate
+    blank = (pc.field("set") == query_set) & pc.field("flat")
+    found -= set(read_table(folder, IMAGES, ["id"], blank)["id"].to_pylist())
     for id_ in found:
         if "\n" in id_ or "\r" in id_:
             raise VisleakError(
@@ -315,13 +294,12 @@ def _ids(folder: Path, out: Path, grade: str | None, query_set: str | None) -> t
 def _issues(folder: Path, out: Path, grade: str | None, query_set: str | None) -> tuple[Path, ...]:
     """Write a row per image, as the issue tables of cleanlab and cleanvision have them."""
     summary = judged_summary(folder)
-    names = ["query", "reference", "query_set", "reference_set", "grade", "probability"]
-    table = leaks(folder, summary, Level(grade or "near"), names)
-    table = table.filter(pc.equal(table["query_set"], query_set))
+    table = _leaks(folder, summary, grade, query_set)
+    both = query_set is not None and alone(summary, query_set)
     worst: dict[str, tuple[float, str, str]] = {}
     for row in table.to_pylist():
         ends = [(row["query"], f"{row['reference_set']}: {row['reference']}")]
-        if query_set is not None and alone(summary, query_set):
+        if both:
             ends.append((row["reference"], f"{row['query_set']}: {row['query']}"))
         for id_, other in ends:
             # a low score is a severe issue; of equal ones the first by name
@@ -337,16 +315,19 @@ def _issues(folder: Path, out: Path, grade: str | None, query_set: str | None) -
     return (out,)
 
 
-def _flat(folder: Path, set_name: str | None) -> set[str]:
-    """Return the blank images of a set, which are in no rate."""
-    images = read_table(folder, IMAGES, ["set", "id", "flat"])
-    mine = pc.and_(pc.equal(images["set"], set_name), pc.fill_null(images["flat"], False))
-    return set(images.filter(mine)["id"].to_pylist())
+def _leaks(
+    folder: Path, summary: AuditSummary, grade: str | None, query_set: str | None
+) -> pa.Table:
+    """Return the leaks of a test set, or of all, by name."""
+    names = ["query_set", "query", "reference_set", "reference", "grade", "probability"]
+    table = leaks(folder, summary, Level(grade or "near"), names)
+    if query_set is not None:
+        table = table.filter(pc.equal(table["query_set"], query_set))
+    return table.sort_by([(name, "ascending") for name in names[:4]])
 
 
 def _csv(folder: Path, out: Path, grade: str | None, query_set: str | None) -> tuple[Path, ...]:
-    table = _pairs(folder, None, grade, query_set)
-    write_table(out, table)
+    write_table(out, _pairs(folder, None, grade, query_set))
     return (out,)
 
 
@@ -371,21 +352,16 @@ CHUNK: Final = 50_000
 
 
 def write_table(path: Path, table: pa.Table) -> None:
-    """Write a table, its column names first."""
-    write_cells(path, table.column_names, _rows(table))
+    """Write a table, its column names first; numbers keep all their digits."""
 
+    def cells(column: pa.ChunkedArray) -> list[str]:
+        if pa.types.is_string(column.type):
+            return [csv_cell(value or "") for value in column.to_pylist()]
+        return [_number(value) for value in column.to_pylist()]
 
-def _rows(table: pa.Table) -> Iterator[tuple[str, ...]]:
-    for start in range(0, table.num_rows, CHUNK):
-        part = table.slice(start, CHUNK)
-        yield from zip(*(_cells(part[name]) for name in part.column_names), strict=True)
-
-
-def _cells(column: pa.ChunkedArray) -> list[str]:
-    """Return a column as the texts of CSV cells; numbers keep all their digits."""
-    if pa.types.is_string(column.type):
-        return [csv_cell(value or "") for value in column.to_pylist()]
-    return [_number(value) for value in column.to_pylist()]
+    parts = (table.slice(start, CHUNK) for start in range(0, table.num_rows, CHUNK))
+    rows = (zip(*map(cells, part.columns), strict=True) for part in parts)
+    write_cells(path, table.column_names, chain.from_iterable(rows))
 
 
 def _number(value: float | list[float] | None) -> str:
@@ -440,11 +416,6 @@ CONTEXT: Final[dict[str, object]] = {
 }
 
 
-def list_path(out: Path) -> Path:
-    """Return where the list of leaks beside a description goes."""
-    return out.with_suffix(".csv")
-
-
 def write_section(
     folder: Path, out: Path, grade: str | None, query_set: str | None
 ) -> tuple[Path, ...]:
@@ -455,6 +426,10 @@ def write_section(
         for total in summary.totals
         if query_set in (None, total.query_set)
     ]
+    sides = " and ".join(
+        f"{markdown_cell(each.name)} ({each.readable:,} images)" for each in summary.sets
+    )
+    judged = f" People judged {summary.review.judged:,} pairs." if summary.review else ""
     text = [
         "## Data leakage",
         "",
@@ -463,43 +438,25 @@ def write_section(
         "",
         *markdown_table(Grid("", ["split", *RATES.values()], rows)),
         "",
-        _method(summary),
+        f"Found by visleak {summary.visleak} in {sides}: similar images by"
+        f" {markdown_cell(summary.encoder.name)}, each pair of them verified by its pixels."
+        f"{judged} CI: confidence interval.",
     ]
     with replacing_text(out) as lines:
         lines.write("\n".join(text) + "\n")
     return (out,)
 
 
-def _method(summary: AuditSummary) -> str:
-    sides = " and ".join(
-        f"{markdown_cell(each.name)} ({each.readable:,} images)" for each in summary.sets
-    )
-    judged = f" People judged {summary.review.judged:,} pairs." if summary.review else ""
-    return (
-        f"Found by visleak {summary.visleak} in {sides}: similar images by"
-        f" {markdown_cell(summary.encoder.name)}, each pair of them verified by its pixels."
-        f"{judged} CI: confidence interval."
-    )
-
-
 def write_croissant(
     folder: Path, out: Path, grade: str | None, query_set: str | None
 ) -> tuple[Path, ...]:
     """Write the list of leaks and its description as Croissant (``cr:1.0``)."""
-    summary, path = judged_summary(folder), list_path(out)
-    table = _leaks(folder, summary, Level(grade or "near"), query_set)
+    summary, path = judged_summary(folder), BESIDE["croissant"](out)
+    table = _leaks(folder, summary, grade, query_set)
     write_table(path, table.rename_columns(list(COLUMNS)))
     digest = hashlib.sha256(path.read_bytes()).hexdigest()
     write_json(out, _described(summary, path.name, digest))
     return out, path
-
-
-def _leaks(folder: Path, summary: AuditSummary, level: Level, query_set: str | None) -> pa.Table:
-    names = ["query_set", "query", "reference_set", "reference", "grade", "probability"]
-    table = leaks(folder, summary, level, names)
-    if query_set is not None:
-        table = table.filter(pc.equal(table["query_set"], query_set))
-    return table.sort_by([(name, "ascending") for name in names[:4]])
 
 
 def _described(summary: AuditSummary, file: str, digest: str) -> dict[str, object]:
@@ -553,7 +510,7 @@ FORMATS: Final[dict[str, Callable[[Path, Path, str | None, str | None], tuple[Pa
 #: Name of a format to the path of its second file.
 BESIDE: Final[dict[str, Callable[[Path], Path]]] = {
     "cifair": second_path,
-    "labelstudio": interface_path,
-    "cvat": labels_path,
-    "croissant": list_path,
+    "labelstudio": lambda out: out.with_suffix(".xml"),
+    "cvat": lambda out: out.with_suffix(".json"),
+    "croissant": lambda out: out.with_suffix(".csv"),
 }

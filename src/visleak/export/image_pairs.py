@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import pyarrow as pa
 import pyarrow.compute as pc
 
 from visleak.auditing import Audit, apply_verdicts
@@ -45,12 +44,11 @@ class ImagePairs:
     def _repr_html_(self) -> str:
         found = document(self)
         (grid,) = (each.grid() for each in found.tables if isinstance(each, Table))
-        parts = [gallery.headline(found.headline), gallery.table(grid.header, grid.rows)]
-        shown = self.pairs[: gallery.MOST]
-        images = decoded(shown, self.audit.readable_images)
-        cards = ((pair_text(row), drawn(row, images, gallery.DETAIL)) for row in shown)
-        parts.append(gallery.pairs((text, card) for text, card in cards if card is not None))
-        return "".join(parts)
+        rows = self.pairs[: gallery.MOST]
+        images = decoded(rows, self.audit.readable_images)
+        cards = ((pair_text(row), drawn(row, images, gallery.DETAIL)) for row in rows)
+        pairs = gallery.pairs((text, card) for text, card in cards if card is not None)
+        return gallery.headline(found.headline) + gallery.table(grid.header, grid.rows) + pairs
 
 
 def pair_text(row: PairRow) -> str:
@@ -90,7 +88,7 @@ def image_pairs(
     # ids of files whose names are not UTF-8 hold escapes, and such a name may be typed as it is
     row = _image(audit, name_text(image), set_name)
     pairs = _pairs(audit, row["set"], row["id"])
-    shown = [pair for pair in pairs if different or _worth_showing(pair)]
+    shown = [p for p in pairs if different or p["grade"] != GRADES[-1] or p["judged"] is not None]
     found = ImagePairs(audit, row, shown, hidden=len(pairs) - len(shown))
     if out is not None:
         _draw(found, out)
@@ -99,26 +97,32 @@ def image_pairs(
 
 def document(found: ImagePairs) -> Document:
     """Return the pairs of an image for people."""
-    image = found.image
+    image, lines, notes = found.image, list[str](), list[str]()
     size = f"{image['width']} x {image['height']}" if image["width"] else "size unknown"
     label = f", label {image['label']}" if image["label"] else ""
+    if found.hidden:
+        nothing = "" if found.pairs else "no duplicate; "
+        hidden = counted(found.hidden, "pair")
+        notes.append(f"{nothing}{hidden} graded different; --all lists them")
+    elif not found.pairs and image["nearest"] is None:
+        lines.append("no pair")
+    elif not found.pairs:
+        lines.append(
+            f"no pair; nearest is {image['nearest']} of"
+            f" {image['nearest_set']} at {image['nearest_similarity']:.3f}"
+        )
+    texts = ("grade", "set", "image", "transform", "reason")
     columns = (
-        *(Column(heading=name, show=str) for name in ("grade", "set", "image")),
-        *(Column(heading=name, show=str) for name in ("transform", "reason")),
+        *(Column(heading=name, show=str) for name in texts),
         *(Column(heading=name, number=True) for name in ("sim.", "prob.")),
     )
     return Document(
         "Pairs of an image",
         f"{image['id']} of {image['set']} ({size}{label})",
-        lines=() if found.pairs or found.hidden else (_alone(image),),
+        lines=tuple(lines),
         tables=(Table("pairs", columns, [_cells(row, image) for row in found.pairs]),),
-        notes=(_hidden(found),) if found.hidden else (),
+        notes=tuple(notes),
     )
-
-
-def _hidden(found: ImagePairs) -> str:
-    nothing = "" if found.pairs else "no duplicate; "
-    return f"{nothing}{counted(found.hidden, 'pair')} graded different; --all lists them"
 
 
 def _image(audit: Audit, image: str, set_name: str | None) -> ImageRow:
@@ -127,7 +131,7 @@ def _image(audit: Audit, image: str, set_name: str | None) -> ImageRow:
     if set_name is not None and set_name not in names:
         raise not_one_of("set", set_name, names)
     table = audit.images()
-    rows = table.filter(pc.equal(table["id"], image)).to_pylist()
+    rows: list[ImageRow] = table.filter(pc.equal(table["id"], image)).to_pylist()
     rows = [row for row in rows if set_name in (None, row["set"])]
     queries = {total.query_set for total in audit.summary.totals}
     tested = [row for row in rows if row["set"] in queries]
@@ -135,13 +139,8 @@ def _image(audit: Audit, image: str, set_name: str | None) -> ImageRow:
         raise UsageError(
             f"{image!r} is in {' and '.join(row['set'] for row in tested)}; choose with --set"
         )
-    if not rows:
-        _refuse(audit, table, image, set_name)
-    chosen: ImageRow = (tested or rows)[0]
-    return chosen
-
-
-def _refuse(audit: Audit, table: pa.Table, image: str, set_name: str | None) -> None:
+    if rows:
+        return (tested or rows)[0]
     for problem in audit.unreadable():
         if problem.id == image and set_name in (None, problem.set):
             raise VisleakError(f"{image!r} of {problem.set} could not be read: {problem.reason}")
@@ -167,10 +166,6 @@ def _pairs(audit: Audit, name: str, image: str) -> list[PairRow]:
             2.0 if row["similarity"] is None else -row["similarity"],
         ),
     )
-
-
-def _worth_showing(row: PairRow) -> bool:
-    return row["grade"] != GRADES[-1] or row["judged"] is not None
 
 
 def _cells(row: PairRow, image: ImageRow) -> list[str]:
@@ -199,15 +194,6 @@ def _graded(row: PairRow) -> str:
 
 def _similarity(row: PairRow) -> str:
     return "-" if row["similarity"] is None else f"{row['similarity']:.3f}"
-
-
-def _alone(image: ImageRow) -> str:
-    if image["nearest"] is None:
-        return "no pair"
-    return (
-        f"no pair; nearest is {image['nearest']} of"
-        f" {image['nearest_set']} at {image['nearest_similarity']:.3f}"
-    )
 
 
 def _draw(found: ImagePairs, out: Path) -> None:
