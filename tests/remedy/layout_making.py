@@ -3,20 +3,27 @@
 from __future__ import annotations
 
 import csv
+import hashlib
 import io
 import itertools
 import json
+import os
 import pickle
 import tarfile
 import zipfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import yaml
 from PIL import Image
+
+from visleak.formats import open_images
+from visleak.records import ImageSet
+from visleak.remedy.writing import Part, Piece, Substitute, Written, write
 
 #: Images of a made set.
 COUNT = 7
@@ -33,6 +40,39 @@ def put(path: Path, data: bytes | str) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(data if isinstance(data, bytes) else data.encode())
     return path
+
+
+def state(root: Path) -> dict[str, str]:
+    """Return the target of every link below a folder, and the digest of every other file."""
+    found = {}
+    for top, _, names in os.walk(root):
+        for path in (Path(top, name) for name in names):
+            link = os.readlink(path) if path.is_symlink() else ""
+            digest = link or hashlib.sha256(path.read_bytes()).hexdigest()
+            found[path.relative_to(root).as_posix()] = digest
+    return found
+
+
+def piece(
+    source: str | ImageSet,
+    keep: Iterable[int] = (0, 2, 3),
+    instead: Mapping[int, Substitute] | None = None,
+    name: str = "test",
+) -> Piece:
+    images = open_images(source, name=name)
+    return Piece(images, np.array(list(keep), np.int64), instead or {})
+
+
+def written(
+    out: Path, *pieces: Piece, how: str = "copy", name: str = "test", **more: Any
+) -> Written:
+    return write([Part(name, pieces)], out, how, **{"about": {}, **more})
+
+
+def contents(source: str) -> dict[str, Any]:
+    """Return what is stored of each image, by id."""
+    images = open_images(source)
+    return dict(zip(images.ids.to_pylist(), images.opener.read(range(len(images))), strict=True))
 
 
 def folder(root: Path, start: int = 0) -> str:
@@ -164,6 +204,12 @@ def zipped(root: Path, start: int = 0) -> str:
     return str(root / "data.zip")
 
 
+def add(archive: tarfile.TarFile, name: str, data: bytes) -> None:
+    info = tarfile.TarInfo(name)
+    info.size = len(data)
+    archive.addfile(info, io.BytesIO(data))
+
+
 def unnamed_zip(root: Path, start: int = 0) -> str:
     root.mkdir(parents=True, exist_ok=True)
     with zipfile.ZipFile(root / "unnamed.zip", "w", zipfile.ZIP_DEFLATED) as archive:
@@ -177,12 +223,6 @@ def unnamed_tar(root: Path, start: int = 0) -> str:
         for i in range(COUNT):
             add(archive, f"{i // 2}{('.png', '.large')[i % 2]}", picture(start + i))
     return str(root / "unnamed.tar")
-
-
-def add(archive: tarfile.TarFile, name: str, data: bytes) -> None:
-    info = tarfile.TarInfo(name)
-    info.size = len(data)
-    archive.addfile(info, io.BytesIO(data))
 
 
 def tarred(root: Path, start: int = 0, mode: str = "w", name: str = "data.tar") -> str:
@@ -314,44 +354,13 @@ def cifar_100(root: Path, start: int = 0) -> str:
     return f"cifar:{root / 'c100'}#test"
 
 
-#: Sets whose images are files.
-FILES: dict[str, Callable[..., str]] = {
-    each.__name__: each
-    for each in (
-        *(
-            folder,
-            flat_folder,
-            unnamed,
-            glob,
-            txt,
-            txt_outside,
-            table,
-            table_outside,
-            table_with_ids,
-        ),
-        *(parquet_of_files, coco, yolo, yolo_list, kitti, kitti_tracking, kitti_raw),
-    )
-}
-
-#: Sets whose images lie inside of files.
-PACKED: dict[str, Callable[..., str]] = {
-    each.__name__: each
-    for each in (
-        *(
-            parquet,
-            parquet_with_ids,
-            parquet_shards,
-            zipped,
-            unnamed_zip,
-            tarred,
-            unnamed_tar,
-            tar_gz,
-            tar_xz,
-            shards,
-        ),
-        *(cifar, cifar_100),
-    )
-}
+#: Sets whose images are files, and sets whose images lie inside of files.
+_FILES = (folder, flat_folder, unnamed, glob, txt, txt_outside, table, table_outside)
+_FILES += (table_with_ids, parquet_of_files, coco, yolo, yolo_list, kitti, kitti_tracking)
+_PACKED = (parquet, parquet_with_ids, parquet_shards, zipped, unnamed_zip, tarred, unnamed_tar)
+_PACKED += (tar_gz, tar_xz, shards, cifar, cifar_100)
+FILES: dict[str, Callable[..., str]] = {each.__name__: each for each in (*_FILES, kitti_raw)}
+PACKED: dict[str, Callable[..., str]] = {each.__name__: each for each in _PACKED}
 
 #: Rows that have no id of their own and are numbered.
 NUMBERED = ("parquet", "parquet_shards", "cifar", "cifar_100")

@@ -44,19 +44,19 @@ def leaking(tmp_path_factory, natural):
 
 
 @pytest.fixture(scope="module")
-def cache(tmp_path_factory):
-    return tmp_path_factory.mktemp("cache")
-
-
-@pytest.fixture(scope="module")
 def audited(leaking, cache, tmp_path_factory):
     out = tmp_path_factory.mktemp("audited") / "a"
     visleak.audit(str(leaking / "test"), str(leaking / "train"), out=out, cache=cache)
     return out
 
 
-def repair(audited, out, apply=False, cache="default", **settings):
-    return remedy.repair(audited, RepairSettings(**settings), out=out, apply=apply, cache=cache)
+@pytest.fixture
+def repair(audited, cache, tmp_path):
+    def repair(audited=audited, out="f", apply=False, **chosen):
+        settings, place = RepairSettings(**chosen), tmp_path / out
+        return remedy.repair(audited, settings, out=place, apply=apply, cache=cache)
+
+    return repair
 
 
 def moved(folder) -> dict[str, str]:
@@ -68,8 +68,8 @@ def moved(folder) -> dict[str, str]:
     return {row["id"].rpartition("/")[2]: row["part"] for row in rows if row["moved_from"]}
 
 
-def test_the_fewest_images_move(audited, cache, tmp_path):
-    result = repair(audited, out=tmp_path / "f", cache=cache)
+def test_the_fewest_images_move(repair, tmp_path):
+    result = repair()
     found = moved(tmp_path / "f")
     assert found == {"r03.png": "test", "copy.png": "train"}
     moves = result.content["moves"]
@@ -78,16 +78,16 @@ def test_the_fewest_images_move(audited, cache, tmp_path):
     assert not (tmp_path / "f" / "data").exists()
 
 
-def test_applied_the_parts_are_clean(leaking, audited, cache, tmp_path):
+def test_applied_the_parts_are_clean(repair, leaking, cache):
     before = sorted((p.name, p.read_bytes()) for p in leaking.rglob("*.png"))
-    result = repair(audited, out=tmp_path / "f", apply=True, format="copy", cache=cache)
+    result = repair(apply=True, format="copy")
     found = visleak.audit(result.sources["test"], result.sources["train"], cache=cache)
     assert found.rate("near_or_exact").count == 0
     assert result.content["written"]["images"] == {"test": 6, "train": 12}
     assert before == sorted((p.name, p.read_bytes()) for p in leaking.rglob("*.png"))
 
 
-def test_a_repeat_that_the_audit_could_not_list_moves_along(audited, cache, tmp_path, monkeypatch):
+def test_a_repeat_that_the_audit_could_not_list_moves_along(repair, tmp_path, monkeypatch):
     """Train was not compared with itself: an image that leaves it takes its duplicates along."""
     asked = []
 
@@ -101,7 +101,7 @@ def test_a_repeat_that_the_audit_could_not_list_moves_along(audited, cache, tmp_
         return Edges.of(np.array([mine]), np.array([other]), np.array([False]))
 
     monkeypatch.setattr(Auditor, "between", between)
-    result = repair(audited, out=tmp_path / "f", cache=cache)
+    result = repair()
     # two of the four are in train now: as many as in test; sizes decide
     assert moved(tmp_path / "f").keys() & {"seen0.png", "seen1.png", "r03.png", "r07.png"} in (
         {"seen0.png", "seen1.png"},
@@ -114,57 +114,52 @@ def test_a_repeat_that_the_audit_could_not_list_moves_along(audited, cache, tmp_
     assert len(flat) == len(set(flat))
 
 
-def test_sizes_are_kept(audited, cache, tmp_path):
-    plain = repair(audited, out=tmp_path / "a", grade="exact", cache=cache)
-    kept = repair(audited, out=tmp_path / "b", grade="exact", keep_sizes=True, cache=cache)
+def test_sizes_are_kept(repair):
+    plain = repair(out="a", grade="exact")
+    kept = repair(out="b", grade="exact", keep_sizes=True)
     assert plain.content["moves"]["images"] >= 1
     sizes = {name: about["images"] for name, about in kept.content["parts"].items()}
     assert sizes == {name: about["images"] for name, about in kept.content["before"].items()}
-    assert (
-        kept.content["moves"]["keeping_sizes"]
-        == kept.content["moves"]["images"] - (plain.content["moves"]["images"])
-    )
+    moves, fewest = kept.content["moves"], plain.content["moves"]["images"]
+    assert moves["keeping_sizes"] == moves["images"] - fewest
 
 
-def test_groups_count_too(audited, cache, tmp_path):
-    result = repair(audited, out=tmp_path / "f", group="/(free2|r11)/", cache=cache)
+def test_groups_count_too(repair, tmp_path):
+    result = repair(group="/(free2|r11)/")
     assert result.content["groups"] == 2
-    result = repair(audited, out=tmp_path / "g", group="/(free|r)\\d/", cache=cache)
+    result = repair(out="g", group="/(free|r)\\d/")
     # all of train is one group, and r03 ties two test images to it: they come to train
     found = moved(tmp_path / "g")
     assert found == {"seen0.png": "train", "seen1.png": "train", "copy.png": "train"}
 
 
-def test_what_is_no_split_is_refused(leaking, audited, cache, tmp_path):
+def test_what_is_no_split_is_refused(repair, leaking, audited, cache, tmp_path):
     alone = tmp_path / "alone"
     visleak.audit(str(leaking / "test"), out=alone, cache=cache)
     with pytest.raises(UsageError, match="is an audit of one set, so there is no split to repair"):
-        repair(alone, out=tmp_path / "f")
+        repair(alone)
     folder = tmp_path / "a"
     shutil.copytree(audited, folder)
     content = json.loads((folder / "audit.json").read_text())
     content["sets"][0]["dataset"] = "cats"
     (folder / "audit.json").write_text(json.dumps(content))
     with pytest.raises(UsageError, match=r"compares datasets \(, cats\); images are moved within"):
-        repair(folder, out=tmp_path / "f")
+        repair(folder)
     with pytest.raises(UsageError, match=r"group '/q\(7\)/' matches no id"):
-        repair(audited, out=tmp_path / "f", group="/q(7)/")
+        repair(group="/q(7)/")
     assert not (tmp_path / "f").exists()
 
 
-def test_sets_that_were_not_compared_are(leaking, audited, cache, tmp_path):
+def test_sets_that_were_not_compared_are(repair, leaking, cache, tmp_path):
     other = tmp_path / "val"
     other.mkdir()
     shutil.copy(leaking / "test" / "thing" / "free0.png", other / "again.png")
-    piece(np.asarray(Image.open(leaking / "train" / "thing" / "r05.png"))[::-1], 0, 0).save(
-        other / "own.png"
-    )
-    sets = [
-        visleak.open_images(leaking / "test", name="test"),
-        visleak.open_images(other, name="val"),
-    ]
+    turned = np.asarray(Image.open(leaking / "train" / "thing" / "r05.png"))[::-1]
+    piece(turned, 0, 0).save(other / "own.png")
+    folders = {"test": leaking / "test", "val": other}
+    sets = [visleak.open_images(folder, name=name) for name, folder in folders.items()]
     train = visleak.open_images(leaking / "train", name="train")
     visleak.audit(sets, [train], out=tmp_path / "a", cache=cache)
-    repair(tmp_path / "a", out=tmp_path / "f", cache=cache)
+    repair(tmp_path / "a")
     found = moved(tmp_path / "f")
     assert ("again.png" in found) != ("free0.png" in found)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import json
-import shutil
 from pathlib import Path
 
 import numpy as np
@@ -15,30 +14,16 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import visleak
-from planted_pool import audited, plant, png, scene, store, traps
+from planted_pool import png, scene, store
 from visleak.errors import UsageError, VisleakError
 from visleak.formats import open_images
 from visleak.images import content_digest
 from visleak.remedy import ReplaceSettings, replace, substitution
-from visleak.remedy.opening import open_selection
 from visleak.remedy.pool import Decisions
 from visleak.remedy.substitution import CIFAIR
 from visleak.verdicts import Ledger, Verdict
 
 DUPLICATES = ["cat/00.png", "cat/01.png", "cat/02.png", "dog/06.png", "dog/07.png"]
-
-
-@pytest.fixture(scope="module")
-def planted(tmp_path_factory) -> Path:
-    root = plant(tmp_path_factory.mktemp("planted"))
-    traps(root)
-    audited(root)
-    return root
-
-
-@pytest.fixture
-def folder(planted, tmp_path) -> Path:
-    return Path(shutil.copytree(planted / "audit", tmp_path / "audit"))
 
 
 @pytest.fixture
@@ -52,20 +37,23 @@ def replaced(planted, folder):
     return replaced
 
 
-def approve(folder: Path, planted: Path, tests: list[str]) -> dict[str, str]:
+def approve(opened, tests: list[str]) -> dict[str, str]:
     """Let a person approve the first candidate of some duplicates; return id to id."""
-    pool, cache = planted / "pool", planted / "cache"
-    with open_selection(folder, pool, workers=1, cache=cache) as selection:
-        found = {}
-        for place, each in enumerate(selection.duplicates.images):
-            if each.id in tests:
-                candidate = selection.offer(place).candidate
-                found[each.id] = selection.approve(place, candidate.digest, "ada").pool
-        return found
+    selection, found = opened(), {}
+    for place, each in enumerate(selection.duplicates.images):
+        if each.id in tests:
+            candidate = selection.offer(place).candidate
+            found[each.id] = selection.approve(place, candidate.digest, "ada").pool
+    return found
 
 
 def contents(folder: Path) -> dict[str, bytes]:
     return {p.relative_to(folder).as_posix(): p.read_bytes() for p in folder.rglob("*.png")}
+
+
+def audited_again(source: Path, planted: Path, out: Path) -> visleak.Audit:
+    test, run = open_images(source, name="test"), {"workers": 1, "cache": planted / "cache"}
+    return visleak.audit(test, planted / "train", out=out, **run)
 
 
 def rows(path: Path) -> list[dict[str, str]]:
@@ -90,8 +78,8 @@ def test_a_plan_writes_nothing(folder, replaced, tmp_path):
     assert not (tmp_path / "fair").exists()
 
 
-def test_the_fair_test_set(planted, folder, replaced, tmp_path):
-    mine = approve(folder, planted, ["cat/01.png"])
+def test_the_fair_test_set(planted, folder, opened, replaced, tmp_path):
+    mine = approve(opened, ["cat/01.png"])
     inputs = {name: contents(planted / name) for name in ("test", "train", "pool")}
     plan = replaced(tmp_path / "fair", select="auto", apply=True)
     old, new = inputs["test"], contents(tmp_path / "fair")
@@ -119,13 +107,7 @@ def test_the_fair_test_set(planted, folder, replaced, tmp_path):
 
 def test_no_duplicate_is_left_in_it(planted, replaced, tmp_path):
     replaced(tmp_path / "fair", select="auto", apply=True)
-    again = visleak.audit(
-        open_images(tmp_path / "fair", name="test"),
-        planted / "train",
-        out=tmp_path / "again",
-        workers=1,
-        cache=planted / "cache",
-    )
+    again = audited_again(tmp_path / "fair", planted, tmp_path / "again")
     found = again.pairs(grade="similar").to_pylist()
     assert [(row["query"], row["grade"]) for row in found] == [("dog/09.png", "exact")]  # blank
 
@@ -158,13 +140,12 @@ def png_digest(path: Path) -> str:
     return content_digest(path.read_bytes()).hex()
 
 
-def test_without_replacement_nothing_is_written(planted, folder, replaced, tmp_path):
-    approve(folder, planted, ["cat/00.png"])
-    with pytest.raises(
-        UsageError,
-        match=r"4 of 5 duplicates have no replacement \(cat 2, dog 2\); approve some with .* or"
-        r" keep these test images with --allow-missing",
-    ):
+def test_without_replacement_nothing_is_written(planted, opened, replaced, tmp_path):
+    approve(opened, ["cat/00.png"])
+    said = (
+        r"4 of 5 duplicates have no replacement \(cat 2, dog 2\); approve some .* --allow-missing"
+    )
+    with pytest.raises(UsageError, match=said):
         replaced(tmp_path / "fair", apply=True)
     assert not (tmp_path / "fair").exists()
     plan = replaced(tmp_path / "fair", apply=True, allow_missing=True)
@@ -192,8 +173,8 @@ def test_the_machine_chooses_no_class_blindly(replaced, tmp_path):
     assert len(replaced(pool=tmp_path / "flat").missing) == 5
 
 
-def test_approvals_of_another_pool_are_named(planted, folder, replaced, tmp_path):
-    approve(folder, planted, ["cat/00.png"])
+def test_approvals_of_another_pool_are_named(opened, replaced, tmp_path):
+    approve(opened, ["cat/00.png"])
     store(tmp_path / "other", "cat/1.png", png(scene(7100)))
     plan = replaced(pool=tmp_path / "other", select="auto")
     assert dict(plan.missing)["cat/00.png"] == "not in this pool"
@@ -213,13 +194,13 @@ def test_whatever_the_seed(replaced, seed, grade):
         assert not each.pool.startswith(("cat/copy", "cat/bytes", "dog/blank"))
 
 
-def test_somebody_else_approves_meanwhile(planted, folder, replaced, tmp_path, monkeypatch):
+def test_somebody_else_approves_meanwhile(opened, replaced, tmp_path, monkeypatch):
     """What was approved while the machine chose was not compared with; nothing is written."""
     plan = substitution._plan
 
     def slow(*arguments):
         made = plan(*arguments)
-        approve(folder, planted, ["dog/07.png"])
+        approve(opened, ["dog/07.png"])
         return made
 
     monkeypatch.setattr(substitution, "_plan", slow)
@@ -229,15 +210,17 @@ def test_somebody_else_approves_meanwhile(planted, folder, replaced, tmp_path, m
 
 
 def test_parquet_keeps_its_schema_and_order(planted, replaced, tmp_path):
-    table = parquet(planted / "test")
-    pq.write_table(table, tmp_path / "test.parquet")
-    visleak.audit(
-        open_images(tmp_path / "test.parquet", name="test"),
-        planted / "train",
-        out=tmp_path / "p",
-        workers=1,
-        cache=planted / "cache",
+    files = sorted((planted / "test").rglob("*.png"))
+    table = pa.table(
+        {
+            "id": [path.relative_to(planted / "test").as_posix() for path in files],
+            "label": [path.parent.name for path in files],
+            "image": [{"bytes": path.read_bytes(), "path": None} for path in files],
+            "extra": np.arange(len(files)),
+        }
     )
+    pq.write_table(table, tmp_path / "test.parquet")
+    audited_again(tmp_path / "test.parquet", planted, tmp_path / "p")
     plan = replaced(tmp_path / "fair", select="auto", apply=True, at=tmp_path / "p")
     assert plan.written is not None
     (path,) = (tmp_path / "fair").rglob("*.parquet")
@@ -246,18 +229,6 @@ def test_parquet_keeps_its_schema_and_order(planted, replaced, tmp_path):
     assert new.drop_columns(["image"]).equals(table.drop_columns(["image"]))
     old, now, ids = (t.to_pylist() for t in (table["image"], new["image"], table["id"]))
     assert [i for i, a, b in zip(ids, old, now, strict=True) if a != b] == DUPLICATES
-
-
-def parquet(folder: Path) -> pa.Table:
-    files = sorted(folder.rglob("*.png"))
-    return pa.table(
-        {
-            "id": [path.relative_to(folder).as_posix() for path in files],
-            "label": [path.parent.name for path in files],
-            "image": [{"bytes": path.read_bytes(), "path": None} for path in files],
-            "extra": np.arange(len(files)),
-        }
-    )
 
 
 @pytest.mark.parametrize(

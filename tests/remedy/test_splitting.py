@@ -33,11 +33,6 @@ FRAMES, SIDE = 3, 40
 IMAGES = CLIPS * FRAMES + 4
 
 
-def split(source, ratios, out, audited=None, apply=False, cache="default", **settings):
-    chosen = SplitSettings(**settings)
-    return remedy.split(source, ratios, chosen, out=out, audited=audited, apply=apply, cache=cache)
-
-
 def frame(image: np.ndarray, shift: int) -> Image.Image:
     return Image.fromarray(image[8 : 8 + 2 * SIDE, shift : shift + 2 * SIDE]).resize((SIDE, SIDE))
 
@@ -59,15 +54,22 @@ def clips(tmp_path_factory, natural):
 
 
 @pytest.fixture(scope="module")
-def cache(tmp_path_factory):
-    return tmp_path_factory.mktemp("cache")
-
-
-@pytest.fixture(scope="module")
 def audited(clips, cache, tmp_path_factory):
     out = tmp_path_factory.mktemp("audited") / "a"
     visleak.audit(str(clips), out=out, cache=cache)
     return out
+
+
+@pytest.fixture
+def split(clips, audited, cache, tmp_path):
+    """Splits the clips with the audit, into ``s``, without a bound on the balance."""
+
+    def split(ratios="a=0.5,b=0.5", source=clips, out="s", audited=audited, apply=False, **chosen):
+        settings, run = SplitSettings(**{"tolerance": 1.0, **chosen}), {"apply": apply}
+        run |= {"out": tmp_path / out, "audited": audited, "cache": cache}
+        return remedy.split(source, ratios, settings, **run)
+
+    return split
 
 
 def assigned(folder):
@@ -76,11 +78,9 @@ def assigned(folder):
     return {row["id"]: (row["part"], row["component"]) for row in rows}
 
 
-def test_applied_split_has_no_pair_between_its_parts(clips, cache, tmp_path):
-    result = split(
-        clips, "train=0.6,test=0.4", out=tmp_path / "s", stratify="label", tolerance=0.2,
-        apply=True, format="copy", cache=cache,
-    )  # fmt: skip
+def test_applied_split_has_no_pair_between_its_parts(split, cache, tmp_path):
+    chosen = {"stratify": "label", "tolerance": 0.2, "format": "copy"}
+    result = split("train=0.6,test=0.4", audited=None, apply=True, **chosen)
     parts = result.sources
     found = visleak.audit(parts["test"], parts["train"], cache=cache)
     assert found.rate("near_or_exact").count == 0
@@ -93,9 +93,9 @@ def test_applied_split_has_no_pair_between_its_parts(clips, cache, tmp_path):
     assert "broken.png" in (tmp_path / "s" / "data" / "removed.csv").read_text()
 
 
-def test_components_are_clips_copies_and_equal_blanks(clips, audited, tmp_path):
+def test_components_are_clips_copies_and_equal_blanks(split, tmp_path):
     """What is tied shares a component; blank images are tied by their bytes alone."""
-    split(clips, "a=0.5,b=0.5", out=tmp_path / "s", audited=audited, tolerance=1.0)
+    split()
     found = assigned(tmp_path / "s")
     of = {name.rpartition("/")[2]: place for name, place in found.items()}
     assert of["copy.png"] == of["clip0_0.png"]
@@ -107,11 +107,8 @@ def test_components_are_clips_copies_and_equal_blanks(clips, audited, tmp_path):
         assert all(p == part for p, c in found.values() if c == component)
 
 
-def test_groups_stay_together_though_no_pixel_agrees(clips, audited, tmp_path):
-    result = split(
-        clips, {"a": 0.5, "b": 0.5}, out=tmp_path / "s", audited=audited, tolerance=1.0,
-        group=r"/clip(\d)/", grade="exact",
-    )  # fmt: skip
+def test_groups_stay_together_though_no_pixel_agrees(split, tmp_path):
+    result = split({"a": 0.5, "b": 0.5}, group=r"/clip(\d)/", grade="exact")
     parts = {}
     for name, (part, _) in assigned(tmp_path / "s").items():
         if "clip" in name:
@@ -122,7 +119,7 @@ def test_groups_stay_together_though_no_pixel_agrees(clips, audited, tmp_path):
     assert result.content["images"] - result.content["grouped"] == 4
 
 
-def test_verdicts_of_people_count(clips, audited, tmp_path):
+def test_verdicts_of_people_count(split, audited, tmp_path):
     folder = tmp_path / "a"
     shutil.copytree(audited, folder)
     pairs = pq.read_table(folder / "pairs.parquet")
@@ -139,18 +136,15 @@ def test_verdicts_of_people_count(clips, audited, tmp_path):
         for judgment, reviewer in (("near", "me"), ("different", "you")):
             keys = digests[alone[0]], digests[other]
             ledger.add(Verdict.of(*keys, judgment=judgment, reviewer=reviewer))
-    split(clips, "a=0.5,b=0.5", out=tmp_path / "s", audited=folder, tolerance=1.0)
+    split(audited=folder)
     found = assigned(tmp_path / "s")
     assert len({found[name][1] for name in alone}) == len(alone)
 
 
-def test_tolerance_that_cannot_be_met_is_explained(clips, audited, tmp_path):
+def test_tolerance_that_cannot_be_met_is_explained(split, tmp_path):
     """The plan is there, nothing is written, and the error says which component and by how much."""
     with pytest.raises(Unbalanced) as raised:
-        split(
-            clips, "train=0.5,test=0.5", out=tmp_path / "s", audited=audited, apply=True,
-            group="/(clip|black|dark)/", tolerance=0.01,
-        )  # fmt: skip
+        split("train=0.5,test=0.5", apply=True, group="/(clip|black|dark)/", tolerance=0.01)
     said = "one component of 22 images (group clip) is larger than part train allows by 10"
     assert said in str(raised.value)
     assert raised.value.content["why"][0] == said
@@ -158,18 +152,14 @@ def test_tolerance_that_cannot_be_met_is_explained(clips, audited, tmp_path):
     assert (tmp_path / "s" / "assignment.csv").exists()
 
 
-def test_unbalanced_is_written_where_allowed(clips, audited, cache, tmp_path):
-    result = split(
-        clips, "train=0.5,test=0.5", out=tmp_path / "s", audited=audited, apply=True,
-        group="/(clip|black)/", allow_unbalanced=True, cache=cache,
-    )  # fmt: skip
+def test_unbalanced_is_written_where_allowed(split):
+    chosen = {"group": "/(clip|black)/", "tolerance": 0.01, "allow_unbalanced": True}
+    result = split("train=0.5,test=0.5", apply=True, **chosen)
     assert result.content["misses"]
     assert sorted(result.content["written"]["images"].values()) == [3, 22]
 
 
-def test_what_the_first_audit_did_not_list_is_taken_in(
-    clips, audited, cache, tmp_path, monkeypatch
-):
+def test_what_the_first_audit_did_not_list_is_taken_in(split, cache, monkeypatch):
     """With ties hidden from the plan, audits of the parts bring them back, round by round."""
     hidden = Graph.edges
     calls = []
@@ -179,10 +169,7 @@ def test_what_the_first_audit_did_not_list_is_taken_in(
         return NO_EDGES if len(calls) == 1 else hidden(self, folder, names, grade, verdicts)
 
     monkeypatch.setattr(Graph, "edges", ties)
-    result = split(
-        clips, "train=0.6,test=0.4", out=tmp_path / "s", audited=audited, tolerance=1.0,
-        apply=True, cache=cache,
-    )  # fmt: skip
+    result = split("train=0.6,test=0.4", apply=True)
     assert result.content["pairs"] == result.content["pairs_added"]
     assert result.content["pairs_added"] > 3
     assert result.content["rounds"] > 1
@@ -190,21 +177,18 @@ def test_what_the_first_audit_did_not_list_is_taken_in(
     assert found.rate("near_or_exact").count == 0
 
 
-def test_a_leak_in_what_was_written_leaves_nothing(clips, audited, cache, tmp_path, monkeypatch):
+def test_a_leak_in_what_was_written_leaves_nothing(split, tmp_path, monkeypatch):
     """Where the audit of the written parts finds a pair, no data is left under the name."""
     monkeypatch.setattr(Graph, "edges", lambda *_: NO_EDGES)
     monkeypatch.setattr(Graph, "components", lambda self, ties: np.arange(len(self)))
     with pytest.raises(VisleakError, match=r"the audit of the parts still finds .* pairs of grade"):
-        split(
-            clips, "train=0.6,test=0.4", out=tmp_path / "s", audited=audited, tolerance=1.0,
-            apply=True, cache=cache,
-        )  # fmt: skip
+        split("train=0.6,test=0.4", apply=True)
     assert not (tmp_path / "s" / "data").exists()
     assert list((tmp_path / "s").glob(".*.part")) == []
     assert not (tmp_path / "s" / "split.json").exists()
 
 
-def test_rounds_end(clips, audited, tmp_path, monkeypatch):
+def test_rounds_end(split, monkeypatch):
     number = iter(range(100))
 
     def always_one(auditor, graph, part):
@@ -214,15 +198,12 @@ def test_rounds_end(clips, audited, tmp_path, monkeypatch):
 
     monkeypatch.setattr(Auditor, "between_parts", always_one)
     with pytest.raises(VisleakError, match="after 8 rounds there are still 1 pairs between"):
-        split(clips, "a=0.6,b=0.4", out=tmp_path / "s", audited=audited, tolerance=1.0, apply=True)
+        split("a=0.6,b=0.4", apply=True)
 
 
-def test_seed_and_audit_decide_and_nothing_else(clips, audited, cache, tmp_path):
+def test_seed_and_audit_decide_and_nothing_else(split, audited, tmp_path):
     for name, given in (("a", audited), ("b", audited), ("c", None)):
-        split(
-            clips, "x=0.6,y=0.4", out=tmp_path / name, audited=given, tolerance=1.0, seed=3,
-            cache=cache,
-        )  # fmt: skip
+        split("x=0.6,y=0.4", out=name, audited=given, seed=3)
     first, second, third = (
         (tmp_path / name / "assignment.csv").read_text().splitlines() for name in "abc"
     )
@@ -246,28 +227,27 @@ def test_seed_and_audit_decide_and_nothing_else(clips, audited, cache, tmp_path)
         ({"group": "/none(7)/"}, "group '/none(7)/' matches no id, such as '"),
     ],
 )
-def test_wrong_calls(clips, audited, tmp_path, wrong, said):
-    arguments = {"ratios": "a=0.5,b=0.5", "audited": audited, "out": tmp_path / "s"} | wrong
+def test_wrong_calls(split, tmp_path, wrong, said):
     with pytest.raises(UsageError) as raised:
-        split(clips, **arguments)
+        split(**wrong)
     assert said in str(raised.value)
     assert "\n" not in str(raised.value)
     assert not (tmp_path / "s").exists()
 
 
-def test_folders_of_others_are_refused(clips, audited, tmp_path):
+def test_folders_of_others_are_refused(split, clips, tmp_path):
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "thesis.tex").write_text("x")
     with pytest.raises(UsageError, match=r"holds other files \(thesis.tex\)"):
-        split(clips, "a=0.5,b=0.5", out=tmp_path / "mine", audited=audited)
+        split(out="mine")
     (tmp_path / "done" / "data").mkdir(parents=True)
     with pytest.raises(UsageError, match="holds a split that was written"):
-        split(clips, "a=0.5,b=0.5", out=tmp_path / "done", audited=audited)
+        split(out="done")
     with pytest.raises(UsageError, match=r"did not compare .*red with itself; run `visleak audit"):
-        split(clips / "red", "a=0.5,b=0.5", out=tmp_path / "s", audited=audited)
+        split(source=clips / "red")
 
 
-def test_an_audit_without_grades_or_of_a_sample_is_refused(clips, audited, tmp_path):
+def test_an_audit_without_grades_or_of_a_sample_is_refused(split, audited, tmp_path):
     folder = tmp_path / "a"
     shutil.copytree(audited, folder)
     content = json.loads((folder / "audit.json").read_text())
@@ -277,7 +257,7 @@ def test_an_audit_without_grades_or_of_a_sample_is_refused(clips, audited, tmp_p
     ):
         (folder / "audit.json").write_text(json.dumps(content | change))
         with pytest.raises(VisleakError, match=said):
-            split(clips, "a=0.5,b=0.5", out=tmp_path / "s", audited=folder)
+            split(audited=folder)
 
 
 def test_settings_of_the_first_audit_are_those_of_the_proof(audited):
@@ -290,27 +270,26 @@ def test_settings_of_the_first_audit_are_those_of_the_proof(audited):
     assert found.soft == pytest.approx(summary.thresholds.soft)
 
 
-def test_nothing_is_written_into_the_set(clips, cache):
+def test_nothing_is_written_into_the_set(split, clips):
     with pytest.raises(UsageError, match="lies in, the input"):
-        split(clips, "a=0.5,b=0.5", out=clips / "new", cache=cache)
+        split(out=clips / "new", audited=None)
     assert not (clips / "new").exists()
 
 
-def test_an_earlier_audit_is_replaced_unless_people_judged(clips, audited, cache, tmp_path):
+def test_an_earlier_audit_is_replaced_unless_people_judged(split, clips, tmp_path):
     source = tmp_path / "red"
     shutil.copytree(clips / "red", source)
-    given = {"ratios": "a=0.5,b=0.5", "out": tmp_path / "s", "tolerance": 1.0, "cache": cache}
-    first = split(source, **given)
+    first = split(source=source, audited=None)
     (source / "dark.png").unlink()
-    assert split(source, **given).content["images"] == first.content["images"] - 1
+    assert split(source=source, audited=None).content["images"] == first.content["images"] - 1
     with Ledger(tmp_path / "s" / "audit") as ledger:
         ledger.add(Verdict.of("a" * 32, "b" * 32, judgment="near", reviewer="me"))
     (source / "black0.png").unlink()
     with pytest.raises(UsageError, match="and people judged pairs there; choose a new folder"):
-        split(source, **given)
+        split(source=source, audited=None)
 
 
-def test_no_old_split_of_a_yolo_set_holds_the_parted_images(natural, cache, tmp_path):
+def test_no_old_split_of_a_yolo_set_holds_the_parted_images(split, natural, tmp_path):
     """Where val was train's folder, the new data.yaml must not name it: it holds all parts."""
     source = tmp_path / "set"
     for number, name in enumerate(sorted(natural)[:5]):
@@ -321,10 +300,8 @@ def test_no_old_split_of_a_yolo_set_holds_the_parted_images(natural, cache, tmp_
     (source / "data.yaml").write_text(
         "path: .\ntrain: images/all\nval: images/all\nnames: {0: cat, 1: dog}\n"
     )
-    result = split(
-        f"yolo:{source / 'data.yaml'}#train", "train=0.6,test=0.4", out=tmp_path / "s",
-        apply=True, format="copy", cache=cache,
-    )  # fmt: skip
+    given = {"source": f"yolo:{source / 'data.yaml'}#train", "audited": None, "format": "copy"}
+    result = split("train=0.6,test=0.4", apply=True, tolerance=0.01, **given)
     found = yaml.safe_load((tmp_path / "s" / "data" / "data.yaml").read_text())
     assert found.keys() == {"train", "test", "names"}
     opened = {name: visleak.open_images(source) for name, source in result.sources.items()}

@@ -4,57 +4,42 @@ from __future__ import annotations
 
 import csv
 import json
-import os
-from pathlib import Path
 
 import layout_making as making
-import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from layout_making import piece, state, written
 
 from visleak.errors import UsageError, VisleakError
-from visleak.formats import open_images
-from visleak.remedy import undo, writing
-from visleak.remedy.writing import Part, Piece, write
+from visleak.remedy import undo
 from visleak.storage import file_digest
 
-
-@pytest.fixture(autouse=True)
-def _no_waiting_for_the_disk(monkeypatch):
-    monkeypatch.setattr(writing, "_flush_all", lambda folder: None)
+pytestmark = pytest.mark.usefixtures("no_waiting")
 
 
 @pytest.fixture(params=["manifest", "link", "copy"])
-def written(request, tmp_path):
-    images = open_images(making.folder(tmp_path / "in"), name="test")
-    parts = [Part("test", (Piece(images, np.arange(5)),))]
-    write(parts, tmp_path / "out", request.param, about={})
+def made(request, tmp_path):
+    written(tmp_path / "out", piece(making.folder(tmp_path / "in"), range(5)), how=request.param)
     return tmp_path / "out"
 
 
-def contents(folder):
-    paths = (Path(top, name) for top, _, names in os.walk(folder) for name in names)
-    return {str(path): path.read_bytes() for path in paths}
-
-
-def test_a_plan_changes_nothing_and_applying_leaves_nothing(written, tmp_path):
-    inputs = contents(tmp_path / "in")
-    before = contents(written)
-    planned = undo(written)
+def test_a_plan_changes_nothing_and_applying_leaves_nothing(made, tmp_path):
+    inputs = state(tmp_path / "in")
+    before = state(made)
+    planned = undo(made)
     assert not planned.applied
-    assert contents(written) == before
-    assert {str(written / name) for name in planned.removed} == set(before)
-    done = undo(written / "manifest.json", apply=True)
+    assert state(made) == before
+    assert set(planned.removed) == set(before)
+    done = undo(made / "manifest.json", apply=True)
     assert done.removed == planned.removed
-    assert not written.exists()
-    assert contents(tmp_path / "in") == inputs
+    assert not made.exists()
+    assert state(tmp_path / "in") == inputs
 
 
 def test_what_was_changed_or_added_stays(tmp_path):
-    images = open_images(making.folder(tmp_path / "in"), name="test")
     out = tmp_path / "out"
-    write([Part("test", (Piece(images, np.arange(5)),))], out, "copy", about={})
+    written(out, piece(making.folder(tmp_path / "in"), range(5)))
     (out / "cat" / "0=ü .png").write_bytes(b"mine now")
     (out / "cat" / "2=ü .png").unlink()
     (out / "notes.txt").write_text("mine")
@@ -64,54 +49,52 @@ def test_what_was_changed_or_added_stays(tmp_path):
         ("cat/2=ü .png", "it is missing"),
     )
     assert found.others == ("notes.txt",)
-    assert sorted(contents(out)) == [str(out / "cat" / "0=ü .png"), str(out / "notes.txt")]
+    assert sorted(state(out)) == ["cat/0=ü .png", "notes.txt"]
 
 
 def test_links_are_removed_and_never_followed(tmp_path):
-    source = making.folder(tmp_path / "in")
-    images = open_images(source, name="test")
     out = tmp_path / "out"
-    write([Part("test", (Piece(images, np.arange(7)),))], out, "copy", about={})
+    written(out, piece(making.folder(tmp_path / "in"), range(7)))
     mine = tmp_path / "mine"
     (out / "cat").rename(mine)
     (out / "cat").symlink_to(mine)
     (out / "dog" / "1=ü .png").unlink()
     (out / "dog" / "1=ü .png").symlink_to(mine / "0=ü .png")
-    before = contents(mine)
+    before = state(mine)
     found = undo(out, apply=True)
     assert dict(found.kept)["cat/0=ü .png"] == "its folder is now a link"
     assert dict(found.kept)["dog/1=ü .png"] == "it is now another kind of file"
-    assert contents(mine) == before
+    assert state(mine) == before
     assert (out / "cat").is_symlink()
 
 
 @pytest.mark.parametrize(
     "name", ["../victim.txt", "/etc/passwd", "a/../../victim.txt", "", ".", "cat//x.png"]
 )
-def test_a_list_that_names_other_files_is_refused(name, written, tmp_path):
+def test_a_list_that_names_other_files_is_refused(name, made, tmp_path):
     """A manifest from others must not cause the removal of files elsewhere."""
     victim = tmp_path / "victim.txt"
     victim.write_text("precious")
-    path = written / "files.csv"
+    path = made / "files.csv"
     with path.open(encoding="utf-8", newline="") as file:
         rows = list(csv.reader(file))
     rows.append([name, "file", "8", file_digest(victim), ""])
     with path.open("w", encoding="utf-8", newline="") as file:
         csv.writer(file, lineterminator="\n").writerows(rows)
-    content = json.loads((written / "manifest.json").read_text())
+    content = json.loads((made / "manifest.json").read_text())
     content["files_digest"] = file_digest(path)
-    (written / "manifest.json").write_text(json.dumps(content))
-    before = contents(written)
+    (made / "manifest.json").write_text(json.dumps(content))
+    before = state(made)
     with pytest.raises(VisleakError, match=", which is outside of its folder"):
-        undo(written, apply=True)
-    assert contents(written) == before
+        undo(made, apply=True)
+    assert state(made) == before
     assert victim.read_text() == "precious"
 
 
-def test_a_list_that_was_changed_is_refused(written):
-    (written / "files.csv").write_text("path,kind,bytes,digest,target\n")
+def test_a_list_that_was_changed_is_refused(made):
+    (made / "files.csv").write_text("path,kind,bytes,digest,target\n")
     with pytest.raises(VisleakError, match=r"files\.csv was changed since it was written"):
-        undo(written)
+        undo(made)
 
 
 @settings(max_examples=20)
@@ -122,9 +105,8 @@ def test_any_name_comes_back_from_the_list(tmp_path_factory, stem):
         return
     root = tmp_path_factory.mktemp("u")
     making.put(root / "in" / "x" / name, making.picture(0))
-    images = open_images(root / "in", name="test")
     for how in ("copy", "link"):
-        write([Part("test", (Piece(images, np.array([0])),))], root / how, how, about={})
+        written(root / how, piece(str(root / "in"), [0]), how=how)
         found = undo(root / how, apply=True)
         assert f"x/{name}" in found.removed
         assert not (root / how).exists()

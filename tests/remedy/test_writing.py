@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import hashlib
 import itertools
-import os
 import shutil
 from pathlib import Path
 
@@ -14,18 +13,18 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from layout_making import FILES, NUMBERED, PACKED
+from layout_making import FILES, NUMBERED, PACKED, piece, state, written
 
 from visleak.formats import open_images
-from visleak.remedy import writing
 from visleak.remedy.manifest import KEPT
-from visleak.remedy.writing import Part, Piece, write
 from visleak.storage import csv_text
 
 HOWS = [(name, how) for name in FILES for how in ("manifest", "link", "copy")]
 HOWS += [(name, how) for name in PACKED for how in ("manifest", "copy")]
 
 _NUMBER = itertools.count()
+
+pytestmark = pytest.mark.usefixtures("no_waiting")
 
 
 def digests(images) -> list[str]:
@@ -38,29 +37,10 @@ def digests(images) -> list[str]:
     return found
 
 
-def tree(folder: Path) -> dict[str, str]:
-    found = {}
-    for top, _, names in os.walk(folder):
-        for name in names:
-            path = Path(top) / name
-            link = os.readlink(path) if path.is_symlink() else ""
-            found[str(path)] = link or hashlib.sha256(path.read_bytes()).hexdigest()
-    return found
-
-
-@pytest.fixture(autouse=True)
-def _no_waiting_for_the_disk(monkeypatch):
-    """Hundreds of results are written here; that they reach the disk is tested elsewhere."""
-    monkeypatch.setattr(writing, "_flush_all", lambda folder: None)
-
-
 @pytest.fixture(scope="module")
 def made(tmp_path_factory):
-    sources = {}
-    for name, make in (FILES | PACKED).items():
-        root = tmp_path_factory.mktemp(name)
-        sources[name] = make(root)
-    return sources
+    every = FILES | PACKED
+    return {name: make(tmp_path_factory.mktemp(name)) for name, make in every.items()}
 
 
 def kept_list(folder: Path) -> list[dict[str, str]]:
@@ -73,22 +53,21 @@ def test_a_result_holds_exactly_what_is_kept(name, how, made, tmp_path):
     """Ids, labels and bytes in order, for any choice of images; the source is not touched."""
     images = open_images(made[name], name="test")
     root = Path(str(images.opener.root)) if name in FILES else None
-    before = {} if root is None else tree(root)
+    before = {} if root is None else state(root)
     own, labels, ids = digests(images), images.labels, images.ids.to_pylist()
 
     @settings(max_examples=4)
-    @given(st.sets(st.integers(0, len(images) - 1), min_size=1))
-    def check(chosen):
-        keep = np.array(sorted(chosen), np.int64)
+    @given(st.sets(st.integers(0, len(images) - 1), min_size=1).map(sorted))
+    def check(keep):
         out = tmp_path / f"out-{next(_NUMBER)}"
-        written = write([Part("test", (Piece(images, keep),))], out, how, about={"a": 1})
+        result = written(out, piece(images, keep), how=how, about={"a": 1})
         listed = kept_list(out)
         assert [row["id"] for row in listed] == [ids[at] for at in keep]
         assert [row["set"] for row in listed] == ["test"] * len(keep)
         if name in PACKED and how == "manifest":
-            assert written.sources == {}
+            assert result.sources == {}
             return
-        again = open_images(written.sources["test"], name="test")
+        again = open_images(result.sources["test"], name="test")
         found = dict(zip(again.ids.to_pylist(), digests(again), strict=True))
         assert [found[row["new_id"]] for row in listed] == [own[at] for at in keep]
         if name not in NUMBERED:
@@ -100,4 +79,4 @@ def test_a_result_holds_exactly_what_is_kept(name, how, made, tmp_path):
 
     check()
     if root is not None:
-        assert tree(root) == before
+        assert state(root) == before

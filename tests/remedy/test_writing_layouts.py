@@ -17,31 +17,14 @@ import pyarrow.csv
 import pyarrow.parquet as pq
 import pytest
 import yaml
+from layout_making import contents, piece, written
 from PIL import Image
 
 from visleak.errors import UsageError, VisleakError
 from visleak.formats import open_images
-from visleak.remedy import writing
 from visleak.remedy.writing import Part, Piece, Substitute, write
 
-
-@pytest.fixture(autouse=True)
-def _no_waiting_for_the_disk(monkeypatch):
-    monkeypatch.setattr(writing, "_flush_all", lambda folder: None)
-
-
-def piece(source, keep, instead=None, name="test"):
-    images = open_images(source, name=name)
-    return Piece(images, np.array(keep, np.int64), instead or {})
-
-
-def written(out, *pieces, how="copy", name="test"):
-    return write([Part(name, pieces)], out, how, about={})
-
-
-def stored(source):
-    images = open_images(source)
-    return dict(zip(images.ids.to_pylist(), images.opener.read(range(len(images))), strict=True))
+pytestmark = pytest.mark.usefixtures("no_waiting")
 
 
 def test_links_are_relative_and_lead_to_the_source(tmp_path):
@@ -63,7 +46,7 @@ def test_links_hold_through_linked_folders(tmp_path):
     (tmp_path / "deep" / "out").mkdir()
     (tmp_path / "short").symlink_to(tmp_path / "deep" / "out")
     result = written(tmp_path / "short" / "clean", piece(source, [1]), how="link")
-    assert len(stored(result.sources["test"])) == 1
+    assert len(contents(result.sources["test"])) == 1
 
 
 def test_parquet_keeps_schema_metadata_packing_and_shards(tmp_path):
@@ -113,25 +96,19 @@ def test_a_substitute_takes_the_picture_and_nothing_else(tmp_path):
     assert ",replaced,pool/4.png," in rows[2]
 
 
-@pytest.mark.parametrize("how", ["copy", "link", "manifest"])
-def test_a_substitute_in_a_folder_keeps_the_name(how, tmp_path):
-    pool = open_images(making.flat_folder(tmp_path / "p", 50), name="pool")
-    source = making.folder(tmp_path)
-    result = written(tmp_path / "out", piece(source, [0, 2], {2: Substitute(pool, 4)}), how=how)
-    old, new = stored(source), stored(result.sources["test"])
-    assert list(new) == [next(iter(old)), list(old)[2]]
-    assert new[list(old)[2]] == making.picture(54)
-
-
 @pytest.mark.parametrize(
-    "make",
-    [making.zipped, making.tarred, making.shards, making.table, making.table_with_ids, making.txt],
+    ("make", "how"),
+    [
+        *((making.folder, how) for how in ("copy", "link", "manifest")),
+        *((make, "copy") for make in (making.zipped, making.tarred, making.shards)),
+        *((make, "copy") for make in (making.table, making.table_with_ids, making.txt)),
+    ],
 )
-def test_a_substitute_in_other_layouts(make, tmp_path):
+def test_a_substitute_keeps_the_name(make, how, tmp_path):
     pool = open_images(making.flat_folder(tmp_path / "p", 50), name="pool")
     source = make(tmp_path)
-    result = written(tmp_path / "out", piece(source, [0, 4], {4: Substitute(pool, 6)}))
-    old, new = stored(source), stored(result.sources["test"])
+    result = written(tmp_path / "out", piece(source, [0, 4], {4: Substitute(pool, 6)}), how=how)
+    old, new = contents(source), contents(result.sources["test"])
     assert list(new) == [next(iter(old)), list(old)[4]]
     assert list(new.values()) == [next(iter(old.values())), making.picture(56)]
 
@@ -142,12 +119,12 @@ def test_pixels_and_files_take_each_others_places(tmp_path):
     cifar = open_images(batches, name="pool")
     pixels = next(iter(cifar.opener.read([3])))
     into = written(tmp_path / "a", piece(making.parquet(tmp_path), [0], {0: Substitute(cifar, 3)}))
-    (data,) = stored(into.sources["test"]).values()
+    (data,) = contents(into.sources["test"]).values()
     assert np.array_equal(np.asarray(Image.open(io.BytesIO(data))), pixels)
     making.put(tmp_path / "p" / "x.png", making.picture(9, side=32))
     pool = open_images(str(tmp_path / "p"), name="pool")
     back = written(tmp_path / "b", piece(batches, [2, 5], {5: Substitute(pool, 0)}))
-    new = list(stored(back.sources["test"]).values())
+    new = list(contents(back.sources["test"]).values())
     assert np.array_equal(new[1], np.asarray(Image.open(io.BytesIO(making.picture(9, side=32)))))
 
 
@@ -164,7 +141,7 @@ def test_a_picture_that_fits_no_place_is_refused(tmp_path):
         written(tmp_path / "out", piece(making.coco(tmp_path), [0], {0: Substitute(pool, 1)}))
     assert not (tmp_path / "out").exists()
     listed = written(tmp_path / "out", piece(source, [0], {0: Substitute(pool, 0)}), how="manifest")
-    assert list(stored(listed.sources["test"]).values()) == [making.picture(1, "JPEG")]
+    assert list(contents(listed.sources["test"]).values()) == [making.picture(1, "JPEG")]
 
 
 def test_side_files_go_with_their_picture_and_everything_else_stays(tmp_path):
@@ -204,7 +181,7 @@ def test_a_tar_keeps_links_whose_target_goes(tmp_path):
     ids = open_images(source).ids.to_pylist()
     keep = [ids.index(name) for name in ("cat/link.png", "dog/1.png", "dog/hard.png")]
     result = written(tmp_path / "out", piece(source, sorted(keep)))
-    assert stored(result.sources["test"]) == {
+    assert contents(result.sources["test"]) == {
         "cat/link.png": making.picture(2),
         "dog/hard.png": making.picture(2),
         "dog/1.png": making.picture(1),
@@ -271,7 +248,7 @@ def test_coco_numbers_that_are_taken_are_given_anew(tmp_path):
         number = next(r["id"] for r in old["images"] if r["file_name"] == name)
         count = sum(r["image_id"] == number for r in old["annotations"])
         assert boxes.get(row["id"], 0) == count
-    assert len(stored(result.sources["test"])) == 10
+    assert len(contents(result.sources["test"])) == 10
 
 
 def test_yolo_is_one_data_set_of_its_splits(tmp_path):
@@ -297,7 +274,7 @@ def test_yolo_is_one_data_set_of_its_splits(tmp_path):
     parts = [Part("val", (piece(source, [1, 2], name="val"),)), Part("train", (train,))]
     both = write(parts, tmp_path / "both", "link", about={})
     assert both.sources == {n: f"yolo:{tmp_path}/both/data.yaml#{n}" for n in ("val", "train")}
-    assert sorted(stored(both.sources["val"])) == ["a1.png", "a2.png"]
+    assert sorted(contents(both.sources["val"])) == ["a1.png", "a2.png"]
 
 
 def test_parts_with_images_of_several_splits_keep_the_split_of_their_own_set(tmp_path):
@@ -315,7 +292,7 @@ def test_parts_with_images_of_several_splits_keep_the_split_of_their_own_set(tmp
         "test": None,
     }
     assert done.sources["test"].endswith("data.yaml#val")
-    assert len(stored(done.sources["test"])) == 3
+    assert len(contents(done.sources["test"])) == 3
 
 
 def test_yolo_labels_beside_their_images_are_put_where_training_looks(tmp_path):
@@ -392,9 +369,9 @@ def test_images_of_two_sets_become_one(make, how, tmp_path):
     one, two = make(tmp_path / "a"), make(tmp_path / "b", 100)
     pieces = piece(one, [0, 1, 4]), piece(two, [1, 2], name="train")
     result = written(tmp_path / "out", *pieces, how=how)
-    first, second = (list(stored(source).values()) for source in (one, two))
+    first, second = (list(contents(source).values()) for source in (one, two))
     want = [first[0], first[1], first[4], second[1], second[2]]
-    assert sorted(stored(result.sources["test"]).values()) == sorted(want)
+    assert sorted(contents(result.sources["test"]).values()) == sorted(want)
     lines = (tmp_path / "out" / "kept.csv").read_text().splitlines()[1:]
     assert [line.split(",")[0] for line in lines] == ["test"] * 3 + ["train"] * 2
 
@@ -427,10 +404,8 @@ def test_several_parts_stand_side_by_side(tmp_path):
     from visleak.formats import open_splits
 
     source = making.folder(tmp_path)
-    parts = [
-        Part("train", (piece(source, [0, 1, 2]),)),
-        Part("test", (piece(source, [4, 5]),)),
-    ]
+    chosen = {"train": [0, 1, 2], "test": [4, 5]}
+    parts = [Part(name, (piece(source, keep),)) for name, keep in chosen.items()]
     write(parts, tmp_path / "out", "copy", about={})
     sets = open_splits(tmp_path / "out")
     assert {name: len(images) for name, images in sets.items()} == {"train": 3, "test": 2}
@@ -460,20 +435,18 @@ def test_a_way_that_a_layout_cannot_hold_is_refused(make, how, said, tmp_path):
         written(tmp_path / "out", piece(make(tmp_path), [0]), how=how)
 
 
-def test_archives_are_not_mixed(tmp_path):
-    one, two = making.zipped(tmp_path / "a"), making.zipped(tmp_path / "b")
-    with pytest.raises(UsageError, match="part 'test': images cannot be moved from set to set"):
-        written(tmp_path / "out", piece(one, [0]), piece(two, [1], name="train"))
-    with pytest.raises(UsageError, match="part 'test': set 'test' is a folder of images and"):
-        written(
-            tmp_path / "out",
-            piece(making.folder(tmp_path), [0]),
-            piece(making.table(tmp_path / "t"), [1], name="train"),
-        )
-
-
-def test_a_set_in_memory_has_no_layout(tmp_path):
+def test_archives_and_sets_in_memory_are_not_mixed(tmp_path):
     images = open_images([Image.new("RGB", (4, 4))], name="mine")
+    for said, *sources in (
+        ("part 'test': images cannot be moved from set", making.zipped, making.zipped),
+        ("part 'test': set 'test' is a folder of images and", making.folder, making.table),
+    ):
+        pieces = [
+            piece(make(tmp_path / f"{at}"), [0], name=name)
+            for at, (make, name) in enumerate(zip(sources, ("test", "train"), strict=True))
+        ]
+        with pytest.raises(UsageError, match=said):
+            written(tmp_path / "out", *pieces)
     with pytest.raises(UsageError, match="set 'mine' was given in memory; a clean copy needs"):
         written(tmp_path / "out", Piece(images, np.array([0])))
 
@@ -484,7 +457,7 @@ def test_a_list_holds_any_name(tmp_path):
         making.put(tmp_path / "in" / "x" / name, making.picture(i))
     result = written(tmp_path / "out", piece(str(tmp_path / "in"), range(4)), how="manifest")
     want = {f"x/{name}": making.picture(i) for i, name in enumerate(names)}
-    assert stored(result.sources["test"]) == want
+    assert contents(result.sources["test"]) == want
 
 
 @pytest.mark.filterwarnings("ignore")  # the library's own

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 import time
 from pathlib import Path
@@ -10,11 +9,11 @@ from pathlib import Path
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
+from layout_making import piece, state, written
 
 from visleak.formats import open_images
 from visleak.images import content_digest
 from visleak.remedy import undo
-from visleak.remedy.writing import Part, Piece, write
 
 DATA = os.environ.get("VISLEAK_DATA")
 
@@ -23,11 +22,6 @@ pytestmark = [
     pytest.mark.slow,
     pytest.mark.skipif(not DATA, reason="VISLEAK_DATA is not set: no real sets to write"),
 ]
-
-
-def state(root: Path) -> dict[str, str]:
-    files = [path for path in sorted(root.rglob("*")) if path.is_file()]
-    return {str(path): hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
 
 
 @pytest.mark.parametrize(
@@ -47,7 +41,7 @@ def test_real_sets(folder, source, how, tmp_path):
     images = open_images(source.format(root), name="real")
     keep = np.flatnonzero(np.random.default_rng(0).random(len(images)) < 0.7)
     start = time.perf_counter()
-    result = write([Part("real", (Piece(images, keep),))], tmp_path / "out", how, about={})
+    result = written(tmp_path / "out", piece(images, keep), how=how, name="real")
     assert time.perf_counter() - start < 60
     again = open_images(result.sources["real"])
     want = map(content_digest, images.opener.read(keep.tolist()))
@@ -62,9 +56,8 @@ def test_real_sets(folder, source, how, tmp_path):
 
 def test_cifar_keeps_rows_and_schema(tmp_path):
     source = Path(DATA) / "cifar10" / "test.parquet"
-    images = open_images(source, name="test")
-    keep = np.arange(1, len(images), 3)
-    write([Part("test", (Piece(images, keep),))], tmp_path / "out", "copy", about={})
+    keep = np.arange(1, len(open_images(source)), 3)
+    written(tmp_path / "out", piece(str(source), keep))
     new, old = pq.read_table(tmp_path / "out" / "test.parquet"), pq.read_table(source)
     assert new.schema.equals(old.schema, check_metadata=True)
     assert new.equals(old.take(keep))

@@ -12,9 +12,9 @@ import sys
 from pathlib import Path
 
 import layout_making as making
-import numpy as np
 import pyarrow as pa
 import pytest
+from layout_making import piece, state, written
 
 from visleak.errors import UsageError, VisleakError
 from visleak.formats import folders, open_images
@@ -22,21 +22,6 @@ from visleak.formats.writing import Destination
 from visleak.records import ImageSet
 from visleak.remedy import writing
 from visleak.remedy.manifest import Removed
-from visleak.remedy.writing import Part, Piece, write
-
-
-def state(root: Path) -> dict[str, str]:
-    found = {}
-    for top, _, names in os.walk(root):
-        for name in names:
-            path = Path(top, name)
-            found[str(path.relative_to(root))] = hashlib.sha256(path.read_bytes()).hexdigest()
-    return found
-
-
-def part(source, keep=(0, 2, 3), name="test"):
-    return Part(name, (Piece(open_images(source, name=name), np.array(keep, np.int64)),))
-
 
 #: Kills a writer at many moments; prints what stood under the final name after each.
 KILLER = """
@@ -117,15 +102,14 @@ def test_a_failing_disk_leaves_nothing(code, said, at, tmp_path, monkeypatch):
 
     monkeypatch.setattr(Destination, "made", failing)
     with pytest.raises(VisleakError, match=f"cannot be written: {said}"):
-        write([part(source)], tmp_path / "out", "copy", about={})
+        written(tmp_path / "out", piece(source))
     assert state(tmp_path) == before
 
 
 def test_a_folder_that_may_not_be_written_is_said(tmp_path):
     (tmp_path / "file").write_text("x")
-    source = making.folder(tmp_path / "in")
     with pytest.raises(VisleakError, match="cannot be written: File exists"):
-        write([part(source)], tmp_path / "file" / "out", "copy", about={})
+        written(tmp_path / "file" / "out", piece(making.folder(tmp_path / "in")))
 
 
 def test_a_small_disk_is_refused_before_anything_is_written(tmp_path, monkeypatch):
@@ -133,17 +117,21 @@ def test_a_small_disk_is_refused_before_anything_is_written(tmp_path, monkeypatc
     usage = type("Usage", (), {"free": 100})
     monkeypatch.setattr(writing.shutil, "disk_usage", lambda place: usage)
     with pytest.raises(VisleakError) as raised:
-        write([part(source)], tmp_path / "out", "copy", about={})
+        written(tmp_path / "out", piece(source))
     size = sum(p.stat().st_size for p in sorted((tmp_path / "in").rglob("*.png"))[:4]) // 4 * 3
-    assert str(raised.value) == (
-        f"{tmp_path / 'out'} needs {size} bytes, its disk has 100 bytes free; make room, or write"
-        " links or lists alone with --format link or --format manifest"
-    )
-    write([part(source)], tmp_path / "out", "link", about={})
+    assert f"needs {size} bytes, its disk has 100 bytes free; make room, or" in str(raised.value)
+    written(tmp_path / "out", piece(source), how="link")
 
 
-@pytest.mark.parametrize("broken", ["content", "missing", "label"])
-def test_what_is_read_back_differently_is_not_kept(broken, tmp_path, monkeypatch):
+@pytest.mark.parametrize(
+    ("broken", "said"),
+    [
+        ("content", r"image cat/0=ü \.png has another content"),
+        ("missing", "it has 2 images and not 3"),
+        ("label", "its ids differ"),
+    ],
+)
+def test_what_is_read_back_differently_is_not_kept(broken, said, tmp_path, monkeypatch):
     """A disk that lies, a layout that mixes up names: found before the result has its name."""
     source = making.folder(tmp_path / "in")
     honest = folders.write_folder
@@ -161,16 +149,8 @@ def test_what_is_read_back_differently_is_not_kept(broken, tmp_path, monkeypatch
         return opened
 
     monkeypatch.setattr(folders, "write_folder", lying)
-    with pytest.raises(VisleakError) as raised:
-        write([part(source)], tmp_path / "out", "copy", about={})
-    what = {
-        "content": "image cat/0=ü .png has another content",
-        "missing": "it has 2 images and not 3",
-        "label": "its ids differ",
-    }
-    assert str(raised.value) == (
-        f"part 'test' was not written correctly: {what[broken]}; nothing was kept"
-    )
+    with pytest.raises(VisleakError, match=f"not written correctly: {said}; nothing was kept"):
+        written(tmp_path / "out", piece(source))
     assert [p.name for p in tmp_path.iterdir()] == ["in"]
 
 
@@ -184,24 +164,24 @@ def test_labels_are_compared_too(tmp_path, monkeypatch):
 
     monkeypatch.setattr(writing, "open_image_set", other_labels)
     with pytest.raises(VisleakError, match="its labels differ"):
-        write([part(source, (0, 1, 2))], tmp_path / "out", "copy", about={})
+        written(tmp_path / "out", piece(source, (0, 1, 2)))
 
 
 def test_the_same_again_is_found_and_checked(tmp_path):
     source = making.folder(tmp_path / "in")
     out = tmp_path / "out"
-    first = write([part(source)], out, "copy", about={"a": 1})
+    first = written(out, piece(source), about={"a": 1})
     before = state(out)
-    again = write([part(source)], out, "copy", about={"a": 1})
+    again = written(out, piece(source), about={"a": 1})
     assert again.reused
     assert not first.reused
     assert again.sources == first.sources
     assert state(out) == before
     with pytest.raises(UsageError, match="holds another clean data set; choose a new folder"):
-        write([part(source, (0, 1))], out, "copy", about={"a": 1})
+        written(out, piece(source, (0, 1)), about={"a": 1})
     (out / "cat" / "0=ü .png").write_bytes(b"other")
     with pytest.raises(UsageError, match=r"holds this result, but cat/0=ü \.png was changed"):
-        write([part(source)], out, "copy", about={"a": 1})
+        written(out, piece(source), about={"a": 1})
 
 
 def test_an_output_that_is_taken_is_refused(tmp_path):
@@ -209,12 +189,12 @@ def test_an_output_that_is_taken_is_refused(tmp_path):
     (tmp_path / "out").mkdir()
     (tmp_path / "out" / "mine.txt").write_text("x")
     with pytest.raises(UsageError, match="exists; choose a new folder with -o DIR"):
-        write([part(source)], tmp_path / "out", "copy", about={})
+        written(tmp_path / "out", piece(source))
     (tmp_path / "out" / "manifest.json").write_text('{"name": "my app"}')
     with pytest.raises(UsageError, match="out exists; choose a new folder"):
-        write([part(source)], tmp_path / "out", "copy", about={})
+        written(tmp_path / "out", piece(source))
     (tmp_path / "empty").mkdir()
-    write([part(source)], tmp_path / "empty", "copy", about={})
+    written(tmp_path / "empty", piece(source))
 
 
 @pytest.mark.parametrize(
@@ -230,32 +210,27 @@ def test_an_output_that_is_taken_is_refused(tmp_path):
 )
 def test_an_output_inside_of_an_input_is_refused(make, inside, tmp_path):
     """The next audit would take the copies for images of the set."""
-    with pytest.raises(
-        UsageError, match=r"the output .* is, or lies in, the input .*, which is ne"
-    ):
-        write([part(make(tmp_path))], tmp_path / inside, "copy", about={})
+    with pytest.raises(UsageError, match=r"the output .* is, or lies in, the input .*, which"):
+        written(tmp_path / inside, piece(make(tmp_path)))
 
 
 def test_the_current_folder_may_be_the_output(tmp_path, monkeypatch):
     source = making.folder(tmp_path / "in")
     (tmp_path / "here").mkdir()
     monkeypatch.chdir(tmp_path / "here")
-    write([part(source)], Path("."), "copy", about={})
+    written(Path("."), piece(source))
     assert (tmp_path / "here" / "cat").is_dir()
 
 
 @pytest.mark.parametrize("name", ["a/b", "..", ".hidden", ""])
 def test_a_part_is_called_as_a_folder_can_be(name, tmp_path):
-    images = open_images(making.folder(tmp_path))
-    parts = [Part(name, (Piece(images, np.array([0])),))]
     with pytest.raises(UsageError, match=r"part .* cannot be the name of a folder"):
-        write(parts, tmp_path / "out", "copy", about={})
+        written(tmp_path / "out", piece(making.folder(tmp_path)), name=name)
 
 
 def test_nothing_left_is_no_data_set(tmp_path):
-    source = making.folder(tmp_path / "in")
     with pytest.raises(VisleakError, match="no image of 'test' is left; no data set is written"):
-        write([part(source, ())], tmp_path / "out", "copy", about={})
+        written(tmp_path / "out", piece(making.folder(tmp_path / "in"), ()))
 
 
 def test_an_image_that_is_not_what_was_audited_is_refused(tmp_path):
@@ -263,35 +238,31 @@ def test_an_image_that_is_not_what_was_audited_is_refused(tmp_path):
     images = open_images(source, name="test")
     digests = [hashlib.blake2b(d, digest_size=16).hexdigest() for d in images.opener.read(range(7))]
     known = {"test": pa.table({"id": images.ids, "digest": pa.array(digests)})}
-    write([part(source)], tmp_path / "fine", "copy", about={}, known=known)
+    written(tmp_path / "fine", piece(source), known=known)
     path = tmp_path / "in" / "pics" / "cat" / "4=ü .png"
     path.write_bytes(making.picture(99))
     with pytest.raises(VisleakError, match=r"set 'test': image 'cat/4=ü \.png' is not what the"):
-        write([part(source)], tmp_path / "out", "copy", about={}, known=known)
+        written(tmp_path / "out", piece(source), known=known)
     path.unlink()
     path.mkdir()
     with pytest.raises(VisleakError, match=r"it cannot be read now \(a folder stands at this name"):
-        write([Part("test", (Piece(images, np.array([2])),))], tmp_path / "out", "copy",
-              about={}, known=known)  # fmt: skip
+        written(tmp_path / "out", piece(images, [2]), known=known)
 
 
 def test_leftovers_of_the_dead_go_and_those_of_the_living_stay(tmp_path):
-    source = making.folder(tmp_path / "in")
     dead = tmp_path / ".out.4194399.part"  # beyond the largest number of a process
     alive = tmp_path / f".out.{os.getppid()}.part"
     other = tmp_path / ".output.4194399.part"
     for folder in (dead, alive, other):
         folder.mkdir()
-    write([part(source)], tmp_path / "out", "copy", about={})
-    assert not dead.exists()
-    assert alive.exists()
-    assert other.exists()
+    written(tmp_path / "out", piece(making.folder(tmp_path / "in")))
+    assert [path.exists() for path in (dead, alive, other)] == [False, True, True]
 
 
 def test_lists_are_safe_in_a_spreadsheet(tmp_path):
     making.put(tmp_path / "in" / "=cmd().png", making.picture(0))
-    write([part(str(tmp_path / "in"), (0,))], tmp_path / "out", "copy", about={},
-          removed=[Removed("test", "@x", why="near", partner="+y")])  # fmt: skip
+    removed = [Removed("test", "@x", why="near", partner="+y")]
+    written(tmp_path / "out", piece(str(tmp_path / "in"), [0]), removed=removed)
     for name in ("kept.csv", "removed.csv", "files.csv"):
         cells = (tmp_path / "out" / name).read_text().replace("\n", ",").split(",")
         assert not [cell for cell in cells if cell[:1] in ("=", "+", "-", "@")]
@@ -303,11 +274,11 @@ def test_names_that_are_no_utf8(tmp_path):
     (tmp_path / "in" / os.fsdecode(name)).write_bytes(making.picture(0))
     source = str(tmp_path / "in")
     for how in ("copy", "link"):
-        write([part(source, (0,))], tmp_path / how, how, about={})
+        written(tmp_path / how, piece(source, (0,)), how=how)
         assert (tmp_path / how / os.fsdecode(name)).read_bytes() == making.picture(0)
-        assert write([part(source, (0,))], tmp_path / how, how, about={}).reused
+        assert written(tmp_path / how, piece(source, (0,)), how=how).reused
     with pytest.raises(VisleakError, match="is not UTF-8 and cannot be listed; use --format"):
-        write([part(source, (0,))], tmp_path / "manifest", "manifest", about={})
+        written(tmp_path / "manifest", piece(source, (0,)), how="manifest")
 
 
 def test_a_hook_sees_the_result_before_it_has_its_name(tmp_path):
@@ -318,7 +289,7 @@ def test_a_hook_sees_the_result_before_it_has_its_name(tmp_path):
         raise VisleakError("no")
 
     with pytest.raises(VisleakError, match=r"^no$"):
-        write([part(source)], tmp_path / "out", "copy", about={}, check=refuse)
+        written(tmp_path / "out", piece(source), check=refuse)
     assert not (tmp_path / "out").exists()
 
 
@@ -326,11 +297,11 @@ def test_writing_is_pushed_to_the_disk(tmp_path, monkeypatch):
     """A crash of the machine after the rename must not empty the folders."""
     seen = []
     monkeypatch.setattr(writing.os, "fsync", lambda handle: seen.append(os.fstat(handle).st_ino))
-    write([part(making.folder(tmp_path / "in"))], tmp_path / "out", "copy", about={})
+    written(tmp_path / "out", piece(making.folder(tmp_path / "in")))
     inodes = {p.stat().st_ino for p in (tmp_path / "out").rglob("*")} | {tmp_path.stat().st_ino}
     assert inodes <= set(seen)
     many = []
     monkeypatch.setattr(writing, "ONE_BY_ONE", 2)
     monkeypatch.setattr(writing.os, "sync", lambda: many.append(1))
-    write([part(making.folder(tmp_path / "in2"))], tmp_path / "out2", "copy", about={})
+    written(tmp_path / "out2", piece(making.folder(tmp_path / "in2")))
     assert many == [1]

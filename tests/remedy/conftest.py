@@ -1,4 +1,4 @@
-"""An audit with planted duplicates and a pool with planted traps."""
+"""An audit with planted duplicates and a pool with planted traps; writing that does not wait."""
 
 from __future__ import annotations
 
@@ -11,9 +11,21 @@ from typing import Any
 import pytest
 
 from planted_pool import audited, plant, traps
+from visleak.remedy import writing
 from visleak.remedy.opening import open_selection
 from visleak.remedy.selection import Selection
 from visleak.remedy.settings import SelectionSettings
+
+
+@pytest.fixture
+def no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Hundreds of results are written; that they reach the disk is tested elsewhere."""
+    monkeypatch.setattr(writing, "_flush_all", lambda folder: None)
+
+
+@pytest.fixture(scope="module")
+def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("cache")
 
 
 @pytest.fixture(scope="session")
