@@ -23,13 +23,8 @@ from visleak.verdicts import Ledger, Verdict, judged_pairs
 
 ORDER = ("exact", "near", "similar", "different")
 DEGREES = ("hard", "soft")
-RATE = {
-    "exact": "exact",
-    "near": "near_or_exact",
-    "similar": "similar_or_closer",
-    "hard": "hard",
-    "soft": "hard_or_soft",
-}
+RATE = {"exact": "exact", "near": "near_or_exact", "similar": "similar_or_closer"}
+RATE |= {"hard": "hard", "soft": "hard_or_soft"}
 Image = tuple[str, str]
 
 
@@ -91,34 +86,24 @@ def limit(level: str) -> int:
 
 
 def why_alone(
-    row: Mapping[str, Any],
-    fates: tuple[str, str],
-    side: Plain,
-    other: Plain,
-    level: str,
-    gone: str,
+    row: Mapping[str, Any], fates: tuple[str, str], side: Plain, other: Plain, level: str, gone: str
 ) -> str:
     if (row["query_set"], row["reference_set"]) not in other.world.comparisons:
         return "not compared"
-    lost, partly, vanished = False, False, False
+    whys = set()
     for fate, end in zip(fates, ("query", "reference"), strict=True):
         name = row[f"{end}_set"]
-        if fate != "gone":
-            continue
-        if (name, row[end]) in other.world.unreadable:
-            lost = True
-        elif other.world.sample and name == "test":
-            partly = True
-        else:
-            vanished = True
-    if vanished:
-        return gone
-    if lost:
-        return "unreadable"
-    if "changed" in fates:
-        return "content changed"
-    if partly:
-        return "not searched"
+        if fate == "gone" and (name, row[end]) in other.world.unreadable:
+            whys.add("unreadable")
+        elif fate == "gone" and other.world.sample and name == "test":
+            whys.add("not searched")
+        elif fate == "gone":
+            whys.add(gone)
+        elif fate == "changed":
+            whys.add("content changed")
+    for why in (gone, "unreadable", "content changed", "not searched"):
+        if why in whys:
+            return why
     machine = place({"grade": row["machine_grade"]}, level) if level in ORDER else 0
     if row["judged"] == "human" and machine > limit(level):
         return "judged"
@@ -225,7 +210,7 @@ def later(world: World, drawn: st.DataObject) -> World:
 def test_every_change_and_its_reason(world: World, drawn: st.DataObject, level: str) -> None:
     other = later(world, drawn)
     with tempfile.TemporaryDirectory() as name:
-        folders = [each.write(Path(name) / which) for which, each in (("a", world), ("b", other))]
+        folders = written(Path(name), world, other)
         for folder, each in zip(folders, (world, other), strict=True):
             judge(drawn, each, folder)
         found = diff(*folders, level)
@@ -304,6 +289,14 @@ def test_an_audit_does_not_differ_from_itself(
         assert all(t.paired or not t.rates[RATE[level]][0].total for t in found.totals)
 
 
+def written(place: Path, before: World, after: World) -> list[Path]:
+    return [each.write(place / name) for name, each in (("before", before), ("after", after))]
+
+
+def leak(query: str, grade: str | None = "near", reference: str = "x") -> tuple[Any, ...]:
+    return "test", query, "train", reference, 0.8, grade
+
+
 def test_a_repeat_is_the_same_in_either_order(tmp_path: Path) -> None:
     """Within a set the lower id is the query; a new name may turn a pair round."""
     before = World(
@@ -313,18 +306,16 @@ def test_a_repeat_is_the_same_in_either_order(tmp_path: Path) -> None:
     )
     after = replace(before, images={**before.images, "test": [("c", 1, False), ("b", 2, False)]})
     after = replace(after, pairs=[("test", "b", "test", "c", 0.8, "near")])
-    folders = [w.write(tmp_path / n) for n, w in (("before", before), ("after", after))]
-    assert len(diff(*folders).changes) == 0
+    assert len(diff(*written(tmp_path, before, after)).changes) == 0
 
 
 def test_a_shifted_list_is_renamed(tmp_path: Path) -> None:
     """Row numbers as ids: with the first row gone, each image has the id of its neighbour."""
     images = {"test": [(f"{n}", n, False) for n in range(9)], "train": [("x", 20, False)]}
-    before = World(images, [("test", "3", "train", "x", 0.8, "near")], [("test", "train")])
+    before = World(images, [leak("3")], [("test", "train")])
     shifted = {**images, "test": [(f"{n}", n + 1, False) for n in range(8)]}
-    after = replace(before, images=shifted, pairs=[("test", "2", "train", "x", 0.8, "near")])
-    folders = [w.write(tmp_path / n) for n, w in (("before", before), ("after", after))]
-    found = diff(*folders)
+    after = replace(before, images=shifted, pairs=[leak("2")])
+    found = diff(*written(tmp_path, before, after))
     assert (found.sets[0].renamed, found.sets[0].changed, found.sets[0].removed) == (8, 0, 1)
     assert len(found.changes) == 0
     assert (found.totals[0].new, found.totals[0].gone) == (0, 0)
@@ -333,11 +324,9 @@ def test_a_shifted_list_is_renamed(tmp_path: Path) -> None:
 def test_a_replaced_image_keeps_its_place(tmp_path: Path) -> None:
     """As in ciFAIR: another content under the same id is the same test image, now clean."""
     images = {"test": [("a", 1, False), ("b", 2, False)], "train": [("x", 9, False)]}
-    before = World(images, [("test", "a", "train", "x", 0.8, "near")], [("test", "train")])
+    before = World(images, [leak("a")], [("test", "train")])
     fair = {**images, "test": [("a", 7, False), ("b", 2, False)]}
-    after = replace(before, images=fair, pairs=[])
-    folders = [w.write(tmp_path / n) for n, w in (("before", before), ("after", after))]
-    found = diff(*folders)
+    found = diff(*written(tmp_path, before, replace(before, images=fair, pairs=[])))
     assert found.sets[0].changed == 1
     assert found.counts()["vanished"] == {"content changed": 1}
     total = found.totals[0]
@@ -355,12 +344,9 @@ def test_the_same_images_are_compared_in_pairs(tmp_path: Path) -> None:
         "test": [(f"{n:02}", n, False) for n in range(20)],
         "train": [("x", 30, False), ("y", 31, False)],
     }
-    before = World(images, [("test", "09", "train", "x", 0.8, "near")], [("test", "train")])
-    new = [("test", f"{n:02}", "train", "y", 0.8, "near") for n in range(8)]
-    folders = [
-        world.write(tmp_path / name)
-        for name, world in (("before", before), ("after", replace(before, pairs=new)))
-    ]
+    before = World(images, [leak("09")], [("test", "train")])
+    new = [leak(f"{n:02}", reference="y") for n in range(8)]
+    folders = written(tmp_path, before, replace(before, pairs=new))
     (total,) = diff(*folders).totals
     assert total.paired
     assert total.flips == (1, 8)
@@ -372,16 +358,11 @@ def test_the_same_images_are_compared_in_pairs(tmp_path: Path) -> None:
 
 def test_only_vectors_are_known_by_id(tmp_path: Path) -> None:
     images = {"test": [("a", 1, False)], "train": [("x", None, False), ("y", None, False)]}
-    before = World(images, [("test", "a", "train", "x", 0.8, None)], [("test", "train")])
-    after = replace(before, pairs=[("test", "a", "train", "y", 0.8, None)])
-    folders = [w.write(tmp_path / n) for n, w in (("before", before), ("after", after))]
+    before = World(images, [leak("a", None)], [("test", "train")])
+    folders = written(tmp_path, before, replace(before, pairs=[leak("a", None, "y")]))
     found = diff(*folders)
     assert found.level.name == "soft"  # nothing was graded
-    assert {c: sum(r.values()) for c, r in found.counts().items()} == {
-        "appeared": 1,
-        "vanished": 1,
-        "changed": 0,
-    }
+    assert [sum(reasons.values()) for reasons in found.counts().values()] == [1, 1, 0]
     (table,) = document(found).grids()
     assert ["images", "train: 2 the same (by id: contents are not known)"] in table.rows
     with pytest.raises(UsageError, match=r"before has no grades, so nothing can be said at near"):
@@ -394,15 +375,8 @@ def test_the_same_table_whatever_the_order_of_rows(tmp_path: Path) -> None:
         [],
         [("test", "train"), ("test", "test")],
     )
-    pairs = [
-        ("test", "c", "train", "x", 0.8, "near"),
-        ("test", "a", "test", "b", 0.8, "near"),
-        ("test", "a", "train", "x", 0.8, "exact"),
-    ]
-    folders = [
-        world.write(tmp_path / name)
-        for name, world in (("before", before), ("after", replace(before, pairs=pairs)))
-    ]
+    pairs = [leak("c"), ("test", "a", "test", "b", 0.8, "near"), leak("a", "exact")]
+    folders = written(tmp_path, before, replace(before, pairs=pairs))
     write_changes(diff(*folders), tmp_path / "a.csv")
     with (tmp_path / "a.csv").open(newline="") as lines:
         table = list(csv.DictReader(lines))
@@ -413,11 +387,7 @@ def test_the_same_table_whatever_the_order_of_rows(tmp_path: Path) -> None:
 
 
 def test_tables_that_do_not_belong_together(tmp_path: Path) -> None:
-    world = World(
-        {"test": [("a", 1, False)], "train": [("x", 2, False)]},
-        [("test", "a", "train", "y", 0.8, "near")],
-        [("test", "train")],
-    )
-    folder = world.write(tmp_path / "a")
+    images = {"test": [("a", 1, False)], "train": [("x", 2, False)]}
+    folder = World(images, [leak("a", reference="y")], [("test", "train")]).write(tmp_path / "a")
     with pytest.raises(VisleakError, match=r"names images that images.parquet does not; run the"):
         diff(folder, folder)

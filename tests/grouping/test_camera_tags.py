@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import string
 from dataclasses import replace
 
 import numpy as np
@@ -12,6 +13,19 @@ from made_groups import around, inferred, made_set, strangers
 from PIL import Image
 
 from visleak.grouping.names import joined_places, read_tags, tags_of
+
+TRUTH = np.repeat(np.arange(25), 4)
+
+
+def unrelated_names(truth, seed=2):
+    rng = np.random.default_rng(seed)
+    return [f"{rng.bytes(8).hex()}.jpg" for _ in truth]
+
+
+def believed_of(alike, **about):
+    """Return what is found and believed of four images each of 25 groups, with names of nothing."""
+    vectors = around(TRUTH, 2, spread=0.15) if alike else strangers(len(TRUTH), 2)
+    return inferred(replace(made_set(unrelated_names(TRUTH), vectors), **about))
 
 
 def read_shot(path):
@@ -60,16 +74,11 @@ def test_damaged_files_state_nothing(tmp_path):
 @pytest.mark.parametrize("alike", [True, False])
 def test_bursts_are_believed_where_their_shots_agree(tmp_path, alike):
     """Four shots within seconds, then minutes without any."""
-    truth = np.repeat(np.arange(25), 4)
     paths = [
         photograph(tmp_path / f"{n}.jpg", f"2021:03:04 {5 + b // 5:02}:{10 * (b % 5):02}:0{n % 4}")
-        for n, b in enumerate(truth.tolist())
+        for n, b in enumerate(TRUTH.tolist())
     ]
-    rng = np.random.default_rng(2)
-    ids = [f"{rng.bytes(8).hex()}.jpg" for _ in paths]
-    vectors = around(truth, 2, spread=0.15) if alike else strangers(len(truth), 2)
-    own = replace(made_set(ids, vectors), locators=pa.array(paths))
-    _, believed = inferred(own)
+    _, believed = believed_of(alike, locators=pa.array(paths))
     assert [(each.hypothesis.source, each.hypothesis.unit) for each in believed] == (
         [("EXIF", "ms")] if alike else []
     )
@@ -151,16 +160,11 @@ def test_maps_that_overlap_are_of_one_place(tmp_path):
 
 @pytest.mark.parametrize("alike", [True, False])
 def test_places_are_believed_where_their_images_agree(tmp_path, alike):
-    truth = np.repeat(np.arange(25), 4)
     paths = [
         located(tmp_path / f"{n}.jpg", 48 + 0.01 * group, 11.5 + 1e-5 * (n % 4))
-        for n, group in enumerate(truth.tolist())
+        for n, group in enumerate(TRUTH.tolist())
     ]
-    rng = np.random.default_rng(2)
-    ids = [f"{rng.bytes(8).hex()}.jpg" for _ in paths]
-    vectors = around(truth, 2, spread=0.15) if alike else strangers(len(truth), 2)
-    own = replace(made_set(ids, vectors), locators=pa.array(paths))
-    _, believed = inferred(own)
+    _, believed = believed_of(alike, locators=pa.array(paths))
     assert [(each.hypothesis.kind, each.hypothesis.source) for each in believed] == (
         [("places", "GPS")] if alike else []
     )
@@ -178,14 +182,8 @@ def test_places_are_believed_where_their_images_agree(tmp_path, alike):
 )
 def test_columns_in_which_values_repeat(name, alike, words):
     """Values that are words are classes, unless the column states subjects."""
-    truth = np.repeat(np.arange(25), 4)
-    rng = np.random.default_rng(3)
-    ids = [f"{rng.bytes(8).hex()}.jpg" for _ in truth]
-    vectors = around(truth, 2, spread=0.15) if alike else strangers(len(truth), 2)
-    letters = "abcdefghijklmnopqrstuvwxyz"
-    values = [letters[group] if words else f"{group}" for group in truth.tolist()]
-    own = replace(made_set(ids, vectors), columns={name: pa.array(values)})
-    found, believed = inferred(own)
+    values = [string.ascii_letters[group] if words else f"{group}" for group in TRUTH.tolist()]
+    found, believed = believed_of(alike, columns={name: pa.array(values)})
     assert [each.hypothesis.words for each in found] == [f"column {name}"]
     assert bool(believed) == (alike and not words)
 
@@ -193,8 +191,6 @@ def test_columns_in_which_values_repeat(name, alike, words):
 @pytest.mark.parametrize(("name", "groups"), [("class_id", 25), ("target", 25), ("batch", 5)])
 def test_columns_of_classes_are_no_groups(name, groups):
     truth = np.repeat(np.arange(groups), 100 // groups)
-    rng = np.random.default_rng(3)
-    ids = [f"{rng.bytes(8).hex()}.jpg" for _ in truth]
-    own = made_set(ids, around(truth, 2, spread=0.15))
+    own = made_set(unrelated_names(truth), around(truth, 2, spread=0.15))
     own = replace(own, columns={name: pa.array([str(group) for group in truth.tolist()])})
     assert inferred(own) == ([], [])

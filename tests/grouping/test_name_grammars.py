@@ -28,17 +28,11 @@ KINDS = ("{w}{r:03}", "{w}-{r}", "{r:05}{w}", "{w}_{r:02}_cam", "2019_{r:02}_{w}
 def recordings(draw):
     """Names of recordings and frames, and the recording of each."""
     count, length = draw(st.integers(2, 4)), draw(st.integers(12, 30))
-    kind = draw(
-        st.sampled_from(["{w}{r:03}", "{w}-{r}", "{r:05}{w}", "{w}_{r:02}_cam", "2019_{r:02}_{w}"])
-    )
+    kind = draw(st.sampled_from(KINDS))
     joint = draw(st.sampled_from(["_", "-", "_frame", "_f", "/", "/frame_", "__img", "."]))
     tail = draw(st.sampled_from(["", "_rgb", "_left8bit", "-final"]))
     word, ending = draw(WORDS), draw(ENDINGS)
-    start, step, width = (
-        draw(st.integers(0, 5000)),
-        draw(st.integers(1, 40)),
-        draw(st.integers(1, 8)),
-    )
+    start, step, width = draw(st.tuples(*(st.integers(*b) for b in ((0, 5000), (1, 40), (1, 8)))))
     ids, truth = [], []
     for number in range(1, count + 1):
         name = kind.format(w=word, r=number)
@@ -48,24 +42,31 @@ def recordings(draw):
     return ids, np.array(truth)
 
 
+def walks(truth, seed):
+    return np.concatenate([walk(int((truth == n).sum()), seed + n) for n in np.unique(truth)])
+
+
+def groups_of(ids, truth):
+    return {frozenset(np.array(ids)[truth == n].tolist()) for n in np.unique(truth)}
+
+
 @FEW
 @given(recordings(), SEEDS)
 def test_recordings_of_any_grammar_are_found(made, seed):
     ids, truth = made
-    vectors = np.concatenate([walk(int((truth == n).sum()), seed + n) for n in np.unique(truth)])
+    vectors = walks(truth, seed)
     half = made_set(ids[::2], vectors[::2], "test", tested=True)
     rest = made_set(ids[1::2], vectors[1::2])
     _, believed = inferred(half, rest)
     assert [each.hypothesis.kind for each in believed] == ["recordings"]
-    wanted = {frozenset(np.array(ids)[truth == n].tolist()) for n in np.unique(truth)}
-    assert partition(believed[0], (half, rest)) == wanted
+    assert partition(believed[0], (half, rest)) == groups_of(ids, truth)
 
 
 @FEW
 @given(recordings(), SEEDS)
 def test_shuffled_recordings_are_not_believed(made, seed):
     ids, truth = made
-    vectors = np.concatenate([walk(int((truth == n).sum()), seed + n) for n in np.unique(truth)])
+    vectors = walks(truth, seed)
     shuffled = np.random.default_rng(seed).permutation(len(ids))
     _, believed = inferred(made_set(ids, vectors[shuffled]))
     assert believed == []
@@ -76,7 +77,7 @@ def test_shuffled_recordings_are_not_believed(made, seed):
 def test_patterns_find_what_was_found(made, seed):
     """The patterns that a report shows are those of ``--group`` and ``--frame``."""
     ids, truth = made
-    vectors = np.concatenate([walk(int((truth == n).sum()), seed + n) for n in np.unique(truth)])
+    vectors = walks(truth, seed)
     own = made_set(ids, vectors)
     _, (found,) = inferred(own)
     group, frame = (re.compile(each) for each in (found.hypothesis.group, found.hypothesis.frame))
@@ -122,8 +123,7 @@ def test_subjects_named_by_a_word_are_found(seed, kind):
     ids = [kind.format(s=s, k=k % 4) + ".png" for k, s in enumerate(truth)]
     own = made_set(ids, around(truth, seed, spread=0.2))
     _, believed = inferred(own)
-    wanted = {frozenset(np.array(ids)[truth == n].tolist()) for n in np.unique(truth)}
-    assert wanted in [partition(each, (own,)) for each in believed]
+    assert groups_of(ids, truth) in [partition(each, (own,)) for each in believed]
 
 
 NAMES = st.sampled_from(["number", "uuid", "word", "class", "date", "hash", "subject"])
@@ -131,21 +131,17 @@ NAMES = st.sampled_from(["number", "uuid", "word", "class", "date", "hash", "sub
 
 def named(kind, count, rng):
     """Names that state nothing about the images."""
-    if kind == "number":
-        return [f"{n:06}.jpg" for n in rng.permutation(count)]
-    if kind == "uuid":
-        return [f"{uuid.UUID(bytes=rng.bytes(16))}.jpg" for _ in range(count)]
-    if kind == "word":
-        return ["".join(rng.choice(list("abcdefgh 123"), 9)) + f"{n}.jpg" for n in range(count)]
-    if kind == "class":
-        return [f"class{n % 5}/{n:04}.jpg" for n in range(count)]
-    if kind == "date":
-        return [
-            f"IMG_20{n % 24:02}0{n % 9 + 1}11_1{n % 10}{n % 6}000_{n}.jpg" for n in range(count)
-        ]
-    if kind == "hash":
-        return [f"{rng.bytes(8).hex()}.png" for _ in range(count)]
-    return [f"patient{n // 3}_{n}.png" for n in range(count)]
+    makers = {
+        "number": lambda n: f"{order[n]:06}.jpg",
+        "uuid": lambda n: f"{uuid.UUID(bytes=rng.bytes(16))}.jpg",
+        "word": lambda n: "".join(rng.choice(list("abcdefgh 123"), 9)) + f"{n}.jpg",
+        "class": lambda n: f"class{n % 5}/{n:04}.jpg",
+        "date": lambda n: f"IMG_20{n % 24:02}0{n % 9 + 1}11_1{n % 10}{n % 6}000_{n}.jpg",
+        "hash": lambda n: f"{rng.bytes(8).hex()}.png",
+        "subject": lambda n: f"patient{n // 3}_{n}.png",
+    }
+    order = rng.permutation(count)
+    return [makers[kind](n) for n in range(count)]
 
 
 @settings(max_examples=20, deadline=None)
@@ -155,11 +151,8 @@ def test_no_group_is_believed_of_unrelated_images(kind, seed, count):
     ids = list(dict.fromkeys(named(kind, count, rng)))
     half = len(ids) // 2
     vectors = strangers(len(ids), seed)
-    sets = (
-        made_set(ids[:half], vectors[:half], "test", tested=True),
-        made_set(ids[half:], vectors[half:]),
-    )
-    _, believed = inferred(*sets)
+    tested = made_set(ids[:half], vectors[:half], "test", tested=True)
+    _, believed = inferred(tested, made_set(ids[half:], vectors[half:]))
     assert believed == []
 
 
