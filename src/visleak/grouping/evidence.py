@@ -7,6 +7,7 @@ class nor the place of a recording can stand for what the scheme claims.
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -241,15 +242,18 @@ def decay(members: Members, compare: Compare) -> tuple[tuple[Decay, ...], float,
         if len(own) >= LEAST:
             similar = compare.paired(first[own], second[own])
             bars.append(Decay(end, round(float(similar.mean()), 4), len(own)))
-    base = _base(members, compare)
-    return tuple(bars), round(base, 4), _gap(bars, base)
+    base, gap = _base(members, compare), None
+    if bars and bars[0].similarity > base:
+        half = HALF * (bars[0].similarity - base)
+        for each in itertools.takewhile(lambda each: each.similarity - base >= half, bars):
+            gap = each.up_to
+    return tuple(bars), round(base, 4), gap
 
 
 def _at_lags(group: Int64) -> tuple[Int64, Int64]:
     """Return pairs of places of one group, some lags apart in its order."""
-    lags = [1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128]
     pairs = []
-    for lag in lags:
+    for lag in (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128):
         own = np.flatnonzero(group[lag:] == group[:-lag]) if lag < len(group) else np.empty(0, int)
         own = own[_draw(len(own), BARS * PER_BAR)]
         pairs.append((own, own + lag))
@@ -279,15 +283,3 @@ def _base(members: Members, compare: Compare) -> float:
     known = members.content[first] != members.content[second]
     first, second = first[known][:PER_BAR], second[known][:PER_BAR]
     return float(compare.paired(first, second).mean()) if len(first) else math.nan
-
-
-def _gap(bars: list[Decay], base: float) -> int | None:
-    """Return the end of the last bar before the excess over the base falls below half."""
-    if not bars or not bars[0].similarity > base:
-        return None
-    gap = None
-    for each in bars:
-        if each.similarity - base < HALF * (bars[0].similarity - base):
-            break
-        gap = each.up_to
-    return gap

@@ -292,16 +292,13 @@ def _tiles(stems: Sequence[str], ending: str) -> Scheme | None:
     matches = [match for match in map(pattern.search, stems) if match]
     if len(matches) < COVERED * len(stems) or not repeats(Counter(m.group(1) for m in matches)):
         return None
-    places = [tuple(map(int, re.findall(r"\d+", m.group(2))[-2:])) for m in matches]
-    if not (_on_grid(places) or sum(map(bool, map(_TILE_WORD.search, stems))) > len(stems) // 2):
+    places = [map(int, re.findall(r"\d+", m.group(2))[-2:]) for m in matches]
+    columns = list(zip(*places, strict=True))
+    # both coordinates are multiples of a step of some pixels
+    grid = all(len(set(values)) > 1 and math.gcd(*values) >= STEP for values in columns)
+    if not grid and sum(map(bool, map(_TILE_WORD.search, stems))) <= len(stems) // 2:
         return None
     return Scheme("tiles", "<scene>_<x>_<y>", f"(?i:^(.+?){_TILE}{ending})", stated=True)
-
-
-def _on_grid(places: Iterable[tuple[int, ...]]) -> bool:
-    """Whether both coordinates are multiples of a step of some pixels."""
-    columns = list(zip(*places, strict=True))
-    return all(len(set(values)) > 1 and math.gcd(*values) >= STEP for values in columns)
 
 
 # -- counters -------------------------------------------------------------------------------------
@@ -338,7 +335,10 @@ def _by_counter(stems: Sequence[str], ending: str) -> Iterator[Scheme]:
         sizes = Counter({head: len(own) for head, own in series.items()})
         if repeats(sizes) and max(sizes.values()) <= len(found) // 2:
             words = words.replace("recording", "subject").replace("frame", "image")
-            yield Scheme("subjects", words, group, stated=_of_ids(sizes))
+            # ids: many with a number of three digits, of few images
+            ids = sum(bool(re.search(r"\d{3}", name.rpartition("/")[2])) for name in sizes)
+            stated = ids >= NUMEROUS * len(sizes) and not like_classes(sizes)
+            yield Scheme("subjects", words, group, stated=stated)
         return
 
 
@@ -361,15 +361,11 @@ def _patterns(
     found: Sequence[_Counted], tails: set[str], ending: str, noisy: bool
 ) -> tuple[str, str, str]:
     """Return the patterns of group and frame of names with counters, and the scheme in words."""
-    joints = Counter(each.joint for each in found)
-    listed = [text for text, _ in joints.most_common(LISTED)]
-    joint = _either([general(text) for text in listed])
-    tail = _either(sorted(tails))
+    joints = [text for text, _ in Counter(each.joint for each in found).most_common(LISTED)]
+    joint, tail = _either([general(text) for text in joints]), _either(sorted(tails))
     start = rf"^(?:.*/)?{NOISE}[\W_]*" if noisy else "^"
     group = rf"{start}(.*?){joint}\d+{tail}{ending}"
-    frame = rf"(\d+){tail}{ending}"
-    shown = next(iter(listed), "") or ""
-    return group, frame, f"<recording>{shown}<frame>"
+    return group, rf"(\d+){tail}{ending}", f"<recording>{joints[0]}<frame>"
 
 
 def _either(patterns: Sequence[str]) -> str:
@@ -384,12 +380,6 @@ def _either(patterns: Sequence[str]) -> str:
     if len(texts) == 1 and "" not in patterns:
         return texts[0]
     return f"(?:{'|'.join(texts)}){'?' if '' in patterns else ''}"
-
-
-def _of_ids(sizes: Counter[str]) -> bool:
-    """Whether groups are called after ids: many with a number of three digits, of few images."""
-    numbered = sum(bool(re.search(r"\d{3}", name.rpartition("/")[2])) for name in sizes)
-    return numbered >= NUMEROUS * len(sizes) and not like_classes(sizes)
 
 
 def _of_camera(found: Sequence[_Counted]) -> bool:
@@ -407,13 +397,12 @@ def _of_camera(found: Sequence[_Counted]) -> bool:
     ranges = sorted((min(own), max(own)) for own in numbers.values())
     apart = all(first[1] < second[0] for first, second in pairwise(ranges))
     series = [list(chain.from_iterable(numbers.values()))] if apart else list(numbers.values())
-    return sum(len(own) for own in series if _begins_late(own)) > len(found) / 2
-
-
-def _begins_late(numbers: Sequence[int]) -> bool:
-    """Whether so many numbers of 1 to the largest would hardly all be above the smallest seen."""
-    least, most = min(numbers), max(numbers)
-    return least > 1 and (1.0 - (least - 1) / most) ** len(numbers) < OUTSIDE
+    late = 0
+    for own in series:
+        least, most = min(own), max(own)
+        if least > 1 and (1.0 - (least - 1) / most) ** len(own) < OUTSIDE:
+            late += len(own)
+    return late > len(found) / 2
 
 
 # -- tags of photographs and maps ------------------------------------------------------------------
@@ -507,7 +496,8 @@ def tags_of(path: str) -> Tags | None:
                 exif = image.getexif()
                 tags = {**exif, **exif.get_ifd(_EXIF)}
                 xmp = _xmp(image)
-                place = _of_gps(exif.get_ifd(_GPS)) or _of_map(image) or _of_xmp(xmp)
+                angles = (_degrees(found(each, xmp)) for each in (_LATITUDE, _LONGITUDE))
+                place = _of_gps(exif.get_ifd(_GPS)) or _of_map(image) or _at(*angles)
                 burst, original = (_digest(found(pattern, xmp)) for pattern in (_BURST, _ORIGINAL))
                 made = Tags(_shot(tags) or _shot(_as_exif(xmp)), place, burst, original)
     except _DAMAGED:
@@ -525,18 +515,18 @@ def _digest(text: str) -> str | None:
 
 def _shot(tags: Mapping[int, object]) -> Shot | None:
     """Return the shot that some tags state."""
-    words = [str(tags.get(tag) or "").strip(" \0") for tag in (_MAKE, _MODEL)]
-    camera = " ".join(word for word in words if word)
-    text = str(tags.get(_TIME) or "").strip(" \0")
+    make, model, text, fraction, serial = (
+        str(tags.get(tag) or "").strip(" \0") for tag in (_MAKE, _MODEL, _TIME, _FRACTION, _SERIAL)
+    )
+    camera = f"{make} {model}".strip()
     try:
         taken = since_1970(datetime.strptime(text, "%Y:%m:%d %H:%M:%S"))
     except ValueError:
         return None
     if not camera or taken < 0:
         return None
-    fraction = str(tags.get(_FRACTION) or "").strip(" \0")
     milliseconds = int(f"{fraction:0<3}"[:3]) if fraction.isdecimal() else 0
-    if serial := str(tags.get(_SERIAL) or "").strip(" \0"):
+    if serial:
         digest = hashlib.blake2b(serial.encode("utf-8", "replace"), digest_size=2).hexdigest()
         camera = f"{camera} {digest}"
     return Shot(camera, taken + milliseconds)
@@ -575,11 +565,6 @@ def _as_exif(xmp: str) -> dict[int, object]:
         _TIME: f"{date.replace('-', ':')} {clock[1]}" if clock else "",
         _FRACTION: (clock[2] or "") if clock else "",
     }
-
-
-def _of_xmp(xmp: str) -> Place | None:
-    latitude, longitude = (_degrees(found(each, xmp)) for each in (_LATITUDE, _LONGITUDE))
-    return _at(latitude, longitude)
 
 
 def _degrees(text: str) -> float | None:

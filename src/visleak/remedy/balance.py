@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Final
@@ -11,6 +12,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from visleak import quantities
 from visleak.records import Bool, Int64
 
 Float64 = npt.NDArray[np.float64]
@@ -35,7 +37,7 @@ class Deviation:
 
     def __str__(self) -> str:
         whole = round(abs(self.images))
-        count = f"{whole:,} image{'' if whole == 1 else 's'}" if whole else "less than an image"
+        count = quantities.counted(whole, "image") if whole else "less than an image"
         count += f" too {'many' if self.images > 0 else 'few'}"
         if self.class_ is None:
             return f"part {self.part} is off its size by {self.points * 100:.2f} % ({count})"
@@ -80,27 +82,20 @@ class Balance:
 
     def misses(self, tolerance: float) -> tuple[Deviation, ...]:
         """Return deviations of more than a tolerance and of an image or more, largest first."""
-        found = [
-            each
-            for each in self._deviations()
-            if each.points > tolerance + 1e-12 and abs(each.images) > ONE_IMAGE
-        ]
-        return tuple(sorted(found, key=lambda each: -each.points))
+        ranked = sorted(self._deviations(), key=lambda each: -each.points)
+        least = tolerance + 1e-12
+        return tuple(e for e in ranked if e.points > least and abs(e.images) > ONE_IMAGE)
 
-    def _deviations(self) -> list[Deviation]:
+    def _deviations(self) -> Iterator[Deviation]:
         sizes, classes = off(self.counts, self.shares)
         size_points, points = points_of(self.counts, self.shares)
-        result = [
-            Deviation(part, None, float(size_points[p]), float(sizes[p]))
-            for p, part in enumerate(self.parts)
-        ]
+        for p, part in enumerate(self.parts):
+            yield Deviation(part, None, float(size_points[p]), float(sizes[p]))
         if len(self.classes) > 1:
-            result += [
-                Deviation(part, name, float(points[p, c]), float(classes[p, c]))
-                for p, part in enumerate(self.parts)
-                for c, name in enumerate(self.classes)
-            ]
-        return result
+            for (p, part), (c, name) in itertools.product(
+                enumerate(self.parts), enumerate(self.classes)
+            ):
+                yield Deviation(part, name, float(points[p, c]), float(classes[p, c]))
 
     def as_dict(self) -> dict[str, dict[str, object]]:
         """Return sizes and class shares per part as plain values."""
@@ -159,7 +154,8 @@ def coded(values: pa.Array) -> tuple[Int64, tuple[str | None, ...]]:
     >>> coded(pa.array(["b", None, "a"]))
     (array([1, 2, 0]), ('a', 'b', None))
     """
-    names = pc.unique(values).drop_null().take(pc.sort_indices(pc.unique(values).drop_null()))
+    names = pc.unique(values).drop_null()
+    names = names.take(pc.sort_indices(names))
     codes = pc.fill_null(pc.index_in(values, names), len(names)).to_numpy(zero_copy_only=False)
     return codes.astype(np.int64), (*names.to_pylist(), *([None] if values.null_count else []))
 
@@ -232,18 +228,17 @@ def reasons(
         return ()
     lines = list(_oversized(balance, loads, tolerance, describe))
     # with two parts one has what the other lacks: the largest miss of each kind is sufficient
-    largest = {miss.class_: miss for miss in reversed(misses)}
-    kinds = list(dict.fromkeys(miss.class_ for miss in misses))
-    for kind in kinds:
-        if kind is not None:
-            code = balance.classes.index(kind)
+    kinds = [miss.class_ for miss in misses]
+    largest = [miss for at, miss in enumerate(misses) if miss.class_ not in kinds[:at]]
+    for miss in largest:
+        if miss.class_ is not None:
+            code = balance.classes.index(miss.class_)
             lines += _scarce(balance, loads, code, tolerance, describe)
-    for kind in kinds:
-        own = np.ones(len(loads.classes), np.bool_)
-        if kind is not None:
-            own = loads.classes == balance.classes.index(kind)
-        where = "there are" if kind is None else "it is in"
-        lines.append(f"{largest[kind]}; {where} {_composition(loads, own, describe)}")
+    for miss in largest:
+        own, where = np.ones(len(loads.classes), np.bool_), "there are"
+        if miss.class_ is not None:
+            own, where = loads.classes == balance.classes.index(miss.class_), "it is in"
+        lines.append(f"{miss}; {where} {_composition(loads, own, describe)}")
     more = len(lines) - REASONS
     return (*lines[:REASONS], *([f"and {more:,} more"] if more > 0 else []))
 

@@ -86,8 +86,8 @@ class Graph:
     def of(cls, folder: Path, sets: Sequence[ImageSet]) -> Graph:
         """Return the images of an audit, with the groups and labels of the opened sets."""
         table = read_table(folder, IMAGES, ["set", "id", "digest", "flat"])
-        owners, positions, digests, flat = [], [], [], []
-        for index, images in enumerate(sets):
+        positions, digests, flat = [], [], []
+        for images in sets:
             own = table.filter(pc.equal(table["set"], images.name))
             places = pc.index_in(own["id"].combine_chunks(), images.ids)
             if not own.num_rows or places.null_count:
@@ -98,7 +98,6 @@ class Graph:
             position = places.to_numpy(zero_copy_only=False).astype(np.int64)
             order = np.argsort(position)
             positions.append(position[order])
-            owners.append(np.full(len(order), index, np.int64))
             digests.append(own["digest"].combine_chunks().take(pa.array(order)))
             flat.append(own["flat"].to_numpy()[order])
         content = pa.chunked_array(digests, pa.string()).combine_chunks().dictionary_encode()
@@ -109,7 +108,7 @@ class Graph:
         listed = sum(len(images) + len(images.problems) for images in sets)
         return cls(
             tuple(sets),
-            np.concatenate(owners),
+            np.repeat(np.arange(len(sets)), list(map(len, positions))),
             position,
             content.indices.to_numpy().astype(np.int64),
             np.concatenate(flat),

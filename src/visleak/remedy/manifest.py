@@ -138,11 +138,8 @@ def change_of(folder: Path, file: File) -> str | None:
 
     No link is followed: one that took the place of a folder is a change.
     """
-    path = folder
-    for part in Path(file.path).parts[:-1]:
-        path = path / part
-        if path.is_symlink():
-            return "its folder is now a link"
+    if any((folder / parent).is_symlink() for parent in Path(file.path).parents[:-1]):
+        return "its folder is now a link"
     path = folder / file.path
     if not os.path.lexists(path):
         return "it is missing"
@@ -197,24 +194,19 @@ def undo(
     content = read_manifest(given)
     folder = given if given.is_dir() else given.parent
     files = read_files(folder, content)
-    unchanged: list[File] = []
-    kept: list[tuple[str, str]] = []
+    changes: dict[str, str | None] = {}
     for number, file in enumerate(files):
         if number % 64 == 0:
             progress("comparing files", number, len(files))
-        change = change_of(folder, file)
-        if change is None:
-            unchanged.append(file)
-        else:
-            kept.append((file.path, change))
+        changes[file.path] = change_of(folder, file)
     progress("comparing files", len(files), len(files))
-    names = [file.path for file in unchanged] + [FILES, MANIFEST]
-    own = {file.path for file in files} | {FILES, MANIFEST}
-    others = tuple(name for name in _names(folder) if name not in own)
+    names = [*(name for name, change in changes.items() if change is None), FILES, MANIFEST]
+    others = tuple(name for name in _names(folder) if name not in {*changes, FILES, MANIFEST})
     if apply:
         _remove(folder, names)
-    size = sum(file.bytes for file in unchanged)
-    return Undo(folder, tuple(names), tuple(kept), others, size, apply)
+    kept = tuple((name, change) for name, change in changes.items() if change is not None)
+    size = sum(file.bytes for file in files if changes[file.path] is None)
+    return Undo(folder, tuple(names), kept, others, size, apply)
 
 
 def _remove(folder: Path, names: list[str]) -> None:

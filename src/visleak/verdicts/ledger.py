@@ -12,7 +12,7 @@ import math
 import re
 import sqlite3
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import astuple, dataclass, field, fields
 from datetime import UTC, datetime
 from pathlib import Path
@@ -157,17 +157,16 @@ def consensus_of(verdicts: Iterable[Verdict]) -> dict[Key, Consensus]:
     last: dict[Key, dict[str, Verdict]] = defaultdict(dict)
     for verdict in verdicts:
         last[verdict.key][verdict.reviewer] = verdict
-    return {key: _settled(tuple(of.values())) for key, of in last.items()}
+    return {key: Consensus(_settled(of.values()), tuple(of.values())) for key, of in last.items()}
 
 
-def _settled(verdicts: tuple[Verdict, ...]) -> Consensus:
-    near = [verdict for verdict in verdicts if verdict.is_near]
-    if 2 * len(near) == len(verdicts):
-        return Consensus(None, verdicts)
-    most = near if 2 * len(near) > len(verdicts) else set(verdicts).difference(near)
-    votes = Counter(GRADES.index(verdict.judgment) for verdict in most)
-    code = max(votes, key=lambda code: (votes[code], code))
-    return Consensus(GRADES[code], verdicts)
+def _settled(verdicts: Collection[Verdict]) -> str | None:
+    near = sum(verdict.is_near for verdict in verdicts)
+    if 2 * near == len(verdicts):
+        return None
+    majority = 2 * near > len(verdicts)
+    votes = Counter(GRADES.index(v.judgment) for v in verdicts if v.is_near == majority)
+    return GRADES[max(votes, key=lambda code: (votes[code], code))]
 
 
 @dataclass(frozen=True, slots=True)
