@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 import tiny_models
@@ -31,3 +32,8 @@ def models(saved_models: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     return saved_models
+
+
+@pytest.fixture(scope="module")
+def open_clip() -> Any:
+    return tiny_models.working("open_clip")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 
 
@@ -28,3 +30,13 @@ class Unpicklable(Means):
     def __init__(self) -> None:
         super().__init__()
         self.held = (n for n in range(3))
+
+
+class Trap:
+    """Does something when it is read."""
+
+    def __init__(self, file: Path) -> None:
+        self.file = file
+
+    def __reduce__(self) -> tuple[object, tuple[object, ...]]:
+        return Path.touch, (self.file,)

@@ -108,7 +108,7 @@ def test_the_same_vectors_as_the_library(kind, models, expected, natural):
 
 # torch asks for another format; SSCD is published in this one
 @pytest.mark.filterwarnings("ignore:`torch.jit.load` is:DeprecationWarning")
-@pytest.mark.parametrize("resize", ["288", "320x320"])
+@pytest.mark.parametrize("resize", ["288", "320x320", "288x288"])
 def test_sscd_resizes_as_published(models, natural, resize):
     import torch
 
@@ -120,6 +120,20 @@ def test_sscd_resizes_as_published(models, natural, resize):
         wanted = [script(resized(each.pixels, sides)[None]).numpy() for each in shown]
     np.testing.assert_allclose(encoder.encode(shown)[0], unit(np.concatenate(wanted)), atol=1e-5)
     assert encoder.batch == (1 if resize == "288" else 16)
+
+
+@pytest.mark.filterwarnings("ignore:`torch.jit.load` is:DeprecationWarning")
+def test_sscd_as_a_similarity_is_named_with_its_size(models, natural):
+    """MemBench's code feeds 288 x 288, whatever the shape of the image: another encoder."""
+    from visleak.memorization.extraction import load_similarity
+
+    text = f"sscd:{models}/sscd.torchscript.pt?resize=288x288"
+    found, other = load_similarity(text), load_similarity(text.partition("?")[0])
+    assert (found.name, found.eps) == (text, 0.5)
+    assert found.digest != other.digest
+    assert load_encoder(text).digest != load_encoder(text.partition("?")[0]).digest
+    pixels = [natural["coffee"], natural["coffee"], natural["rocket"]]
+    assert found.matrix(pixels)[0, 1] == pytest.approx(1.0, abs=1e-6)
 
 
 @pytest.mark.parametrize("prep", ["laion", "laion-nojpeg"])

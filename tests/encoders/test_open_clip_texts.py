@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 from functools import partial
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from tiny_models import write_open_clip
 
 from toy_clip import lively
 from visleak.encoders.vision_language import load_text_tower
@@ -44,28 +44,9 @@ CUT = [False, False, True, True, False, False, False]
 
 
 @pytest.fixture(scope="module")
-def open_clip() -> Any:
-    """Return the library, or skip: it is installed nowhere but beside a fitting torchvision."""
-    try:
-        return import_module("open_clip")
-    except (ImportError, RuntimeError) as error:
-        pytest.skip(f"open_clip cannot be imported here ({type(error).__name__}: {error})")
-
-
-def write(folder: Path, model: Any, config: dict[str, Any]) -> Path:
-    import torch
-
-    folder.mkdir()
-    torch.save(model.state_dict(), folder / "open_clip_pytorch_model.bin")
-    text = json.dumps({"model_cfg": config, "preprocess_cfg": {}})
-    (folder / "open_clip_config.json").write_text(text)
-    return folder
-
-
-@pytest.fixture(scope="module")
 def folder(open_clip: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
     model = lively(open_clip.CLIP(**CONFIG), seed=0)
-    return write(tmp_path_factory.mktemp("texts") / "clip", model, CONFIG)
+    return write_open_clip(tmp_path_factory.mktemp("texts") / "clip", model, CONFIG)
 
 
 def by_library(open_clip: Any, folder: Path) -> np.ndarray:
@@ -98,14 +79,14 @@ def test_a_tower_that_looks_behind_the_end(open_clip: Any, tmp_path: Path) -> No
     model = lively(
         open_clip.CustomTextCLIP(**{k: v for k, v in config.items() if k != "custom_text"}), 1
     )
-    other = write(tmp_path / "clip", model, config)
+    other = write_open_clip(tmp_path / "clip", model, config)
     read = on_cpu(f"clip:{other}?backend=open_clip").encode(SENTENCES)
     np.testing.assert_allclose(read.matrix, by_library(open_clip, other), atol=1e-6)
 
 
 def test_the_digest_tells_models_apart(open_clip: Any, folder: Path, tmp_path: Path) -> None:
     digest = on_cpu(f"clip:{folder}?backend=open_clip").digest
-    other = write(tmp_path / "other", lively(open_clip.CLIP(**CONFIG), seed=1), CONFIG)
+    other = write_open_clip(tmp_path / "other", lively(open_clip.CLIP(**CONFIG), seed=1), CONFIG)
     assert on_cpu(f"clip:{other}?backend=open_clip").digest != digest
     assert on_cpu(f"clip:{folder}?backend=open_clip&batch=3").digest == digest
 

@@ -6,6 +6,7 @@ import json
 import os
 import shutil
 import sys
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
@@ -187,23 +188,29 @@ def test_clips_own_words_are_read_as_published(tmp_path: Path) -> None:
 WORDS = ["a red circle", "A BLUE square", "a zebra", "", "a " * (CONTEXT - 2), "a " * CONTEXT]
 
 
-def library_text(folder: Path, sentence: str) -> np.ndarray:
-    """Return the unit vector of one sentence by the library alone."""
+def by_library(folder: Path, feature: Callable[[Any], Any]) -> np.ndarray:
+    """Return the unit vector that a function makes with the library's model."""
     import torch
-    from transformers import CLIPModel, PreTrainedTokenizerFast
+    from transformers import CLIPModel
 
     from visleak.encoders.weights import quiet
 
     with quiet():
         model = CLIPModel.from_pretrained(folder).eval()
-        tokenizer = PreTrainedTokenizerFast.from_pretrained(folder)
-    given = tokenizer(
-        sentence, return_tensors="pt", padding="max_length", truncation=True, max_length=CONTEXT
-    )
     with torch.inference_mode():
-        made = model.get_text_features(given.input_ids, given.attention_mask)
+        made = feature(model)
     row = getattr(made, "pooler_output", made).numpy()[0].astype(np.float64)
     return np.asarray(row / np.linalg.norm(row))
+
+
+def library_text(folder: Path, sentence: str) -> np.ndarray:
+    """Return the unit vector of one sentence by the library alone."""
+    from transformers import PreTrainedTokenizerFast
+
+    given = PreTrainedTokenizerFast.from_pretrained(folder)(
+        sentence, return_tensors="pt", padding="max_length", truncation=True, max_length=CONTEXT
+    )
+    return by_library(folder, lambda m: m.get_text_features(given.input_ids, given.attention_mask))
 
 
 def test_whole_words_are_read_as_the_library_reads_them(word_clip: Path) -> None:
@@ -229,17 +236,10 @@ def test_a_tokenizer_without_ends(tmp_path: Path) -> None:
 def library_picture(folder: Path, pixels: np.ndarray, mean: Any, std: Any) -> np.ndarray:
     """Return the unit vector of an image that has the network's size already."""
     import torch
-    from transformers import CLIPModel
 
-    from visleak.encoders.weights import quiet
-
-    with quiet():
-        model = CLIPModel.from_pretrained(folder).eval()
     scaled = (pixels.astype(np.float32) / 255 - np.float32(mean)) / np.float32(std)
-    with torch.inference_mode():
-        made = model.get_image_features(torch.from_numpy(scaled.transpose(2, 0, 1)[None]).float())
-    row = getattr(made, "pooler_output", made).numpy()[0].astype(np.float64)
-    return np.asarray(row / np.linalg.norm(row))
+    maps = torch.from_numpy(scaled.transpose(2, 0, 1)[None]).float()
+    return by_library(folder, lambda model: model.get_image_features(maps))
 
 
 @pytest.mark.parametrize("described", [True, False])

@@ -5,14 +5,14 @@ from __future__ import annotations
 import json
 import pickle
 from functools import partial
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from objects import Trap
 from PIL import Image
-from tiny_models import pictures, unit
+from tiny_models import pictures, unit, working, write_open_clip
 
 from toy_clip import lively
 from toy_hub import no_hub
@@ -23,22 +23,9 @@ from visleak.records import DecodedImage
 on_cpu = partial(load_encoder, device="cpu")
 
 
-def working(name: str) -> Any:
-    """Return a library, or skip: it is installed nowhere but beside a fitting torchvision."""
-    try:
-        return import_module(name)
-    except (ImportError, RuntimeError) as error:
-        pytest.skip(f"{name} cannot be imported here ({type(error).__name__}: {error})")
-
-
 @pytest.fixture(scope="module")
 def timm() -> Any:
     return working("timm")
-
-
-@pytest.fixture(scope="module")
-def open_clip() -> Any:
-    return working("open_clip")
 
 
 def by_transform(transform: Any, network: Any, shown: list[DecodedImage]) -> np.ndarray:
@@ -86,16 +73,6 @@ def in_open_clips_form(state: dict[str, Any]) -> dict[str, Any]:
             for number in (1, 2):
                 made[f"{theirs}.ln_{number}.{kind}"] = of(f"{ours}.layer_norm{number}.{kind}")
     return made
-
-
-def write_open_clip(folder: Path, model: Any, config: dict[str, Any]) -> Path:
-    import torch
-
-    folder.mkdir()
-    torch.save(model.state_dict(), folder / "open_clip_pytorch_model.bin")
-    text = json.dumps({"model_cfg": config, "preprocess_cfg": {}})
-    (folder / "open_clip_config.json").write_text(text)
-    return folder
 
 
 @pytest.fixture(scope="module")
@@ -182,16 +159,6 @@ def test_damaged_weights_of_open_clip(converted, tmp_path):
         on_cpu(f"clip:{folder}?backend=open_clip")
     assert str(caught.value).startswith(f"encoder clip: open_clip cannot load local-dir:{folder} (")
     assert "\n" not in str(caught.value)
-
-
-class Trap:
-    """Does something when it is read."""
-
-    def __init__(self, file: Path) -> None:
-        self.file = file
-
-    def __reduce__(self) -> tuple[object, tuple[object, ...]]:
-        return Path.touch, (self.file,)
 
 
 @pytest.mark.parametrize("library", ["open_clip", "timm"])

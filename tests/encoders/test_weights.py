@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from objects import Trap
 from tiny_models import make_sscd
 
 from toy_hub import Hub, no_hub, serving
@@ -206,16 +207,6 @@ def test_damaged_weights(copy):
     file = copy / "model.safetensors"
     file.write_bytes(file.read_bytes()[:1000])
     assert f"model {copy} cannot be loaded from {copy} (SafetensorError" in refused(f"clip:{copy}")
-
-
-class Trap:
-    """Does something when it is read."""
-
-    def __init__(self, file: Path) -> None:
-        self.file = file
-
-    def __reduce__(self) -> tuple[object, tuple[object, ...]]:
-        return Path.touch, (self.file,)
 
 
 def test_a_pickle_in_place_of_weights_does_nothing(copy, tmp_path):

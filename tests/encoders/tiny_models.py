@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import warnings
 from collections.abc import Sequence
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import cv2
 import numpy as np
+import pytest
 
 from toy_clip import lively
 from visleak.records import DecodedImage
@@ -35,6 +38,24 @@ def pictures(natural: dict[str, np.ndarray]) -> list[DecodedImage]:
 def unit(rows: np.ndarray) -> np.ndarray:
     rows = rows.astype(np.float64)
     return rows / np.linalg.norm(rows, axis=1, keepdims=True)
+
+
+def write_open_clip(folder: Path, model: Any, config: dict[str, Any]) -> Path:
+    import torch
+
+    folder.mkdir()
+    torch.save(model.state_dict(), folder / "open_clip_pytorch_model.bin")
+    text = json.dumps({"model_cfg": config, "preprocess_cfg": {}})
+    (folder / "open_clip_config.json").write_text(text)
+    return folder
+
+
+def working(name: str) -> Any:
+    """Return a library, or skip: it is installed nowhere but beside a fitting torchvision."""
+    try:
+        return import_module(name)
+    except (ImportError, RuntimeError) as error:
+        pytest.skip(f"{name} cannot be imported here ({type(error).__name__}: {error})")
 
 
 def save(folder: Path, module: Any, processor: Any) -> Path:
