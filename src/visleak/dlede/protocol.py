@@ -167,7 +167,7 @@ def run(
         judgement=judgement,
         others=judged_by_others(scores, decision, judgement.threshold, calibrated=by_clean),
         failed=trained.failed,
-        seconds=trained.seconds,
+        seconds=sum(run.seconds for run in trained.runs),
         notes=(*getattr(prepared, "notes", ()), *of_metrics, *uncalibrated, *unconverged),
         makeup=class_counts(split, curve.draws()),
         memory=gains_of(trained.runs, curve.folder, scores.lower),
@@ -260,11 +260,10 @@ def _evidence(
     """Collect evidence before anything is trained; report it unless all runs are finished."""
     summary = (audit(split) if callable(audit) else audit) or shared_files(split)
     hashes = hash_evidence(split, progress=execution.progress) if controls.hashes else None
-    if cost.done < cost.trainings:
-        if summary:
-            execution.notify(summary.line)
-        if hashes is not None:
-            execution.notify(hash_line(hashes))
+    if summary and cost.done < cost.trainings:
+        execution.notify(summary.line)
+    if hashes and cost.done < cost.trainings:
+        execution.notify(hash_line(hashes))
     return summary, hashes
 
 

@@ -286,10 +286,9 @@ def clip_request(spec: str, device: str, precision: str) -> Request:
                 "an alignment model is the folder or hub name (OWNER/NAME) of a CLIP,"
                 f" open_clip:MODEL/WEIGHTS or clip:...; got {request.text!r}"
             )
-        named, _, _ = spec.rpartition("?") if request.options else (spec, "", "")
-        request = replace(request, argument=named)
-    options = options_of(replace(request, name="clip"), device, precision)
-    return replace(request, name="clip", options=options)
+        request = replace(request, argument=spec.rpartition("?")[0] if request.options else spec)
+    request = replace(request, name="clip")
+    return replace(request, options=options_of(request, device, precision))
 
 
 def clip_scores(alignment: Alignment, prompts: Sequence[str], pixels: Sequence[Bytes8]) -> Float64:

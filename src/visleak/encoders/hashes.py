@@ -128,12 +128,11 @@ def pdq_encoder(request: Request) -> HashEncoder:
     request.knows()
     library("pdqhash", "pdq", "the encoder pdq")
     same = 1.0 - PDQ_DISTANCE / 256
-    thresholds = {
-        "hard": same,
-        "soft": same,
-        "provenance": f"ThreatExchange, pdq/README.md: hashes match up to a distance of"
-        f" {PDQ_DISTANCE} of 256; it names one threshold, so nothing is soft alone",
-    }
+    source = (
+        f"ThreatExchange, pdq/README.md: hashes match up to a distance of {PDQ_DISTANCE} of 256;"
+        " it names one threshold, so nothing is soft alone"
+    )
+    thresholds = {"hard": same, "soft": same, "provenance": source}
     return HashEncoder("pdq", "1", 256, pdq, thresholds)
 
 

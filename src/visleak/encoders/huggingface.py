@@ -228,11 +228,10 @@ def _features(request: Request, module: torch.nn.Module, pooled: bool) -> list[s
             ) from error
     last = getattr(made, "last_hidden_state", None)
     names = {name.rsplit(".", 1)[-1] for name in module.state_dict()}
-    has_token = last is not None and last.ndim == 3 and {"cls_token", "class_embedding"} & names
     available = {
         "image_embeds": getattr(made, "image_embeds", None) is not None,
         "pooler_output": pooled and getattr(made, "pooler_output", None) is not None,
-        "cls": has_token,
+        "cls": getattr(last, "ndim", 0) == 3 and {"cls_token", "class_embedding"} & names,
         "mean": last is not None,
     }
     found = [name for name, is_there in available.items() if is_there]

@@ -72,8 +72,7 @@ class PixelPreparation:
 
     def recipe(self) -> dict[str, object]:
         """Return everything the prepared pixels depend on, as plain values."""
-        plain: dict[str, object] = as_plain(self)
-        return plain
+        return dict(as_plain(self))
 
     def _size(self, height: int, width: int) -> tuple[int, int]:
         """Return height and width of the resized image."""

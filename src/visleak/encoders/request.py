@@ -136,19 +136,14 @@ def stated_thresholds(value: object) -> Mapping[str, object] | None:
     if value is None:
         return None
     found: Mapping[str, object] = value if isinstance(value, Mapping) else {}
-    provenance = found.get("provenance")
-    stated = [found.get(key) for key in ("hard", "soft")]
-    numbers = [float(n) for n in stated if isinstance(n, int | float)]
-    if (
-        len(numbers) != 2
-        or not -1 <= numbers[1] <= numbers[0] <= 1
-        or not isinstance(provenance, str)
-    ):
-        raise ValueError(
-            "thresholds must hold hard and soft, similarities with -1 <= soft <= hard <= 1, and"
-            f" provenance, a text; got {value!r}"
-        )
-    return {"hard": numbers[0], "soft": numbers[1], "provenance": provenance}
+    hard, soft, provenance = (found.get(key) for key in ("hard", "soft", "provenance"))
+    stated = [float(number) for number in (soft, hard) if isinstance(number, int | float)]
+    if len(stated) == 2 and -1 <= stated[0] <= stated[1] <= 1 and isinstance(provenance, str):
+        return {"hard": stated[1], "soft": stated[0], "provenance": provenance}
+    raise ValueError(
+        "thresholds must hold hard and soft, similarities with -1 <= soft <= hard <= 1, and"
+        f" provenance, a text; got {value!r}"
+    )
 
 
 #: CLIP of the paper: its name in transformers, and with the names in open_clip.

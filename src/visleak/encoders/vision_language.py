@@ -160,7 +160,15 @@ def load_clip_text(request: Request) -> LoadedText:
     module, missing = load_weights(found, member(transformers, "CLIPModel", "encoder clip"))
     refuse_missing(found, missing)
     config = module.config.text_config
-    _check(found, tokenizer, config)
+    last, end = max(tokenizer.get_vocab().values()), _end_token(tokenizer)
+    expected = last if config.eos_token_id == OLD_END else config.eos_token_id
+    if last >= config.vocab_size or end != expected:
+        # with a tokenizer of another model the tower would read noise
+        raise VisleakError(
+            f"model {found.name}: its tokenizer has tokens up to {last} and ends a text with"
+            f" {end}, its config.json states {config.vocab_size} tokens and {expected} at the"
+            " end; they are of two models"
+        )
     parts = {"text_model": module.text_model, "text_projection": module.text_projection}
     tower = torch.nn.ModuleDict(parts)
     about = {
@@ -174,16 +182,14 @@ def load_clip_text(request: Request) -> LoadedText:
     words = hashlib.blake2b(tokenizer.backend_tokenizer.to_str().encode(), digest_size=16)
     return LoadedText(
         module=tower,
-        vectors=_text_embeds,
+        vectors=lambda module, ids: module["text_projection"](
+            module["text_model"](input_ids=ids).pooler_output
+        ),
         tokenizer=ClipTokenizer(tokenizer, context),
         context=context,
         logit_scale=float(module.logit_scale.detach().exp()),
         digest=digest_of([weights, words.hexdigest(), {"context": context}]),
     )
-
-
-def _text_embeds(module: torch.nn.ModuleDict, ids: torch.Tensor) -> torch.Tensor:
-    return module["text_projection"](module["text_model"](input_ids=ids).pooler_output)
 
 
 class ClipTokenizer:
@@ -234,23 +240,6 @@ def _tokenizer(transformers: ModuleType, found: Found) -> transformers.PreTraine
     with loading(f"model {found.name}: the tokenizer in {found.path} cannot be loaded"):
         return factory.from_pretrained(
             str(found.path), local_files_only=True, trust_remote_code=False
-        )
-
-
-def _check(
-    found: Found,
-    tokenizer: transformers.PreTrainedTokenizerBase,
-    config: transformers.PretrainedConfig,
-) -> None:
-    """Refuse a tokenizer of another model, with which the tower would read noise."""
-    numbers = tokenizer.get_vocab().values()
-    last, end = max(numbers), _end_token(tokenizer)
-    expected = last if config.eos_token_id == OLD_END else config.eos_token_id
-    if last >= config.vocab_size or end != expected:
-        raise VisleakError(
-            f"model {found.name}: its tokenizer has tokens up to {last} and ends a text with"
-            f" {end}, its config.json states {config.vocab_size} tokens and {expected} at the"
-            " end; they are of two models"
         )
 
 

@@ -272,7 +272,18 @@ class StoredTensors(Mapping[str, "torch.Tensor"]):
     def __init__(self, folder: Path) -> None:
         self._readers: dict[str, Callable[[], torch.Tensor]] = {}
         for file in TRANSFORMERS.weight_files(folder):
-            self._readers |= _readers(file)
+            if file.suffix == ".safetensors":
+                from safetensors import safe_open
+
+                handle: Any = safe_open(file, framework="pt")
+                names, read = list(handle.keys()), handle.get_tensor
+            else:
+                import torch
+
+                stored = torch.load(file, map_location="cpu", weights_only=True)
+                names = [name for name in stored if isinstance(stored[name], torch.Tensor)]
+                read = stored.__getitem__
+            self._readers |= {name: partial(read, name) for name in names}
 
     def __getitem__(self, name: str) -> torch.Tensor:
         return self._readers[name]()
@@ -282,23 +293,6 @@ class StoredTensors(Mapping[str, "torch.Tensor"]):
 
     def __len__(self) -> int:
         return len(self._readers)
-
-
-def _readers(file: Path) -> dict[str, Callable[[], torch.Tensor]]:
-    """Return a function per tensor of a file that reads it, by name."""
-    if file.suffix == ".safetensors":
-        from safetensors import safe_open
-
-        handle: Any = safe_open(file, framework="pt")
-        return {name: partial(handle.get_tensor, name) for name in handle.keys()}  # noqa: SIM118
-    import torch
-
-    stored = torch.load(file, map_location="cpu", weights_only=True)
-    return {
-        name: partial(stored.__getitem__, name)
-        for name, value in stored.items()
-        if isinstance(value, torch.Tensor)
-    }
 
 
 def read_tensors(path: Path, what: str, otherwise: str = "") -> dict[str, torch.Tensor]:
@@ -319,16 +313,10 @@ def read_tensors(path: Path, what: str, otherwise: str = "") -> dict[str, torch.
         raise VisleakError(
             f"{what}: {path} is not a file of weights alone ({why}); save the state_dict{otherwise}"
         ) from error
-    for key in WRAPPED:
-        inner = content.get(key) if isinstance(content, Mapping) else None
-        if isinstance(inner, Mapping):
-            content = inner
-            break
-    tensors = {
-        str(name): value
-        for name, value in (content.items() if isinstance(content, Mapping) else ())
-        if isinstance(value, torch.Tensor)
-    }
+    content = content if isinstance(content, Mapping) else {}
+    inner = (content[key] for key in WRAPPED if isinstance(content.get(key), Mapping))
+    content = next(inner, content)
+    tensors = {str(n): each for n, each in content.items() if isinstance(each, torch.Tensor)}
     if not tensors:
         raise VisleakError(
             f"{what}: {path} holds no tensors by name; save the state_dict of the network"

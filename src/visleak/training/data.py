@@ -232,7 +232,8 @@ def training_data(
     notify: Callable[[str], None],
 ) -> TrainingData:
     """Return what to learn and what to evaluate on."""
-    names = _names(data.labels)
+    known = set() if data.labels is None else set(pc.unique(data.labels).to_pylist())
+    names = tuple(sorted(known - {None}))
     by_class = labels == "auto" and bool(names)
     if by_class and len(names) == 1:
         raise VisleakError(
@@ -258,8 +259,8 @@ def training_data(
     else:
         evaluation = _of_test(*test, names, by_class=by_class, notify=notify)
     rows = np.flatnonzero(usable & ~held)
-    known = classes[rows] if names else None
-    return TrainingData(data.images, rows, known, names, by_class, evaluation)
+    learned = classes[rows] if names else None
+    return TrainingData(data.images, rows, learned, names, by_class, evaluation)
 
 
 def _held(data: ImageData, classes: Int64, usable: Bool, by_class: bool, seed: int) -> Bool:
@@ -301,12 +302,6 @@ def _of_test(
         )
     evaluation = Evaluation("test", data.images, np.arange(len(data)), None)
     return _with_classes(evaluation, classes) if unknown < len(data) else evaluation
-
-
-def _names(labels: pa.StringArray | None) -> tuple[str, ...]:
-    if labels is None:
-        return ()
-    return tuple(sorted(name for name in pc.unique(labels).to_pylist() if name is not None))
 
 
 def _numbers(data: ImageData, names: Sequence[str]) -> Int64:

@@ -161,7 +161,8 @@ def described(plan: Plan) -> str:
         )
     if plan.side > SMALL_SIDE:
         return f"random crops of {_percent(CLASS_AREAS)} % of the area, resized; mirror"
-    return f"mirror; shifts of up to {_most(plan.side)} pixels, reflected at the edges"
+    most = round(plan.side * SHIFT)
+    return f"mirror; shifts of up to {most} pixels, reflected at the edges"
 
 
 def resized(maps: torch.Tensor, side: int) -> torch.Tensor:
@@ -177,10 +178,6 @@ def _percent(areas: tuple[float, float]) -> str:
     return f"{100 * areas[0]:g}-{100 * areas[1]:g}"
 
 
-def _most(side: int) -> int:
-    return round(side * SHIFT)
-
-
 def _mirrored(count: int, draw: torch.Generator) -> torch.Tensor:
     return torch.rand(count, generator=draw) < 0.5
 
@@ -188,7 +185,7 @@ def _mirrored(count: int, draw: torch.Generator) -> torch.Tensor:
 def _shifted(maps: torch.Tensor, draw: torch.Generator) -> torch.Tensor:
     """Mirror half of the images, and shift each, reflecting them at the edges."""
     count, _, height, width = maps.shape
-    most = _most(height)
+    most = round(height * SHIFT)
     down, across = torch.randint(0, 2 * most + 1, (2, count), generator=draw)
     step = torch.arange(max(height, width))
     turned = torch.where(_mirrored(count, draw)[:, None], width - 1 - step[:width], step[:width])

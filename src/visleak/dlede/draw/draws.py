@@ -60,7 +60,17 @@ class Sampler:
                 f"{test:,} test images are too few for steps of"
                 f" {', '.join(map(str, plan.steps[1:]))} %: two steps would leak the same number"
             )
-        self._counts = _class_counts(split) if plan.stratified else None
+        self._counts: tuple[Int64, Int64] | None = None
+        if plan.stratified:
+            found = _contents(split, unlabelled="")
+            if found is None:
+                raise UsageError(
+                    "a stratified draw needs classes, and neither boxes nor labels of the images"
+                    " are known; leave out --stratify, or give --label"
+                )
+            objects, shown = (each.table() for each in found[1:3])
+            frequent = np.argsort(-shown.sum(axis=0), kind="stable")[:MOST_CLASSES]
+            self._counts = shown[:, frequent], objects[:, frequent]
 
     def at(self, step: int, repetition: int) -> Draw:
         """Return the draw of a step of a chain."""
@@ -83,19 +93,6 @@ class Sampler:
         # parts about as large as what a step removes
         parts = max(1, round(len(train) / max(1, leaked_at(plan.steps[1], len(test)))))
         return stratified_order(train, parts, rng)
-
-
-def _class_counts(split: Split) -> tuple[Int64, Int64]:
-    """Return the number of objects of each class in each test and training image."""
-    found = _contents(split, unlabelled="")
-    if found is None:
-        raise UsageError(
-            "a stratified draw needs classes, and neither boxes nor labels of the images are"
-            " known; leave out --stratify, or give --label"
-        )
-    train, test = (each.table() for each in found[1:3])
-    frequent = np.argsort(-test.sum(axis=0), kind="stable")[:MOST_CLASSES]
-    return test[:, frequent], train[:, frequent]
 
 
 def class_counts(split: Split, draws: Mapping[int, Sequence[Draw]]) -> ClassCounts | None:

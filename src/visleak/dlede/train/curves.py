@@ -105,11 +105,6 @@ class TrainedCurve:
     failed: tuple[Failure, ...]
     scores: Scores
 
-    @property
-    def seconds(self) -> float:
-        """Of all training runs, summed."""
-        return sum(run.seconds for run in self.runs)
-
 
 def train_curve(
     curve: Curve,

@@ -65,9 +65,14 @@ def _evaluated(truth: Boxes, found: Detections) -> Any:
     what = "the evaluation of detections"
     coco = library("pycocotools.coco", "torch", what)
     cocoeval = library("pycocotools.cocoeval", "torch", what)
+    columns = (found.image.tolist(), found.label.tolist(), found.corners, found.score.tolist())
+    detections = [
+        _object(number, image, label, corners) | {"score": score}
+        for number, (image, label, corners, score) in enumerate(zip(*columns, strict=True))
+    ]
     with contextlib.redirect_stdout(io.StringIO()):
         true, made = coco.COCO(), coco.COCO()
-        for data, objects in ((true, _annotations(truth)), (made, _detections(found))):
+        for data, objects in ((true, _annotations(truth)), (made, detections)):
             data.dataset = {
                 "images": [{"id": image} for image in range(truth.images)],
                 "categories": [{"id": label} for label in range(len(truth.names))],
@@ -92,14 +97,6 @@ def _annotations(truth: Boxes) -> list[dict[str, object]]:
             ignored = crowd or label < 0
             made.append(_object(len(made), image, each, corners) | {"iscrowd": int(ignored)})
     return made
-
-
-def _detections(found: Detections) -> list[dict[str, object]]:
-    columns = (found.image.tolist(), found.label.tolist(), found.corners, found.score.tolist())
-    return [
-        _object(number, image, label, corners) | {"score": score}
-        for number, (image, label, corners, score) in enumerate(zip(*columns, strict=True))
-    ]
 
 
 def _object(number: int, image: int, label: int, corners: Float64) -> dict[str, object]:
