@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from refusals import refusal
 from visleak.dlede.judge.scores import LIMIT, read_scores
 from visleak.errors import UsageError, VisleakError
 
@@ -54,9 +55,7 @@ def test_percent_without_a_sign_are_read_as_shares(tmp_path: Path, name: str) ->
 def test_a_share_that_is_none_or_two_units_are_refused(
     tmp_path: Path, text: str, words: str
 ) -> None:
-    with pytest.raises(VisleakError) as error:
-        read_scores(written(tmp_path, text))
-    assert words in str(error.value)
+    assert words in refusal(VisleakError, read_scores, written(tmp_path, text))
 
 
 def test_a_training_that_is_missing_is_missing(tmp_path: Path) -> None:
@@ -90,9 +89,7 @@ def test_a_training_that_is_missing_is_missing(tmp_path: Path) -> None:
 )
 def test_odd_files_give_one_line(tmp_path: Path, text: str, said: str) -> None:
     path = written(tmp_path, text)
-    with pytest.raises(VisleakError) as error:
-        read_scores(path)
-    assert said in str(error.value)
+    assert said in refusal(VisleakError, read_scores, path)
 
 
 def test_names_and_cells_stay_on_one_line(tmp_path: Path) -> None:
@@ -113,13 +110,10 @@ def test_what_is_no_text_or_too_large_or_not_there(tmp_path: Path) -> None:
     path.write_bytes(b"step,f1\n" + b"0,1\n" * (LIMIT // 4))
     with pytest.raises(VisleakError, match="has more than 10 MiB, too much for a list of scores"):
         read_scores(path)
-    with pytest.raises(UsageError) as error:
-        read_scores(tmp_path / "no.csv")
-    assert str(error.value) == f"there is no file of scores {tmp_path / 'no.csv'}"
+    assert "there is no file of scores" in refusal(UsageError, read_scores, tmp_path / "no.csv")
 
 
 def test_lower_names_a_metric_of_the_file(tmp_path: Path) -> None:
     path = written(tmp_path, "step,f1,loss\n0,.5,1\n10,.6,1\n")
-    with pytest.raises(UsageError) as error:
-        read_scores(path, lower=["los"])
-    assert str(error.value) == f"{path} has no metric 'los'; it has f1, loss"
+    said = refusal(UsageError, read_scores, path, lower=["los"])
+    assert said == f"{path} has no metric 'los'; it has f1, loss"

@@ -13,6 +13,7 @@ from dlede_making import curves as curves_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from refusals import refusal
 from visleak.dlede.judge import RULES, excess, increase, on_means
 from visleak.dlede.judge.judge import judge
 from visleak.dlede.judge.scores import Scores, deciding_metrics, deciding_steps, missing_metrics
@@ -320,9 +321,7 @@ def test_other_steps_may_decide() -> None:
     ],
 )
 def test_arguments_out_of_their_range(arguments: dict[str, object], text: str) -> None:
-    with pytest.raises(UsageError) as error:
-        judge(chains((0.5, 0.5, 0.5)), **arguments)  # type: ignore[arg-type]
-    assert str(error.value) == text
+    assert refusal(UsageError, judge, chains((0.5, 0.5, 0.5)), **arguments) == text
 
 
 curves = st.tuples(
@@ -490,9 +489,7 @@ def test_one_metric_of_the_paper_without_the_other_is_told(
     ],
 )
 def test_metrics_that_cannot_decide(asked: list[str], text: str) -> None:
-    with pytest.raises(UsageError) as error:
-        deciding_metrics(having("map50", "f1"), asked)
-    assert str(error.value) == text
+    assert refusal(UsageError, deciding_metrics, having("map50", "f1"), asked) == text
 
 
 def test_the_first_three_steps_decide() -> None:
@@ -504,9 +501,7 @@ def test_the_first_three_steps_decide() -> None:
 @pytest.mark.parametrize("asked", [(), (0,), (10, 20), (0, 15), (0, 20, 10), (0, 10, 10)])
 def test_steps_that_cannot_decide(asked: tuple[int, ...]) -> None:
     shown = ", ".join(map(str, asked)) or "none"
-    with pytest.raises(UsageError) as error:
-        deciding_steps(having("f1"), asked)
-    assert str(error.value) == (
+    assert refusal(UsageError, deciding_steps, having("f1"), asked) == (
         "a verdict needs two deciding steps or more, ascending and beginning with 0 %; there are"
         f" 0, 10, 20, 30, got {shown}"
     )

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from tiny_models import write_open_clip
 
+from refusals import refusal
 from toy_clip import lively
 from visleak.encoders.vision_language import load_text_tower
 from visleak.errors import VisleakError
@@ -99,7 +100,6 @@ def test_a_tokenizer_that_is_not_there(open_clip: Any, folder: Path, tmp_path: P
     weights = "open_clip_pytorch_model.bin"
     (other / weights).write_bytes((folder / weights).read_bytes())
     (other / "open_clip_config.json").write_text(json.dumps(content))
-    with pytest.raises(VisleakError) as caught:
-        on_cpu(f"clip:{other}?backend=open_clip")
-    assert f"open_clip has no tokenizer for local-dir:{other} (" in str(caught.value)
-    assert "\n" not in str(caught.value)
+    assert f"open_clip has no tokenizer for local-dir:{other} (" in refusal(
+        VisleakError, on_cpu, f"clip:{other}?backend=open_clip"
+    )

@@ -15,6 +15,7 @@ import pytest
 from PIL import Image
 from train_making import EACH, crops
 
+from refusals import refusal
 from visleak.encoders import load_encoder
 from visleak.errors import UsageError, VisleakError
 from visleak.formats import open_images
@@ -311,11 +312,9 @@ def test_a_checkpoint_is_never_trusted(toy: Path, tmp_path: Path, how: str) -> N
         path.write_bytes(b"garbage")
     else:
         torch.save({"kind": "visleak training 1", "step": 3}, path)
-    with pytest.raises(VisleakError) as refused:
-        learnt(toy, out)
-    assert str(refused.value).startswith(f"{path} is not a checkpoint of visleak (")
-    assert str(refused.value).endswith("; delete it and train again")
-    assert "\n" not in str(refused.value)
+    line = refusal(VisleakError, learnt, toy, out)
+    assert line.startswith(f"{path} is not a checkpoint of visleak (")
+    assert line.endswith("; delete it and train again")
     assert not touched.exists()
     assert path.exists()
 
@@ -358,9 +357,7 @@ def test_what_cannot_be_learnt_from(toy: Path, tmp_path: Path) -> None:
         "set 'bad': none of 1 images spread over it can be read": tmp_path / "bad",
     }
     for text, source in cases.items():
-        with pytest.raises(VisleakError) as refused:
-            learnt(source, tmp_path / "out" / "m.onnx")
-        assert str(refused.value).startswith(text)
+        assert refusal(VisleakError, learnt, source, tmp_path / "out" / "m.onnx").startswith(text)
     assert list((tmp_path / "out").iterdir()) == []
 
 
@@ -378,9 +375,7 @@ def test_what_cannot_be_learnt_from(toy: Path, tmp_path: Path) -> None:
     ],
 )
 def test_settings_out_of_range_are_refused(settings: dict[str, object], text: str) -> None:
-    with pytest.raises(UsageError) as refused:
-        EncoderSettings(**settings)
-    assert str(refused.value) == text
+    assert refusal(UsageError, EncoderSettings, **settings) == text
 
 
 def test_a_full_disk_is_said_before(

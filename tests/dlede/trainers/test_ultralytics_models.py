@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 from handed import lesson_of, split_on_disk
 
+from refusals import refusal
 from visleak.dlede.draw import Split
 from visleak.dlede.train import Outcome, PreparedTrainer
 from visleak.dlede.trainers import load_trainer
@@ -177,9 +178,7 @@ def test_a_file_is_known_by_its_path(package, tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("named", ["yolov8n.pt", "yolov9n.yaml", "v8/yolov8.yaml", "yolov8q.yaml"])
 def test_what_would_have_to_be_fetched_is_refused(package, named):
-    with pytest.raises(UsageError) as caught:
-        known_model(named, package)
-    assert str(caught.value) == (
+    assert refusal(UsageError, known_model, named, package) == (
         f"--trainer ultralytics: {named!r} is neither a file nor an architecture of the installed"
         " Ultralytics, and nothing is fetched; give the path of a .pt file, or an architecture to"
         " train from scratch, such as yolov8n.yaml"
@@ -199,6 +198,4 @@ def test_what_is_no_model_is_refused(package):
     ],
 )
 def test_what_is_asked_wrongly_is_refused(text, said):
-    with pytest.raises(UsageError) as caught:
-        load_trainer(text)
-    assert said in str(caught.value)
+    assert said in refusal(UsageError, load_trainer, text)
