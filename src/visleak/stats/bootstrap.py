@@ -1,8 +1,8 @@
 """Bootstrap intervals of means, corrected for bias and for skewness (BCa).
 
-For scores that are not just right or wrong. Where a mean is that of few or of one-sided values,
-an interval between two percentiles of the resampled means lies too far to one side; this one
-shifts both percentiles by how the values are skewed.
+For scores that are not just right or wrong. The interval between two percentiles of resampled
+means lies too far to one side where values are few or one-sided; this one shifts both percentiles
+by how the values are skewed.
 """
 
 from __future__ import annotations
@@ -35,9 +35,8 @@ def bca_mean(
 ) -> tuple[float, float]:
     """Return the BCa interval of a mean.
 
-    ``values`` (n,): finite numbers. Their order does not matter, to the last digit. Returns both
-    ends, within the range of the values; NaN if there are fewer than two rows or all are equal,
-    because resamples are then uninformative.
+    ``values`` (n,): finite numbers; their order does not matter, to the last digit. Returns both
+    ends, within the range of the values; NaN if there are fewer than two rows or all are equal.
 
     Source: Efron 1987, "Better bootstrap confidence intervals"; Efron & Tibshirani 1993, "An
     introduction to the bootstrap", section 14.3.
@@ -65,8 +64,7 @@ def bca_difference(
     ``first``, ``second`` (n,) and (m,): finite numbers. Returns both ends; NaN if a sample has
     fewer than two rows or nothing varies in either.
 
-    Source: as in :func:`bca_mean`; the acceleration of several samples is that of Efron &
-    Tibshirani 1993, equation 15.36.
+    Source: as in :func:`bca_mean`; the acceleration is equation 15.36 of Efron & Tibshirani 1993.
     """
     columns = [
         np.sort(_checked(name, values, confidence, resamples))
@@ -93,15 +91,10 @@ def bca_weighted_mean(
     resamples: int = RESAMPLES,
     seed: int = 0,
 ) -> tuple[float, float]:
-    """Return the BCa interval of a weighted mean, ``sum(w * v) / sum(w)``.
+    """Return the BCa interval of a weighted mean, ``sum(w * v) / sum(w)``, as :func:`bca_mean`.
 
-    Rows are drawn with their weights, each row as likely as the other.
-
-    ``values`` (n,): finite numbers. ``weights`` (n,): 0 or more; only their proportions matter, and
-    a row of weight 0 does not count. Returns both ends, within the range of the values; NaN if
-    fewer than two rows count or their values are all equal.
-
-    Source: as in :func:`bca_mean`.
+    Rows are drawn with their weights, each row as likely as the other. ``weights`` (n,): 0 or more;
+    only their proportions matter, and a row of weight 0 does not count.
     """
     checked = _checked("values", values, confidence, resamples)
     column, weight = weighted_columns(checked, weights)
@@ -151,10 +144,9 @@ def _totals(columns: Float64, resamples: int, seed: int) -> Float64:
 
 
 def _acceleration(influences: list[Float64]) -> float:
-    """Return how fast the standard error changes with the result, from what each row does to it.
+    """Return how fast the standard error changes with the result (Efron 1987).
 
     ``influences``: by sample, (n,): how much each row moves the result, in any unit; they sum to 0.
-    The empirical influence function (Efron 1987).
     """
     largest = max(float(np.abs(influence).max()) for influence in influences)
     if not largest:
@@ -181,10 +173,7 @@ def _interval(
 
 
 def cluster_draws(clusters: int, resamples: int, seed: int = 0) -> Iterator[Int64]:
-    """Yield how often each of the clusters is drawn, (clusters,), once a resample.
-
-    Every resample draws as many clusters as there are, with replacement.
-    """
+    """Yield how often each cluster is drawn, (clusters,), in resamples with replacement."""
     if clusters < 1 or resamples < 1:
         raise UsageError(
             f"clusters and resamples must be 1 or more; got {clusters} and {resamples}"
@@ -203,12 +192,11 @@ def cluster_bootstrap(
     confidence: float = 0.95,
     seed: int = 0,
 ) -> tuple[float, float]:
-    """Return the percentile interval of a statistic, drawing whole clusters.
+    """Return the percentile interval of a statistic, drawing whole clusters; NaN if there is none.
 
     ``statistic``: takes row numbers, (k,), of which some occur several times; NaN if it is not
     defined, which leaves the resample out. ``clusters`` (n,): which cluster each row belongs to;
-    anything that can be compared. Returns lower and upper end; NaN if no resample defines the
-    statistic.
+    anything that can be compared.
 
     Source: Davison & Hinkley 1997, "Bootstrap methods and their application", section 3.8.
     """
@@ -298,9 +286,8 @@ def difference_of(part: Float64, rest: Float64, *, share: bool, seed: int = 0) -
 def gain_of(difference: Estimate, part: int, whole: int) -> Estimate:
     """Return the score of a part minus that of the whole, from its difference to the rest.
 
-    A part and the whole share images, so no interval for independent samples applies. But the
-    whole's score is the mean of both parts', so the gain is ``1 - part / whole`` times the
-    difference of the part and the rest, which share none.
+    The whole's score is the mean of both parts', so the gain is ``1 - part / whole`` times the
+    difference of the part and the rest, which share no images.
     """
     if not whole:
         return NOTHING
@@ -313,12 +300,10 @@ def fair_of(
 ) -> tuple[Estimate, int]:
     """Return the score of some images, weighted to the class mix of all, and classes lost.
 
-    Leaked images are often of easy classes; the images kept are then of harder ones than the
-    benchmark. So each class has its weight in the benchmark (post-stratification).
-
-    ``values`` (n,), of all images. ``classes`` (n,), number of each image's class; ``None`` if
-    there are none. ``kept`` (n,), which images are kept. Returns the estimate, and how many classes
-    have no image left, which it leaves out.
+    Leaked images are often of easy classes, so each class has its weight in the benchmark
+    (post-stratification). ``values`` (n,), of all images; ``classes`` (n,), number of each image's
+    class, or ``None``; ``kept`` (n,), which images are kept. Returns the estimate, and how many
+    classes have no image left, which it leaves out.
     """
     if classes is None or not kept.any():
         return score_of(values[kept], share=share, seed=seed), 0

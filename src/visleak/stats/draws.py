@@ -33,10 +33,8 @@ class Draws:
 def random_draws(columns: Float64, sizes: Sequence[int], draws: int, seed: int) -> list[Draws]:
     """Return the scores of images drawn from all, without replacement.
 
-    Ramos et al. (2025), section 7.3, drew once; here it is repeated. The images of a small draw
-    are among those of a larger one with the same number.
-
-    ``columns`` (n, columns): scores by image, one column per model and metric.
+    Ramos et al. (2025), section 7.3, drew once; here it is repeated. The images of a small draw are
+    among those of a larger one of the same number. ``columns`` (n, columns): scores by image.
     """
     rng = np.random.default_rng([seed, _RANDOM])
     scores = np.full((len(sizes), draws, columns.shape[1]), np.nan)
@@ -61,8 +59,8 @@ def matched_draws(
     """Return the scores of images drawn from all with the class mix of some of them.
 
     ``columns`` (n, columns): scores by image. ``classes`` (n,): number of each image's class.
-    ``leaked``: the images whose mix is wanted, such as leaked ones, (n,) each; one result each.
-    With ``size`` the mix is that of as many of the given ones, drawn first.
+    ``leaked``: the images whose mix is wanted, (n,) each; one result each. With ``size`` the mix is
+    that of as many of the given ones, drawn first.
     """
     order_of_mix = [np.random.default_rng([seed, _MIX, row]) for row in range(len(leaked))]
     rng = np.random.default_rng([seed, _MATCHED])
@@ -94,11 +92,9 @@ def matched_draws(
 
 
 def part_draws(columns: Float64, part: Bool, size: int, draws: int, seed: int) -> Draws:
-    """Return the scores of ``size`` images drawn from a part, without replacement.
+    """Return the scores (draws, columns) of ``size`` images drawn from a part, without replacement.
 
-    A part of no more images is used as it is, once.
-
-    ``columns`` (n, columns): scores by image. ``part`` (n,): its images.
+    A part (n,) of no more images is used as it is, once.
     """
     own = np.flatnonzero(part)
     if len(own) <= size:
@@ -144,9 +140,8 @@ def matched_controls(
     In each round every leaked image takes the image of its class that is left and nearest in
     difficulty, in random order. An image that finds none within :data:`CALIPER` has no control.
 
-    ``difficulty`` (n,): larger is harder; NaN if it is not known. Only the order counts.
-    ``classes`` (n,): number of each image's class; ``None`` if there are none. ``leaked`` (n,):
-    which images leak.
+    ``difficulty`` (n,): larger is harder, NaN if it is not known; only the order counts.
+    ``classes`` (n,): number of each image's class, or ``None``. ``leaked`` (n,): which images leak.
     """
     known = ~np.isnan(difficulty)
     rank = np.full(len(difficulty), np.nan)

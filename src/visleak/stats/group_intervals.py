@@ -1,13 +1,11 @@
 """Intervals of numbers about prompts that share images.
 
 3,000 prompts of MemBench are triggers of 151 images, in 53 groups of prompts that share one; two
-groups hold 44 % of the prompts. Such prompts are not 3,000 observations, nor are they 53: the mean
-of groups of sizes n has the variance of about ``sum(n)^2 / sum(n^2)`` equal groups (Kish), which
-are 8.9. Resampling groups and reading off percentiles takes the sizes for equal, and its interval
-is too short. On these sizes, of normal values and of shares of .5 and .1, with a correlation of
-.05, .3 and .9 within groups, it holds the truth in 75 to 94 % of cases where it should in 95 %,
-BCa in 77 to 87 %, and what is done here in 88 to 95 % (``tests/memorization/test_intervals.py``
-measures some of that). Shares below .1 that whole groups decide are worse off with any method.
+groups hold 44 % of the prompts. The mean of groups of sizes n has the variance of about
+``sum(n)^2 / sum(n^2)`` equal groups (Kish), which are 8.9. On these sizes, of normal values and of
+shares of .5 and .1, with a correlation of .05, .3 and .9 within groups, percentiles of resampled
+groups hold the truth in 75 to 94 % of cases instead of 95, BCa in 77 to 87 %, and what is done here
+in 88 to 95 %. Shares below .1 that whole groups decide are worse off with any method.
 """
 
 from __future__ import annotations
@@ -190,16 +188,15 @@ def deviation_of_parts(parts: Float64) -> Float64:
 
 
 def swap_test(without: Float64, with_it: Float64, groups: npt.ArrayLike, number: Number) -> float:
-    """Return how likely so large a change is by chance, two-sided.
-
-    ``without``, ``with_it``: (prompts, parts): what a prompt adds to the number, see ``number``;
-    ``groups``: (prompts,); returns in (0, 1]: 1 where nothing changed. With g groups it is at least
-    2 / 2^g.
+    """Return how likely so large a change is by chance, two-sided, in (0, 1]; NaN if not known.
 
     If a method did nothing, either of the two results of a group of prompts could as well be that
     with it: the two are swapped, group by group, and the change of the number is computed again.
-    For a mean this flips the signs of the groups' summed differences. Exact for up to 12 groups;
-    of more, 9,999 swaps are drawn and the one seen counts as one more of them.
+    Exact for up to 12 groups; of more, 9,999 swaps are drawn and the one seen counts as one more of
+    them.
+
+    ``without``, ``with_it``: (prompts, parts): what a prompt adds to the number, see ``number``;
+    ``groups``: (prompts,). With g groups the result is at least 2 / 2^g.
 
     Source: Fisher 1935, "The design of experiments", section 21; Phipson & Smyth 2010,
     "Permutation P-values should never be zero".
@@ -244,8 +241,7 @@ def mean_interval(values: Float64, groups: npt.ArrayLike) -> GroupInterval:
     """Return the interval of a mean that is not a share, even where all values are 0 or 1.
 
     Where all values are 0 both ends are as well: differences are so where a method leaves every
-    image as it was. Of other values that are all equal, the sample says nothing of their spread,
-    and the ends are not known; nor are they with a single group.
+    image as it was. Of other equal values, and of a single group, the ends are not known.
 
     >>> found = mean_interval(np.zeros(3), [0, 1, 2])
     >>> found.low, found.value, found.high
@@ -367,8 +363,8 @@ def hypervolume(
     """Return the area covered by points of which one number is to fall and one to rise, exactly.
 
     ``falling``: (n,): smaller is better, such as similarity; ``rising``: (n,): larger is better,
-    such as alignment; ``reference``: the worst corner: points that are not better than it in both
-    cover nothing.
+    such as alignment; ``reference``: the worst corner: points that are not better in both cover
+    nothing.
 
     >>> hypervolume([0.5, 0.25], [1.0, 0.5], (1.0, 0.0))
     0.625
@@ -395,11 +391,10 @@ def share_of_ideal(
 ) -> float:
     """Return the hypervolume by that of an ideal method: similarity 0 at the base's alignment.
 
-    ``falling``, ``rising``: (n,): of the settings of one method; returns 0 for a method that lowers
-    nothing; NaN where the base has no similarity or no alignment above 0 to speak of.
-
-    The reference point is (base similarity, 0), so that this compares over models and scores. It
-    may pass 1 where a method raises alignment above the base's.
+    ``falling``, ``rising``: (n,): of the settings of one method. The reference point is (base
+    similarity, 0), so that this compares over models and scores. 0 for a method that lowers
+    nothing, above 1 where it raises alignment above the base's; NaN where a number of the base is
+    not above 0.
 
     >>> share_of_ideal([0.25], [0.3], (0.5, 0.3)), share_of_ideal([0.6], [0.3], (0.5, 0.3))
     (0.5, 0.0)

@@ -17,11 +17,8 @@ from visleak.records import Float64
 def mcnemar_exact(only_before: int, only_after: int) -> float:
     """Return the two-sided probability of so uneven a change, if nothing had really changed.
 
-    For one list of images that is asked a yes-no question twice. Images that answer the same
-    both times say nothing; of the others each answer is as likely as the other if nothing
-    changed, so their counts are those of a fair coin.
-
-    Returns between 0 and 1; 1 where nothing changed at all.
+    For one list of images that is asked a yes-no question twice: images that answer the same both
+    times say nothing, and the others are as likely to change either way. 1 where nothing changed.
 
     Source: McNemar 1947, "Note on the sampling error of the difference between correlated
     proportions or percentages", in its exact binomial form.
@@ -35,11 +32,10 @@ def mcnemar_exact(only_before: int, only_after: int) -> float:
 def newcombe(
     before: tuple[int, int], after: tuple[int, int], confidence: float = 0.95
 ) -> tuple[float, float]:
-    """Return the interval of the difference of two shares, after minus before.
+    """Return the interval of the difference of two shares, after minus before, within [-1, 1].
 
-    For two independent samples. Where they share images it is wider than it need be.
-
-    Returns both ends, within [-1, 1]; ``(nan, nan)`` where one sample is empty.
+    For two independent samples; where they share images it is wider than it need be. NaN where one
+    sample is empty.
 
     Source: Newcombe 1998, "Interval estimation for the difference between independent
     proportions", method 10.
@@ -60,9 +56,8 @@ def newcombe_paired(
 ) -> tuple[float, float]:
     """Return the interval of the difference of two shares of the same images, after minus before.
 
-    For one list of images that is asked a yes-no question twice.
-
-    Returns both ends, within [-1, 1]; ``(nan, nan)`` where there are no images.
+    For one list of images that is asked a yes-no question twice. Returns both ends, within [-1, 1];
+    NaN where there are no images.
 
     Source: Newcombe 1998, "Improved confidence intervals for the difference between binomial
     proportions based on paired data", method 10.
@@ -108,22 +103,18 @@ def weighted_wilson(
 ) -> tuple[float, float]:
     """Return the score interval of a weighted share, both ends within [0, 1].
 
-    Wilson's interval with the effective number of rows of equal weight. With
-    equal weights these are all rows, and the interval is :func:`~visleak.rates.wilson`'s.
-    Otherwise it is the smaller of two numbers. Kish's, ``sum(w) ** 2 / sum(w ** 2)``, is too
-    large where just the rows of large weight vary: then 90 % of such intervals cover. The other
-    one, ``share * (1 - share)`` over the variance that the rows show, is too large where few rows
-    are 0 or few are 1: 91 %. With the smaller one about 95 % cover, or more
+    Wilson's interval with the effective number of rows of equal weight, the smaller of two: Kish's,
+    ``sum(w) ** 2 / sum(w ** 2)``, is too large where just the rows of large weight vary (90 % of
+    such intervals cover); ``share * (1 - share)`` over the variance that the rows show, where few
+    rows are 0 or few are 1 (91 %). With the smaller one about 95 % cover, or more
     (``benchmarks/impact_statistics.py``). The weights are taken as known.
 
     ``values`` (n,): 0 or 1, or false or true. ``weights`` (n,): 0 or more; only their proportions
-    matter, and a row of weight 0 does not count. Returns both ends; ``(nan, nan)`` where no row
-    counts.
+    matter, and a row of weight 0 does not count. Returns NaN where no row counts.
 
     Source: Kish 1965, "Survey sampling", section 11.7; Korn & Graubard 1998, "Confidence
     intervals for proportions with small expected number of positive counts estimated from survey
-    data", for the other size, with the variance of a ratio by linearisation (Cochran 1977,
-    "Sampling techniques", section 6.3).
+    data", with the variance of a ratio by linearisation (Cochran 1977, "Sampling techniques", 6.3).
     """
     check_confidence(confidence)
     column, weight = weighted_columns(values, weights)
@@ -161,8 +152,7 @@ CONFIDENCE: Final = 0.95
 def clopper_pearson_upper(k: int, n: int, confidence: float = CONFIDENCE) -> float:
     """Return the one-sided upper bound of a rate of which ``k`` in ``n`` *independent* cases came.
 
-    The largest rate at which ``k`` or fewer would still come with probability
-    ``1 - confidence``. 1 where ``k`` is ``n`` or nothing was seen.
+    The largest rate at which ``k`` or fewer would still come with probability ``1 - confidence``.
 
     Source: Clopper & Pearson 1934, "The use of confidence or fiducial limits".
     """
@@ -218,11 +208,10 @@ def chernoff_upper(rate: float, cases: int, confidence: float = CONFIDENCE) -> f
 def clustered_upper(rate: float, images: int, confidence: float = CONFIDENCE) -> float:
     """Return the one-sided upper bound of a rate over *pairs of images*, however they depend.
 
-    Two pairs that share an image are not independent: an image that is similar to everything
-    affects all of its pairs at once. The mean over all pairs of ``m`` images drawn independently
-    of each other is an average, over all ways to group them, of means of ``m // 2`` independent
-    pairs; so the bound of so many independent cases holds for it (Hoeffding 1963, section 5). It
-    needs no assumption about the pairs of an image, and so is wide.
+    Pairs that share an image are not independent. But the mean over all pairs of ``m`` images is an
+    average, over all ways to group them, of means of ``m // 2`` independent pairs; so the bound of
+    so many independent cases holds for it (Hoeffding 1963, section 5). It needs no assumption about
+    the pairs of an image, and so is wide.
 
     ``rate``: mean over the pairs, in [0, 1]; a pair may count by parts.
     """
@@ -246,9 +235,9 @@ def t_interval(values: npt.ArrayLike, confidence: float = 0.95) -> tuple[float, 
 def t_test_power(
     effect: npt.ArrayLike, spread: npt.ArrayLike, count: npt.ArrayLike, level: float = 0.95
 ) -> npt.NDArray[np.float64]:
-    """Return the probability that a one-sided t test finds a mean above 0.
+    """Return the probability that a one-sided t test finds a mean above 0, of the arguments' shape.
 
-    Returns of the shape that the arguments have together. A mean of 0 without spread is not found.
+    A mean of 0 without spread is not found.
 
     Source: Johnson & Welch 1940, "Applications of the non-central t-distribution".
     """

@@ -33,25 +33,20 @@ def permutation_test(
 ) -> float:
     """Return how likely the chosen rows differ so much from the others by chance, two-sided.
 
-    If the choice meant nothing, any other choice of as many rows (of as many of each stratum)
-    would have been as likely. A choice is as far off as the one seen if the sum of its values
-    is as far from the sum to be expected, in either direction. The difference of the means of
-    chosen and others rises by a constant with that sum, so this compares differences of means,
-    by their distance from the one to be expected; without strata, from 0.
+    If the choice meant nothing, any other choice of as many rows (of as many of each stratum) would
+    have been as likely. A choice is as far off as the one seen if the sum of its values is as far
+    from the expected one, in either direction.
 
     Exact where there are only two values, such as right and wrong: the sum is hypergeometric, or
-    with strata a sum of such. Otherwise ``resamples`` choices are drawn, and the one seen counts
-    as one more of them (Phipson & Smyth 2010), so that nothing is ever impossible.
-
-    A discrete sum often comes out just as far off as seen. The exact probability counts all of
-    these, and so is seldom as small as it claims to be; the mid-p value counts half of them. Of
-    choices that were drawn it counts half of those as far off, the seen one among them, so it is
-    never below ``0.5 / (resamples + 1)``.
+    with strata a sum of such. Otherwise ``resamples`` choices are drawn, and the one seen counts as
+    one more, so that nothing is ever impossible. Sums as far off as the one seen count in full in
+    the exact probability, by half in the mid-p value, which is never below ``0.5 / (resamples +
+    1)``.
 
     ``values`` (n,): finite numbers. ``chosen`` (n,): which rows. ``strata`` (n,): anything that can
-    be compared; rows are only compared with others of their stratum. Strata that were chosen whole
-    or not at all say nothing. Returns NaN if only one choice was possible, as where no
-    row was chosen or all were. If all values are equal, 1, and 0.5 as mid-p.
+    be compared; rows are only compared with others of their stratum, and strata that were chosen
+    whole or not at all say nothing. Returns NaN if only one choice was possible; if all values are
+    equal, 1, and 0.5 as mid-p.
 
     Source: Fisher 1935, "The design of experiments", section 21; Lancaster 1961, "Significance
     tests in discrete distributions", for the mid-p value; Phipson & Smyth 2010, "Permutation
@@ -133,10 +128,8 @@ def hypergeometric_sum(
     """Return how likely each number of marked ones is among those drawn from several strata.
 
     From stratum ``i`` of ``sizes[i]``, of whom ``marked[i]`` are marked, ``drawn[i]`` are drawn,
-    each at most once.
-
-    Returns the least number listed, and the probabilities of it and those that follow; they sum to
-    1 up to rounding. What is not listed is rarer than :data:`LEAST`.
+    each at most once. Returns the least number listed, and the probabilities of it and those that
+    follow; they sum to 1 up to rounding. What is not listed is rarer than :data:`LEAST`.
     """
     parts = [_one(*stratum) for stratum in zip(sizes, marked, drawn, strict=True)]
     # plain products: a Fourier transform would leave nothing of tails below 1e-16
@@ -169,11 +162,9 @@ def _trimmed(least: int, probability: Float64) -> tuple[int, Float64]:
 def stratified_draws(sizes: Int64, drawn: Int64, draws: int, seed: int = 0) -> Iterator[Int64]:
     """Yield rows drawn from strata without replacement, all sets of so many being equally likely.
 
-    Best where at most half of a stratum is drawn.
-
     ``sizes`` (strata,): rows of each; those of the first come first. ``drawn`` (strata,): how many
-    to draw of each, at most its size. Yields (block, ``drawn.sum()``): row numbers of some draws,
-    stratum by stratum, in no order within; a block has as many draws as suit.
+    to draw of each, best at most half. Yields (block, ``drawn.sum()``): row numbers of some draws,
+    stratum by stratum, in no order within.
     """
     rng = np.random.default_rng(seed)
     if drawn.sum() < CROWD * len(sizes):
@@ -193,9 +184,8 @@ def _all_at_once(
 ) -> Iterator[Int64]:
     """Draw from all strata at once.
 
-    Each place is filled with a random row of its stratum. Where several places got one row, one
-    of them keeps it and the others try again. The rows of a stratum are treated equally, so all
-    sets of the same size are equally likely.
+    Each place is filled with a random row of its stratum. Where several places got one row, one of
+    them keeps it and the others try again, so all sets of the same size are equally likely.
     """
     rows, places = int(sizes.sum()), int(drawn.sum())
     first = np.repeat(np.cumsum(sizes) - sizes, drawn)
@@ -222,11 +212,9 @@ def _all_at_once(
 def holm(p: npt.ArrayLike) -> npt.NDArray[np.float64]:
     """Return probabilities corrected for how many there are, by Holm's step-down method.
 
-    However the tests depend on each other: if those below 0.05 are believed, the chance that any
-    of them is a false alarm is at most 0.05.
-
-    ``p`` (n,): probabilities in [0, 1]; NaN if there was no test, which does not count. Returns
-    (n,): in [0, 1], none below its ``p``; NaN if ``p`` is.
+    However the tests depend on each other: if those below 0.05 are believed, the chance that any of
+    them is a false alarm is at most 0.05. ``p`` (n,): in [0, 1]; NaN, which does not count, if
+    there was no test. Returns (n,): none below its ``p``.
 
     Source: Holm 1979, "A simple sequentially rejective multiple test procedure".
     """
