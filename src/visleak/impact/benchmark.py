@@ -150,10 +150,7 @@ def benchmark_of(
     labels = images["label"].combine_chunks()
     pairs = _pairs(folder, summary, name, sides, judged_only=judged_only)
     rates = next(total for total in summary.totals if total.query_set == name).rates
-    measured = {
-        "degree": rates.get("hard") and not judged_only,
-        "grade": rates.get("near"),
-    }
+    measured = {"degree": rates.get("hard") and not judged_only, "grade": rates.get("near")}
     found = tuple(
         _leak(row, level, pairs, ids, alone=alone)
         for row, level, alone in LEAKS

@@ -17,13 +17,7 @@ from visleak.reporting import Column, Document, Figure, Table, markdown, page
 from visleak.reporting.contact_sheet import Tile, contact_sheet
 from visleak.reporting.drawing import COLOURS, INK, QUIET, as_text, cut, figure_of, saved, titled
 from visleak.reporting.markup import Grid
-from visleak.robustness.curves import (
-    Curve,
-    Robustness,
-    Tested,
-    auc_text,
-    thinned,
-)
+from visleak.robustness.curves import Curve, Robustness, Tested, auc_text, thinned
 from visleak.storage import RunFolder
 
 if TYPE_CHECKING:

@@ -258,100 +258,63 @@ def search(
     largest wrong pairs are kept.
     """
     query, condition = changed.parts(queries.rows)
+    collage = np.array([bool(each.others) for each in changed.conditions])[condition]
     place = np.searchsorted(references.rows, changed.queries[query])
     own = np.empty(len(queries), np.float32)
     for start in range(0, len(queries), QUERY_BLOCK):
         part = slice(start, start + QUERY_BLOCK)
         own[part] = _paired(encoder, queries.matrix[part], references.matrix[place[part]], views)
     edges = edges_for(own, thresholds)
-    counts = _Counts(
-        changed,
-        twins,
-        references.rows,
-        query,
-        condition,
-        place,
-        tallies=[Tally(edges) for _ in changed.conditions],
-        keeper=Keeper(keep),
-        best=np.full((len(queries), 2), -np.inf, np.float32),
-        others=np.zeros(len(queries), np.int64),
-    )
+    tallies, keeper = [Tally(edges) for _ in changed.conditions], Keeper(keep)
+    none = np.float32(-np.inf)
+    best_wrong, best_twin = np.full(len(queries), none), own.copy()
+    others, left_out = np.zeros(len(queries), np.int64), 0
+
+    @lru_cache(2)  # changed images of one query follow each other
+    def shown(query: int, collage: bool) -> Int64:
+        """Return the places of what shows a query, or anything in its collage."""
+        company = changed.company[query] if collage else ()
+        found = twins.of([changed.queries[query], *company])
+        return np.flatnonzero(np.isin(references.rows, list(found)))
+
     for start in range(0, len(queries), QUERY_BLOCK):
         rows = np.arange(start, min(start + QUERY_BLOCK, len(queries)))
-        allowed = counts.allowed(rows)
+        twin = [shown(int(query[row]), False) for row in rows]
+        allowed = [shown(int(query[row]), bool(collage[row])) for row in rows]
+        left_out += sum(map(len, allowed)) - len(rows)
         seen = [seen_vectors(encoder, queries.matrix[rows], view) for view in views]
         for first in range(0, len(references), REFERENCE_BLOCK):
             block = np.asarray(references.matrix[first : first + REFERENCE_BLOCK], np.float64)
             similarity = (seen[0] @ block.T).astype(np.float32)
             for view in seen[1:]:
                 np.maximum(similarity, (view @ block.T).astype(np.float32), out=similarity)
-            counts.add(similarity, allowed[:, first : first + len(block)], rows, first)
+            wrong = ~_among(allowed, first, len(block))
+            others[rows] += wrong.sum(axis=1)
+            near = _among(twin, first, len(block))
+            for best, shows in ((best_wrong, wrong), (best_twin, near)):
+                found = np.where(shows, similarity, none).max(axis=1)
+                best[rows] = np.maximum(best[rows], found)
+            for number in np.unique(condition[rows]):
+                mine = condition[rows] == number
+                tallies[number].add(similarity[mine][wrong[mine]])
+            at, column = np.nonzero(wrong & (similarity >= keeper.floor))
+            keeper.add(similarity[at, column], rows[at], references.rows[column + first])
         progress(int(rows[-1]) + 1, len(queries))
-    curves = (tally.roc(own[condition == number]) for number, tally in enumerate(counts.tallies))
+    curves = (tally.roc(own[condition == number]) for number, tally in enumerate(tallies))
     return Searched(
-        query, condition, own, counts.best[:, 0], np.maximum(counts.best[:, 1], own),
-        tuple(curves), counts.others, counts.left_out, counts.keeper.largest(),
+        query, condition, own, best_wrong, best_twin, tuple(curves), others, left_out,
+        keeper.largest(),
     )  # fmt: skip
 
 
-@dataclass
-class _Counts:
-    """What a search has counted so far."""
-
-    changed: Changed
-    twins: Twins
-    rows: Int64
-    query: Int64
-    condition: Int64
-    own_place: Int64
-    tallies: list[Tally]
-    keeper: Keeper
-    best: Float32
-    others: Int64
-    left_out: int = 0
-
-    def allowed(self, rows: Int64) -> Bool:
-        """Return which references are not wrong for each changed image, (rows, references)."""
-        # few images of a block are of one query: what it shows is found once
-        result = np.zeros((len(rows), len(self.rows)), np.bool_)
-        known: dict[tuple[int, bool], Int64] = {}
-        for row, number in enumerate(rows):
-            query = int(self.query[number])
-            shows = bool(self.changed.conditions[int(self.condition[number])].others)
-            if (query, shows) not in known:
-                company = self.changed.company[query] if shows else ()
-                found = self.twins.of([self.changed.queries[query], *company])
-                known[query, shows] = np.flatnonzero(np.isin(self.rows, list(found)))
-            result[row, known[query, shows]] = True
-        return result
-
-    def add(self, similarity: Float32, allowed: Bool, rows: Int64, start: int) -> None:
-        """Add a block of similarities, (rows, references), to the counts."""
-        self.others[rows] += (~allowed).sum(axis=1)
-        wrong = np.where(allowed, np.float32(-np.inf), similarity)
-        self.best[rows, 0] = np.maximum(self.best[rows, 0], wrong.max(axis=1))
-        twin = self._twins_of(allowed, rows, start)
-        best_twin = np.where(twin, similarity, np.float32(-np.inf)).max(axis=1)
-        self.best[rows, 1] = np.maximum(self.best[rows, 1], best_twin)
-        column = self.own_place[rows] - start
-        inside = (column >= 0) & (column < similarity.shape[1])
-        self.left_out += int(allowed.sum()) - int(inside.sum())
-        for number in np.unique(self.condition[rows]):
-            mine = self.condition[rows] == number
-            self.tallies[number].add(similarity[mine][~allowed[mine]])
-        at, column = np.nonzero(~allowed & (similarity >= self.keeper.floor))
-        self.keeper.add(similarity[at, column], rows[at], self.rows[column + start])
-
-    def _twins_of(self, allowed: Bool, rows: Int64, start: int) -> Bool:
-        """Return what shows the query itself: not the others of a collage."""
-        shows = np.array([bool(c.others) for c in self.changed.conditions])[self.condition[rows]]
-        result = allowed.copy() if shows.any() else allowed
-        for row in np.flatnonzero(shows):
-            owner = int(self.changed.queries[self.query[rows[row]]])
-            columns = np.flatnonzero(allowed[row])
-            mine = np.isin(self.rows[columns + start], list(self.twins.of([owner])))
-            result[row, columns[~mine]] = False
-        return result
+def _among(places: Sequence[Int64], first: int, width: int) -> Bool:
+    """Return which references of a block are among the places of each row, (rows, width)."""
+    row = np.repeat(np.arange(len(places)), [len(each) for each in places])
+    column = np.concatenate(places) - first
+    inside = (column >= 0) & (column < width)
+    result = np.zeros((len(places), width), np.bool_)
+    result[row[inside], column[inside]] = True
+    return result
 
 
 def _paired(encoder: Encoder, left: Float32, right: Float32, views: Sequence[int]) -> Float32:

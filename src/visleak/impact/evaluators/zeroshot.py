@@ -21,13 +21,7 @@ import numpy as np
 from visleak.encoders.vision_language import TextTower, load_vision_language
 from visleak.errors import UsageError, VisleakError
 from visleak.impact.evaluators.classes import class_names
-from visleak.impact.evaluators.classification import (
-    BEST,
-    Classification,
-    Ranked,
-    best_of,
-    save,
-)
+from visleak.impact.evaluators.classification import BEST, Classification, Ranked, best_of, save
 from visleak.impact.evaluators.predictions import (
     check_target,
     context,
