@@ -1,7 +1,5 @@
 """Impacts made by hand: the papers' tables, and one with names that bite."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import replace
@@ -131,7 +129,7 @@ def impact_of(effects, leaks, **changes):
         effects=tuple(effects),
         settings={"draws": 1000, "size": None, "seed": 0, "p": "mid"},
     )
-    return replace(made, **changes)  # type: ignore[arg-type]
+    return replace(made, **changes)
 
 
 def table_2():

@@ -1,7 +1,5 @@
 """The same predictions in files of every format."""
 
-from __future__ import annotations
-
 import json
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Which images leak, in every sense of the word, read from audit folders written by hand."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """Twins: planted oracles for what difficulty explains, and what it does not."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The documents and files of an impact: the papers' tables cell for cell, figures, and JSON."""
 
-from __future__ import annotations
-
 import csv
 import json
 import math

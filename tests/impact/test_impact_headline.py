@@ -1,7 +1,5 @@
 """Sentences that a person can repeat: they say what was found, and presume nothing."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 
@@ -25,7 +23,7 @@ def cifar(difference=0.0521, **changes):
     ends = Estimate(difference, difference - 0.026, difference + 0.027)
     told = {"p": 0.0001, "adjusted": 0.0001, "within_classes_adjusted": math.nan} | changes
     return impact_of(
-        [replace(effect, comparisons=(replace(each, difference=ends, **told),))],  # type: ignore[arg-type]
+        [replace(effect, comparisons=(replace(each, difference=ends, **told),))],
         {"near or exact": 289},
         test_set="test",
     )

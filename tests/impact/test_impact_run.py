@@ -1,7 +1,5 @@
 """The whole of it from files: what is refused, what is said, and that nothing depends on order."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import asdict
 

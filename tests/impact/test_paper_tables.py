@@ -5,8 +5,6 @@ the tables must come out. PAPERS.md B5 proves three misprints of theirs by the t
 means; the corrected values are asked for.
 """
 
-from __future__ import annotations
-
 import csv
 from pathlib import Path
 

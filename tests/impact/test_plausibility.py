@@ -1,7 +1,5 @@
 """Files that are mixed up are recognised, and right ones are not doubted."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any

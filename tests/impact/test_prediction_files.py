@@ -1,7 +1,5 @@
 """Files of predictions: what is read, what is refused, and that nothing in them ever runs."""
 
-from __future__ import annotations
-
 import io
 import random
 import tracemalloc
@@ -71,7 +69,7 @@ def test_csv_as_other_programs_write_it(tmp_path):
     )
     found = read_predictions(path)
     assert found.ids.to_pylist() == ['a,\r\n"b"', "007"]
-    assert numbers_of(found.columns["correct"]).tolist() == [1.0, 0.0]  # type: ignore[union-attr]
+    assert numbers_of(found.columns["correct"]).tolist() == [1.0, 0.0]
     np.testing.assert_array_equal(numbers_of(found.columns["ap"]), [0.1, np.nan])
 
 

@@ -1,7 +1,5 @@
 """Predictions become the same scores whatever file they are in, or are refused in one line."""
 
-from __future__ import annotations
-
 import numpy as np
 import pyarrow as pa
 import pytest

@@ -1,7 +1,5 @@
 """The changes do what they say, and never depend on anything but condition and image."""
 
-from __future__ import annotations
-
 import hashlib
 
 import cv2

@@ -1,7 +1,5 @@
 """Direct search against loops over all pairs, with planted twins and collages."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from tiny_encoder import TinyEncoder, blobs

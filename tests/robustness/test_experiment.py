@@ -1,7 +1,5 @@
 """The whole experiment on a few natural images, and what it writes."""
 
-from __future__ import annotations
-
 import csv
 import json
 from xml.etree import ElementTree

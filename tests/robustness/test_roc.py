@@ -1,7 +1,5 @@
 """The streaming ROC against all pairs held at once."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

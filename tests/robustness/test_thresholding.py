@@ -1,7 +1,5 @@
 """Thresholds leave as many wrong pairs as said, and the bounds are what they claim."""
 
-from __future__ import annotations
-
 import json
 import math
 

@@ -1,7 +1,5 @@
 """A small encoder without weights, and sets to try it on."""
 
-from __future__ import annotations
-
 import cv2
 import numpy as np
 

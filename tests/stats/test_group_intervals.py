@@ -1,21 +1,32 @@
-"""Intervals of numbers about prompts in groups, above all whether they hold the truth."""
+"""Intervals and tests of numbers about groups of prompts, and the area of trade-offs."""
 
-from __future__ import annotations
-
+import itertools
 import math
 import os
 
 import numpy as np
-import numpy.typing as npt
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy.special import stdtrit
+from scipy.stats import kstest
 
-from visleak.errors import UsageError
 from visleak.rates import wilson
 from visleak.stats.bootstrap import cluster_bootstrap
-from visleak.stats.group_intervals import group_interval
+from visleak.stats.group_intervals import (
+    FLIPS,
+    bounded,
+    deviation_change,
+    deviation_interval,
+    group_interval,
+    hypervolume,
+    inner_deviation,
+    mean_interval,
+    mean_of_parts,
+    share_of_ideal,
+    swap_test,
+    whole_deviation,
+)
 from visleak.stats.intervals import t_interval
 from visleak.stats.separation import auc
 
@@ -25,7 +36,7 @@ DATA = os.environ.get("VISLEAK_DATA")
 UNEVEN = np.array([790, 530, 190, 120, 110, 80, 70, 70, 50, 30] + [25] * 42 + [2])
 
 
-def test_equal_groups_give_the_t_interval_of_their_means() -> None:
+def test_equal_groups_give_the_t_interval_of_their_means():
     rng = np.random.default_rng(0)
     table = rng.normal(size=(12, 7))
     found = group_interval(table.ravel(), np.repeat(np.arange(12), 7))
@@ -34,13 +45,13 @@ def test_equal_groups_give_the_t_interval_of_their_means() -> None:
     assert (found.prompts, found.groups, found.method) == (84, 12, "mean")
 
 
-def test_many_prompts_of_their_own_give_wilsons_interval() -> None:
+def test_many_prompts_of_their_own_give_wilsons_interval():
     values = np.arange(20_000) % 4 == 0
     found = group_interval(values, np.arange(20_000))
     assert (found.low, found.high) == pytest.approx(wilson(5_000, 20_000), rel=1e-3)
 
 
-def test_the_jackknife_is_the_one_by_hand() -> None:
+def test_the_jackknife_is_the_one_by_hand():
     values, groups = np.array([0.1, 0.4, 0.4, 0.9, 0.3]), np.array([5, 5, 5, 2, 9])
     without = [np.mean(values[groups != group]) for group in (2, 5, 9)]
     error = math.sqrt(sum((w - np.mean(without)) ** 2 for w in without) * 2 / 3)
@@ -51,7 +62,7 @@ def test_the_jackknife_is_the_one_by_hand() -> None:
     assert found.effective == pytest.approx(effective)
 
 
-def test_the_mean_as_a_statistic_is_the_mean() -> None:
+def test_the_mean_as_a_statistic_is_the_mean():
     rng = np.random.default_rng(1)
     values, groups = rng.normal(size=60), rng.integers(9, size=60)
     mean = group_interval(values, groups)
@@ -60,7 +71,7 @@ def test_the_mean_as_a_statistic_is_the_mean() -> None:
     assert other.method == "jackknife"
 
 
-def test_a_statistic_sees_rows() -> None:
+def test_a_statistic_sees_rows():
     rng = np.random.default_rng(2)
     memorized = np.repeat([1.0, 0.0], 40)
     rows = np.column_stack([rng.normal(size=80) + memorized, memorized])
@@ -70,7 +81,7 @@ def test_a_statistic_sees_rows() -> None:
     assert found.value == auc(rows[:, 0], memorized > 0)
 
 
-def test_many_groups_and_no_mean_give_percentiles() -> None:
+def test_many_groups_and_no_mean_give_percentiles():
     rng = np.random.default_rng(3)
     values = rng.normal(size=1200)
     found = group_interval(
@@ -83,7 +94,7 @@ def test_many_groups_and_no_mean_give_percentiles() -> None:
 
 
 @pytest.mark.parametrize("value", [0.0, 1.0])
-def test_groups_that_all_agree_count_once_each(value: float) -> None:
+def test_groups_that_all_agree_count_once_each(value):
     found = group_interval(np.full(100, value), np.repeat(np.arange(5), 20))
     assert found.effective == pytest.approx(5)
     reach = 1 - found.low if value else found.high
@@ -91,7 +102,7 @@ def test_groups_that_all_agree_count_once_each(value: float) -> None:
     assert reach == pytest.approx((t**2 / 5) / (1 + t**2 / 5))
 
 
-def test_one_group_says_nothing() -> None:
+def test_one_group_says_nothing():
     for values in ([1, 0, 1], [0.5, 0.1, 0.2]):
         found = group_interval(values, [3, 3, 3])
         assert math.isnan(found.low)
@@ -106,7 +117,7 @@ def test_one_group_says_nothing() -> None:
         st.tuples(st.booleans(), st.integers(0, 6), st.integers(1, 4)), min_size=2, max_size=40
     )
 )
-def test_order_and_names_of_groups_change_nothing(rows: list[tuple[bool, int, int]]) -> None:
+def test_order_and_names_of_groups_change_nothing(rows):
     values = np.array([row[0] for row in rows], float)
     groups = np.array([row[1] for row in rows])
     found = group_interval(values, groups)
@@ -121,22 +132,7 @@ def test_order_and_names_of_groups_change_nothing(rows: list[tuple[bool, int, in
     assert 1 <= found.effective <= found.groups + 1e-9
 
 
-@pytest.mark.parametrize(
-    ("values", "groups", "message"),
-    [
-        ([1.0, 2.0], [0], "groups names one group per row of values; got (1,) for (2,)"),
-        ([], [], "values has no rows: there is no interval of nothing"),
-        ([1.0, math.nan], [0, 1], "values are finite numbers; leave out prompts without one"),
-        ([[1.0, 2.0]], [0], "the mean is of one value per prompt; give a statistic of rows"),
-    ],
-)
-def test_errors_say_what_to_do(values: npt.ArrayLike, groups: npt.ArrayLike, message: str) -> None:
-    with pytest.raises(UsageError) as caught:
-        group_interval(values, groups)
-    assert message in str(caught.value)
-
-
-def _shares(sizes: npt.NDArray[np.int64], mean: float, alike: float, rng: np.random.Generator):  # type: ignore[no-untyped-def]
+def _shares(sizes, mean, alike, rng):
     """Values of prompts whose groups' shares vary: ``alike`` is the correlation within one."""
     scale = 1 / alike - 1
     return rng.binomial(1, np.repeat(rng.beta(mean * scale, (1 - mean) * scale, len(sizes)), sizes))
@@ -145,9 +141,7 @@ def _shares(sizes: npt.NDArray[np.int64], mean: float, alike: float, rng: np.ran
 @pytest.mark.parametrize(
     ("alike", "mean", "least"), [(0.05, 0.5, 0.93), (0.3, 0.5, 0.93), (0.3, 0.1, 0.90)]
 )
-def test_it_holds_the_truth_where_percentiles_do_not(
-    alike: float, mean: float, least: float
-) -> None:
+def test_it_holds_the_truth_where_percentiles_do_not(alike, mean, least):
     rng = np.random.default_rng(7)
     groups = np.repeat(np.arange(len(UNEVEN)), UNEVEN)
     held, usual, rounds = 0, 0, 600
@@ -161,3 +155,190 @@ def test_it_holds_the_truth_where_percentiles_do_not(
         usual += low <= mean <= high
     assert held / rounds >= least
     assert usual / rounds < held / rounds
+
+
+def parts_of_mean(values):
+    return np.column_stack([np.ones(len(values)), values])
+
+
+def swapped_by_hand(before, after, groups, number):
+    """Return the probability by swapping whole groups of rows in every way there is."""
+    names = np.unique(groups)
+    seen = abs(number(after) - number(before))
+    far = []
+    for ways in itertools.product([False, True], repeat=len(names)):
+        swap = np.isin(groups, names[list(ways)])[:, None]
+        one, other = np.where(swap, after, before), np.where(swap, before, after)
+        far.append(abs(number(other) - number(one)) >= seen - 1e-12)
+    return float(np.mean(far))
+
+
+GROUPS = np.array([4, 4, 4, 1, 1, 9, 7])
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_few_groups_are_swapped_in_every_way(seed):
+    rng = np.random.default_rng(seed)
+    before = rng.normal(size=(7, 3))
+    after = before + rng.normal(0.4, 0.5, size=(7, 3))
+    means = swap_test(
+        parts_of_mean(before.mean(1)), parts_of_mean(after.mean(1)), GROUPS, mean_of_parts
+    )
+    assert means == swapped_by_hand(before, after, GROUPS, np.mean)
+    for made, number in (
+        (lambda table: whole_deviation(table, 0.3), lambda table: table.std(ddof=1)),
+        (inner_deviation, lambda table: math.sqrt(table.var(1, ddof=1).mean())),
+    ):
+        one, other = made(before), made(after)
+        p = swap_test(one.parts, other.parts, GROUPS, one.number)
+        assert p == swapped_by_hand(before, after, GROUPS, number)
+        assert one.value == pytest.approx(number(before))
+
+
+def test_nothing_changed_is_certain_and_the_least_is_two_in_all():
+    values = np.arange(5.0)
+    groups = np.arange(5)
+    same = swap_test(parts_of_mean(values), parts_of_mean(values), groups, mean_of_parts)
+    assert same == 1.0
+    up = swap_test(parts_of_mean(values), parts_of_mean(values + 1), groups, mean_of_parts)
+    assert up == 2 / 2**5
+
+
+def test_many_groups_are_drawn_and_never_impossible():
+    values = np.zeros(40)
+    p = swap_test(parts_of_mean(values), parts_of_mean(values + 1), np.arange(40), mean_of_parts)
+    assert p == 1 / (FLIPS + 1)
+    again = swap_test(
+        parts_of_mean(values), parts_of_mean(values + 1), np.arange(40), mean_of_parts
+    )
+    assert again == p
+
+
+def test_prompts_of_one_group_are_one_observation():
+    """Thirty prompts that replay one image cannot make a change sure."""
+    before, after = parts_of_mean(np.zeros(30)), parts_of_mean(np.ones(30))
+    assert swap_test(before, after, np.zeros(30), mean_of_parts) == 1.0
+    assert swap_test(before, after, np.arange(30), mean_of_parts) < 0.001
+
+
+def test_without_an_effect_it_claims_as_often_as_it_may():
+    rng = np.random.default_rng(3)
+    found = []
+    for _ in range(300):
+        shared = rng.normal(size=(9, 1)) + np.zeros((9, 4))
+        before = (shared + rng.normal(size=(9, 4))).mean(1)
+        after = (shared + rng.normal(size=(9, 4))).mean(1)
+        found.append(
+            swap_test(parts_of_mean(before), parts_of_mean(after), np.arange(9), mean_of_parts)
+        )
+    assert kstest(found, "uniform").pvalue > 0.001
+    assert np.mean(np.array(found) < 0.05) < 0.09
+
+
+def test_the_interval_of_a_difference_is_never_that_of_a_share():
+    values, groups = np.array([0.0, 1.0, 1.0, 0.0]), np.arange(4)
+    jackknife = group_interval(values, groups, lambda rows: float(rows.mean()))
+    found = mean_interval(values, groups)
+    assert (found.low, found.high) == pytest.approx((jackknife.low, jackknife.high))
+    assert group_interval(values, groups).method == "share"
+    flat = mean_interval(np.zeros(4), groups)
+    assert (flat.low, flat.value, flat.high) == (0.0, 0.0, 0.0)
+
+
+@pytest.mark.parametrize(
+    ("values", "groups"), [([-1.0, -1.0, -1.0], [0, 1, 2]), ([-0.7], [0]), ([0.0, 0.0], [3, 3])]
+)
+def test_what_shows_no_spread_has_no_interval(values, groups):
+    """All prompts may have moved by as much, or there is one group: no width of 0 is told."""
+    found = mean_interval(np.array(values), groups)
+    assert found.value == values[0]
+    assert np.isnan([found.low, found.high]).all()
+
+
+@pytest.mark.parametrize("made", [whole_deviation, inner_deviation])
+def test_the_interval_of_a_deviation_is_nearly_the_jackknifes(made):
+    rng = np.random.default_rng(8)
+    groups = np.repeat(np.arange(60), 4)
+    table = rng.normal(5, 1, size=(240, 3)) * (1 + 0.2 * rng.normal(size=60)[groups][:, None])
+    found = deviation_interval(made(table), groups)
+    exact = group_interval(table, groups, lambda rows: float(made(rows).value))
+    assert found.value == exact.value
+    assert found.low == pytest.approx(exact.low, rel=0.01)
+    assert found.high == pytest.approx(exact.high, rel=0.01)
+
+
+def test_the_change_of_a_deviation():
+    rng = np.random.default_rng(9)
+    before = rng.normal(size=(50, 4))
+    found = deviation_change(whole_deviation(before), whole_deviation(2 * before), np.arange(50))
+    assert found.value == pytest.approx(before.std(ddof=1))
+    assert found.low < found.value < found.high
+    still = deviation_change(whole_deviation(before), whole_deviation(before), np.arange(50))
+    assert (still.low, still.value, still.high) == (0.0, 0.0, 0.0)
+
+
+def test_images_that_are_all_alike_have_no_deviation():
+    table = np.full((4, 3), 5.1)
+    found = deviation_interval(whole_deviation(table), np.arange(4))
+    assert (found.value, found.low, found.high) == (0.0, 0.0, 0.0)
+
+
+def test_no_end_lies_where_no_number_can():
+    found = group_interval([0.1, 0.9, 0.8], [0, 1, 2])
+    assert found.low < 0
+    cut = bounded(found, 0.0, 1.0)
+    assert (cut.low, cut.high, cut.value) == (0.0, 1.0, found.value)
+    unknown = bounded(group_interval([0.5], [0]), 0.0, 1.0)
+    assert math.isnan(unknown.low)
+
+
+def test_two_rows_say_nothing_of_how_sure_a_deviation_is():
+    """Both are equally far from their mean, whatever they are."""
+    table = np.array([[4.0], [6.0]])
+    found = deviation_interval(whole_deviation(table), np.arange(2))
+    assert found.value == pytest.approx(math.sqrt(2))
+    assert math.isnan(found.low)
+    assert math.isnan(found.high)
+    change = deviation_change(whole_deviation(table), whole_deviation(2 * table), np.arange(2))
+    assert math.isnan(change.low)
+
+
+#: Points on a grid of eighths, whose union of rectangles is a number of cells.
+EIGHTHS = st.integers(-2, 10)
+POINTS = st.lists(st.tuples(EIGHTHS, EIGHTHS), max_size=7)
+
+
+def counted(points, corner):
+    """Return how many cells lie between some point and the corner."""
+    cells = set()
+    for x, y in points:
+        cells |= {(a, b) for a in range(x, corner[0]) for b in range(corner[1], y)}
+    return len(cells)
+
+
+@given(POINTS, EIGHTHS, EIGHTHS)
+def test_it_is_the_number_of_covered_cells(points, right, floor):
+    table = np.array(points, np.float64).reshape(-1, 2) / 8
+    found = hypervolume(table[:, 0], table[:, 1], (right / 8, floor / 8))
+    assert found == counted(points, (right, floor)) / 64
+
+
+@given(POINTS, st.randoms(use_true_random=False))
+def test_order_and_what_is_beaten_change_nothing(points, draw):
+    table = np.array([(1, 4), *points], np.float64) / 8
+    whole = hypervolume(table[:, 0], table[:, 1], (1.0, 0.0))
+    beaten = np.vstack([table, table[:1] + np.array([0.01, -0.01])])
+    mixed = np.random.default_rng(len(points)).permutation(beaten)
+    assert hypervolume(mixed[:, 0], mixed[:, 1], (1.0, 0.0)) == pytest.approx(whole, abs=1e-15)
+
+
+def test_the_ideal_method_has_all_of_it_and_the_base_nothing():
+    assert share_of_ideal([0.0], [0.3], (0.6, 0.3)) == pytest.approx(1.0)
+    assert share_of_ideal([0.6], [0.3], (0.6, 0.3)) == 0.0
+    assert share_of_ideal([], [], (0.6, 0.3)) == 0.0
+    assert share_of_ideal([0.3], [0.4], (0.6, 0.2)) == pytest.approx(1.0)  # alignment rose
+
+
+def test_without_a_base_to_speak_of_there_is_none():
+    assert math.isnan(share_of_ideal([0.1], [0.3], (0.0, 0.3)))
+    assert math.isnan(share_of_ideal([0.1], [0.3], (0.5, -0.1)))

@@ -1,7 +1,5 @@
 """Parts drawn by lot have the size, the mix and the distribution that they are said to have."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,6 +1,4 @@
-"""ROC figures against scikit-learn and pairs counted one by one; intervals by their coverage."""
-
-from __future__ import annotations
+"""How a score separates and ranks two kinds of cases, and thresholds with few false alarms."""
 
 import math
 
@@ -8,25 +6,34 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy.stats import binom
 from sklearn import metrics
 
-from visleak.errors import UsageError
-from visleak.stats.separation import Separation, auc_interval, separation
+from visleak.stats.separation import (
+    auc,
+    auc_interval,
+    needed,
+    roc_points,
+    rounded_up,
+    separation,
+    threshold_at,
+    threshold_given,
+)
 
 
-def scores(seed: int, positives: int, negatives: int, apart: float = 1.0) -> tuple[object, ...]:
+def scores(seed, positives, negatives, apart=1.0):
     """Return scores with ties, labels and a group per row."""
     rng = np.random.default_rng(seed)
     score = np.concatenate([rng.normal(apart, 1, positives), rng.normal(0, 1, negatives)]).round(2)
     return score, np.arange(len(score)) < positives, np.arange(len(score))
 
 
-def told(score: object, label: object, groups: object, **options: object) -> Separation:
-    return separation(score, label, groups, resamples=20, **options)  # type: ignore[arg-type]
+def told(score, label, groups, **options):
+    return separation(score, label, groups, resamples=20, **options)
 
 
 @given(st.integers(0, 10_000), st.integers(1, 40), st.integers(1, 400))
-def test_figures_are_those_of_scikit_learn(seed: int, positives: int, negatives: int) -> None:
+def test_figures_are_those_of_scikit_learn(seed, positives, negatives):
     score, label, groups = scores(seed, positives, negatives)
     found = told(score, label, groups)
     fpr, tpr, _ = metrics.roc_curve(label, score, drop_intermediate=False)
@@ -37,7 +44,7 @@ def test_figures_are_those_of_scikit_learn(seed: int, positives: int, negatives:
     assert found.tpr_within.value == pytest.approx(tpr[fpr <= 0.01 + 1e-12].max(), abs=1e-12)
 
 
-def test_below_and_within_part_where_a_rate_is_hit_exactly() -> None:
+def test_below_and_within_part_where_a_rate_is_hit_exactly():
     # of 100 others one lies above the second positive: fpr there is exactly 1 %
     score = np.concatenate([[10.0, 8.0], [9.0], np.arange(99) / 99])
     label = np.arange(102) < 2
@@ -46,7 +53,7 @@ def test_below_and_within_part_where_a_rate_is_hit_exactly() -> None:
     assert found.rate == 0.01
 
 
-def test_the_threshold_of_the_best_accuracy_has_it() -> None:
+def test_the_threshold_of_the_best_accuracy_has_it():
     score, label, groups = scores(4, 30, 80)
     found = told(score, label, groups)
     reached, hit = np.asarray(score) >= found.accuracy_at, np.asarray(label)
@@ -56,7 +63,7 @@ def test_the_threshold_of_the_best_accuracy_has_it() -> None:
     assert found.accuracy.value == pytest.approx(balanced)
 
 
-def test_groups_are_drawn_whole() -> None:
+def test_groups_are_drawn_whole():
     rng = np.random.default_rng(2)
     centres = np.repeat(rng.normal(1, 1, 10), 20)
     score = np.concatenate([centres, rng.normal(0, 1, 200)])
@@ -70,7 +77,7 @@ def test_groups_are_drawn_whole() -> None:
     assert widths[1] > 2 * widths[0]
 
 
-def test_an_interval_does_not_vanish_where_two_kinds_do_not_overlap() -> None:
+def test_an_interval_does_not_vanish_where_two_kinds_do_not_overlap():
     score = np.concatenate([np.full(12, 2.0) + np.arange(12) / 100, np.arange(300) / 300])
     found = told(score, np.arange(312) < 12, np.arange(312))
     assert found.auc.value == found.tpr_within.value == found.accuracy.value == 1.0
@@ -82,7 +89,7 @@ def test_an_interval_does_not_vanish_where_two_kinds_do_not_overlap() -> None:
 
 
 @given(st.floats(0.0, 1.0), st.integers(1, 300), st.integers(1, 300))
-def test_the_interval_of_an_area_holds_it_and_mirrors(area: float, first: int, second: int) -> None:
+def test_the_interval_of_an_area_holds_it_and_mirrors(area, first, second):
     low, high = auc_interval(area, first, second)
     assert 0.0 <= low <= area <= high <= 1.0
     other = auc_interval(1.0 - area, first, second)
@@ -92,7 +99,7 @@ def test_the_interval_of_an_area_holds_it_and_mirrors(area: float, first: int, s
     assert wide[1] >= high - 1e-9
 
 
-def test_its_ends_are_as_far_off_as_their_own_errors() -> None:
+def test_its_ends_are_as_far_off_as_their_own_errors():
     for end in auc_interval(0.9, 20, 50):
         more = (20 + 50) / 2 - 1
         spread = 1 + more * (1 - end) / (2 - end) + more * end / (1 + end)
@@ -101,7 +108,7 @@ def test_its_ends_are_as_far_off_as_their_own_errors() -> None:
 
 
 @pytest.mark.slow
-def test_intervals_of_few_uneven_groups_hold_the_true_area() -> None:
+def test_intervals_of_few_uneven_groups_hold_the_true_area():
     held = []
     for seed in range(100):
         rng = np.random.default_rng(seed)
@@ -115,7 +122,128 @@ def test_intervals_of_few_uneven_groups_hold_the_true_area() -> None:
     assert np.mean(held) >= 0.9
 
 
-@pytest.mark.parametrize("label", [True, False])
-def test_one_kind_alone_cannot_be_told_apart(label: bool) -> None:
-    with pytest.raises(UsageError, match="two kinds of prompts are needed to tell"):
-        separation([1.0, 2.0], [label, label], [0, 1])
+#: Few distinct scores: ties are where implementations differ.
+ROWS = st.lists(st.tuples(st.integers(-3, 3), st.booleans()), min_size=1, max_size=40)
+MIXED = ROWS.filter(lambda rows: len({true for _, true in rows}) == 2)
+
+
+def split(rows):
+    score, true = zip(*rows, strict=True)
+    return np.array(score, float), np.array(true)
+
+
+@given(MIXED)
+def test_auc_by_pairs_and_by_area(rows):
+    score, true = split(rows)
+    difference = score[true][:, None] - score[~true][None, :]
+    expected = ((difference > 0) + 0.5 * (difference == 0)).mean()
+    assert auc(score, true) == pytest.approx(expected)
+    fpr, tpr, threshold = roc_points(score, true)
+    area = (np.diff(fpr) * (tpr[1:] + tpr[:-1]) / 2).sum()
+    assert area == pytest.approx(expected)
+    for x, y, at in zip(fpr, tpr, threshold, strict=True):
+        assert x == (score[~true] >= at).mean()
+        assert y == (score[true] >= at).mean()
+
+
+def test_nothing_to_find_is_not_a_number():
+    """A rate over nothing is unknown, not 0."""
+    assert math.isnan(auc([1, 2], [True, True]))
+    assert np.isnan(roc_points([1, 2], [True, True])[0][1:]).all()
+
+
+SCORES = st.lists(st.floats(0.0, 1e4), min_size=1, max_size=400)
+
+
+@given(SCORES, st.sampled_from([0.01, 0.05, 0.1, 0.5]), st.booleans())
+def test_few_enough_ordinary_prompts_reach_it(ordinary, rate, bounded):
+    found = threshold_at(ordinary, rate, bounded=bounded)
+    reached = sum(score >= found.value for score in ordinary)
+    assert found.alarms == reached
+    assert found.negatives == len(ordinary)
+    if bounded and found.supported:
+        assert found.upper <= rate
+    if not bounded:
+        assert reached <= rate * len(ordinary) + 1e-9
+    if not found.supported:
+        assert reached == 0
+
+
+def test_it_is_the_lowest_but_for_rounding():
+    rng = np.random.default_rng(0)
+    ordinary = rng.gamma(2, 0.2, 1000)
+    found = threshold_at(ordinary, 0.01)
+    eleventh = np.sort(ordinary)[-11]
+    assert eleventh < found.value <= eleventh * 1.0011
+    assert found.alarms in (9, 10)
+
+
+def test_a_rate_of_seven_percent_of_a_hundred_is_seven():
+    # 0.07 * 100 is 7.000000000000001, and 0.29 * 100 is 28.999999999999996
+    for rate, count in ((0.07, 7), (0.29, 29)):
+        assert threshold_at(np.arange(100.0), rate).alarms == count
+
+
+@pytest.mark.parametrize(("bounded", "allowed"), [(False, 3), (True, 0)])
+def test_its_bound_is_the_exact_binomial_one(bounded, allowed):
+    found = threshold_at(np.arange(300.0), 0.01, bounded=bounded)
+    assert found.alarms == allowed
+    # at this rate so few alarms would still come with a chance of 5 %
+    assert binom.cdf(allowed, 300, found.upper) == pytest.approx(0.05)
+    assert found.supported
+
+
+def test_how_many_are_needed_to_bound_a_rate():
+    assert (needed(0.01), needed(0.05), needed(0.001)) == (299, 59, 2995)
+    for rate in (0.01, 0.05):
+        for more, supported in ((-1, False), (0, True)):
+            ordinary = np.arange(float(needed(rate) + more))
+            assert threshold_at(ordinary, rate, bounded=True).supported is supported
+
+
+def test_the_bound_holds_whatever_the_scores_are():
+    # which order statistic is fixed beforehand: in 95 of 100 lists the true rate is within
+    rng = np.random.default_rng(5)
+    held = 0
+    for _ in range(2000):
+        found = threshold_at(rng.exponential(size=200), 0.05)
+        held += np.exp(-found.value) <= found.upper
+    assert 0.94 <= held / 2000 <= 0.975
+
+
+def test_a_bounded_threshold_keeps_its_promise():
+    rng = np.random.default_rng(6)
+    kept = [
+        np.exp(-threshold_at(rng.exponential(size=400), 0.05, bounded=True).value) <= 0.05
+        for _ in range(500)
+    ]
+    assert np.mean(kept) >= 0.93
+
+
+def test_too_few_prompts_put_it_above_all():
+    found = threshold_at([0.2, 0.5, 0.3], 0.01)
+    assert (found.value, found.alarms, found.supported) == (0.5001, 0, False)
+    # 1 - 0.05^(1/3)
+    assert found.upper == pytest.approx(1 - 0.05 ** (1 / 3))
+
+
+def test_ties_stand_or_fall_together():
+    found = threshold_at([1.0] * 50 + [0.5] * 50, 0.1)
+    assert (found.value, found.alarms) == (1.001, 0)
+
+
+@given(st.floats(0.0, 1e12))
+def test_rounding_goes_up_and_not_far(value):
+    found = rounded_up(value)
+    assert found > value
+    assert found <= value * 1.0021 + 5e-324
+    if value > 1e-300:
+        assert float(f"{found:.10g}") == found
+
+
+def test_a_given_threshold_is_tried():
+    found = threshold_given(0.5, [0.1, 0.5, 0.6, 0.2])
+    assert (found.rule, found.rate, found.alarms, found.negatives) == ("given", None, 2, 4)
+    assert binom.cdf(2, 4, found.upper) == pytest.approx(0.05)
+    alone = threshold_given(0.5, [])
+    assert (alone.negatives, alone.alarms, alone.upper) == (0, 0, 1.0)

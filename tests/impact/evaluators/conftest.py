@@ -1,7 +1,5 @@
 """Labelled images and models for the tests of evaluators."""
 
-from __future__ import annotations
-
 import pytest
 import small_classifiers as small
 

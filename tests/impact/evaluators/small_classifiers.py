@@ -1,7 +1,5 @@
 """Small real classifiers and labelled images, made in the test."""
 
-from __future__ import annotations
-
 import json
 import warnings
 

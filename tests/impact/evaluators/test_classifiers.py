@@ -1,7 +1,5 @@
 """Classifiers of every kind: the library's own logits, one network by every route, errors."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

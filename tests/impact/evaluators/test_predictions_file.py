@@ -1,7 +1,5 @@
 """The file of predictions: what is in it, what is refused, and that it is whole or not there."""
 
-from __future__ import annotations
-
 import csv
 import json
 

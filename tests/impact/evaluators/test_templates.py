@@ -1,7 +1,5 @@
 """Prompt templates: OpenAI's own, word for word, and files of templates."""
 
-from __future__ import annotations
-
 import hashlib
 
 import pytest

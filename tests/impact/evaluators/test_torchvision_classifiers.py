@@ -1,7 +1,5 @@
 """timm and torchvision, which need a torchvision that fits; `.ci/run` makes one where it can."""
 
-from __future__ import annotations
-
 from importlib import import_module
 
 import numpy as np

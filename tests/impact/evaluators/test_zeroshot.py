@@ -1,7 +1,5 @@
 """Zero-shot answers of a small real CLIP against the library alone, and the file they stand in."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from functools import partial

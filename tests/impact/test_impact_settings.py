@@ -1,17 +1,61 @@
-"""A leaderboard of fair errors: what nobody can verify does not come in."""
-
-from __future__ import annotations
+"""Named files of the command line, and a leaderboard of errors that others can verify."""
 
 import json
 import re
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from impact_making import cifair, table_2
 
 from visleak.errors import UsageError, VisleakError
 from visleak.impact.leaderboard import add_to, read_leaderboard
+from visleak.impact.settings import fair_files, named_files
 from visleak.stats.bootstrap import Estimate
+
+
+@pytest.fixture
+def file(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    path = tmp_path / "lr=0.1.csv"
+    path.write_text("")
+    return path
+
+
+def test_a_name_ends_at_the_first_sign_without_a_slash(file):
+    assert named_files("--predictions", [f"a={file}"]) == {"a": file}
+    assert named_files("--predictions", [str(file)]) == {"lr=0.1": file}
+    assert named_files("--predictions", ["./lr=0.1.csv"]) == {"lr=0.1": Path("lr=0.1.csv")}
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("lr=0.1.csv", "--subset: 0.1.csv does not exist; for the file lr=0.1.csv give"),
+        ("=none.csv", "--subset is NAME=FILE with no part empty; got '=none.csv'"),
+        ("a=", "--subset is NAME=FILE with no part empty; got 'a='"),
+        ("", "--subset is NAME=FILE with no part empty; got ''"),
+    ],
+)
+def test_what_is_neither_is_refused(file, text, message):
+    with pytest.raises(UsageError) as refused:
+        named_files("--subset", [text], "subset", needs_name=True)
+    assert message in str(refused.value)
+
+
+def test_what_is_there_but_no_file_is_not_called_missing():
+    with pytest.raises(UsageError, match=r"^--predictions: /dev/null is no plain file; give a"):
+        named_files("--predictions", ["a=/dev/null"])
+
+
+def test_one_fair_file_is_of_the_one_model(file):
+    one = {"a": Path("a.csv")}
+    assert fair_files([str(file)], one) == {"a": file}
+    assert fair_files([f"a={file}"], one) == {"a": file}
+    for texts, models in (([f"b={file}"], one), ([str(file)], one | {"b": Path("b.csv")})):
+        with pytest.raises(UsageError, match=r"which has no --predictions; models are 'a'"):
+            fair_files(texts, models)
+
 
 LINKS = {
     "framework": "PyTorch",
