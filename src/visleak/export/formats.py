@@ -334,7 +334,6 @@ def _csv(folder: Path, out: Path, grade: str | None, query_set: str | None) -> t
 def _pairs(
     folder: Path, columns: list[str] | None, grade: str | None, query_set: str | None
 ) -> pa.Table:
-    """Return the pairs of a test set that have a grade, or a stronger one."""
     table = judged_pairs(folder, columns)
     if query_set is not None:
         table = table.filter(pc.equal(table["query_set"], query_set))

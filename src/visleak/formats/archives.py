@@ -548,8 +548,6 @@ def _heirs(source: str, choice: Choice) -> tuple[dict[str, list[str]], int]:
 def _placed(
     member: tarfile.TarInfo, choice: Choice, heirs: dict[str, list[str]]
 ) -> Iterator[tuple[tarfile.TarInfo, int]]:
-    """Yield what is written for a member, and how many of its bytes are read."""
-
     def file(name: str) -> tarfile.TarInfo:
         info = tarfile.TarInfo(name)
         info.mtime, info.mode = member.mtime, member.mode
@@ -575,7 +573,6 @@ def _placed(
 
 @contextlib.contextmanager
 def _packed_like(source: str, target: Path) -> Iterator[IO[bytes]]:
-    """Open a file to write that is packed as another archive is."""
     with opened(source) as file:
         packer = _packer(file)
     with target.open("wb") as plain, packer(plain, "wb") if packer else plain as file:

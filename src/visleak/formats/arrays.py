@@ -80,7 +80,6 @@ def contents(path: str, key: str, text: str) -> Contents:
 
 
 def _chosen(file: ArrayFile, key: str, text: str) -> list[tuple[str, int]]:
-    """Return the arrays of images of a file, and how many images each has."""
     if key and key not in file.names:
         raise UsageError(
             f"source {text!r}: there is no array {key!r}; there are {', '.join(file.names)}"
@@ -131,11 +130,6 @@ def _is_one_image(rows: Rows) -> bool:
     shape = rows.shape
     coloured = len(shape) == 3 and shape[2] in (3, 4) and shape[1] > 4
     return not rows.encoded and (len(shape) == 2 or coloured)
-
-
-def _is_one(shape: Sequence[int]) -> bool:
-    """Whether an array is one image: two axes, or a last one of channels."""
-    return len(shape) == 2 or (len(shape) == 3 and shape[2] in (3, 4) and shape[1] > 4)
 
 
 def _channels(shape: Sequence[int]) -> int | None:

@@ -225,7 +225,6 @@ def _places(content: Content, images: ImageSet, request: Request) -> dict[int | 
 
 
 def _classes(content: Content, request: Request) -> dict[int | str, str]:
-    """Return the name of each category, by its number, in ascending order."""
     found: dict[int | str, str] = {}
     for row in coco_rows(content, "categories", ("id", "name"), request, optional=True):
         if row["id"] in found:
@@ -237,7 +236,6 @@ def _classes(content: Content, request: Request) -> dict[int | str, str]:
 
 
 def _corners(box: object, at: int, request: Request) -> Sequence[float]:
-    """Return the corners of a box that is given as (left, top, width, height)."""
     numbers = [
         side
         for side in (box if isinstance(box, list) else ())
@@ -259,7 +257,6 @@ def _damaged_row(request: Request, at: int, allowed: str, got: object) -> Vislea
 
 
 def _kept_content(piece: Selection) -> Content:
-    """Return the content of a piece's annotation file without what goes."""
     content: Content = json.loads(Path(locate(piece.images.source).place).read_bytes())
     kept = set(piece.column("ids"))
     images = [row for row in content["images"] if _name(row) in kept]

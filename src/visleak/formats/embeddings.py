@@ -120,7 +120,6 @@ def open_embeddings(request: Request) -> EmbeddingSet:
 def _check_manifest(
     folder: Path, manifest: Manifest, files: Files, width: int, count: FileCount
 ) -> None:
-    """Refuse files that are not those the manifest describes."""
     rows = tuple(part.rows for part in files)
     if rows != manifest.shards or width != manifest.width:
         raise VisleakError(
@@ -131,7 +130,6 @@ def _check_manifest(
 
 
 def _with_ids(files: Files, request: Request, manifest: Manifest | None) -> Files:
-    """Return the partitions with what is known of their images."""
     pattern = request.group_pattern
     paths = [part.about.path for part in files if isinstance(part.about, Table)]
     if not paths:
@@ -284,7 +282,6 @@ def _beside(file: Path, *, alone: bool) -> Path | None:
 
 
 def _npy(file: Path, texts: Path | None) -> NpyPartition:
-    """Return a ``.npy`` file as a partition."""
     rows, width = npy_shape(file)
     about: Lines | Table | None = None
     if texts is not None:
@@ -302,7 +299,6 @@ def _npy(file: Path, texts: Path | None) -> NpyPartition:
 
 
 def _parquet_partitions(file: Path, request: Request) -> Iterator[ParquetPartition]:
-    """Yield the partitions of a Parquet file with a column of vectors."""
     footer = read_footer(file)
     column = _vector_column(file, footer.schema.to_arrow_schema(), request.options.get("column"))
     width = _width_of(file, column)
@@ -327,7 +323,6 @@ def _parquet_partitions(file: Path, request: Request) -> Iterator[ParquetPartiti
 
 
 def _vector_column(file: Path, schema: pa.Schema, wanted: str | None) -> str:
-    """Return the column with the vectors."""
     types = pa.types
     nested = (types.is_list, types.is_large_list, types.is_fixed_size_list)
     lists = [

@@ -101,7 +101,6 @@ def _labelled(
     why_empty: str,
     problems: Sequence[Problem] = (),
 ) -> ImageSet:
-    """Return the set of files whose first folders are their labels."""
     if not names:
         request.refuse_empty(why_empty)
     labels = labels_of(map(name_text, names))

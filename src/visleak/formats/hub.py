@@ -174,7 +174,6 @@ def _stored_image(value: object, remote: bool) -> bytes | Bytes8 | Unreadable:
 
 
 def _fetched(path: str) -> bytes | Unreadable:
-    """Return the image at an address that a data set of the hub names."""
     from datasets.utils.file_utils import xopen
 
     try:
@@ -299,7 +298,6 @@ def _has_classes(features: datasets.Features, name: str) -> bool:
 
 
 def _image_column(schema: pa.Schema | None, request: Request, shown: str) -> str:
-    """Return the column with the images."""
     has = ", ".join(map(writable, [] if schema is None else schema.names)) or "none"
     wanted = request.options.get("image")
     if wanted is not None:

@@ -273,7 +273,6 @@ def _mapping_folder(part: Path) -> Path | None:
 
 
 def _labels(part: KittiPart, names: Sequence[str]) -> pa.StringArray | None:
-    """Return the one class that each image shows."""
     if part.labels is None:
         return None
     if part.kind == "object":

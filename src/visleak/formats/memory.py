@@ -324,7 +324,6 @@ def _is_subset(source: object) -> bool:
 
 
 def _taken(values: Int64, rows: Int64) -> Int64:
-    """Return ``values[rows]``; refuses rows that are not there."""
     if len(rows) and (rows.min() < 0 or rows.max() >= len(values)):
         wrong = rows.min() if rows.min() < 0 else rows.max()
         raise UsageError(f"source: a subset of {len(values)} images names row {wrong}")
@@ -332,8 +331,6 @@ def _taken(values: Int64, rows: Int64) -> Int64:
 
 
 def _files(source: object) -> list[tuple[str, object]] | None:
-    """Return (path, target) of the files that a data set is made of."""
-
     def names_file(sample: object) -> bool:
         if not isinstance(sample, tuple | list) or len(sample) < 2:
             return False
@@ -378,7 +375,6 @@ def _part(source: object, name: str) -> Any:
 
 
 def _targets(source: object) -> list[object] | None:
-    """Return the label of every item, where a data set keeps a list of them."""
     for name in ("targets", "labels"):
         found = _part(source, name)
         if hasattr(found, "__len__") and hasattr(source, "__len__") and len(found) == len(source):
@@ -387,7 +383,6 @@ def _targets(source: object) -> list[object] | None:
 
 
 def _class_names(source: object) -> dict[int, str]:
-    """Return the name of each class by its number."""
     numbers, classes = _part(source, "class_to_idx"), _part(source, "classes")
     if isinstance(numbers, dict):
         return {number: str(name) for name, number in numbers.items()}

@@ -281,7 +281,6 @@ def open_splits(
 
 
 def _split_sources(text: str) -> tuple[Path, dict[str, str]]:
-    """Return the path of a source, and the SOURCE of each split that it holds."""
     prefix, rest = ("", text) if Path(text).exists() else split_prefix(text)
     path = Path(rest)
     refuse_closed(path, text)
@@ -348,7 +347,6 @@ def _rank(split: str) -> tuple[int, str]:
 
 
 def _finder(prefix: str, path: Path) -> Callable[[Path], dict[str, str]] | None:
-    """Return the function that finds the SOURCE text of each split."""
     ending = path.suffix.lower()
     if prefix == "cifar":
         return lambda folder: {split: f"cifar:{folder}#{split}" for split in ("train", "test")}
@@ -509,7 +507,6 @@ def frame_notes(sides: OpenSides, given: Collection[str]) -> Iterator[str]:
 
 
 def _image_sets(sides: OpenSides) -> list[ImageSet]:
-    """Return the sets of images of both sides, each once."""
     both = {id(images): images for images in (*sides.queries, *sides.references)}
     return [images for images in both.values() if isinstance(images, ImageSet)]
 

@@ -255,7 +255,6 @@ def _remote(text: str) -> Located:
 
 
 def _local(text: str) -> Located:
-    """Take a SOURCE without a prefix apart."""
     place, split, options = _parts(text)
     if not Path(place).exists():
         place, split, options = text, "", {}
@@ -334,7 +333,6 @@ def derived_name(text: str) -> str:
 
 
 def _stem(place: str) -> str:
-    """Return the name of a path or of a pattern, without ending."""
     path = Path(place)
     if is_glob(path) or (names_shards(place) and not path.exists()):
         parts = place.split("/")

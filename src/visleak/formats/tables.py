@@ -245,7 +245,6 @@ def read_tables(files: Sequence[str | os.PathLike[str]], columns: list[str]) -> 
 
 
 def _rows(piece: Selection) -> pa.Table:
-    """Return the kept rows of a table, all columns."""
     request = Request.at(piece.images.source)
     if request.place.lower().endswith((".csv", ".tsv")):
         table = read_csv(request.place)
@@ -348,7 +347,6 @@ class ParquetOpener:
     def _wanted(
         self, file: pq.ParquetFile, number: int, inside: list[int]
     ) -> Iterator[bytes | None]:
-        """Yield the given rows of a row group of an open file."""
         group = file.metadata.row_group(number)
         columns = map(group.column, range(group.num_columns))
         size = sum(c.total_uncompressed_size for c in columns if c.path_in_schema == self.column)
@@ -526,7 +524,6 @@ def write_shard(piece: Selection, number: int, path: Path, split: str, place: De
 
 
 def _packing(footer: pq.FileMetaData) -> dict[str, object]:
-    """Return how the columns of a file are packed, for a writer."""
     if not footer.num_row_groups:
         return {}
     group = footer.row_group(0)

@@ -126,7 +126,6 @@ def _frame(page: TiffPage | TiffFrame) -> TiffPage:
 
 
 def _planes(pages: Sequence[TiffPage | TiffFrame], tile: int) -> Iterator[Plane]:
-    """Yield the planes of pages, in the order of the file."""
     for number, page in enumerate(pages):
         frame = _frame(page)
         height, width = frame.imagelength, frame.imagewidth

@@ -152,7 +152,6 @@ def contents(path: str, every: Every) -> Contents:
 
 
 def _milliseconds(times: Sequence[Fraction]) -> list[int]:
-    """Return times from that of the first frame on."""
     return [round(1000 * (time - times[0])) for time in times]
 
 
@@ -182,7 +181,6 @@ def _container(path: str) -> InputContainer:
 
 
 def _prepared(container: InputContainer) -> VideoStream:
-    """Return the first video stream, its decoder bounded."""
     stream = container.streams.video[0]
     context = stream.codec_context
     if context is None:
@@ -298,7 +296,6 @@ class Video:
         return None
 
     def _jump(self, stamp: int) -> None:
-        """Continue from the last key frame before a stamp."""
         self.container.seek(stamp, stream=self._stream, backward=True, any_frame=False)
         self._frames, self._waiting, self._passed = self._decoded(), None, None
 
@@ -326,7 +323,6 @@ class Video:
         return self._has_key(self._passed, stamp)
 
     def _has_key(self, after: int, until: int) -> bool:
-        """Whether the index has a key frame between two stamps."""
         entries = self._stream.index_entries
         at = entries.search_timestamp(until) if len(entries) else -1
         return at >= 0 and entries[at].timestamp > after

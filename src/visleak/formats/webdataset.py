@@ -214,7 +214,6 @@ def key_and_ending(name: str) -> tuple[str, str]:
 
 
 def _is_meta(name: str) -> bool:
-    """Whether a member says something of the shard."""
     last = name.rpartition("/")[2]
     return last.startswith("__") and last.endswith("__")
 
@@ -389,7 +388,6 @@ def expanded(pattern: str) -> list[str]:
 
 
 def _pieces(pattern: str) -> list[list[str]]:
-    """Return the alternatives of each part of a pattern."""
     pieces: list[list[str]] = []
     depth, cuts = 0, [-1]  # where the text before a brace, or an alternative inside, begins
     for place, letter in enumerate(pattern):

@@ -226,7 +226,6 @@ def yolo_label_file(image: Path) -> Path:
 
 
 def _yolo_label(image: Path, classes: Mapping[int, str]) -> str | None:
-    """Return the one class in the label file of an image, else ``None``."""
     data = read_file(str(yolo_label_file(image)))
     try:
         lines = data.decode("utf-8").splitlines() if isinstance(data, bytes) else []
@@ -240,7 +239,6 @@ def _yolo_label(image: Path, classes: Mapping[int, str]) -> str | None:
 def _object(
     path: Path, number: int, line: str, classes: Mapping[int, str], points: int | None
 ) -> tuple[int, tuple[float, float, float, float]]:
-    """Return the class and the corners of a row."""
     words = line.split()
     values, count = numbers_of(words), len(words)
     if points is not None:

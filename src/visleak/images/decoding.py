@@ -162,7 +162,6 @@ _ALIVE: Final[list[object]] = []
 
 @cache
 def _set_handler() -> None:
-    """Set the error handler, once."""
     from PIL import _imaging
 
     try:
@@ -390,7 +389,6 @@ def _decode_other(data: bytes, kind: Encoding, make: _Make[T]) -> T | Unreadable
 
 
 def _opened(data: bytes, kind: Encoding) -> Image.Image:
-    """Return an image whose pixels are not loaded yet."""
     for magic, variant in _UNREAD.items():
         if data.startswith(magic):
             raise NotImplementedError(variant)
@@ -409,7 +407,6 @@ def _too_large(width: int, height: int) -> Unreadable | None:
 
 
 def _refusal(data: bytes, kind: Encoding, error: Exception, messages: list[str]) -> Unreadable:
-    """Say why an image of a known format could not be decoded."""
     if isinstance(error, Refused):
         return error.why
     words, cause = str(error).lower(), error.__cause__ or error

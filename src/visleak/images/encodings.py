@@ -158,7 +158,6 @@ def _little(data: bytes, at: int, size: int) -> int:
 
 
 def _is_bmp(data: bytes) -> bool:
-    """Tell a bitmap from a text that begins with BM."""
     if len(data) >= 18:
         return _little(data, 14, 4) in _BMP_HEADERS
     return not data[2:].isascii() or b"\0" in data

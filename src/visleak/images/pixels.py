@@ -100,7 +100,6 @@ def shallow(image: Image.Image) -> Image.Image:
 
 
 def _profiled(made: Image.Image, image: Image.Image) -> Image.Image:
-    """Return an image with the colour profile of the one that it was made of."""
     if profile := image.info.get("icc_profile"):
         made.info["icc_profile"] = profile
     return made
@@ -325,7 +324,6 @@ def _bits_range(most: float) -> float:
 
 
 def _scaled(values: npt.NDArray[np.generic], low: float, high: float) -> Bytes8:
-    """Return values as shares of a range, times 255."""
     flat = values.ravel()
     made = np.empty(len(flat), np.uint8)
     table = None
@@ -506,7 +504,6 @@ def _conversion(profile: bytes) -> tuple[str, ImageCmsTransform] | None:
 
 
 def _is_srgb(mode: str, transform: ImageCmsTransform) -> bool:
-    """Whether a transform leaves colours as they are."""
     if mode == "CMYK":
         return False
     levels = np.rint(np.linspace(0, 255, _STEPS)).astype(np.uint8)
