@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Final
@@ -70,40 +70,26 @@ def _of_texts(column: pa.Array, where: str) -> Frames:
     """Return what texts say: all whole numbers, else all numbers, else all ISO times."""
     texts = pc.utf8_trim_whitespace(column)
     texts = pc.if_else(pc.equal(texts, ""), None, texts)
-    readers: tuple[Callable[[], Frames], ...] = (
-        lambda: _of_whole(texts.cast(pa.int64())),
-        lambda: _of_floats(texts.cast(pa.float64()), where),
-    )
-    for reader in readers:
-        try:
-            return reader()
-        except pa.ArrowInvalid:
-            continue
-    times = [None if text is None else _milliseconds(text) for text in texts.to_pylist()]
-    for text, time in zip(texts.to_pylist(), times, strict=True):
-        if text is not None and time is None:
-            raise VisleakError(f"{where} {_ALLOWED}; got {_unlike(texts, text)!r}")
+    with suppress(pa.ArrowInvalid):
+        return _of_whole(texts.cast(pa.int64()))
+    with suppress(pa.ArrowInvalid):
+        return _of_floats(texts.cast(pa.float64()), where)
+    values = texts.to_pylist()
+    times = [None if text is None else _milliseconds(text) for text in values]
+    pairs = zip(values, times, strict=True)
+    others = [text for text, time in pairs if text is not None and time is None]
+    if others:
+        # of numbers among times, or times among numbers, what is neither is the one to correct
+        odd = next((text for text in others if not _is_number(text)), others[0])
+        raise VisleakError(f"{where} {_ALLOWED}; got {odd!r}")
     return Frames(pa.array(times, pa.int64()), True)
 
 
-def _unlike(texts: pa.Array, first: str) -> str:
-    """Return the text that does not fit the others: the first that is not a number, if any.
-
-    >>> _unlike(pa.array(["1", "2", "x"]), "1")
-    'x'
-    """
-    for text in texts.to_pylist():
-        if text is not None and _milliseconds(text) is None and not _is_number(text):
-            return str(text)
-    return first
-
-
 def _is_number(text: str) -> bool:
-    try:
+    with suppress(pa.ArrowInvalid):
         pa.array([text]).cast(pa.float64())
-    except pa.ArrowInvalid:
-        return False
-    return True
+        return True
+    return False
 
 
 def _milliseconds(text: str) -> int | None:
@@ -116,14 +102,10 @@ def _milliseconds(text: str) -> int | None:
     >>> _milliseconds("1970_01_01_00-00-02"), _milliseconds("1970-01-01-00-00-02")
     (2000, 2000)
     """
-    try:
-        time = datetime.fromisoformat(text)
-    except ValueError:
-        try:
-            time = datetime.fromisoformat(_IN_NAMES.sub(r"\1-\2-\3 \4:\5:\6", text))
-        except ValueError:
-            return None
-    return since_1970(time)
+    for written in (text, _IN_NAMES.sub(r"\1-\2-\3 \4:\5:\6", text)):
+        with suppress(ValueError):
+            return since_1970(datetime.fromisoformat(written))
+    return None
 
 
 def since_1970(time: datetime) -> int:

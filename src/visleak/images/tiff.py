@@ -50,34 +50,36 @@ def shown(page: TiffPage, values: npt.NDArray[np.generic]) -> Bytes8:
     if photometric == _PALETTE and page.colormap is not None and values.ndim == 2:
         return rgb_of_array(np.moveaxis(np.asarray(page.colormap)[:, values], 0, -1))
     if photometric == _INKS and values.ndim == 3 and values.shape[2] >= 4:
-        return _of_inks(page, values)
+        if values.dtype != np.uint8:
+            raise Refused("unsupported", f"inks of {values.dtype}, of which pages are not read")
+        inks = Image.fromarray(np.ascontiguousarray(values[:, :, :4]), "CMYK")
+        return _in_srgb(page, inks)
     if values.dtype.kind == "c":
         values = np.abs(values)
     if values.ndim == 3 and values.shape[2] not in (1, 3):
-        alpha = _alpha(page, values)
+        extra = list(map(int, page.extrasamples)) if values.shape[2] == 4 else []
+        alpha = extra[-1] if extra else 0
         if alpha == _ASSOCIATED:
-            values = _straight(values)
+            opacity = values[:, :, 3:].astype(np.float64)
+            most = opaque(values[:, :, 3])
+            scale = np.divide(most, opacity, where=opacity > 0, out=0 * opacity)
+            colours = values[:, :, :3] * scale
+            whole = np.rint(colours) if values.dtype.kind in "ui" else colours
+            colours = np.minimum(whole, most).astype(values.dtype)
+            values = np.dstack([colours, values[:, :, 3]])
         elif alpha != _STRAIGHT:
             values = values[:, :, _bands(page, values.shape[2])]
     image = rgb_of_array(values)
     if photometric == _WHITE_IS_ZERO:
         image = np.asarray(255 - image, np.uint8)
-    return _converted(page, Image.fromarray(image)) if _profile(page) else image
+    return _in_srgb(page, Image.fromarray(image))
 
 
-def _alpha(page: TiffPage, values: npt.NDArray[np.generic]) -> int:
-    """Return what the fourth of four bands is, 0 where it is not opacity."""
-    extra = [int(each) for each in page.extrasamples]
-    return extra[-1] if values.shape[2] == 4 and extra else 0
-
-
-def _straight(values: npt.NDArray[np.generic]) -> npt.NDArray[np.generic]:
-    """Return colours that were multiplied by their opacity as they were before."""
-    opacity = values[:, :, 3:].astype(np.float64)
-    most = opaque(values[:, :, 3])
-    colours = values[:, :, :3] * np.divide(most, opacity, where=opacity > 0, out=0 * opacity)
-    whole = np.rint(colours) if values.dtype.kind in "ui" else colours
-    return np.dstack([np.minimum(whole, most).astype(values.dtype), values[:, :, 3]])
+def _in_srgb(page: TiffPage, image: Image.Image) -> Bytes8:
+    tag = page.tags.get(_PROFILE)
+    if tag is not None and isinstance(tag.value, bytes):
+        image.info["icc_profile"] = tag.value
+    return rgb_of_image(image)
 
 
 def _bands(page: TiffPage, count: int) -> list[int]:
@@ -96,24 +98,6 @@ def _bands(page: TiffPage, count: int) -> list[int]:
     return found if len(found) == len(_COLOURS) else [0, 1, 2]
 
 
-def _profile(page: TiffPage) -> bytes | None:
-    tag = page.tags.get(_PROFILE)
-    return bytes(tag.value) if tag is not None and isinstance(tag.value, bytes) else None
-
-
-def _converted(page: TiffPage, image: Image.Image) -> Bytes8:
-    """Return an image in sRGB, by the profile of its page."""
-    if profile := _profile(page):
-        image.info["icc_profile"] = profile
-    return rgb_of_image(image)
-
-
-def _of_inks(page: TiffPage, values: npt.NDArray[np.generic]) -> Bytes8:
-    if values.dtype != np.uint8:
-        raise Refused("unsupported", f"inks of {values.dtype}, of which pages are not read")
-    return _converted(page, Image.fromarray(np.ascontiguousarray(values[:, :, :4]), "CMYK"))
-
-
 def first_page(data: bytes) -> tuple[Image.Image, int]:
     """Return the first page of a file, and its orientation; may raise anything."""
     from tifffile import TiffFile
@@ -121,9 +105,8 @@ def first_page(data: bytes) -> tuple[Image.Image, int]:
     with TiffFile(io.BytesIO(data)) as file:
         page = file.pages.first
         check_bytes(page, page.imagelength, page.imagewidth)
-        orientation = page.tags.get(_ORIENTATION)
-        image = Image.fromarray(shown(page, pixels_of(page, page.axes)))
-        return image, int(orientation.value) if orientation is not None else 1
+        orientation = page.tags.valueof(_ORIENTATION, default=1)
+        return Image.fromarray(shown(page, pixels_of(page, page.axes))), int(orientation)
 
 
 def pixels_of(page: TiffPage | TiffFrame, axes: str) -> npt.NDArray[np.generic]:
