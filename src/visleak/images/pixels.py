@@ -7,7 +7,6 @@ that an image uses is shown. Colours are those of sRGB: what has another profile
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final
 
@@ -36,7 +35,6 @@ OVERSHOOT: Final = 0.1  # how far floats within 0..1 may lie outside, as filters
 OWN_UNIT: Final = 16  # floats up to here that are not whole numbers are in a unit of their own
 _CHUNK: Final = 1 << 20  # values worked on at a time; only bounds memory
 BRIGHT: Final = 0.75  # share of the values below those that may surround a saturated highlight
-_Part = tuple[slice, slice]
 _Levels = tuple[npt.NDArray[np.generic], Int64]
 #: Tags of TIFF: bits of each sample, and whether the colours lie in planes of their own (2).
 _BITS: Final = 258
@@ -65,7 +63,11 @@ def rgb_of_image(image: Image.Image) -> Bytes8:
     if image.mode == "RGB" and "transparency" not in image.info:
         return np.asarray(image)
     if image.mode == "LAB":
-        return _of_lab(image)
+        import cv2
+
+        # Pillow hands out a and b with a sign, as TIFF stores them; OpenCV expects an offset of 128
+        planes = np.bitwise_xor(np.asarray(image), np.array([0, 128, 128], np.uint8))
+        return np.asarray(cv2.cvtColor(planes, cv2.COLOR_LAB2RGB), dtype=np.uint8)
     if image.has_transparency_data:
         return _over_white(image)
     return np.asarray(image.convert("RGB"))
@@ -129,14 +131,6 @@ def _over_white(image: Image.Image) -> Bytes8:
     return np.asarray(white)
 
 
-def _of_lab(image: Image.Image) -> Bytes8:
-    import cv2
-
-    # Pillow hands out a and b with a sign, as TIFF stores them; OpenCV expects them offset by 128.
-    planes = np.bitwise_xor(np.asarray(image), np.array([0, 128, 128], np.uint8))
-    return np.asarray(cv2.cvtColor(planes, cv2.COLOR_LAB2RGB), dtype=np.uint8)
-
-
 def _repeat(grey: Bytes8) -> Bytes8:
     import cv2
 
@@ -155,13 +149,13 @@ def rgb_of_array(array: npt.NDArray[np.generic]) -> Bytes8:
         )
     if not array.size:
         raise ValueError(f"expected at least one pixel, got an array of shape {array.shape}")
-    if array.ndim == 2:
-        return _repeat(to_eight(array))
-    if array.shape[2] == 1:
-        return _repeat(to_eight(array[:, :, 0]))
-    if array.shape[2] == 3:
-        return np.ascontiguousarray(to_eight(array))
-    colours, alpha = to_eight(array[:, :, :3]), alpha_to_eight(array[:, :, 3])
+    channels = 1 if array.ndim == 2 else array.shape[2]
+    if channels == 1:
+        return _repeat(to_eight(array if array.ndim == 2 else array[:, :, 0]))
+    colours = to_eight(array[:, :, :3])
+    if channels == 3:
+        return np.ascontiguousarray(colours)
+    alpha = alpha_to_eight(array[:, :, 3])
     return _over_white(Image.fromarray(np.dstack([colours, alpha])))
 
 
@@ -211,11 +205,14 @@ def shown_range(values: npt.NDArray[np.generic]) -> tuple[float, float]:
     (-1.5, 3.0)
     """
     levels, counts = _levels(values)
-    if len(levels) < 2:
-        return _range_of_one(levels, values.dtype.kind == "f")
-    own = levels, counts
-    low, high = _bulk(*_with_data(*own))
-    shares = values.dtype.kind == "f" and -OVERSHOOT * high <= low and high <= 1 + OVERSHOOT
+    floats = values.dtype.kind == "f"
+    if len(levels) < 2:  # one colour, which shows no number of bits
+        level = float(levels[0]) if len(levels) else 0.0
+        tops = (1.0, 255.0, 65535.0) if floats else (255.0, 65535.0)
+        top = next((top for top in tops if level <= top), level)
+        return (level, 0.0) if level < 0 else (0.0, top)
+    low, high = _bulk(*_with_data(levels, counts))
+    shares = floats and -OVERSHOOT * high <= low and high <= 1 + OVERSHOOT
     unit = 65535 if shares else 1
     if (stretched := _of_eight_bits(levels, shares)) is not None:
         return stretched
@@ -236,6 +233,7 @@ def _with_highlights(values: npt.NDArray[np.generic]) -> npt.NDArray[np.float64]
     """
     import cv2
 
+    first, last, whole = slice(None, -1), slice(1, None), slice(None)
     filled = values.astype(np.float64)
     rows = filled if filled.ndim > 1 else filled[None]
     for plane in np.moveaxis(rows, 2, 0) if rows.ndim == 3 else (rows,):
@@ -245,20 +243,13 @@ def _with_highlights(values: npt.NDArray[np.generic]) -> npt.NDArray[np.float64]
         bright = plane >= np.quantile(finite, BRIGHT)
         count, regions = cv2.connectedComponents(holes.astype(np.uint8), connectivity=4)
         votes = np.zeros(count, np.int64)
-        for at, beside in _neighbours():
-            rim = (regions[at] > 0) & ~holes[beside]
-            signs = np.where(bright[beside][rim], 1, -1)
-            votes += np.bincount(regions[at][rim], signs, count).astype(np.int64)
+        for one, other in ((first, last), (last, first)):
+            for at, beside in (((one, whole), (other, whole)), ((whole, one), (whole, other))):
+                rim = (regions[at] > 0) & ~holes[beside]
+                signs = np.where(bright[beside][rim], 1, -1)
+                votes += np.bincount(regions[at][rim], signs, count).astype(np.int64)
         plane[holes & (votes > 0)[regions]] = finite.max()
     return filled
-
-
-def _neighbours() -> Iterator[tuple[_Part, _Part]]:
-    """Yield the parts of a plane whose pixels lie beside each other, in four directions."""
-    first, last, whole = slice(None, -1), slice(1, None), slice(None)
-    for one, other in ((first, last), (last, first)):
-        yield (one, whole), (other, whole)
-        yield (whole, one), (whole, other)
 
 
 def _levels(values: npt.NDArray[np.generic]) -> _Levels:
@@ -274,15 +265,6 @@ def _levels(values: npt.NDArray[np.generic]) -> _Levels:
         flat = flat[np.isfinite(flat)]
     levels, counts = np.unique(flat, return_counts=True)
     return levels.astype(np.float64), counts.astype(np.int64)
-
-
-def _range_of_one(levels: npt.NDArray[np.generic], floats: bool) -> tuple[float, float]:
-    """Return the range of an image of one colour, which shows no number of bits."""
-    level = float(levels[0]) if len(levels) else 0.0
-    if level < 0:
-        return level, 0.0
-    tops = (1.0, 255.0, 65535.0) if floats else (255.0, 65535.0)
-    return 0.0, next((top for top in tops if level <= top), level)
 
 
 def _with_data(levels: npt.NDArray[np.generic], counts: Int64) -> _Levels:
@@ -310,11 +292,10 @@ def _of_eight_bits(levels: npt.NDArray[np.generic], shares: bool) -> tuple[float
         eights = levels * 255
         # a float of half precision is off by up to 1/16 of a level
         return (0.0, 1.0) if bool((abs(eights - np.rint(eights)) < 1 / 16).all()) else None
-    if not (levels[0] >= 0 and 255 < levels[-1] <= 65535):
-        return None
-    for step in (257, 256):
-        if bool((levels % step == 0).all()):
-            return 0.0, 255.0 * step
+    if levels[0] >= 0 and 255 < levels[-1] <= 65535:
+        for step in (257, 256):
+            if bool((levels % step == 0).all()):
+                return 0.0, 255.0 * step
     return None
 
 
@@ -407,15 +388,10 @@ def _sample_bits(image: Image.Image, data: bytes) -> int:
 
 def check_high_bytes(image: Image.Image) -> None:
     """Refuse a loaded image without its low bytes if the high bytes show next to nothing."""
-    most = [high for _, high in _extrema(image)]
+    most = np.atleast_1d(np.asarray(image).max(axis=(0, 1))).tolist()
     opacity = most.pop() if image.mode in ("RGBA", "LA") else 255
     if max(most) < FAINT or HIDDEN < opacity < FAINT:
         raise NotImplementedError("16-bit colours that use few bits, in a form read with 8 of them")
-
-
-def _extrema(image: Image.Image) -> tuple[tuple[float, float], ...]:
-    found: Any = image.getextrema()
-    return found if isinstance(found[0], tuple) else (found,)
 
 
 def shallow_colours(image: Image.Image, again: Image.Image) -> Image.Image:
@@ -506,11 +482,11 @@ def _conversion(profile: bytes) -> tuple[str, ImageCmsTransform] | None:
 def _is_srgb(mode: str, transform: ImageCmsTransform) -> bool:
     if mode == "CMYK":
         return False
-    levels = np.rint(np.linspace(0, 255, _STEPS)).astype(np.uint8)
     if mode == "L":
         colours = np.arange(256, dtype=np.uint8)[None]
         values = np.repeat(colours[:, :, None], 3, axis=2)
     else:
+        levels = np.rint(np.linspace(0, 255, _STEPS)).astype(np.uint8)
         values = np.stack(np.meshgrid(levels, levels, levels), axis=-1).reshape(1, -1, 3)
         colours = values
     made = np.asarray(transform.apply(Image.fromarray(colours)))
