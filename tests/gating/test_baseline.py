@@ -49,10 +49,7 @@ def test_exported_pairs_are_accepted(audited: Path, tmp_path: Path) -> None:
 
 def test_a_later_audit_may_know_a_pair_better(world: World, audited: Path, tmp_path: Path) -> None:
     """A pair that was similar and is near now is news where near counts."""
-    later = replace(
-        world,
-        pairs=[*world.pairs[:3], ("test", "c", "train", "z", 0.65, "near")],
-    )
+    later = replace(world, pairs=[*world.pairs[:3], ("test", "c", "train", "z", 0.65, "near")])
     folder = later.write(tmp_path / "later")
     assert counts(folder, "near", audited) == (1, 2)
     assert counts(folder, "exact", audited) == (0, 1)
@@ -93,18 +90,12 @@ def test_renamed_images_are_known(world: World, audited: Path, tmp_path: Path) -
 
 def test_a_repeat_is_not_known_as_a_leak(tmp_path: Path) -> None:
     """A copy within the test set that moves to the training set becomes a leak."""
-    before = World(
-        {"test": [("a", 1, False), ("b", 2, False)], "train": [("x", 9, False)]},
-        [("test", "a", "test", "b", 0.8, "near")],
-        [("test", "train"), ("test", "test")],
-    )
-    after = World(
-        {"test": [("a", 1, False)], "train": [("x", 9, False), ("b", 2, False)]},
-        [("test", "a", "train", "b", 0.8, "near")],
-        [("test", "train")],
-    )
-    folders = [w.write(tmp_path / n) for n, w in (("before", before), ("after", after))]
-    assert counts(folders[1], "near", folders[0]) == (1, 0)
+    a, b, x = (("a", 1, False), ("b", 2, False), ("x", 9, False))
+    repeat, leak = (("test", "a", name, "b", 0.8, "near") for name in ("test", "train"))
+    both = [("test", "train"), ("test", "test")]
+    before = World({"test": [a, b], "train": [x]}, [repeat], both).write(tmp_path / "before")
+    after = World({"test": [a], "train": [x, b]}, [leak], both[:1]).write(tmp_path / "after")
+    assert counts(after, "near", before) == (1, 0)
 
 
 def test_several_baselines_add_up(world: World, audited: Path, tmp_path: Path) -> None:
@@ -119,22 +110,14 @@ def test_several_baselines_add_up(world: World, audited: Path, tmp_path: Path) -
 
 
 def test_what_another_audit_was_made_with_is_said(world: World, tmp_path: Path) -> None:
-    old = replace(
-        world,
-        encoder="phash",
-        hard=None,
-        soft=None,
-        changes={"grader": {"digest": "other", "near_at": 0.5}},
-    )
-    folder = old.write(tmp_path / "old")
-    new = world.write(tmp_path / "new")
+    grader = {"grader": {"digest": "other", "near_at": 0.5}}
+    old = replace(world, encoder="phash", hard=None, soft=None, changes=grader)
+    folder, new = old.write(tmp_path / "old"), world.write(tmp_path / "new")
     notes = list(read_baseline([folder]).notes(judged_summary(new), [Level("near"), Level("hard")]))
-    assert notes == [
+    assert [note.partition(";")[0] for note in notes] == [
         f"baseline {folder}: it has no degrees, so it knows no hard pairs",
-        f"baseline {folder}: made with another encoder (phash, not builtin); pairs are matched by"
-        " content all the same",
-        f"baseline {folder}: made with another grader (other, not g); pairs are matched by"
-        " content all the same",
+        f"baseline {folder}: made with another encoder (phash, not builtin)",
+        f"baseline {folder}: made with another grader (other, not g)",
     ]
     assert list(read_baseline([new]).notes(judged_summary(new), [Level("near")])) == []
 
@@ -181,12 +164,11 @@ def test_damaged_files_are_refused_in_one_line(text: str, said: str, tmp_path: P
 def test_files_of_other_tools_are_read(tmp_path: Path) -> None:
     """A byte order mark, Windows' line ends, other columns and order, quotes, upper case."""
     path = tmp_path / "accepted.csv"
-    rows = [f'"=cmd()",{A.upper()},NEAR,{B}', f"x,{B},exact,{A}", "", f"'@y,'{A},,{A}"]
-    path.write_bytes("\r\n".join(["note,second,grade,first", *rows, ""]).encode("utf-8-sig"))
+    rows = ["note,second,grade,first", f'"=cmd()",{A.upper()},NEAR,{B}', f"x,{B},exact,{A}", ""]
+    path.write_bytes("\r\n".join([*rows, f"'@y,'{A},,{A}", ""]).encode("utf-8-sig"))
     with pytest.raises(VisleakError, match=r"line 5: second must be a content digest"):
         read_accepted(path)
-    rows[-1] = f"'@y,{A},,{A}"
-    path.write_bytes("\r\n".join(["note,second,grade,first", *rows, ""]).encode("utf-8-sig"))
+    path.write_bytes("\r\n".join([*rows, f"'@y,{A},,{A}", ""]).encode("utf-8-sig"))
     assert read_accepted(path) == {(A, B): "exact", (A, A): ""}
 
 
@@ -197,14 +179,12 @@ def test_no_file_does_worse_than_an_error(
 ) -> None:
     path = tmp_path_factory.getbasetemp() / "fuzzed.csv"
     path.write_bytes(data)
+    said = ""
     try:
-        found = read_accepted(path)
+        assert all(len(digest) == 32 for key in read_accepted(path) for digest in key)
     except VisleakError as error:
-        message = str(error)
-    else:
-        assert all(len(digest) == 32 for key in found for digest in key)
-        return
-    assert message.startswith((f"{path}, line ", f"{path} cannot be read: "))
+        said = str(error)
+    assert not said or said.startswith((f"{path}, line ", f"{path} cannot be read: "))
 
 
 def test_formulas_are_no_formulas(world: World, tmp_path: Path) -> None:

@@ -4,19 +4,16 @@ from __future__ import annotations
 
 import re
 import tracemalloc
-from dataclasses import replace
 
 import numpy as np
 import pytest
 from networks import Network, picky, whole
-from test_fingerprints import BAD, COUNT, GOOD, HERE, assert_same, image_set, stored
+from test_fingerprints import BAD, COUNT, GOOD, HERE, assert_same, image_set, run, stored
 
 from visleak.errors import MissingExtra, VisleakError
 from visleak.images import decode
 from visleak.pipeline import batches
-from visleak.pipeline.context import RunContext
 from visleak.pipeline.encoded_set import maker
-from visleak.pipeline.fingerprints import fingerprint
 from visleak.storage.cache import Cache
 
 
@@ -25,17 +22,10 @@ def images(tmp_path):
     return image_set(stored(), tmp_path / "notes")
 
 
-def run(images, tmp_path, encoder, workers=1, cache=None, **options):
-    """Return plain copies of the fingerprints' columns."""
-    with RunContext.at(tmp_path, workers, cache) as place:
-        prints = fingerprint(images, encoder, place, **options)
-        return replace(prints, matrix=np.array(prints.matrix))
-
-
 def test_rows_are_those_of_encode(images, tmp_path):
     """Oracle: each image decoded and encoded by itself; the rest is told with its reason."""
     network = Network()
-    prints = run(images, tmp_path, network)
+    prints = run(images, tmp_path, encoder=network)
     assert prints.rows.tolist() == GOOD
     assert [(p.id, p.reason) for p in prints.problems] == [(f"id-{n}", BAD[n]) for n in sorted(BAD)]
     items = stored()
@@ -55,12 +45,12 @@ def test_chunks_and_memory_limits_change_nothing(
     """Not a byte, and not which images come to the network together."""
     chosen = {"preparation": preparation} if preparation else {}
     expected, network = Network(**chosen), Network(**chosen)
-    wanted = run(images, tmp_path, expected)
+    wanted = run(images, tmp_path, encoder=expected)
     monkeypatch.setattr(batches, "FIRST_CHUNK", first)
     monkeypatch.setattr(batches, "TASK_BYTES", limit)
     for note in (tmp_path / "notes").iterdir():
         note.unlink()
-    assert_same(run(images, tmp_path, network), wanted)
+    assert_same(run(images, tmp_path, encoder=network), wanted)
     assert network.calls == expected.calls
     if limit == 10**9:
         assert images.opener.noted() == list(range(COUNT))
@@ -68,26 +58,26 @@ def test_chunks_and_memory_limits_change_nothing(
 
 def test_workers_and_cache_change_nothing(images, tmp_path, monkeypatch):
     """Two workers, who get the preparation and never the network; a half-filled cache; a full."""
-    wanted = run(images, tmp_path, Network())
+    wanted = run(images, tmp_path, encoder=Network())
     monkeypatch.setenv("PYTHONPATH", HERE)
     monkeypatch.setattr(batches, "FIRST_CHUNK", 6)
     with Cache(tmp_path / "cache") as cache:
-        run(images, tmp_path, Network(), cache=cache, rows=np.arange(3, 12))
+        run(images, tmp_path, cache=cache, encoder=Network(), rows=np.arange(3, 12))
         network = Network()
-        assert_same(run(images, tmp_path, network, 2, cache), wanted)
+        assert_same(run(images, tmp_path, 2, cache, network), wanted)
         # seven of ids 3 to 11 can be read, and 17 is a copy of one of them
         assert sum(network.calls) == len(GOOD) - 8
         again = Network()
-        assert_same(run(images, tmp_path, again, 2, cache), wanted)
+        assert_same(run(images, tmp_path, 2, cache, again), wanted)
         assert again.calls == []
 
 
 def test_precision_keeps_entries_apart(images, tmp_path):
     """Half precision makes other numbers of the same meaning; the digest stays."""
     with Cache(tmp_path / "cache") as cache:
-        run(images, tmp_path, Network(), cache=cache)
+        run(images, tmp_path, 1, cache, Network())
         half = Network(precision="fp16")
-        run(images, tmp_path, half, cache=cache)
+        run(images, tmp_path, 1, cache, half)
         # 5 and 17 are copies of 4, which may be known by the time they are read
         assert sum(half.calls) >= len(GOOD) - 2
     assert maker(Network()) != maker(Network(precision="fp16"))
@@ -95,13 +85,11 @@ def test_precision_keeps_entries_apart(images, tmp_path):
 
 def test_pictures_that_cannot_be_prepared_are_told(images, tmp_path):
     """One that fails does not end the run; its line says which encoder and why."""
-    prints = run(images, tmp_path, Network(picky))
-    told = {p.id: (p.reason, p.detail) for p in prints.problems}
-    assert told["id-3"] == (
-        "unsupported",
-        "it cannot be prepared for network (ZeroDivisionError: no height)",
-    )
-    assert told["id-2"] == ("too-large", "not enough memory to prepare it for network")
+    prints = run(images, tmp_path, encoder=Network(picky))
+    told = {p.id: f"{p.reason}: {p.detail}" for p in prints.problems}
+    cause = "it cannot be prepared for network (ZeroDivisionError: no height)"
+    assert told["id-3"] == f"unsupported: {cause}"
+    assert told["id-2"] == "too-large: not enough memory to prepare it for network"
     assert prints.rows.tolist() == [n for n in GOOD if n not in (2, 3)]
     positions = [int(p.id.partition("-")[2]) for p in prints.problems]
     assert positions == sorted(positions)
@@ -119,7 +107,7 @@ def test_pictures_without_numbers_are_told(tmp_path):
             return vectors
 
     with Cache(tmp_path / "cache") as cache:
-        prints = run(images, tmp_path, Broken(), cache=cache)
+        prints = run(images, tmp_path, 1, cache, Broken())
         lost = "the encoder network made no numbers of it"
         told = [(p.id, p.reason) for p in prints.problems if p.detail == lost]
         assert told == [(f"id-{n}", "unsupported") for n in (0, 8, 9, 16, 17, 20)]
@@ -127,62 +115,55 @@ def test_pictures_without_numbers_are_told(tmp_path):
         assert np.isfinite(prints.matrix).all()
         assert len(prints) == 14
         sound = Network()
-        assert len(run(images, tmp_path, sound, cache=cache)) == 20
+        assert len(run(images, tmp_path, 1, cache, sound)) == 20
         assert sum(sound.calls) == len(told)
 
 
+class Failing(Network):
+    """A network that raises its ``error``."""
+
+    device = "cuda:0"
+
+    def forward(self, prepared):
+        raise self.error
+
+
 @pytest.mark.parametrize(
-    ("error", "line"),
+    ("error", "batch", "line"),
     [
         (
             RuntimeError("CUDA out of memory. Tried to allocate 20 GiB\nsecond line"),
-            "encoder network ran out of memory on cuda:0 with 8 images at a time; use a smaller"
-            " batch (--batch 4)",
+            8,
+            "ran out of memory on cuda:0 with 8 images at a time; use a smaller batch (--batch 4)",
         ),
         (
             MemoryError(),
-            "encoder network ran out of memory on cuda:0 with 8 images at a time; use a smaller"
-            " batch (--batch 4)",
+            8,
+            "ran out of memory on cuda:0 with 8 images at a time; use a smaller batch (--batch 4)",
+        ),
+        (
+            MemoryError(),
+            1,
+            "ran out of memory on cuda:0 with 1 images at a time; it needs another device"
+            " (--device cpu) or a smaller network",
         ),
         (
             RuntimeError("mat1 and mat2\ndo not fit"),
-            "encoder network failed on 8 images on cuda:0 (RuntimeError: mat1 and mat2 do not fit)",
+            8,
+            "failed on 8 images on cuda:0 (RuntimeError: mat1 and mat2 do not fit)",
         ),
     ],
 )
-def test_a_network_that_fails_is_told_in_a_line(images, tmp_path, error, line):
+def test_a_network_that_fails_is_told_in_a_line(images, tmp_path, error, batch, line):
     """With what to do where anything can be done."""
-
-    class Failing(Network):
-        device = "cuda:0"
-
-        def forward(self, prepared):
-            raise error
-
-    with pytest.raises(VisleakError, match=f"^{re.escape(line)}$"):
-        run(images, tmp_path, Failing())
-
-
-def test_one_picture_too_many_for_the_device(tmp_path, images):
-    """A batch of one cannot be made smaller."""
-
-    class Failing(Network):
-        def forward(self, prepared):
-            raise MemoryError
-
-    with pytest.raises(VisleakError, match=r"; it needs another device \(--device cpu\) or a sm"):
-        run(images, tmp_path, Failing(batch=1))
+    with pytest.raises(VisleakError, match=f"^encoder network {re.escape(line)}$"):
+        run(images, tmp_path, encoder=Failing(error=error, batch=batch))
 
 
 def test_errors_on_purpose_pass(images, tmp_path):
     """They are one line already."""
-
-    class Failing(Network):
-        def forward(self, prepared):
-            raise MissingExtra("torch", "this")
-
     with pytest.raises(MissingExtra):
-        run(images, tmp_path, Failing())
+        run(images, tmp_path, encoder=Failing(error=MissingExtra("torch", "this")))
 
 
 @pytest.mark.parametrize("shape", [(8, 74), (7, 75), (8, 75, 1)])
@@ -195,13 +176,13 @@ def test_what_is_no_vector_is_refused(images, tmp_path, shape):
 
     line = f"encoder network returned an array {shape} for 8 images; it must be (8, 75)"
     with pytest.raises(VisleakError, match=f"^{re.escape(line)}$"):
-        run(images, tmp_path, Odd())
+        run(images, tmp_path, encoder=Odd())
 
 
 def test_an_empty_set(tmp_path):
     """No rows of the right shape, and no call."""
     network = Network()
-    prints = run(image_set([], tmp_path / "n"), tmp_path, network)
+    prints = run(image_set([], tmp_path / "n"), tmp_path, encoder=network)
     assert prints.matrix.shape == (0, 75)
     assert network.calls == []
 
@@ -213,15 +194,10 @@ def test_memory_is_bounded(tmp_path, monkeypatch):
     images = image_set([pixels] * 80, tmp_path / "n")
     monkeypatch.setattr(batches, "TASK_BYTES", 4_000_000)
 
-    class Shrinking(Network):
-        batch = 4
-
-    def copy(picture):
-        return picture.pixels.copy()
-
+    copying = Network(lambda picture: picture.pixels.copy(), batch=4)
     tracemalloc.start()
     try:
-        run(images, tmp_path, Shrinking(copy))
+        run(images, tmp_path, encoder=copying)
         _, peak = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
@@ -239,7 +215,6 @@ def test_no_numbers_in_half_precision(tmp_path):
             return np.full((len(prepared), self.width), np.inf, np.float32)
 
     images = image_set([np.zeros((9, 9, 3), np.uint8)], tmp_path / "n")
-    (problem,) = run(images, tmp_path, Overflowing()).problems
-    assert problem.detail == (
-        "the encoder network made no numbers of it in fp16; use --precision fp32"
-    )
+    (problem,) = run(images, tmp_path, encoder=Overflowing()).problems
+    said = "the encoder network made no numbers of it in fp16; use --precision fp32"
+    assert problem.detail == said

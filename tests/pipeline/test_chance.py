@@ -58,7 +58,7 @@ def forms() -> list[np.ndarray]:
     return [form(seed) for seed in range(24)]
 
 
-def notes_of(content):
+def notes_of(content: Mapping[str, Any]) -> list[str]:
     comparisons = from_plain(tuple[ComparisonSummary, ...], content["comparisons"])
     return list(rates.chance_notes(comparisons))
 
@@ -115,12 +115,8 @@ def test_neither_order_nor_workers_change_it(forms: list[np.ndarray], tmp_path: 
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(rates, "QUERIES", 5)
             patch.setattr(rates, "REFERENCES", 9)
-            made = visleak.audit(
-                str(table),
-                settings=Settings(local=False, verify=False),
-                workers=workers,
-                cache=None,
-            )
+            settings = Settings(local=False, verify=False)
+            made = visleak.audit(str(table), settings=settings, workers=workers, cache=None)
         found.append(made.summary.as_dict()["comparisons"][0]["chance"])
     assert found[0] == found[1]
     assert found[0]["sampled"] == 5 * 8

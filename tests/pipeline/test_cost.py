@@ -38,8 +38,6 @@ def folder(tmp_path):
 class Slow(Network):
     """10 ms an image here, 30 ms an image in the network, and a second the first time."""
 
-    calls = 0
-
     def __init__(self):
         super().__init__(self.prepared)
 
@@ -48,25 +46,26 @@ class Slow(Network):
         return np.zeros((2, 2, 3), np.uint8)
 
     def forward(self, prepared):
-        time.sleep(0.03 * len(prepared) + (1.0 if not self.calls else 0))
-        self.calls = [*(self.calls or []), len(prepared)]
+        time.sleep(0.03 * len(prepared) + (0 if self.calls else 1))
+        self.calls.append(len(prepared))
         return np.ones((len(prepared), self.width), np.float32)
+
+
+def cost(tests, trains=(), encoder=None, settings=LOCAL_OFF, processes=1, cache=None):
+    return cost_of(tests, trains, encoder or load_encoder(), settings, processes, cache)
 
 
 def test_what_is_counted(folder):
     """Images, bytes, disk: exactly; each set once."""
     test, train = open_images(folder, name="test"), open_images(folder, name="train")
-    builtin = load_encoder()
-    found = cost_of([test], [train, test], builtin, LOCAL_OFF, 1, None)
-    assert found.images == 200
+    found = cost([test], [train, test])
+    assert (found.images, found.timed, found.cache) == (200, 200, 0)
     assert found.bytes == 2 * sum(file.stat().st_size for file in folder.iterdir())
-    assert found.scratch == 200 * builtin.width * 4
-    assert found.cache == 0
-    assert found.timed == 200
-    sampled = cost_of([test], [train], builtin, Settings(local=False, sample=10), 1, None)
+    assert found.scratch == 200 * load_encoder().width * 4
+    sampled = cost([test], [train], settings=Settings(local=False, sample=10))
     assert sampled.images == 110
     assert sampled.bytes == pytest.approx(1.1 * found.bytes / 2, rel=0.01)
-    local = cost_of([test], [train], builtin, Settings(), 1, None)
+    local = cost([test], [train], settings=Settings())
     assert local.scratch == found.scratch + 200 * 250 * 144
 
 
@@ -74,10 +73,10 @@ def test_time_of_a_network(folder, monkeypatch):
     """Warming up does not count; where workers prepare, the slower of the two decides."""
     images = open_images(folder, name="test")
     monkeypatch.setattr(costs, "TIMED", 4)
-    alone = cost_of([images], [], Slow(), UNVERIFIED, 1, None)
+    alone = cost([images], (), Slow(), UNVERIFIED)
     assert alone.timed == 4
     assert 100 * 0.04 <= alone.steps["fingerprint"] <= 100 * 0.06
-    spread = cost_of([images], [], Slow(), UNVERIFIED, 10, None)
+    spread = cost([images], (), Slow(), UNVERIFIED, 10)
     assert 100 * 0.03 <= spread.steps["fingerprint"] < 100 * 0.04
 
 
@@ -86,10 +85,10 @@ def test_what_the_cache_knows_takes_no_time(folder, tmp_path, monkeypatch):
     monkeypatch.setattr(costs, "TIMED", 4)
     images = open_images(folder, name="test")
     with Cache(tmp_path / "cache") as cache:
-        before = cost_of([images], [], Slow(), UNVERIFIED, 1, cache)
+        before = cost([images], (), Slow(), UNVERIFIED, 1, cache)
         with RunContext.at(tmp_path, 1, cache) as place:
             fingerprint(images, Network(), place)
-        after = cost_of([images], [], Slow(), UNVERIFIED, 1, cache)
+        after = cost([images], (), Slow(), UNVERIFIED, 1, cache)
     assert before.steps["fingerprint"] > 4
     assert after.steps["fingerprint"] < 1
     assert before.cache > before.scratch
@@ -110,7 +109,7 @@ def test_it_is_cheap(tmp_path, monkeypatch):
     members = pa.array([f"gone.tar!{n}" for n in range(len(images))])
     images = replace(images, opener=Stream(), locators=members)
     monkeypatch.setattr(costs, "PATIENCE", 0.2)
-    found = cost_of([images], [], load_encoder(), LOCAL_OFF, 1, None)
+    found = cost([images])
     assert read == list(range(len(read)))
     assert len(read) <= 6
     assert found.bytes is None
@@ -129,7 +128,7 @@ def test_the_steps_add_up_and_count_the_pairs_of_the_audit(tmp_path, natural):
             Image.fromarray(crop).save(tmp_path / side / f"{number}.png")
     test, train = (open_images(tmp_path / side, name=side) for side in ("test", "train"))
     settings = Settings(within=False)
-    found = cost_of([test], [train], load_encoder(), settings, 1, None)
+    found = cost([test], [train], settings=settings)
     assert list(found.steps) == ["fingerprint", "search", "local", "screening", "verification"]
     assert found.seconds == pytest.approx(sum(found.steps.values()))
     assert found.steps["local"] > 0
@@ -137,9 +136,9 @@ def test_the_steps_add_up_and_count_the_pairs_of_the_audit(tmp_path, natural):
     made = audit([test], [train], settings=settings, workers=1, cache=None)
     assert found.candidates == pytest.approx(made.pairs().num_rows, rel=0.15)
     assert 0 < found.verified <= found.candidates
-    halved = cost_of([test], [train], load_encoder(), settings, 2, None)
+    halved = cost([test], [train], settings=settings, processes=2)
     assert halved.steps["local"] < found.steps["local"]
-    without = cost_of([test], [train], load_encoder(), replace(settings, verify=False), 1, None)
+    without = cost([test], [train], settings=replace(settings, verify=False))
     assert without.steps["verification"] == without.candidates == 0
 
 
@@ -148,7 +147,7 @@ def test_more_images_take_longer(folder, monkeypatch):
     monkeypatch.setattr(costs, "TIMED", 30)
     images = open_images(folder, name="test")
     settings = replace(LOCAL_OFF, within=False)
-    found = cost_of([images], [replace(images, name="train")], load_encoder(), settings, 1, None)
+    found = cost([images], [replace(images, name="train")], settings=settings)
     assert found.timed == 60
     assert found.candidates == pytest.approx(100 * 20, rel=0.1)
 
@@ -156,9 +155,9 @@ def test_more_images_take_longer(folder, monkeypatch):
 def test_unreadable_pictures_are_no_obstacle(tmp_path):
     """Nothing to time: no time is told."""
     (tmp_path / "a.png").write_bytes(b"words")
-    found = cost_of([open_images(tmp_path, name="a")], [], load_encoder(), LOCAL_OFF, 1, None)
+    found = cost([open_images(tmp_path, name="a")])
     assert found.images == 1
     assert found.seconds is not None
     (tmp_path / "a.png").unlink()
     images = open_images([np.zeros((8, 8, 3), np.uint8)], name="b")
-    assert cost_of([images], [], load_encoder(), LOCAL_OFF, 1, None).bytes is None
+    assert cost([images]).bytes is None

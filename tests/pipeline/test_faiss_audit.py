@@ -49,12 +49,11 @@ def test_an_index_that_may_lose_leaks_says_so(sets, tmp_path, monkeypatch):
     """In the summary, and so in the report."""
     monkeypatch.setattr("visleak.search.faiss_search.suited", lambda sides, sample: "hnsw")
     found = audited(sets, tmp_path / "out", search="faiss", within=False)
-    (line,) = [line for line in found.summary.as_dict()["skipped"] if "faiss" in line]
-    name, pictures = (found.summary.as_dict()["sets"][i]["name"] for i in (0, 1))
-    assert line.startswith(
-        f"search for {name} in {pictures}: faiss HNSW32 may miss pairs: it found"
-    )
-    (told,) = found.summary.as_dict()["search"]["indexes"]
+    summary = found.summary.as_dict()
+    (line,) = [line for line in summary["skipped"] if "faiss" in line]
+    one, other = (each["name"] for each in summary["sets"])
+    assert line.startswith(f"search for {one} in {other}: faiss HNSW32 may miss pairs: it found")
+    (told,) = summary["search"]["indexes"]
     assert (told["index"], told["exact"]) == ("HNSW32", False)
     assert told["parameters"]["efSearch"] >= 16
     assert told["recall"]["queries"] == 30
@@ -63,9 +62,8 @@ def test_an_index_that_may_lose_leaks_says_so(sets, tmp_path, monkeypatch):
 def test_indexes_are_for_one_machine():
     """Told before the work, not after."""
     place = SimpleNamespace(executor=SimpleNamespace(local=False))
-    with pytest.raises(UsageError) as caught:
+    with pytest.raises(UsageError, match="faiss works on this machine only: leave out --engine"):
         _check_search(Settings(search="faiss"), place)
-    assert "search faiss works on this machine only: leave out --engine, or" in str(caught.value)
     _check_search(Settings(), place)
 
 

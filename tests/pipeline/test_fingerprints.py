@@ -13,6 +13,7 @@ import working
 from PIL import Image
 
 from visleak.encoders.builtin import BuiltinEncoder
+from visleak.errors import VisleakError
 from visleak.formats import open_images
 from visleak.images import content_digest
 from visleak.pipeline import encoded_set
@@ -55,8 +56,9 @@ GOOD = [n for n in range(COUNT) if n not in BAD]
 
 
 def image_set(items, notes: Path, **others) -> ImageSet:
-    ids = pa.array([f"id-{n}" for n in range(len(items))], pa.string())
-    locators = pa.array([f"at-{n}" for n in range(len(items))], pa.string())
+    ids, locators = (
+        pa.array([f"{word}-{n}" for n in range(len(items))], pa.string()) for word in ("id", "at")
+    )
     notes.mkdir(exist_ok=True)
     return ImageSet("pets", ids, locators, working.Recorder(items, notes), **others)
 
@@ -66,10 +68,10 @@ def images(tmp_path):
     return image_set(stored(), tmp_path / "notes")
 
 
-def run(images, tmp_path, workers=1, cache=None, **options):
+def run(images, tmp_path, workers=1, cache=None, encoder=ENCODER, rows=None):
     """Return plain copies of the fingerprints' columns, which outlive the scratch folder."""
     with RunContext.at(tmp_path, workers, cache) as place:
-        prints = fingerprint(images, ENCODER, place, **options)
+        prints = fingerprint(images, encoder, place, rows)
         return replace(prints, matrix=np.array(prints.matrix))
 
 
@@ -145,11 +147,10 @@ def test_the_cache_changes_nothing_but_the_work(images, tmp_path, monkeypatch):
 
     monkeypatch.setattr(BuiltinEncoder, "encode", counting)
     monkeypatch.setattr(step, "CHUNK", 16)
+    some = np.arange(10)
     with Cache(tmp_path / "cache") as cache:
-        assert_same(
-            run(images, tmp_path, cache=cache, rows=np.arange(10)),
-            run(images, tmp_path, rows=np.arange(10)),
-        )
+        found = run(images, tmp_path, cache=cache, rows=some)
+        assert_same(found, run(images, tmp_path, rows=some))
         encoded.clear()
         assert_same(run(images, tmp_path, cache=cache), expected)
         assert 0 < len(encoded) < len(GOOD)
@@ -170,9 +171,9 @@ def test_encoders_do_not_share_entries(images, tmp_path):
             return vectors / 2, flat
 
     expected = run(images, tmp_path)
-    with Cache(tmp_path / "cache") as cache, RunContext.at(tmp_path, 1, cache) as place:
+    with Cache(tmp_path / "cache") as cache:
         for _ in range(2):
-            halved = fingerprint(images, Halved(), place)
+            halved = run(images, tmp_path, 1, cache, Halved())
             np.testing.assert_array_equal(halved.matrix, expected.matrix / 2)
             assert_same(run(images, tmp_path, cache=cache), expected)
 
@@ -232,8 +233,6 @@ def test_an_opener_that_cannot_be_sent(tmp_path):
     images = replace(image_set([], tmp_path / "n"), opener=working.Stubborn(stored()))
     ids = pa.array([str(n) for n in range(COUNT)])
     images = replace(images, ids=ids, locators=ids)
-    from visleak.errors import VisleakError
-
     with pytest.raises(VisleakError, match=r"^Stubborn cannot be sent to .*; use workers=1$"):
         run(images, tmp_path, 2)
     assert len(run(images, tmp_path, 1)) == len(GOOD)

@@ -58,24 +58,20 @@ def true_pairs() -> int:
     return equal + many * recoded
 
 
-def within(summary: dict[str, Any]) -> dict[str, int]:
-    counted: dict[str, int] = summary["comparisons"][0]["within"]["duplicate_pairs"]
-    return counted
+def counts(found: visleak.Audit) -> tuple[int, Any]:
+    """Return the pairs of near or exact copies, and the sizes of the largest groups."""
+    (comparison,) = found.summary.as_dict()["comparisons"]
+    pairs = comparison.get("within", {}).get("duplicate_pairs", {"exact": 0, "near": 0})
+    return pairs["exact"] + pairs["near"], comparison["duplicate_groups"]["largest"]
 
 
 def test_every_pair_of_copies_is_counted(flooded: visleak.Audit) -> None:
     """Few of them are listed, and the count was that of the list."""
-    counted = within(flooded.summary.as_dict())
-    assert counted["exact"] + counted["near"] == true_pairs()
+    assert counts(flooded)[0] == true_pairs()
     assert len(flooded.pairs()) < true_pairs()
     assert flooded.rate("near_or_exact").count == sum(COPIES)
     total = flooded.images()["pairs_total"]
     assert pc.sum(total).as_py() == 2 * true_pairs()
-
-
-def groups(summary: dict[str, Any]) -> list[int]:
-    found: list[int] = summary["comparisons"][0]["duplicate_groups"]["largest"]
-    return found
 
 
 def test_copies_in_two_sets_are_one_group(tmp_path: Path) -> None:
@@ -86,7 +82,7 @@ def test_copies_in_two_sets_are_one_group(tmp_path: Path) -> None:
             (tmp_path / name / f"{number:03d}.png").write_bytes(encoded(1, ".png"))
     sides = (tmp_path / "test", tmp_path / "train")
     found = visleak.audit(*sides, settings=Settings(within=False), cache=None, workers=1)
-    assert groups(found.summary.as_dict()) == [200]
+    assert counts(found)[1] == [200]
     assert "largest group of duplicates has 200 images" in found.headline
 
 
@@ -105,9 +101,7 @@ def test_a_verdict_counts_for_all_copies(flooded: visleak.Audit) -> None:
     ends = sorted(digest[row[end]] for end in ("query", "reference"))
     verdict = Verdict(*ends, "different", "Ada", "2026-01-01T00:00:00Z")
     judged = visleak.apply_verdicts(flooded, [verdict])
-    counted = within(judged.summary.as_dict())
-    assert counted["exact"] + counted["near"] == true_pairs() - COPIES[0] * COPIES[1]
-    assert groups(judged.summary.as_dict()) == list(COPIES)
+    assert counts(judged) == (true_pairs() - COPIES[0] * COPIES[1], list(COPIES))
 
 
 def test_copies_of_an_unreadable_image_are_all_listed(flooded: visleak.Audit) -> None:

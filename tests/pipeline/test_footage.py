@@ -59,10 +59,8 @@ def test_a_segment_played_at_any_rate(rate, seed):
     own = np.where(shared[:, None], whole(shown), footage(15, seed + 50)(time))
     query = recording(time, own)
     # as frames half a second apart leave it: the ends within a second, the times off by some
-    seed_line = Line(
-        3500, 8500, round(begins + rate * 500) + 300, round(begins + rate * 5500) - 200
-    )
-    line = fitted(seed_line, query, other, lambda vectors: vectors)
+    ends = round(begins + rate * 500) + 300, round(begins + rate * 5500) - 200
+    line = fitted(Line(3500, 8500, *ends), query, other, lambda vectors: vectors)
     line = followed(line, query, beside_recording(other, lambda vectors: vectors))
     assert abs(line.start - start) <= 160
     assert abs(line.end - end) <= 160

@@ -87,7 +87,6 @@ def documents():
 
 @pytest.mark.parametrize("name", ["saved again", "half size", "turned by 2 degrees", "cropped"])
 def test_true_copies_of_a_document_are_near(documents, name):
-    """Whatever was done to all of it."""
     assert documents[name]["grade"] in ("near", "exact")
     assert documents[name]["probability"] > 0.5
 

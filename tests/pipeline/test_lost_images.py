@@ -42,21 +42,17 @@ class Failing:
 
     def read(self, positions: Sequence[int]) -> Iterator[bytes | Bytes8 | Unreadable]:
         for data in self.opener.read(positions):
-            at = self.reads.done
+            assert isinstance(data, bytes)
+            at, first = self.reads.done, self.reads.fails_at
             self.reads.done += 1
-            first = self.reads.fails_at
             due = at >= first if self.fault == FAULTS[0] else at == first
-            yield self._spoilt(data) if due else data
-
-    def _spoilt(self, data: bytes | Bytes8 | Unreadable) -> bytes | Bytes8 | Unreadable:
-        assert isinstance(data, bytes)
-        if self.fault == "another image":
-            return jpeg(picture(99))
-        if self.fault == "cut short":
-            return data[: len(data) // 2]
-        if self.fault == "fails once":
-            return Unreadable("io-error", "the disk says no")
-        return Unreadable("missing")
+            spoilt = {
+                "away from then on": Unreadable("missing"),
+                "fails once": Unreadable("io-error", "the disk says no"),
+                "another image": jpeg(picture(99)),
+                "cut short": data[: len(data) // 2],
+            }
+            yield spoilt[self.fault] if due else data
 
 
 def picture(seed: int) -> Image.Image:
@@ -85,18 +81,13 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def sets_of(folders: Path, fails_at: int, fault: str) -> tuple[Reads, ImageSet, ImageSet]:
     reads = Reads(fails_at)
     test, train = (open_images(folders / name, name=name) for name in ("test", "train"))
-    return reads, *(
-        replace(each, opener=Failing(each.opener, reads, fault)) for each in (test, train)
-    )
+    sets = (replace(s, opener=Failing(s.opener, reads, fault)) for s in (test, train))
+    return reads, *sets
 
 
 def leaks(result: Audit) -> set[tuple[str, str]]:
-    table = result.pairs(grade="near")
-    return {
-        (pair["query"], pair["reference"])
-        for pair in table.to_pylist()
-        if pair["coverage"] != "within"
-    }
+    rows = result.pairs(grade="near").to_pylist()
+    return {(row["query"], row["reference"]) for row in rows if row["coverage"] != "within"}
 
 
 TRUE = {("0.jpg", "0.jpg")}

@@ -58,9 +58,9 @@ def test_it_finds_what_leaks(folders, tmp_path, workers) -> None:
     """Grades without thresholds; degrees where the caller gives them."""
     found = audit(*folders, encoder=Thumbnails(), out=tmp_path / "a", cache=None, workers=workers)
     assert found.rate("exact").count == 3
-    assert found.summary.as_dict()["encoder"]["name"] == "Thumbnails"
-    assert found.summary.as_dict()["encoder"]["width"] == 48
-    assert found.summary.as_dict()["totals"][0]["rates"]["hard_or_soft"] is None
+    summary = found.summary
+    assert (summary.encoder.name, summary.encoder.width) == ("Thumbnails", 48)
+    assert summary.totals[0].rates["hard_or_soft"] is None
     assert found.pairs()["degree"].null_count == len(found.pairs())
     assert [problem.id for problem in found.unreadable()] == ["99.png"]
     limits = visleak.Settings(hard=0.999, soft=0.99, verify=False)

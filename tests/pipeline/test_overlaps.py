@@ -98,21 +98,16 @@ def test_shares_and_scenes_are_those_of_the_tiles(found: Audit) -> None:
     overlapping = pairs.filter(pc.is_valid(pairs["overlap"])).to_pylist()
     shares = {(name_of(p["query"]), name_of(p["reference"])): p["overlap"] for p in overlapping}
     assert shares == pytest.approx({("d", "a"): 60 / 160, ("d", "b"): 60 / 160}, abs=0.01)
-    images = {name_of(row["id"]): row for row in found.images().to_pylist()}
-    assert images["d"]["seen"] == pytest.approx(120 / 160, abs=0.01)
-    assert images["e"]["seen"] == 0
-    assert images["a"]["seen"] is None
-    assert images["a"]["scene"] == images["b"]["scene"] == images["d"]["scene"] == 0
-    assert images["c"]["scene"] is None
+    images = {name_of(row["id"]): (row["seen"], row["scene"]) for row in found.images().to_pylist()}
+    assert images["d"] == (pytest.approx(120 / 160, abs=0.01), 0)
+    assert images["a"] == images["b"] == (None, 0)
+    assert (images["c"][1], images["e"][0]) == (None, 0)
     assert found.summary.scenes is not None
-    assert found.summary.scenes.largest == (3,)
-    assert found.summary.scenes.shared == 1
-
-
-def test_the_rate_is_in_summary_and_headline(found: Audit) -> None:
+    assert (found.summary.scenes.largest, found.summary.scenes.shared) == ((3,), 1)
     rate = found.rate("overlap")
     assert (rate.count, rate.total) == (1, 2)
     assert "seen to at least 10 %" in found.headline
+    assert check_audit(found.folder).findings == ()
 
 
 def test_boxes_in_what_is_seen_are_counted_by_class(found: Audit) -> None:
@@ -120,10 +115,6 @@ def test_boxes_in_what_is_seen_are_counted_by_class(found: Audit) -> None:
     (boxes,) = found.summary.boxes
     assert (boxes.total, boxes.seen) == (3, 2)
     assert (boxes.same, boxes.different, boxes.unmatched) == (1, 1, 0)
-
-
-def test_the_folder_is_consistent(found: Audit) -> None:
-    assert check_audit(found.folder).findings == ()
 
 
 def test_gates_bound_the_share_of_seen_images(found: Audit) -> None:
@@ -137,11 +128,8 @@ def test_gates_bound_the_share_of_seen_images(found: Audit) -> None:
 
 
 def test_purge_removes_what_is_seen_or_what_shows_it(found: Audit) -> None:
-    for share, side, gone in (
-        (0.7, "test", {"d"}),
-        (0.8, "test", set()),
-        (0.3, "train", {"a", "b"}),
-    ):
+    cases = ((0.7, "test", {"d"}), (0.8, "test", set()), (0.3, "train", {"a", "b"}))
+    for share, side, gone in cases:
         settings = PurgeSettings(remove_from=side, grade="exact", overlap=share)
         (plan,) = purge(found, settings).sets
         assert {name_of(each.id) for each in plan.removed} == gone
@@ -153,10 +141,8 @@ def test_purge_removes_what_is_seen_or_what_shows_it(found: Audit) -> None:
 
 def test_images_that_overlap_stay_together(found: Audit) -> None:
     connected = strong_pairs(found.folder, "exact", None).to_pylist()
-    assert {(name_of(p["query"]), name_of(p["reference"])) for p in connected} == {
-        ("d", "a"),
-        ("d", "b"),
-    }
+    ends = {(name_of(pair["query"]), name_of(pair["reference"])) for pair in connected}
+    assert ends == {("d", "a"), ("d", "b")}
 
 
 def test_the_page_draws_the_scene(found: Audit) -> None:

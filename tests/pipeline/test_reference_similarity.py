@@ -18,7 +18,7 @@ from visleak.pipeline.candidates import views_for
 from visleak.pipeline.context import RunContext
 from visleak.pipeline.encoded_set import EncodedSet, ImagesLost
 from visleak.pipeline.fingerprints import fingerprint
-from visleak.records import VIEWS, ImageSet, Pairs
+from visleak.records import VIEWS, ImageSet, Pairs, Unreadable
 
 
 class Everything(Network):
@@ -49,14 +49,17 @@ def sets() -> tuple[ImageSet, ImageSet]:
     return open_images(test, name="test"), open_images(train, name="train")
 
 
-def verdicts(found) -> dict[tuple[str, str], tuple[object, ...]]:
-    table = found.pairs().to_pylist()
-    return {
-        (row["query_set"] + row["query"], row["reference_set"] + row["reference"]): (
-            row["grade"], row["probability"], row["transform"],
-        )
-        for row in table
-    }  # fmt: skip
+def verdicts(found) -> dict[tuple[str, ...], tuple[object, ...]]:
+    ends = ("query_set", "query", "reference_set", "reference")
+    values = ("grade", "probability", "transform")
+    rows = found.pairs().to_pylist()
+    return {tuple(row[n] for n in ends): tuple(row[n] for n in values) for row in rows}
+
+
+def pairs_of(query, reference) -> Pairs:
+    blank, count = np.zeros(len(query), np.float32), len(query)
+    views, total = np.zeros(count, np.int8), np.zeros(14, np.int64)
+    return Pairs("test", "train", query, reference, blank, blank, views, total)
 
 
 def test_a_verdict_depends_on_the_pair_alone(sets) -> None:
@@ -78,20 +81,15 @@ def test_similarities_are_those_of_the_built_in_fingerprint(sets, tmp_path, monk
     builtin, encoder = load_encoder("builtin"), Everything()
     monkeypatch.setattr(candidates, "PAIRS", 2)
     query, reference = np.array([2, 5, 5, 9, 2]), np.array([3, 7, 0, 0, 19])
-    blank = np.zeros(len(query), np.float32)
     with RunContext.at(tmp_path, 1, None) as place:
-        prints = [fingerprint(images, encoder, place) for images in sets]
-        material = {
-            images.name: EncodedSet(images, made) for images, made in zip(sets, prints, strict=True)
-        }
-        pairs = Pairs("test", "train", query, reference, blank, blank,
-                      np.zeros(5, np.int8), np.zeros(14, np.int64))  # fmt: skip
-        (made,) = candidates.reference_similarities([pairs], material, encoder, "all", place)
-        whole = [np.array(fingerprint(images, builtin, place).matrix) for images in sets]
-        assert (
-            candidates.reference_similarities([pairs], material, builtin, "all", place)[0] is pairs
+        material = {s.name: EncodedSet(s, fingerprint(s, encoder, place)) for s in sets}
+        pairs = pairs_of(query, reference)
+        made, plain, same = (
+            candidates.reference_similarities([pairs], material, own, views, place)[0]
+            for own, views in ((encoder, "all"), (encoder, "none"), (builtin, "all"))
         )
-        (plain,) = candidates.reference_similarities([pairs], material, encoder, "none", place)
+        whole = [np.array(fingerprint(images, builtin, place).matrix) for images in sets]
+    assert same is pairs
     for n in range(5):
         left, right = whole[0][query[n]][None], whole[1][reference[n]].astype(np.float64)
         seen = [
@@ -112,10 +110,7 @@ def test_pictures_that_are_gone_by_then(sets, tmp_path) -> None:
         prints = [fingerprint(images, encoder, place) for images in sets]
         gone = replace(sets[0], opener=Gone(sets[0].opener, 5))
         material = {"test": EncodedSet(gone, prints[0]), "train": EncodedSet(sets[1], prints[1])}
-        query, reference = np.array([2, 5, 9]), np.array([3, 7, 4])
-        blank = np.zeros(3, np.float32)
-        pairs = Pairs("test", "train", query, reference, blank, blank,
-                      np.zeros(3, np.int8), np.zeros(14, np.int64))  # fmt: skip
+        pairs = pairs_of(np.array([2, 5, 9]), np.array([3, 7, 4]))
         with pytest.raises(ImagesLost) as error:
             candidates.reference_similarities([pairs], material, encoder, "all", place)
     assert error.value.name == "test"
@@ -129,7 +124,5 @@ class Gone:
         self.opener, self.position = opener, position
 
     def read(self, positions):
-        from visleak.records import Unreadable
-
         for position, data in zip(positions, self.opener.read(positions), strict=True):
             yield Unreadable("missing") if position == self.position else data

@@ -10,6 +10,8 @@ import cluster_working
 import numpy as np
 import pytest
 from networks import Network
+from PIL import Image
+from working import crops
 
 from pickling_executor import PicklingExecutor, pickling_context
 from visleak.auditing import audit
@@ -20,14 +22,15 @@ from visleak.formats import open_images
 from visleak.pipeline.context import RunContext
 from visleak.pipeline.encoded_set import EncodedSet
 from visleak.pipeline.fingerprints import fingerprint
-from visleak.pipeline.pixels import Pixels
-from visleak.pipeline.remote import DistributedSearch, opener_for, search_for
+from visleak.pipeline.pixels import Pixels, SharedPixels, read_pixels
+from visleak.pipeline.remote import DistributedSearch, _loaded, opener_for, search_for
 from visleak.pipeline.streaming import CachedHits, streamed
 from visleak.search.exact import ExactSearch
 from visleak.search.hits import Wanted
 from visleak.storage import IMAGES, PAIRS
 from visleak.storage.cache import Cache
 from visleak.vectors import unit_rows
+from visleak.verification.check import bounded
 
 
 @pytest.fixture
@@ -35,17 +38,6 @@ def alone(tmp_path):
     (tmp_path / "alone").mkdir()
     with RunContext.at(tmp_path / "alone", 1, None) as place:
         yield place
-
-
-def crops(natural, count, side, seed=0):
-    rng = np.random.default_rng(seed)
-    sources = list(natural.values())
-    found = []
-    for _ in range(count):
-        source = sources[rng.integers(len(sources))]
-        top, left = (int(rng.integers(0, edge - side)) for edge in source.shape[:2])
-        found.append(np.ascontiguousarray(source[top : top + side, left : left + side]))
-    return found
 
 
 def test_every_step_of_an_audit_of_pictures(natural, tmp_path, monkeypatch):
@@ -107,9 +99,6 @@ def test_tasks_do_not_grow_with_the_sets(natural, tmp_path):
     place = pickling_context(tmp_path)
     images = open_images(crops(natural, 30, 40))
     prints = fingerprint(images, load_encoder("builtin"), place)
-    from visleak.pipeline.pixels import SharedPixels, read_pixels
-    from visleak.verification.check import bounded
-
     drawer = read_pixels(EncodedSet(images, prints), np.arange(30), bounded, 256, place)
     many = replace(drawer, slot=np.concatenate([drawer.slot, np.full(1_000_000, -1)]))
     handle, _ = SharedPixels({"images": many}, place).handle("images", np.array([3, 4]))
@@ -133,8 +122,6 @@ def test_an_opener_proves_what_it_sees(natural, tmp_path):
 
 def test_the_first_picture_that_can_be_read_is_the_proof(tmp_path):
     """A set may begin with images that nobody can read."""
-    from PIL import Image
-
     (tmp_path / "set").mkdir()
     for number in range(3):
         Image.new("RGB", (40, 40), (number, 0, 0)).save(tmp_path / "set" / f"{number}.png")
@@ -168,31 +155,26 @@ def test_a_network_is_loaded_where_its_pictures_are(natural, alone, tmp_path, mo
 
     monkeypatch.setattr("visleak.pipeline.remote.load_encoder", load)
     monkeypatch.setattr("visleak.pipeline.remote.CHUNK", 10)
-    _forget_networks()
+    _loaded.cache_clear()
     images = open_images([*crops(natural, 33, 40), np.zeros((23, 40, 3), np.uint8)])
     expected = fingerprint(images, Known(), alone)
     place = pickling_context(tmp_path, Cache(tmp_path / "cache"))
     for _ in range(2):
         found = fingerprint(images, Known(), place)
-        assert np.array_equal(found.matrix, expected.matrix)
-        assert np.array_equal(found.rows, expected.rows)
-        assert np.array_equal(found.flat, expected.flat)
+        for name in ("matrix", "rows", "flat"):
+            assert np.array_equal(getattr(found, name), getattr(expected, name)), name
     assert asked == [("network", {"precision": "fp32", "batch": 8})]
     assert place.executor.networks == 8
     place.cache.close()
 
 
 def test_other_weights_on_a_node_are_refused(natural, tmp_path, monkeypatch):
-    def other(name, **options):
-        return Known(digest="network-2")
-
-    monkeypatch.setattr("visleak.pipeline.remote.load_encoder", other)
-    _forget_networks()
-    with pytest.raises(VisleakError) as caught:
+    other = Known(digest="network-2")
+    monkeypatch.setattr("visleak.pipeline.remote.load_encoder", lambda name, **options: other)
+    _loaded.cache_clear()
+    said = "^encoder network on node .* has digest network-2, and this run is of network-1; install"
+    with pytest.raises(VisleakError, match=said):
         fingerprint(open_images(crops(natural, 3, 40)), Known(), pickling_context(tmp_path))
-    said = str(caught.value)
-    assert said.startswith("encoder network on node ")
-    assert "has digest network-2, and this run is of network-1; install the same weights" in said
 
 
 def test_an_object_of_the_callers_does_not_travel(natural, alone, tmp_path):
@@ -203,12 +185,6 @@ def test_an_object_of_the_callers_does_not_travel(natural, alone, tmp_path):
     assert np.array_equal(found.matrix, expected.matrix)
     assert place.executor.networks == 0
     assert place.executor.tasks
-
-
-def _forget_networks() -> None:
-    from visleak.pipeline.remote import _loaded
-
-    _loaded.cache_clear()
 
 
 # -- the search ----------------------------------------------------------------------------------

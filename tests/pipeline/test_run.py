@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import io
-
 import numpy as np
+import pyarrow.compute as pc
 import pytest
 from PIL import Image
 
@@ -32,9 +31,9 @@ def test_a_sample_is_of_the_queries(tmp_path):
         audit(test, train, settings=Settings(sample=7), out=tmp_path / str(n), cache=None)
         for n in range(2)
     ]
-    sampled = [r.images().filter(pa_equal(r.images()["set"], "a"))["id"].to_pylist() for r in runs]
-    assert len(sampled[0]) == 7
-    assert sampled[0] == sampled[1]
+    first, second = (r.images().filter(pc.field("set") == "a")["id"].to_pylist() for r in runs)
+    assert len(first) == 7
+    assert first == second
     assert "repeats within the test sets: not searched" in runs[0].summary.as_dict()["skipped"]
     assert runs[0].rate().total == 7
 
@@ -62,35 +61,18 @@ def test_a_sample_is_told_as_an_estimate(tmp_path):
 def test_unreadable_images_are_no_part_of_what_a_sample_stands_for(tmp_path):
     """Of those that were not drawn nobody knows; of those drawn it is known."""
     shown = pictures(40, 0)
-    items = [b"words" if n % 4 == 0 else png(pixels) for n, pixels in enumerate(shown)]
-    for n, item in enumerate(items):
-        (tmp_path / "test").mkdir(exist_ok=True)
-        (tmp_path / "test" / f"{n:02}.png").write_bytes(item)
-    found = audit(
-        open_images(tmp_path / "test", name="a"),
-        open_images(shown[:9], name="b"),
-        settings=Settings(sample=20),
-        out=tmp_path / "out",
-        cache=None,
-    )
+    (tmp_path / "test").mkdir()
+    for n, pixels in enumerate(shown):
+        path = tmp_path / "test" / f"{n:02}.png"
+        if n % 4:
+            Image.fromarray(pixels).save(path)
+        else:
+            path.write_bytes(b"words")
+    test, train = open_images(tmp_path / "test", name="a"), open_images(shown[:9], name="b")
+    found = audit(test, train, settings=Settings(sample=20), out=tmp_path / "out", cache=None)
     lost = len(found.unreadable())
     assert lost
-    assert found.rate().total == 20 - lost
-    assert found.rate().population == 40 - lost
-
-
-def png(pixels):
-    """Return an encoded image."""
-    out = io.BytesIO()
-    Image.fromarray(pixels).save(out, "PNG")
-    return out.getvalue()
-
-
-def pa_equal(column, value):
-    """Return where a column has a value."""
-    import pyarrow.compute as pc
-
-    return pc.equal(column, value)
+    assert (found.rate().total, found.rate().population) == (20 - lost, 40 - lost)
 
 
 def test_a_set_alone_is_compared_whole():
@@ -137,7 +119,6 @@ def test_labels_of_a_training_set_were_exposed():
 
 
 def test_two_sets_of_one_name_are_refused():
-    """Names are how everything later speaks of a set."""
     one, other = open_images(pictures(3, 0), name="x"), open_images(pictures(3, 1), name="x")
     with pytest.raises(UsageError, match="two sets are called 'x'"):
         audit([one, other], cache=None)

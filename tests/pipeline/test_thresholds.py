@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from PIL import Image
 
 import visleak
 from visleak.encoders import load_encoder
@@ -50,21 +51,17 @@ def test_provisional_thresholds_stay_so_until_both_are_given() -> None:
 def test_another_encoders_thresholds_are_refused(tmp_path: Path) -> None:
     """A similarity of 0.9 means another thing to every encoder."""
     path = written(tmp_path / "t.json", {**ENTRY, "name": "clip"}, digest="c0ffee" * 4)
-    with pytest.raises(UsageError) as caught:
-        read_thresholds(path, load_encoder())
-    digest = load_encoder().digest[:12]
-    assert str(caught.value) == (
-        f"{path} holds thresholds of clip (c0ffeec0ffee), not of builtin ({digest}); thresholds of"
-        " one encoder never serve another: run `visleak calibrate S --encoder builtin`"
+    said = (
+        rf"holds thresholds of clip \(c0ffeec0ffee\), not of builtin \({load_encoder().digest[:12]}"
     )
+    with pytest.raises(UsageError, match=said):
+        read_thresholds(path, load_encoder())
 
 
 def test_an_audit_uses_the_file(tmp_path: Path, natural: dict[str, np.ndarray]) -> None:
     """Its thresholds and where they come from stand in the summary, and it is another audit."""
     folder = tmp_path / "set"
     folder.mkdir()
-    from PIL import Image
-
     for name in ("coffee", "moon"):
         Image.fromarray(natural[name]).save(folder / f"{name}.png")
     out = tmp_path / "out"
@@ -74,11 +71,7 @@ def test_an_audit_uses_the_file(tmp_path: Path, natural: dict[str, np.ndarray]) 
         visleak.audit(folder, folder, out=out, cache=None, thresholds=path)
     result = visleak.audit(folder, folder, out=out, cache=None, thresholds=path, force=True)
     found = result.summary.as_dict()["thresholds"]
-    assert (found["hard"], found["soft"], found["provenance"]) == (
-        0.9375,
-        0.75,
-        ENTRY["provenance"],
-    )
+    assert {name: found[name] for name in ("hard", "soft", "provenance")}.items() <= ENTRY.items()
     again = visleak.audit(folder, folder, out=out, cache=None, thresholds=path)
     assert again.reused
 
@@ -97,7 +90,6 @@ def test_an_audit_uses_the_file(tmp_path: Path, natural: dict[str, np.ndarray]) 
 def test_what_is_no_file_of_thresholds_is_refused(
     tmp_path: Path, text: str | None, kind: type[VisleakError], said: str
 ) -> None:
-    """One line that says what to do."""
     path = tmp_path / "t.json"
     if text is not None:
         path.write_text(text)

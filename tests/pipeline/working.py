@@ -4,12 +4,26 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Sequence
+import time
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from visleak.errors import MissingExtra, UsageError
+
+
+def crops(natural: Mapping[str, np.ndarray], count: int, side: int, seed: int = 0) -> list:
+    """Return squares of photographs."""
+    rng = np.random.default_rng(seed)
+    sources, found = list(natural.values()), []
+    for _ in range(count):
+        source = sources[rng.integers(len(sources))]
+        top, left = (int(rng.integers(0, edge - side)) for edge in source.shape[:2])
+        found.append(np.ascontiguousarray(source[top : top + side, left : left + side]))
+    return found
 
 
 def double(number: int) -> int:
@@ -17,15 +31,11 @@ def double(number: int) -> int:
 
 
 def slow_first(number: int) -> int:
-    import time
-
     time.sleep(0.2 if number == 0 else 0)
     return number
 
 
 def process_of(number: int) -> int:
-    import time
-
     time.sleep(0.05)
     return os.getpid()
 
@@ -50,6 +60,17 @@ def fail_oddly(number: int) -> int:
 
 def lack(number: int) -> int:
     raise MissingExtra("heif", "HEIF pictures")
+
+
+#: Tasks that fail, the kind of error and its text: parameters of a test.
+FAILURES = (
+    ("function", "kind", "said"),
+    [
+        (fail, UsageError, "the third is wrong"),
+        (fail_oddly, KeyError, "0"),
+        (lack, MissingExtra, "HEIF pictures needs an extra: pip install 'visleak[heif]'"),
+    ],
+)
 
 
 def die(number: int) -> int:
