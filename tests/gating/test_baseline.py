@@ -48,7 +48,6 @@ def test_exported_pairs_are_accepted(audited: Path, tmp_path: Path) -> None:
 
 
 def test_a_later_audit_may_know_a_pair_better(world: World, audited: Path, tmp_path: Path) -> None:
-    """A pair that was similar and is near now is news where near counts."""
     later = replace(world, pairs=[*world.pairs[:3], ("test", "c", "train", "z", 0.65, "near")])
     folder = later.write(tmp_path / "later")
     assert counts(folder, "near", audited) == (1, 2)

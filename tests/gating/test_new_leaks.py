@@ -136,7 +136,6 @@ def _others(pairs: Any, world: World) -> set[str]:
 @settings(max_examples=20)
 @given(worlds(), st.data(), st.sampled_from(LEVELS))
 def test_an_audit_knows_itself(world: World, drawn: st.DataObject, level: str) -> None:
-    """Nothing is new beside itself, all of it beside nothing."""
     with tempfile.TemporaryDirectory() as name:
         folder = world.write(Path(name))
         judge(drawn, world, folder)

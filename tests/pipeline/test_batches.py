@@ -84,7 +84,6 @@ def test_precision_keeps_entries_apart(images, tmp_path):
 
 
 def test_pictures_that_cannot_be_prepared_are_told(images, tmp_path):
-    """One that fails does not end the run; its line says which encoder and why."""
     prints = run(images, tmp_path, encoder=Network(picky))
     told = {p.id: f"{p.reason}: {p.detail}" for p in prints.problems}
     cause = "it cannot be prepared for network (ZeroDivisionError: no height)"
@@ -96,7 +95,6 @@ def test_pictures_that_cannot_be_prepared_are_told(images, tmp_path):
 
 
 def test_pictures_without_numbers_are_told(tmp_path):
-    """NaN and infinity are no vector: listed, in the set's order, and not kept."""
     items = list(np.random.default_rng(3).integers(0, 256, (20, 9, 9, 3), np.uint8))
     images = image_set([*items[:7], b"words", *items[7:]], tmp_path / "n")
 
@@ -155,20 +153,17 @@ class Failing(Network):
     ],
 )
 def test_a_network_that_fails_is_told_in_a_line(images, tmp_path, error, batch, line):
-    """With what to do where anything can be done."""
     with pytest.raises(VisleakError, match=f"^encoder network {re.escape(line)}$"):
         run(images, tmp_path, encoder=Failing(error=error, batch=batch))
 
 
 def test_errors_on_purpose_pass(images, tmp_path):
-    """They are one line already."""
     with pytest.raises(MissingExtra):
         run(images, tmp_path, encoder=Failing(error=MissingExtra("torch", "this")))
 
 
 @pytest.mark.parametrize("shape", [(8, 74), (7, 75), (8, 75, 1)])
 def test_what_is_no_vector_is_refused(images, tmp_path, shape):
-    """Else rows would end up with other images."""
 
     class Odd(Network):
         def forward(self, prepared):
@@ -180,7 +175,6 @@ def test_what_is_no_vector_is_refused(images, tmp_path, shape):
 
 
 def test_an_empty_set(tmp_path):
-    """No rows of the right shape, and no call."""
     network = Network()
     prints = run(image_set([], tmp_path / "n"), tmp_path, encoder=network)
     assert prints.matrix.shape == (0, 75)
@@ -206,7 +200,6 @@ def test_memory_is_bounded(tmp_path, monkeypatch):
 
 
 def test_no_numbers_in_half_precision(tmp_path):
-    """The line says what helps."""
 
     class Overflowing(Network):
         precision = "fp16"

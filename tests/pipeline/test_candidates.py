@@ -199,7 +199,6 @@ view_choices = st.sampled_from([(0,), (0, 4), ALL])
 
 @given(st.integers(0, 10**6), st.integers(0, 60), st.integers(0, 60), wanteds, view_choices)
 def test_pairs_of_two_sets_equal_brute_force(seed, queries, references, wanted, views):
-    """Collapsing equal contents and expanding them again loses and invents nothing."""
     world = World(seed)
     encoder = Toy(units(world.rng, 9) if seed % 2 else None)
     query, reference = world.prints("q", queries), world.prints("r", references)
@@ -217,7 +216,6 @@ def test_pairs_of_two_sets_equal_brute_force(seed, queries, references, wanted, 
 
 @given(st.integers(0, 10**6), st.integers(1, 40), st.integers(1, 40), st.sampled_from([1, 2, 5]))
 def test_capped_pairs_of_two_sets_equal_brute_force(seed, queries, references, cap):
-    """The most alike are kept, ties to the lower id; the total stays true."""
     world = World(seed)
     query, reference = world.prints("q", queries), world.prints("r", references)
     wanted = Wanted(0.7, best=0, cap=cap)
@@ -266,7 +264,6 @@ def test_caps_within_a_set(seed, count, cap):
 
 @given(st.integers(0, 10**6), st.integers(1, 40), st.integers(1, 40), st.booleans())
 def test_many_copies_have_few_pairs_and_all_have_one(seed, queries, references, same):
-    """Each copy is paired, equal contents remain connected, the totals count every pair."""
     world = World(seed)
     query = world.prints("q", queries)
     reference = query if same else world.prints("r", references)
@@ -359,7 +356,6 @@ def test_blank_pictures_match_blank_ones_once():
 
 
 def test_the_background_is_the_mean_of_the_nearest_cohort():
-    """Over the views that are compared; none without a cohort."""
     rng = np.random.default_rng(1)
     some, cohort = units(rng, 20), units(rng, 30)
     one = prints("q", some, range(20), np.zeros(20), [f"{n:02d}" for n in range(20)])
@@ -391,7 +387,6 @@ def test_views_are_those_the_encoder_can_make(choice, made, expected):
 
 @pytest.mark.parametrize("view", ALL, ids=VIEWS)
 def test_the_inverse_view_undoes_a_view(view):
-    """For the toy and for the built-in encoder, exactly."""
     rng = np.random.default_rng(2)
     builtin = BuiltinEncoder()
     for make, width in ((grid_view, WIDTH), (builtin.view, builtin.width)):

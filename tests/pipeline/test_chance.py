@@ -78,7 +78,6 @@ def test_a_set_of_one_template_is_reported(forms: list[np.ndarray]) -> None:
 
 @pytest.mark.parametrize("verify", [True, False])
 def test_unrelated_images_and_their_copies_are_not(verify: bool) -> None:
-    """Copies reach the thresholds for a reason."""
     train = [picture(seed) for seed in range(12)]
     test = [np.ascontiguousarray(pixels[:, ::-1]) for pixels in train]
     content = summary(test, train, verify=verify, local=False)
@@ -104,7 +103,6 @@ def test_the_estimate_is_that_of_brute_force(tmp_path: Path) -> None:
 
 
 def test_neither_order_nor_workers_change_it(forms: list[np.ndarray], tmp_path: Path) -> None:
-    """Not even where only a part of the images is sampled."""
     for number, pixels in enumerate(forms):
         Image.fromarray(pixels).save(tmp_path / f"{number:02d}.png")
     found = []

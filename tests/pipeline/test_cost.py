@@ -56,7 +56,6 @@ def cost(tests, trains=(), encoder=None, settings=LOCAL_OFF, processes=1, cache=
 
 
 def test_what_is_counted(folder):
-    """Images, bytes, disk: exactly; each set once."""
     test, train = open_images(folder, name="test"), open_images(folder, name="train")
     found = cost([test], [train, test])
     assert (found.images, found.timed, found.cache) == (200, 200, 0)
@@ -81,7 +80,6 @@ def test_time_of_a_network(folder, monkeypatch):
 
 
 def test_what_the_cache_knows_takes_no_time(folder, tmp_path, monkeypatch):
-    """A second run is told to be short."""
     monkeypatch.setattr(costs, "TIMED", 4)
     images = open_images(folder, name="test")
     with Cache(tmp_path / "cache") as cache:
@@ -143,7 +141,6 @@ def test_the_steps_add_up_and_count_the_pairs_of_the_audit(tmp_path, natural):
 
 
 def test_more_images_take_longer(folder, monkeypatch):
-    """The sample is scaled: pairs in proportion to the images, for each has its best twenty."""
     monkeypatch.setattr(costs, "TIMED", 30)
     images = open_images(folder, name="test")
     settings = replace(LOCAL_OFF, within=False)
@@ -153,7 +150,6 @@ def test_more_images_take_longer(folder, monkeypatch):
 
 
 def test_unreadable_pictures_are_no_obstacle(tmp_path):
-    """Nothing to time: no time is told."""
     (tmp_path / "a.png").write_bytes(b"words")
     found = cost([open_images(tmp_path, name="a")])
     assert found.images == 1

@@ -136,7 +136,6 @@ def test_a_crowd_is_one_group_and_its_counts_are_true(crowd):
 
 
 def test_frames_of_a_crowd_are_not_similar_by_chance(crowd):
-    """Although few of their pairs are graded."""
     chance = crowd.summary.as_dict()["comparisons"][0]["chance"]
     assert chance["sampled"] == (FRAMES + 1) * FRAMES
     assert set(chance["pairs"].values()) == {0}

@@ -90,7 +90,6 @@ def assert_same(left, right):
 
 
 def test_rows_are_the_readable_pictures_in_order(images, tmp_path):
-    """Each with its id, digest, full size and flatness."""
     prints = run(images, tmp_path)
     assert prints.rows.tolist() == GOOD
     assert prints.ids.to_pylist() == [f"id-{n}" for n in GOOD]
@@ -105,7 +104,6 @@ def test_rows_are_the_readable_pictures_in_order(images, tmp_path):
 
 
 def test_bad_files_become_problems_and_never_rows(images, tmp_path):
-    """All of them, in order, with id, locator and reason: nothing is skipped in silence."""
     prints = run(images, tmp_path)
     told = [(p.set, p.id, p.locator, p.reason) for p in prints.problems]
     assert told == [("pets", f"id-{n}", f"at-{n}", BAD[n]) for n in sorted(BAD)]
@@ -189,7 +187,6 @@ def test_entries_of_other_pixels_are_not_used(images, tmp_path):
 
 
 def test_chosen_rows(images, tmp_path):
-    """A sample reads no other image."""
     rows = np.array([0, 3, 7, 11, 38], np.int64)
     whole = run(images, tmp_path)
     for note in (tmp_path / "notes").iterdir():
@@ -203,7 +200,6 @@ def test_chosen_rows(images, tmp_path):
 
 
 def test_a_set_in_memory(tmp_path):
-    """Arrays and Pillow images, through the same door."""
     arrays = list(np.random.default_rng(2).integers(0, 256, (5, 16, 16, 3), np.uint8))
     sets = [open_images(arrays), open_images([Image.fromarray(one) for one in arrays])]
     first, second = (run(images, tmp_path) for images in sets)
@@ -229,7 +225,6 @@ def test_a_set_without_readable_pictures(tmp_path, items, cached):
 
 
 def test_an_opener_that_cannot_be_sent(tmp_path):
-    """Two workers: one line that says what to do. One worker: it works."""
     images = replace(image_set([], tmp_path / "n"), opener=working.Stubborn(stored()))
     ids = pa.array([str(n) for n in range(COUNT)])
     images = replace(images, ids=ids, locators=ids)

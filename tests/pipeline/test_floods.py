@@ -66,7 +66,6 @@ def counts(found: visleak.Audit) -> tuple[int, Any]:
 
 
 def test_every_pair_of_copies_is_counted(flooded: visleak.Audit) -> None:
-    """Few of them are listed, and the count was that of the list."""
     assert counts(flooded)[0] == true_pairs()
     assert len(flooded.pairs()) < true_pairs()
     assert flooded.rate("near_or_exact").count == sum(COPIES)
@@ -94,7 +93,6 @@ def test_stats_count_the_same_pairs(flooded: visleak.Audit, tmp_path: Path) -> N
 
 
 def test_a_verdict_counts_for_all_copies(flooded: visleak.Audit) -> None:
-    """Of a pair that is judged, every pair of copies of its two contents has the verdict."""
     pairs = flooded.pairs().to_pylist()
     row = next(p for p in pairs if p["query"].endswith("-0.png") and "-1.png" in p["reference"])
     digest = dict(zip(*flooded.images().select(["id", "digest"]).to_pydict().values(), strict=True))

@@ -93,7 +93,6 @@ def test_true_copies_of_a_document_are_near(documents, name):
 
 @pytest.mark.parametrize("name", ["another total", "another number, saved again", "other items"])
 def test_a_document_with_other_content_is_similar_at_most(documents, name):
-    """One field is enough, and the reason counts the places."""
     assert documents[name]["grade"] in ("similar", "different")
     assert documents[name]["probability"] < 0.5
     assert "place" in documents[name]["reason"]

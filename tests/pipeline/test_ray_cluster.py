@@ -38,7 +38,6 @@ def test_an_address_that_is_none_is_refused(address):
 
 
 def test_where_nothing_listens_is_said_at_once():
-    """Ray itself would try for minutes, and say it in several lines."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         address = f"127.0.0.1:{free.getsockname()[1]}"
@@ -99,7 +98,6 @@ def test_a_run_brings_its_own_cluster_and_takes_it_away(short):
 
 @pytest.mark.slow
 def test_an_interrupt_takes_the_cluster_away(short):
-    """Ctrl-C reaches every process of the terminal."""
     pytest.importorskip("ray")
     process = _started(short, 400, "--quiet")
     end = time.monotonic() + 60

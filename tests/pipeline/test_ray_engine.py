@@ -132,7 +132,6 @@ def test_workers_use_one_thread_in_the_folder_of_the_run(place):
 
 @pytest.mark.parametrize(*working.FAILURES)
 def test_an_error_surfaces_as_it_is(place, function, kind, said):
-    """Once, by its own kind and text, and not as one of Ray's."""
     with pytest.raises(kind) as caught:
         list(place.each(function, range(5)))
     assert str(caught.value) == said
@@ -190,7 +189,6 @@ def pictures(natural) -> tuple[list[np.ndarray], list[np.ndarray]]:
 
 
 def test_an_audit_of_pictures_is_the_same(engine, place, pictures, tmp_path, monkeypatch):
-    """Every step: decoding, encoding, the join in parts, local features, verification."""
     monkeypatch.setattr("visleak.pipeline.remote.PART", 40)
     train, test = pictures
     here = audit(test, train, out=tmp_path / "here", cache=None, workers=1)
@@ -205,7 +203,6 @@ def test_an_audit_of_pictures_is_the_same(engine, place, pictures, tmp_path, mon
 
 
 def test_a_worker_is_killed_while_pictures_are_read(place, engine, pictures, tmp_path):
-    """Nothing is lost and nothing stands twice."""
     items = pictures[0] * 8
     images = open_images(items, name="train")
     mortal = replace(images, opener=cluster_working.Mortal(items, 600, tmp_path))
@@ -220,7 +217,6 @@ def test_a_worker_is_killed_while_pictures_are_read(place, engine, pictures, tmp
 
 
 def test_a_node_that_sees_other_files_is_one_line(place, pictures):
-    """Else all of its images would be called missing, and the audit would be another one."""
     images = open_images(pictures[1], name="test")
     strange = cluster_working.Elsewhere(pictures[1], os.getpid())
     images = replace(images, opener=strange)

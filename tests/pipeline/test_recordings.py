@@ -108,7 +108,6 @@ def test_groups_of_several_references_are_one_total():
 
 
 def test_an_audit_counts_groups_and_its_tables_stay():
-    """Rate, names and a second sentence come in; no byte of the pairs changes."""
     rng = np.random.default_rng(5)
     frames = [rng.integers(0, 255, (24, 24, 3), np.uint8) for _ in range(8)]
 
@@ -256,7 +255,6 @@ def test_times_have_a_bound_of_their_own():
 
 
 def test_several_references_are_one_total():
-    """An image counts once, a recording too; where nothing leaks nothing is said."""
     first, second = (
         found([("a", 0, True), ("a", 90, True), ("b", 0, True)], train)
         for train in ([("a", 1, True)], [("a", 89, True), ("a", 0, True)])
@@ -345,7 +343,6 @@ def told(pictures):
 
 
 def test_an_audit_says_so_and_its_tables_stay(pictures, told):
-    """Rate, block, file and sentence come in; grades and pairs are as they were."""
     plain = audited(pictures, frames=False)
     assert told.headline == (
         f"{plain.headline}; 1 recording leaks: 2 of 3 test images lie within 2 frames of a"
@@ -373,7 +370,6 @@ def test_an_audit_says_so_and_its_tables_stay(pictures, told):
 
 
 def test_order_and_verification_do_not_change_what_time_says(pictures, told):
-    """Files in another order: the same file, byte by byte; without grades none is counted."""
     other = audited(pictures, shuffled=True)
     files = [(each.folder / "recordings.csv").read_bytes() for each in (told, other)]
     assert files[0] == files[1]

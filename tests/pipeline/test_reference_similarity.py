@@ -63,7 +63,6 @@ def pairs_of(query, reference) -> Pairs:
 
 
 def test_a_verdict_depends_on_the_pair_alone(sets) -> None:
-    """Grade, probability and transform to the bit, whichever encoder found the pair."""
     own = audit(*sets, settings=Settings(local=False), cache=None, workers=1)
     other = audit(*sets, settings=Settings(local=False), encoder=Everything(), cache=None)
     expected, found = verdicts(own), verdicts(other)
@@ -104,7 +103,6 @@ def test_similarities_are_those_of_the_built_in_fingerprint(sets, tmp_path, monk
 
 
 def test_pictures_that_are_gone_by_then(sets, tmp_path) -> None:
-    """A pair that cannot be measured any more is never taken for one that is unlike."""
     encoder = Everything()
     with RunContext.at(tmp_path, 1, None) as place:
         prints = [fingerprint(images, encoder, place) for images in sets]

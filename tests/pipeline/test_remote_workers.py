@@ -41,7 +41,6 @@ def alone(tmp_path):
 
 
 def test_every_step_of_an_audit_of_pictures(natural, tmp_path, monkeypatch):
-    """Verification included, whose workers cannot read the scratch folder."""
     monkeypatch.setattr("visleak.pipeline.remote.PART", 16)
     train = crops(natural, 40, 64)
     test = [np.ascontiguousarray(train[n][:, ::-1]) for n in range(6)] + crops(natural, 6, 64, 1)
@@ -55,7 +54,6 @@ def test_every_step_of_an_audit_of_pictures(natural, tmp_path, monkeypatch):
 
 
 def test_vectors_that_are_written_as_files(natural, tmp_path):
-    """The same files, whoever made them; the network of an object stays here."""
     images = open_images(crops(natural, 30, 40), name="test")
     encode(images, "builtin", tmp_path / "here", shard=12, cache=None, workers=1)
     executor = PicklingExecutor()
@@ -95,7 +93,6 @@ def test_a_drawer_is_sent_with_the_pictures_of_a_task_alone(tmp_path):
 
 
 def test_tasks_do_not_grow_with_the_sets(natural, tmp_path):
-    """A drawer's places are one a fingerprint; of hundreds of millions they must stay here."""
     place = pickling_context(tmp_path)
     images = open_images(crops(natural, 30, 40))
     prints = fingerprint(images, load_encoder("builtin"), place)
@@ -121,7 +118,6 @@ def test_an_opener_proves_what_it_sees(natural, tmp_path):
 
 
 def test_the_first_picture_that_can_be_read_is_the_proof(tmp_path):
-    """A set may begin with images that nobody can read."""
     (tmp_path / "set").mkdir()
     for number in range(3):
         Image.new("RGB", (40, 40), (number, 0, 0)).save(tmp_path / "set" / f"{number}.png")
@@ -178,7 +174,6 @@ def test_other_weights_on_a_node_are_refused(natural, tmp_path, monkeypatch):
 
 
 def test_an_object_of_the_callers_does_not_travel(natural, alone, tmp_path):
-    """Its network runs in this process; images are decoded elsewhere."""
     images = open_images(crops(natural, 9, 40))
     place = pickling_context(tmp_path)
     found, expected = (fingerprint(images, Network(), p) for p in (place, alone))

@@ -173,7 +173,6 @@ def static(tmp_path_factory):
 
 
 def test_a_static_scene_is_verified_in_part(static):
-    """All frames leak and are connected by few pairs, and the rest has no grade."""
     pairs = static.pairs()
     assert static.rate("near_or_exact").count == FRAMES
     assert pairs.num_rows == FRAMES * (FRAMES - 1) // 2
@@ -192,7 +191,6 @@ def test_a_static_scene_is_verified_in_part(static):
 
 
 def test_images_without_near_ones_cost_one_round(tmp_path):
-    """Similar images whose best candidates are not near: the first round, and said."""
     write_relatives(tmp_path / "s", 20)
     found = audit(tmp_path / "s", out=tmp_path / "out", cache=None, workers=1)
     pairs = found.pairs()
@@ -219,7 +217,6 @@ def test_one_query_is_verified_up_to_the_limit(tmp_path):
 
 
 def test_queries_of_one_scene_share_the_work(tmp_path):
-    """Pairs of frames that others connect are left out, and no training frame is missed."""
     write_frames(tmp_path / "test", 6, seed=1)
     write_frames(tmp_path / "train", 20, seed=2)
     sides, own = (tmp_path / "test", tmp_path / "train"), Settings(within=False)
@@ -232,7 +229,6 @@ def test_queries_of_one_scene_share_the_work(tmp_path):
 
 
 def test_copies_of_a_near_duplicate_are_checked_once(tmp_path, monkeypatch):
-    """Grades belong to contents: every copy has the grade, one check is made."""
     write_frames(tmp_path / "test", 1, seed=1)
     write_frames(tmp_path / "train", 1, seed=2)
     for folder in ("test", "train"):
@@ -260,7 +256,6 @@ def test_what_the_cache_knows_of_skipped_pairs_changes_nothing(static, tmp_path,
 
 
 def test_gates_and_reports_take_pairs_without_a_grade(static):
-    """No leak and no conflict is counted for them; the report is written."""
     from visleak.report.findings import COLUMNS, ledger
     from visleak.verdicts import judged_pairs
 
@@ -276,7 +271,6 @@ def test_gates_and_reports_take_pairs_without_a_grade(static):
 
 @pytest.mark.parametrize("split", [False, True])
 def test_many_copies_stay_small(tmp_path, split):
-    """As many pairs as images, every copy leaks, the true counts stand beside."""
     names = ("test", "train") if split else ("test",)
     for name in names:
         (tmp_path / name).mkdir()

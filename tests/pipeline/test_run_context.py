@@ -27,7 +27,6 @@ HERE = str(Path(__file__).parent)
 
 @given(sizes=st.lists(st.integers(0, 7), max_size=6), width=st.sampled_from([(), (3,), (2, 2)]))
 def test_a_growing_column_has_what_was_appended(tmp_path_factory, sizes, width):
-    """Whatever the pieces were, empty ones included; results never change in place."""
     rng = np.random.default_rng(sum(sizes))
     parts = [rng.normal(size=(size, *width)).astype(np.float32) for size in sizes]
     column = GrowingColumn(tmp_path_factory.mktemp("c") / "x", np.float32, width)
@@ -41,7 +40,6 @@ def test_a_growing_column_has_what_was_appended(tmp_path_factory, sizes, width):
 
 
 def test_rows_of_another_shape_are_refused(tmp_path):
-    """They would shift all that follow."""
     column = GrowingColumn(tmp_path / "x", np.float32, (3,))
     with column, pytest.raises(ValueError, match=r"^rows must have shape \(3,\), got \(2,\)$"):
         column.append(np.zeros((1, 2)))
@@ -64,7 +62,6 @@ def pair(tmp_path_factory):
 
 
 def test_one_worker_is_this_process(tmp_path):
-    """No process, no pickling, nothing to start."""
     with RunContext.at(tmp_path, 1, None) as place:
         assert set(place.each(working.process_of, range(2))) == {os.getpid()}
         value = object()
@@ -73,7 +70,6 @@ def test_one_worker_is_this_process(tmp_path):
 
 
 def test_tasks_are_taken_as_they_are_needed(pair):
-    """A generator of a million tasks is not drained into memory."""
     taken = []
 
     def tasks():
@@ -88,7 +84,6 @@ def test_tasks_are_taken_as_they_are_needed(pair):
 
 
 def test_what_is_shared_is_loaded_once_a_process(pair):
-    """Openers and encoders are large; tasks only name them."""
     path = pair.share({"large": list(range(1000))})
     found = set(pair.each(working.identity_of, [path] * 20))
     assert len(found) <= 2
@@ -97,7 +92,6 @@ def test_what_is_shared_is_loaded_once_a_process(pair):
 
 
 def test_released_workers_end_and_others_follow(tmp_path):
-    """A run that needs none for a while gives their memory back; what was shared is still there."""
     with RunContext.at(tmp_path, 2, None) as place:
         path = place.share([1, 2])
         before = set(place.each(working.process_of, range(8)))
@@ -110,7 +104,6 @@ def test_released_workers_end_and_others_follow(tmp_path):
 @pytest.mark.parametrize("workers", [1, 2])
 @pytest.mark.parametrize(*working.FAILURES)
 def test_an_error_surfaces_as_it_is(pair, tmp_path, workers, function, kind, said):
-    """Kind, text and exit code, whichever process it happened in; the workers go on."""
     with RunContext.at(tmp_path, 1, None) as alone:
         place = alone if workers == 1 else pair
         with pytest.raises(kind) as caught:
@@ -129,7 +122,6 @@ def deadly(folder, count, deaths):
 
 
 def test_tasks_of_a_killed_worker_are_done_again_by_fewer(tmp_path):
-    """The kernel's out-of-memory killer leaves no message of its own."""
     tasks = deadly(tmp_path, 20, deaths=2)
     with RunContext.at(tmp_path, 4, None) as place:
         value = place.share([4])
@@ -191,7 +183,6 @@ def test_a_task_that_a_breaking_pool_forgets_is_done_again(tmp_path, monkeypatch
 
 
 def test_what_cannot_be_sent_is_one_line(tmp_path):
-    """It names the kind of object and the way out, which works."""
     with RunContext.at(tmp_path, 2, None) as place:
         for value in (working.Stubborn([]), lambda: None, open(os.devnull)):  # noqa: SIM115
             kind = type(value).__name__
@@ -220,7 +211,6 @@ def test_the_scratch_folder_is_removed(tmp_path, workers, fails):
 
 
 def test_no_scratch_folder_is_one_line(tmp_path):
-    """A missing output folder is told before any work."""
     with (
         pytest.raises(VisleakError, match=r"^no scratch folder can be made in .*gone: "),
         RunContext.at(tmp_path / "gone", 1, None),
@@ -229,7 +219,6 @@ def test_no_scratch_folder_is_one_line(tmp_path):
 
 
 def test_leftovers_of_killed_runs_are_removed(tmp_path):
-    """Only what bears the prefix."""
     for name in (SCRATCH_PREFIX + "abc", "mine"):
         (tmp_path / name).mkdir()
         (tmp_path / name / "file").write_text("")
@@ -269,7 +258,6 @@ def test_a_script_without_a_guard_works(tmp_path):
 
 
 def test_what_a_script_defines_is_refused_in_one_line(tmp_path):
-    """Workers do not run the script, so they would not find it: said before, not by a trace."""
     script = tmp_path / "script.py"
     script.write_text(
         "from visleak.errors import VisleakError\n"

@@ -80,7 +80,6 @@ def ran(queries, references, settings=None, device="cpu", **changes):
 
 
 def test_a_query_set_without_hits_has_no_pairs():
-    """The images that another query set found are not its candidates."""
     train = np.eye(8, dtype=np.float32)
     sets = [embeddings("near", train[:2]), embeddings("far", (train[:2] - train[2:4]) / 2)]
     outcome, *_ = ran(sets, [embeddings("r", train[:2])], within=False, soft=0.9)
@@ -181,7 +180,6 @@ def test_only_images_in_a_pair_are_listed_and_all_are_counted():
 
 
 def test_degrees_without_grades():
-    """No image was looked at: grades are unknown, never none."""
     vectors = np.eye(WIDTH, dtype=np.float32)
     train, test = embeddings("r", vectors[:4]), embeddings("t", vectors[2:6])
     _, rows, _, summary = ran([test], [train])
@@ -244,7 +242,6 @@ def test_lengths_are_mended_and_counted():
 
 
 def test_blank_pictures_match_blank_pictures_once():
-    """As in an audit of images: of one colour, and one match is enough."""
     vectors = np.repeat(np.eye(WIDTH, dtype=np.float32)[:1], 4, axis=0)
     train = embeddings("r", vectors, more={"flat": [False, True, True, False]})
     test = embeddings("t", vectors[:2], more={"flat": [True, False]})
@@ -357,7 +354,6 @@ def test_vectors_of_the_builtin_encoder_have_its_views_and_background():
 
 
 def test_another_folder_with_the_same_weights_is_the_same_encoder(monkeypatch):
-    """A path is no identity: what the user names is loaded, and its digest compared."""
     mine = StoredEncoder("clip:/mine", "d", WIDTH, None)
     monkeypatch.setattr("visleak.pipeline.embeddings.load_encoder", lambda asked: mine)
     theirs = embeddings("t", clouds(1, 2), encoder="d", encoder_name="clip:theirs")
@@ -368,7 +364,6 @@ def test_another_folder_with_the_same_weights_is_the_same_encoder(monkeypatch):
 
 
 def test_sides_without_a_single_number():
-    """Nothing can be compared: the run ends, on either side."""
     broken = np.full((3, WIDTH), np.nan, np.float32)
     good = embeddings("g", clouds(1, 4))
     for sides in (([embeddings("b", broken)], [good]), ([good], [embeddings("b", broken)])):

@@ -63,7 +63,6 @@ def share(pairs, count):
 
 
 def test_crops_become_candidates(tiles):
-    """Of crops to 70 % of the side, anywhere, nearly all; not all by fingerprint alone."""
     rng = np.random.default_rng(0)
     crops = []
     for tile in tiles[:60]:
@@ -77,14 +76,12 @@ def test_crops_become_candidates(tiles):
 
 
 def test_the_originals_of_crops_as_well(tiles):
-    """A crop on the reference side is found from the whole image."""
     crops = [reduced(tile[4:28, 2:26]) for tile in tiles[:60]]
     _, (after, _) = pairs_of(tiles[:60], crops)
     assert share(after, len(crops)) > 0.85
 
 
 def test_pairs_keep_their_order_and_number(tiles):
-    """At most a few per query are added; none twice, sorted like the others."""
     before, (after, _) = pairs_of(tiles[:40], tiles)
     added = np.bincount(after.query, minlength=40) - np.bincount(before.query, minlength=40)
     assert added.min() >= 0
@@ -96,7 +93,6 @@ def test_pairs_keep_their_order_and_number(tiles):
 
 
 def test_within_a_set_no_image_meets_itself(tiles):
-    """Each unordered pair once."""
     _, (after, _) = pairs_of(tiles[:40], tiles[:40], same=True)
     assert (after.query != after.reference).all()
     ends = zip(after.query.tolist(), after.reference.tolist(), strict=True)
@@ -122,7 +118,6 @@ def test_crops_of_small_images_are_near(squares, length):
 
 
 def test_larger_images_have_no_windows(natural):
-    """Their local features do that."""
     images = [cv2.resize(picture, (160, 130)) for picture in natural.values()]
     before, (after, _) = pairs_of(images, images)
     assert after is before

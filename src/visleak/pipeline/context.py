@@ -20,7 +20,6 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from functools import cache, lru_cache
 from multiprocessing.process import BaseProcess
@@ -60,18 +59,11 @@ class InlineValue(Generic[T]):
         return self.value
 
 
-class CacheReader(Protocol):
-    """Looks up entries of the cache."""
-
-    def get(self, maker: bytes, keys: Sequence[bytes]) -> Mapping[bytes, bytes]:
-        """Return the entries that exist, by key."""
-
-
 class CacheHandle(Protocol):
     """A picklable reference to the cache."""
 
-    def open(self) -> AbstractContextManager[CacheReader]:
-        """Open the cache for reading."""
+    def get(self, maker: bytes, keys: Sequence[bytes]) -> Mapping[bytes, bytes]:
+        """Return the entries that exist, by key."""
 
 
 class Executor(Protocol):
@@ -177,9 +169,10 @@ class CacheFolder:
 
     folder: Path
 
-    def open(self) -> Cache:
-        """Open it; a context manager."""
-        return Cache(self.folder)
+    def get(self, maker: bytes, keys: Sequence[bytes]) -> Mapping[bytes, bytes]:
+        """Return the entries that exist, by key."""
+        with Cache(self.folder) as cache:
+            return cache.get(maker, keys)
 
 
 @dataclass
@@ -511,7 +504,4 @@ def known_entries(
     cache: CacheHandle | None, maker: bytes, keys: Sequence[bytes]
 ) -> Mapping[bytes, bytes]:
     """Return the entries of the cache that exist, by key; none without a cache."""
-    if cache is None:
-        return {}
-    with cache.open() as reader:
-        return reader.get(maker, keys)
+    return {} if cache is None else cache.get(maker, keys)

@@ -25,7 +25,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from types import ModuleType
-from typing import Any, Final, Generic, Self, TypeVar, cast
+from typing import Any, Final, Generic, TypeVar, cast
 
 import visleak
 from visleak.errors import MissingExtra, UsageError, VisleakError
@@ -212,10 +212,6 @@ class ActorCache:
     """A reference to the cache for workers of a cluster."""
 
     actor: Any
-
-    def open(self) -> contextlib.AbstractContextManager[Self]:
-        """Return the reader; there is nothing to close."""
-        return contextlib.nullcontext(self)
 
     def get(self, maker: bytes, keys: Sequence[bytes]) -> Mapping[bytes, bytes]:
         """Return the entries that exist, by key."""
