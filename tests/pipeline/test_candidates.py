@@ -189,15 +189,17 @@ class BruteForce:
 
 
 wanteds = st.builds(
-    Wanted,
-    threshold=st.sampled_from([None, 0.5, 0.9, 0.999, 1.0]),
-    best=st.sampled_from([0, 1, 3, 20]),
-    cap=st.just(1000),
-)
+    Wanted, st.sampled_from([None, 0.5, 0.9, 0.999, 1.0]), st.sampled_from([0, 1, 3, 20]),
+    st.just(1000),
+)  # fmt: skip
+capped = st.builds(Wanted, st.just(0.7), st.just(0), st.sampled_from([1, 2, 5]))
 view_choices = st.sampled_from([(0,), (0, 4), ALL])
 
 
-@given(st.integers(0, 10**6), st.integers(0, 60), st.integers(0, 60), wanteds, view_choices)
+@settings(max_examples=90)
+@given(
+    st.integers(0, 10**6), st.integers(0, 60), st.integers(0, 60), wanteds | capped, view_choices
+)
 def test_pairs_of_two_sets_equal_brute_force(seed, queries, references, wanted, views):
     world = World(seed)
     encoder = Toy(units(world.rng, 9) if seed % 2 else None)
@@ -212,17 +214,6 @@ def test_pairs_of_two_sets_equal_brute_force(seed, queries, references, wanted, 
     np.testing.assert_array_equal(found.view, oracle.view[at])
     background = (left.background[at[0]] + right.background[at[1]]) / 2
     np.testing.assert_array_equal(found.background, background.astype(np.float32))
-
-
-@given(st.integers(0, 10**6), st.integers(1, 40), st.integers(1, 40), st.sampled_from([1, 2, 5]))
-def test_capped_pairs_of_two_sets_equal_brute_force(seed, queries, references, cap):
-    world = World(seed)
-    query, reference = world.prints("q", queries), world.prints("r", references)
-    wanted = Wanted(0.7, best=0, cap=cap)
-    left, right, found = sides_and_pairs(query, reference, wanted, Toy())
-    rows, total = BruteForce(left, right, wanted, ALL).pairs()
-    assert places_of(found) == rows
-    np.testing.assert_array_equal(found.total, total)
 
 
 @given(st.integers(0, 10**6), st.integers(0, 60), wanteds, view_choices)
