@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import shlex
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from visleak.pipeline import rates
 from visleak.pipeline.recordings import doubt, words
 from visleak.rates import Rate
 from visleak.records import DEGREES, GRADES, PairRow
@@ -85,141 +84,23 @@ class PageSummary:
 
     audit: AuditSummary
     verified: bool
-
-    @property
-    def headline(self) -> str:
-        """The result in one line."""
-        return self.audit.headline or "An audit without a headline"
-
-    @property
-    def title(self) -> str:
-        """The headline of the page: for an audit without leaks with what is still possible."""
-        if not self.clean:
-            return self.headline
-        names = [f"images of {total.query_set}" for total in self.totals]
-        names = names if len(names) > 1 else ["test images"]
-        counts = [
-            f"{rate.total:,} {name} (95 % upper bound {largest(rate)})"
-            for name, rate in zip(names, self.deciding, strict=False)
-        ]
-        return f"No leaks found in {'; '.join(counts)}"
-
-    @property
-    def leaks(self) -> tuple[ComparisonSummary, ...]:
-        """The comparisons of two sets."""
-        return tuple(c for c in self.audit.comparisons if c.coverage != "within")
-
-    @property
-    def within(self) -> tuple[ComparisonSummary, ...]:
-        """The comparisons of a set with itself."""
-        return tuple(c for c in self.audit.comparisons if c.coverage == "within")
-
-    @property
-    def totals(self) -> tuple[TotalSummary, ...]:
-        """The totals of each query set."""
-        return self.audit.totals
-
-    @property
-    def query_sets(self) -> tuple[str, ...]:
-        """Names of the query sets, in the order of the audit."""
-        compared = [c.query_set for c in (*self.leaks, *self.within)]
-        sides = [row.name for row in self.audit.sets if row.side == "query"]
-        return tuple(dict.fromkeys([*compared, *sides]))
-
-    @property
-    def reference_sets(self) -> tuple[str, ...]:
-        """Names of the reference sets, in the order of the audit."""
-        return tuple(dict.fromkeys(c.reference_set for c in self.leaks))
-
-    @property
-    def table(self) -> tuple[RateRow, ...]:
-        """Every comparison, and after those of a query set with several their union."""
-        rows: list[RateRow] = []
-        totals = {total.query_set: total.rates for total in self.totals}
-        for name in self.query_sets:
-            mine = [c for c in self.leaks if c.query_set == name]
-            for c in mine:
-                scenario = plain_words(c.modality, c.coverage)
-                rows.append(RateRow(name, c.reference_set, scenario, self.known(c.rates)))
-            if len(mine) > 1 and name in totals:
-                rows.append(RateRow(name, "all together", "", self.known(totals[name])))
-        return tuple(rows)
-
-    @property
-    def groups(self) -> tuple[ComparisonSummary, ...]:
-        """The comparisons of two sets with groups."""
-        return tuple(c for c in self.audit.comparisons if c.groups and c.rates.get("group"))
-
-    @property
-    def recordings(self) -> tuple[Recordings, ...]:
-        """The comparisons with recordings on both sides."""
-        return tuple(
-            Recordings(
-                *(c.query_set, c.reference_set, found, rate),
-                bound=words(found.within, found.unit),
-                doubt=doubt(found.unit, found.within, found.nearest),
-            )
-            for c in self.audit.comparisons
-            if (found := c.recordings) and found.shared and (rate := c.rates.get("recording"))
-        )
-
-    @property
-    def segments(self) -> tuple[ComparisonSummary, ...]:
-        """The comparisons with recordings that share intervals of time."""
-        return tuple(c for c in self.audit.comparisons if c.segments)
-
-    @property
-    def deciding(self) -> tuple[Rate, ...]:
-        """The rate of each query set that decides whether a leak was found."""
-        names = ("near_or_exact", "hard_or_soft") if self.verified else ("hard_or_soft",)
-        found = [[rate for n in names if (rate := t.rates.get(n))] for t in self.totals]
-        return tuple(rates[0] for rates in found if rates)
-
-    @property
-    def clean(self) -> bool:
-        """Whether images were compared, no query image leaks and no group is on both sides."""
-        found = any(rate.count for rate in self.deciding)
-        shared = any(c.groups.shared for c in self.groups if c.groups)
-        return bool(self.deciding) and not found and not shared
-
-    @property
-    def compared(self) -> int:
-        """How many query images were compared with a reference set."""
-        return sum(rate.total for rate in self.deciding)
-
-    @property
-    def chance(self) -> tuple[str, ...]:
-        """Which thresholds are reached by chance, in words."""
-        return tuple(rates.chance_notes(self.audit.comparisons))
-
-    @property
-    def not_listed(self) -> tuple[tuple[str, str], ...]:
-        """The sets with files that are not images, and which."""
-        described = [(each.name, each.not_listed_words) for each in self.audit.sets]
-        return tuple(each for each in described if each[1])
-
-    @property
-    def settings(self) -> tuple[tuple[str, str], ...]:
-        """The settings as texts."""
-        shown = {True: "yes", False: "no", None: "the encoder's own"}
-        return tuple(
-            (name, shown[value] if value is None or isinstance(value, bool) else str(value))
-            for name, value in self.audit.settings.as_dict().items()
-        )
-
-    @property
-    def origin(self) -> tuple[tuple[str, str], ...]:
-        """Versions and digests that the numbers depend on."""
-        encoder, verifier = self.audit.encoder, self.audit.verifier
-        rows = {
-            "visleak": self.audit.visleak,
-            "encoder": encoder.name,
-            "encoder digest": encoder.digest,
-            "embedding width": str(encoder.width),
-            "verifier digest": verifier.digest if verifier else "",
-            **self.audit.versions,
-        }
-        return tuple((name, value) for name, value in rows.items() if value)
+    headline: str
+    title: str  # of the page: for an audit without leaks with what is still possible
+    clean: bool  # images were compared, no query image leaks and no group is on both sides
+    totals: tuple[TotalSummary, ...]
+    deciding: list[Rate]  # of each query set the rate that decides whether a leak was found
+    leaks: list[ComparisonSummary]  # of two sets
+    within: list[ComparisonSummary]  # of a set with itself
+    groups: list[ComparisonSummary]  # of two sets with groups
+    segments: list[ComparisonSummary]  # with recordings that share intervals of time
+    recordings: list[Recordings]  # on both sides
+    # names in the order of the audit
+    query_sets: tuple[str, ...]
+    reference_sets: tuple[str, ...]
+    table: list[RateRow]  # every comparison, and after those of a query set their union
+    not_listed: list[tuple[str, str]]  # the sets with files that are not images, and which
+    settings: list[tuple[str, str]]  # as texts
+    origin: list[tuple[str, str]]  # versions and digests that the numbers depend on
 
     def keys(self, total: TotalSummary) -> list[tuple[str, Rate, str]]:
         """Return the key numbers of a query set that are known: title, rate, explanation."""
@@ -228,18 +109,12 @@ class PageSummary:
 
     def known(self, rates: Rates) -> dict[str, Rate]:
         """Return the rates that were measured; those of grades only where pairs have grades."""
-        return {
-            name: rate
-            for name, rate in rates.items()
-            if rate and (self.verified or name in (*DEGREES, "hard_or_soft"))
-        }
+        return _known(rates, self.verified)
 
 
-def duplicates(comparison: ComparisonSummary) -> tuple[tuple[str, int, int | None], ...]:
-    """Return grade, pairs and images in them of the duplicates within a set."""
-    within = comparison.within or {}
-    pairs, images = within.get("duplicate_pairs", {}), within.get("distinct_images", {})
-    return tuple((kind, pairs[kind], images.get(kind)) for kind in EXCLUSIVE if pairs.get(kind))
+def _known(rates: Rates, verified: bool) -> dict[str, Rate]:
+    names = (*DEGREES, "hard_or_soft")
+    return {name: rate for name, rate in rates.items() if rate and (verified or name in names)}
 
 
 def read(folder: Path, verdicts: Sequence[Verdict] = ()) -> PageSummary:
@@ -247,7 +122,91 @@ def read(folder: Path, verdicts: Sequence[Verdict] = ()) -> PageSummary:
     audit = judged_summary(folder, verdicts)
     # without a grader no comparison had images on both sides; verdicts are grades in any case
     verified = (audit.settings.verify and audit.grader is not None) or bool(verdicts)
-    return PageSummary(audit, verified)
+    names = ("near_or_exact", "hard_or_soft") if verified else ("hard_or_soft",)
+    measured = [[rate for name in names if (rate := t.rates.get(name))] for t in audit.totals]
+    deciding = [rates[0] for rates in measured if rates]
+    groups = [c for c in audit.comparisons if c.groups and c.rates.get("group")]
+    shared = any(c.groups.shared for c in groups if c.groups)
+    clean = bool(deciding) and not shared and not any(rate.count for rate in deciding)
+    headline = audit.headline or "An audit without a headline"
+    leaks = [c for c in audit.comparisons if c.coverage != "within"]
+    within = [c for c in audit.comparisons if c.coverage == "within"]
+    sides = [row.name for row in audit.sets if row.side == "query"]
+    query_sets = tuple(dict.fromkeys([*(c.query_set for c in (*leaks, *within)), *sides]))
+    described = [(each.name, each.not_listed_words) for each in audit.sets]
+    shown = {True: "yes", False: "no", None: "the encoder's own"}
+    origin = {
+        "visleak": audit.visleak,
+        "encoder": audit.encoder.name,
+        "encoder digest": audit.encoder.digest,
+        "embedding width": str(audit.encoder.width),
+        "verifier digest": audit.verifier.digest if audit.verifier else "",
+        **audit.versions,
+    }
+    return PageSummary(
+        audit=audit,
+        verified=verified,
+        headline=headline,
+        title=_clean_title(audit.totals, deciding) if clean else headline,
+        clean=clean,
+        totals=audit.totals,
+        deciding=deciding,
+        leaks=leaks,
+        within=within,
+        groups=groups,
+        segments=[c for c in audit.comparisons if c.segments],
+        recordings=list(_recordings(audit)),
+        query_sets=query_sets,
+        reference_sets=tuple(dict.fromkeys(c.reference_set for c in leaks)),
+        table=list(_table(audit, leaks, query_sets, verified)),
+        not_listed=[each for each in described if each[1]],
+        settings=[
+            (name, shown[value] if value is None or isinstance(value, bool) else str(value))
+            for name, value in audit.settings.as_dict().items()
+        ],
+        origin=[(name, value) for name, value in origin.items() if value],
+    )
+
+
+def _clean_title(totals: Sequence[TotalSummary], deciding: Sequence[Rate]) -> str:
+    several = len(totals) > 1
+    names = [f"images of {each.query_set}" if several else "test images" for each in totals]
+    counts = [
+        f"{rate.total:,} {name} (95 % upper bound {largest(rate)})"
+        for name, rate in zip(names, deciding, strict=False)
+    ]
+    return f"No leaks found in {'; '.join(counts)}"
+
+
+def _table(
+    audit: AuditSummary,
+    leaks: Sequence[ComparisonSummary],
+    query_sets: Sequence[str],
+    verified: bool,
+) -> Iterator[RateRow]:
+    totals = {total.query_set: total.rates for total in audit.totals}
+    for name in query_sets:
+        mine = [c for c in leaks if c.query_set == name]
+        for c in mine:
+            scenario = plain_words(c.modality, c.coverage)
+            yield RateRow(name, c.reference_set, scenario, _known(c.rates, verified))
+        if len(mine) > 1 and name in totals:
+            yield RateRow(name, "all together", "", _known(totals[name], verified))
+
+
+def _recordings(audit: AuditSummary) -> Iterator[Recordings]:
+    for c in audit.comparisons:
+        if (found := c.recordings) and found.shared and (rate := c.rates.get("recording")):
+            bound = words(found.within, found.unit)
+            why = doubt(found.unit, found.within, found.nearest)
+            yield Recordings(c.query_set, c.reference_set, found, rate, bound, why)
+
+
+def duplicates(comparison: ComparisonSummary) -> tuple[tuple[str, int, int | None], ...]:
+    """Return grade, pairs and images in them of the duplicates within a set."""
+    within = comparison.within or {}
+    pairs, images = within.get("duplicate_pairs", {}), within.get("distinct_images", {})
+    return tuple((kind, pairs[kind], images.get(kind)) for kind in EXCLUSIVE if pairs.get(kind))
 
 
 def read_unreadable(folder: Path) -> Problems:

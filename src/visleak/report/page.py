@@ -21,6 +21,7 @@ from markupsafe import Markup, escape
 from visleak.auditing import Audit
 from visleak.errors import VisleakError
 from visleak.grouping import document
+from visleak.pipeline import rates
 from visleak.pipeline.recordings import words
 from visleak.quantities import counted
 from visleak.rates import chance, percent
@@ -88,10 +89,9 @@ def build(
 
     Args:
         folder: a finished audit.
-        images: called once a set with the set's name and sorted ids, and after review once more
-            for examples, returns RGB ``uint8`` arrays by id for those that could be read; ``None``
-            makes a page without images.
-        private: show no pixels at all, and say so; ``images`` is not called.
+        loader: called once a set with the set's name and sorted ids, and after review once more
+            for examples, returns RGB ``uint8`` arrays by id for those that could be read.
+        private: show no pixels, and say so; ``loader`` is not called.
         cap: most pairs in the gallery.
         beside: folder of the page, from which it links to the files of images; by default the
             audit folder.
@@ -130,6 +130,7 @@ def build(
             script=Markup(script),
             policy=policy(style, script),
             bound=model.bound,
+            chance=list(rates.chance_notes(summary.audit.comparisons)),
             columns=TABLE,
             per_page=PER_PAGE,
             steps=model.steps(summary, folder),
@@ -152,16 +153,7 @@ def write_report(
     loader: ImageLoader | None = None,
     private: bool = False,
 ) -> Path:
-    """Write the page of an audit folder, by default as its ``report.html``; return where it is.
-
-    Args:
-        folder, images, private: as in :func:`build`.
-        output: the file to write, in one step.
-
-    Raises:
-        UsageError: the folder holds no finished audit.
-        VisleakError: a file of it is missing, damaged or of a newer visleak.
-    """
+    """Write :func:`build`'s page in one step, by default as ``report.html``; return where it is."""
     path = output or folder / REPORT
     write_text(path, build(folder, loader, private=private, beside=path.parent))
     return path
