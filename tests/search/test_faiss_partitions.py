@@ -9,7 +9,7 @@ import pytest
 from engines import Part
 from vectors import units
 
-from visleak.search import faiss_partitions, load_partition_search
+from visleak.search import faiss_search, load_partition_search
 from visleak.search.faiss_partitions import FaissPartitions
 from visleak.search.hits import Wanted
 from visleak.search.streaming import stream
@@ -44,7 +44,7 @@ def test_indexes_are_built_once(sets, tmp_path: Path, monkeypatch, kind):
     first = stream(query, parts, WANTED, run=FaissPartitions(tmp_path, kind=kind))
     assert len(list(tmp_path.glob("*.faiss"))) == 3
     assert not list(tmp_path.glob(".*.part"))
-    monkeypatch.setattr(faiss_partitions, "build", None)
+    monkeypatch.setattr(faiss_search, "build", None)
     engine = FaissPartitions(tmp_path, kind=kind)
     second = stream(query, parts, WANTED, run=engine)
     assert answer(second) == answer(first)

@@ -25,24 +25,8 @@ import pyarrow as pa
 from threadpoolctl import threadpool_limits
 
 from visleak.records import Float32, Int64, Partition
-from visleak.search.faiss_search import (
-    BLOCK,
-    DIGEST,
-    SAMPLE,
-    Effort,
-    Index,
-    Kind,
-    Layout,
-    account_of,
-    build,
-    faiss,
-    kind_for,
-    measure,
-    sampled,
-    search_index,
-    threads,
-    tune,
-)
+from visleak.search import faiss_search
+from visleak.search.faiss_search import BLOCK, SAMPLE, Effort, Index, Kind, Layout, faiss
 from visleak.search.hits import Account, Hits, PartitionHits, Recall, Rows, Sides, Wanted, id_ranks
 from visleak.search.streaming import PartitionSearch
 from visleak.vectors import check_digest, unit_rows
@@ -111,7 +95,14 @@ class IndexStore:
     def _files(folder: Path, partition: Partition, layout: Layout) -> tuple[Path, Path]:
         """Return the paths of an index and of its description."""
         version = faiss().__version__
-        parts = (DIGEST, version, layout.key, layout.width, partition.rows, partition.stamp)
+        parts = (
+            faiss_search.DIGEST,
+            version,
+            layout.key,
+            layout.width,
+            partition.rows,
+            partition.stamp,
+        )
         name = hashlib.blake2b(repr(parts).encode(), digest_size=16).hexdigest()
         return folder / f"{name}.faiss", folder / f"{name}.json"
 
@@ -195,26 +186,30 @@ class FaissPartitions:
         """Return the hits in a partition, as far as its index finds them."""
         if not partition.rows or not len(search.query):
             return _nothing(partition, len(search.query))
-        with threads(self._workers), threadpool_limits(self._workers, user_api="blas"):
-            kind = self._kind or kind_for(partition.rows)
+        with faiss_search.threads(self._workers), threadpool_limits(self._workers, user_api="blas"):
+            kind = self._kind or faiss_search.kind_for(partition.rows)
             layout = Layout.of(kind, partition.rows, search.query.shape[1], penalised=False)
             stored = cast(Float32, partition.matrix())
             rows = StoredRows(stored, np.empty(0, np.int64))
             entry = self._store.get(partition, layout) or self._built(partition, layout, rows)
             sides = _sides(search.query, rows, partition, entry)
-            tuned, others = sampled(len(search.query), self._sample)
+            tuned, others = faiss_search.sampled(len(search.query), self._sample)
             effort = self._effort(partition, entry, sides, search.wanted, tuned)
             every = np.arange(len(search.query))
-            hits = search_index(entry.index, sides, search.wanted, every, effort)
-            seen = measure(hits, sides, search.wanted, others, self._workers) if measured else None
-        self._done.append(account_of(entry.index, effort, seen))
+            hits = faiss_search.search_index(entry.index, sides, search.wanted, every, effort)
+            seen = (
+                faiss_search.measure(hits, sides, search.wanted, others, self._workers)
+                if measured
+                else None
+            )
+        self._done.append(faiss_search.account_of(entry.index, effort, seen))
         return _of_partition(hits, partition, entry)
 
     def _built(self, partition: Partition, layout: Layout, rows: StoredRows) -> StoredIndex:
         """Build the index of a partition, and store it."""
         check_digest(partition)
         none = np.zeros(len(rows), np.float32)
-        index = build(layout, rows, none, lambda done: None)
+        index = faiss_search.build(layout, rows, none, lambda done: None)
         broken, off = [np.empty(0, np.int64)], 0
         for start in range(0, len(rows), BLOCK):
             unit = unit_rows(rows.matrix[start : start + BLOCK])
@@ -232,7 +227,7 @@ class FaissPartitions:
             return Effort()
         name = effort_key(wanted)
         if name not in entry.efforts:
-            entry.efforts[name] = tune(entry.index, sides, wanted, rows, self._workers)
+            entry.efforts[name] = faiss_search.tune(entry.index, sides, wanted, rows, self._workers)
             self._store.put(partition, entry.index.layout, entry)
         return entry.efforts[name]
 

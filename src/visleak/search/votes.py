@@ -125,11 +125,8 @@ def binary_codes(descriptors: Bytes8) -> tuple[Codes, Words]:
 
 
 def _mean_descriptor() -> Int64:
-    """Return the descriptor that the codes are centred on: the mean of photographs, symmetrised.
-
-    It is symmetric under mirroring and inversion, so a quarter of the cells (rows, columns) and
-    five of the eight directions (0 to 180 degrees) suffice.
-    """
+    """Return the descriptor that the codes are centred on: the mean of photographs, symmetrised."""
+    # of symmetric ones a quarter of the cells and five of the eight directions (to 180°) suffice
     quarter = np.array(
         [[[36, 27, 23, 25, 31], [63, 40, 26, 25, 30]], [[45, 30, 25, 30, 38], [83, 48, 29, 32, 39]]]
     )
@@ -138,10 +135,7 @@ def _mean_descriptor() -> Int64:
 
 
 def _projections() -> Float32:
-    """Return the (128, 128) integer projections: bytes of a hash.
-
-    128 products of at most 255 times 128 stay below 2^24: every partial sum is exact.
-    """
+    """Return the (128, 128) integer projections: bytes of a hash, whose sums stay below 2^24."""
     stream = hashlib.shake_256(b"visleak local codes").digest(128 * _BITS)
     return np.frombuffer(stream, np.int8).reshape(128, _BITS).astype(np.float32)
 
