@@ -111,10 +111,7 @@ def photographs(folder: Path, seed: int) -> None:
 
 @pytest.mark.parametrize(
     ("make", "prefix", "planted"),
-    [
-        (scans, "dicom:", (*PLANTED.values(), "JANE")),
-        (photographs, "", IN_PHOTOGRAPHS),
-    ],
+    [(scans, "dicom:", (*PLANTED.values(), "JANE")), (photographs, "", IN_PHOTOGRAPHS)],
 )
 def test_nothing_of_a_person_is_in_any_output(tmp_path, monkeypatch, caplog, make, prefix, planted):
     monkeypatch.chdir(tmp_path)

@@ -25,8 +25,7 @@ def names(test: list[str], train: list[str], sets: list[str] | None = None) -> l
 
 
 @pytest.mark.parametrize(
-    ("test", "train"),
-    [(["a=x"], ["a=y"]), (["a=x", "a=y"], ["z"]), (["x/p/a", "x/p/a"], ["z"])],
+    ("test", "train"), [(["a=x"], ["a=y"]), (["a=x", "a=y"], ["z"]), (["x/p/a", "x/p/a"], ["z"])]
 )
 def test_one_name_for_two_sets_is_refused(test: list[str], train: list[str]) -> None:
     with pytest.raises(UsageError, match=r"two sets are called .* differ: --test NAME="):

@@ -24,14 +24,7 @@ from visleak.formats.files import by_owner, starts_of
 from visleak.formats.listing import ending_of
 from visleak.formats.request import Request
 from visleak.formats.sources import ARRAYS
-from visleak.formats.stacks import (
-    MAX_BYTES,
-    Contents,
-    check_size,
-    files_of,
-    image_of,
-    stack_set,
-)
+from visleak.formats.stacks import MAX_BYTES, Contents, check_size, files_of, image_of, stack_set
 from visleak.lazy import library
 from visleak.records import Bytes8, ImageSet, Refused, Unreadable
 

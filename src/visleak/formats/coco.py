@@ -161,11 +161,7 @@ def coco_content(request: Request) -> Content:
 
 
 def coco_rows(
-    content: Content,
-    key: str,
-    needed: Sequence[str],
-    request: Request,
-    optional: bool = False,
+    content: Content, key: str, needed: Sequence[str], request: Request, optional: bool = False
 ) -> list[CocoRow]:
     """Return a list of a COCO file, each row with the needed keys, whose values are plain."""
     rows: object = content.get(key, [] if optional else None)

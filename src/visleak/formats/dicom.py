@@ -29,13 +29,7 @@ from visleak.formats.stacks import (
     why_unreadable,
 )
 from visleak.images.decoding import QUIET
-from visleak.images.dicom import (
-    check_unpacked,
-    dicom_frames,
-    is_dicom,
-    read_header,
-    unlogged,
-)
+from visleak.images.dicom import check_unpacked, dicom_frames, is_dicom, read_header, unlogged
 from visleak.images.encodings import SUFFIXES
 from visleak.images.pixels import rgb_of_array
 from visleak.lazy import library

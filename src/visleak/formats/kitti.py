@@ -21,13 +21,7 @@ from visleak.formats.files import FileOpener, file_set, read_file
 from visleak.formats.listing import Listing, Walk, name_text
 from visleak.formats.request import Request, canonical_split, writable
 from visleak.formats.sources import locate
-from visleak.formats.writing import (
-    Destination,
-    OutputPart,
-    OutputSource,
-    contents,
-    write_listing,
-)
+from visleak.formats.writing import Destination, OutputPart, OutputSource, contents, write_listing
 from visleak.records import ImageSet
 
 #: Names of the two parts of the benchmark on disk.

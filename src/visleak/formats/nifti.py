@@ -13,14 +13,7 @@ import numpy.typing as npt
 from visleak.errors import MissingExtra
 from visleak.formats.listing import ending_of
 from visleak.formats.request import Request
-from visleak.formats.stacks import (
-    Contents,
-    check_size,
-    choice,
-    files_of,
-    image_of,
-    stack_set,
-)
+from visleak.formats.stacks import Contents, check_size, choice, files_of, image_of, stack_set
 from visleak.records import Bytes8, ImageSet, Refused, Unreadable
 
 if TYPE_CHECKING:

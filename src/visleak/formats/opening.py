@@ -18,13 +18,7 @@ from visleak.errors import UsageError, not_one_of
 from visleak.formats.boxes import Boxes
 from visleak.formats.files import FileOpener, Root
 from visleak.formats.remote import redacted
-from visleak.formats.request import (
-    SPLITS,
-    Request,
-    canonical_split,
-    check_pattern,
-    writable,
-)
+from visleak.formats.request import SPLITS, Request, canonical_split, check_pattern, writable
 from visleak.formats.sources import (
     PREFIXED,
     TABLE,

@@ -18,14 +18,7 @@ import numpy.typing as npt
 from visleak.errors import one_line
 from visleak.formats.listing import ending_of
 from visleak.formats.request import Request
-from visleak.formats.stacks import (
-    MAX_BYTES,
-    Contents,
-    check_size,
-    files_of,
-    stack_set,
-    whole,
-)
+from visleak.formats.stacks import MAX_BYTES, Contents, check_size, files_of, stack_set, whole
 from visleak.images.tiff import check_bytes, pixels_of, shown
 from visleak.lazy import library
 from visleak.records import Bytes8, ImageSet, Refused, Unreadable
