@@ -1,6 +1,9 @@
+"""Every format of export, against independent computations."""
+
 from __future__ import annotations
 
 import csv
+import hashlib
 import json
 import math
 from pathlib import Path
@@ -8,7 +11,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+from PIL import Image
 
+import visleak
 from toy_audit import image_row, pair_row, write_audit
 from visleak.errors import UsageError, VisleakError
 from visleak.export import export
@@ -197,3 +202,69 @@ def test_places_that_cannot_be_written(tmp_path: Path) -> None:
     (tmp_path / "broken" / AUDIT).write_text(json.dumps({"schema": 1, "grader": {}, "totals": []}))
     with pytest.raises(VisleakError, match=r"pairs.parquet cannot be read"):
         export(tmp_path / "broken", "csv", tmp_path / "all.csv")
+
+
+@pytest.mark.parametrize("alone", [False, True])
+def test_every_image_has_a_row(tmp_path: Path, natural: dict[str, np.ndarray], alone: bool) -> None:
+    pandas = pytest.importorskip("pandas")
+    for side, names in (("test", ("astronaut", "coffee")), ("train", ("astronaut", "chelsea"))):
+        (tmp_path / side).mkdir()
+        for name in names:
+            Image.fromarray(natural[name][:96, :96]).save(tmp_path / side / f"{side}_{name}.png")
+    out = tmp_path.parent / f"{tmp_path.name}-audit"
+    sides = [tmp_path] if alone else [tmp_path / "test", tmp_path / "train"]
+    sides = [visleak.open_images(each, name=each.name if not alone else "all") for each in sides]
+    visleak.audit(*sides, out=out, cache=None)
+    export(out, "issues", out / "issues.csv")
+    table = pandas.read_csv(out / "issues.csv").set_index("id")
+    flagged = sorted(Path(id_).name for id_ in table.index[table["is_leak_issue"]])
+    assert flagged == ["test_astronaut.png"] + (["train_astronaut.png"] if alone else [])
+    assert len(table) == (4 if alone else 2)
+    assert set(table["leak_grade"].dropna()) == {"exact"}
+    clean = table[~table["is_leak_issue"]]
+    assert set(clean["leak_score"]) == {1.0}
+    assert table["leak_score"][table["is_leak_issue"]].max() < 0.1
+
+
+def test_the_section_has_the_rates_of_the_audit(folder: Path, tmp_path: Path) -> None:
+    (path,) = export(folder, "card", tmp_path / "README.part.md")
+    text = path.read_text()
+    assert text.startswith("## ")
+    (row,) = [line for line in text.splitlines() if line.startswith("| test ")]
+    assert "1 of 3" in row
+    assert "2 of 3" in row
+    assert "visleak" in text
+
+
+def test_the_section_is_one_of_a_card_of_the_hub(folder: Path, tmp_path: Path) -> None:
+    hub = pytest.importorskip("huggingface_hub")
+    (path,) = export(folder, "card", tmp_path / "section.md")
+    card = hub.DatasetCard(f"---\nlicense: mit\n---\n# Photos\n\n{path.read_text()}")
+    assert card.data.license == "mit"
+    assert "near or exact" in card.text
+
+
+def test_the_description_names_the_list_and_its_columns(folder: Path, tmp_path: Path) -> None:
+    described, listed = export(folder, "croissant", tmp_path / "leaks.json")
+    content = json.loads(described.read_text())
+    (file,) = content["distribution"]
+    assert file["sha256"] == hashlib.sha256(listed.read_bytes()).hexdigest()
+    header, *rows = listed.read_text().splitlines()
+    assert len(rows) == 2
+    fields = content["recordSet"][0]["field"]
+    assert [each["source"]["extract"]["column"] for each in fields] == header.split(",")
+
+
+@pytest.mark.filterwarnings("ignore:ConjunctiveGraph")
+def test_mlcroissant_reads_the_records(folder: Path, tmp_path: Path) -> None:
+    croissant = pytest.importorskip("mlcroissant")
+    described, _ = export(folder, "croissant", tmp_path / "leaks.json")
+    dataset = croissant.Dataset(jsonld=described)
+    assert not dataset.metadata.ctx.issues.errors
+    records = [
+        {name.removeprefix("leaks/"): value for name, value in record.items()}
+        for record in dataset.records("leaks")
+    ]
+    assert [record["image"] for record in records] == [b"0.png", b"1.png"]
+    assert [record["grade"] for record in records] == [b"near", b"exact"]
+    assert records[1]["probability"] > 0.9

@@ -1,4 +1,4 @@
-"""Boxes of COCO files, against pycocotools."""
+"""COCO: images, captions and boxes, against pycocotools."""
 
 from __future__ import annotations
 
@@ -10,8 +10,103 @@ import numpy as np
 import pytest
 from pycocotools.coco import COCO
 
-from visleak.errors import VisleakError
+from visleak.errors import UsageError, VisleakError
 from visleak.formats import boxes_of, open_images
+
+LABELLED = {
+    "images": [
+        {"id": 2, "file_name": "b.png"},
+        {"id": 1, "file_name": "sub/a.png"},
+        {"id": 3, "file_name": "c.png"},
+        {"id": 4, "file_name": "gone.png"},
+    ],
+    "annotations": [
+        {"image_id": 1, "category_id": 7, "bbox": [0, 0, 1, 1]},
+        {"image_id": 1, "category_id": 7},
+        {"image_id": 2, "category_id": 7},
+        {"image_id": 2, "category_id": 9},
+        {"image_id": 4, "category_id": 8},
+    ],
+    "categories": [{"id": 7, "name": "cat"}, {"id": 9, "name": "dog"}],
+}
+
+
+@pytest.mark.parametrize(
+    ("file", "folder"),
+    [
+        ("x.json", "."),
+        ("x.json", "images"),
+        ("annotations/x.json", "images"),
+        ("annotations/instances_val2017.json", "val2017"),
+        ("annotations/instances_val2017.json", "images/val2017"),
+    ],
+)
+def test_coco(file, folder, put, tmp_path):
+    data = [
+        put(f"{folder}/{n}.png", seed=i).read_bytes() for i, n in enumerate(["b", "c", "sub/a"])
+    ]
+    path = put(file, json.dumps(LABELLED))
+    images = open_images(f"coco:{path}")
+    assert images.ids.to_pylist() == ["b.png", "c.png", "gone.png", "sub/a.png"]
+    assert images.labels.to_pylist() == [None, None, "8", "cat"]
+    assert images.annotated
+    assert images.captions is None
+    assert images.name == path.stem
+    found = list(images.opener.read(range(4)))
+    assert [found[0], found[1], found[3]] == data
+    assert found[2].reason == "missing"
+
+
+def test_coco_with_a_folder_and_captions(put, tmp_path):
+    put("far/away/a.png")
+    content = {
+        "images": [{"id": "x", "file_name": "a.png"}],
+        "annotations": [{"image_id": "x", "caption": "one"}, {"image_id": "x", "caption": "2"}],
+    }
+    path = put("x.json", json.dumps(content))
+    images = open_images(f"coco:{path}?images={tmp_path}/far/away")
+    assert images.captions.to_pylist() == ["one"]
+    assert images.labels.to_pylist() == [None]
+    assert open_images(f"coco:{path}?images=far/away").ids.to_pylist() == ["a.png"]
+    with pytest.raises(
+        UsageError, match=r"images=nope is not a folder; looked for nope and .*nope"
+    ):
+        open_images(f"coco:{path}?images=nope")
+    with pytest.raises(UsageError, match=r"images, such as .*, are in none of .*; add \?images="):
+        open_images(f"coco:{path}")
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("{", "cannot be read as JSON"),
+        ("[" * 100_000, "cannot be read as JSON"),
+        ("[]", "is not a COCO file: it has no list `images`"),
+        ('{"images": 3}', "is not a COCO file: it has no list `images`"),
+        ('{"images": [{"id": 1}]}', "row 0 of `images` needs id and file_name"),
+        ('{"images": [{"id": [], "file_name": "a"}]}', "row 0 of `images` needs id and file_name"),
+        ('{"images": []}', "holds no images"),
+    ],
+)
+def test_coco_files_that_are_no_good(text, said, put):
+    with pytest.raises(VisleakError, match=said):
+        open_images(f"coco:{put('x.json', text)}")
+
+
+def test_texts_that_cannot_be_written_are_made_so(put):
+    put("a.png")
+    content = (
+        '{"images": [{"id": 1, "file_name": "a.png"}, {"id": 2, "file_name": "\\ud800.png"}],'
+        ' "annotations": [{"image_id": 1, "category_id": 7, "caption": "\\udfff"},'
+        ' {"image_id": 2, "category_id": []}],'
+        ' "categories": [{"id": 7, "name": "c\\ud900"}]}'
+    )
+    images = open_images(f"coco:{put('x.json', content)}")
+    assert images.ids.to_pylist() == ["\\ud800.png", "a.png"]
+    assert images.labels.to_pylist() == ["[]", "c\\ud900"]
+    assert images.captions.to_pylist() == [None, "\\udfff"]
+    assert next(images.opener.read([0])).reason == "missing"
+
 
 CONTENT = {
     "images": [
@@ -29,7 +124,7 @@ CONTENT = {
 }
 
 
-def coco(put, content):
+def coco_set(put, content):
     for at, image in enumerate(content["images"]):
         put(f"images/{image['file_name']}", seed=at)
     return open_images(f"coco:{put('x.json', json.dumps(content))}")
@@ -69,7 +164,7 @@ def listed(boxes):
 
 
 def test_boxes_are_those_that_pycocotools_reads(put, tmp_path):
-    images = coco(put, CONTENT)
+    images = coco_set(put, CONTENT)
     boxes = boxes_of(images)
     assert listed(boxes) == oracle(tmp_path / "x.json", images.ids.to_pylist())
     assert boxes.names == ("cat", "dog", "x")  # in the order of their numbers
@@ -80,9 +175,9 @@ def test_boxes_are_those_that_pycocotools_reads(put, tmp_path):
 
 def test_captions_and_annotations_of_other_images_are_no_boxes(put):
     rows = [{"image_id": 20, "caption": "a dog"}, {"image_id": 99, "category_id": 7, "bbox": [1]}]
-    boxes = boxes_of(coco(put, CONTENT | {"annotations": [*CONTENT["annotations"], *rows]}))
+    boxes = boxes_of(coco_set(put, CONTENT | {"annotations": [*CONTENT["annotations"], *rows]}))
     assert len(boxes.image) == 4
-    assert boxes_of(coco(put, CONTENT | {"annotations": rows[:1]})) is None
+    assert boxes_of(coco_set(put, CONTENT | {"annotations": rows[:1]})) is None
 
 
 BOX = r"`bbox` is \[left, top, width, height\] in pixels; got "
@@ -106,7 +201,7 @@ BOX = r"`bbox` is \[left, top, width, height\] in pixels; got "
     ],
 )
 def test_a_damaged_row_is_refused_and_not_left_out(content, said, put):
-    images = coco(put, content)
+    images = coco_set(put, content)
     with pytest.raises(VisleakError, match=said) as caught:
         boxes_of(images)
     assert "\n" not in str(caught.value)

@@ -1,0 +1,221 @@
+"""YOLO data sets: splits, labels and boxes, in hand-written rows."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from visleak.errors import UsageError, VisleakError
+from visleak.formats import boxes, boxes_of, open_images, open_splits
+
+YAML = "path: .\ntrain: images/train\nval: images/val\nnames:\n  0: cat\n  1: dog\n"
+
+
+@pytest.fixture
+def yolo(put):
+    for split, names in (("train", "abc"), ("val", "d")):
+        for name in names:
+            put(f"images/{split}/{name}.png")
+    put("labels/train/a.txt", "0 .5 .5 1 1\n0 .2 .2 .1 .1\n")
+    put("labels/train/b.txt", "0 .5 .5 1 1\n1 .2 .2 .1 .1\n")
+    put("labels/val/d.txt", "5 .5 .5 1 1\n\nrubbish\n")
+    return put("data.yaml", YAML)
+
+
+def test_yolo(yolo):
+    images = open_images(f"yolo:{yolo}#train")
+    assert images.ids.to_pylist() == ["a.png", "b.png", "c.png"]
+    assert images.labels.to_pylist() == ["cat", None, None]
+    assert images.annotated
+    assert images.name == "train"
+    assert open_images(f"yolo:{yolo}#val").labels.to_pylist() == ["5"]
+    assert all(isinstance(data, bytes) for data in images.opener.read(range(3)))
+    with pytest.raises(UsageError, match=r"add #SPLIT, one of train, val$"):
+        open_images(f"yolo:{yolo}#test")
+    with pytest.raises(UsageError, match=r"add #SPLIT, one of train, val$"):
+        open_images(f"yolo:{yolo}")
+
+
+def test_yolo_lists_of_folders_and_of_files(yolo, put, tmp_path):
+    put("splits/val.txt", f"images/val/d.png\n{tmp_path}/images/train/b.png\n")
+    put("near.txt", "./images/train/a.png\n")
+    put(
+        "data.yaml",
+        "train: [images/train, images/val]\nval: splits/val.txt\ntest: near.txt\n"
+        "names: [cat, dog]\n",
+    )
+    images = open_images(f"yolo:{yolo}#train")
+    assert images.ids.to_pylist() == [
+        f"images/{n}.png" for n in ("train/a", "train/b", "train/c", "val/d")
+    ]
+    assert images.labels.to_pylist() == ["cat", None, None, "5"]
+    assert open_images(f"yolo:{yolo}#val").ids.to_pylist() == [
+        "images/train/b.png",
+        "images/val/d.png",
+    ]
+    assert open_images(f"yolo:{yolo}#test").labels.to_pylist() == ["cat"]
+    assert list(open_splits(f"yolo:{yolo}")) == ["train", "val", "test"]
+
+
+def test_yolo_places_as_roboflow_writes_them(put):
+    """``../`` leads out of the data set, and is meant to lead to the folder beside the YAML."""
+    for split, name in (("train", "a"), ("valid", "d")):
+        put(f"set/{split}/images/{name}.png")
+        put(f"set/{split}/labels/{name}.txt", "0 .5 .5 1 1\n")
+    file = put("set/data.yaml", "train: ../train/images\nval: ../valid/images\nnames: [cat]\n")
+    assert open_images(f"yolo:{file}#val").ids.to_pylist() == ["d.png"]
+    assert open_images(f"yolo:{file}#train").labels.to_pylist() == ["cat"]
+    assert all(found.annotated for found in open_splits(file.parent).values())
+    put("train/images/b.png")
+    assert open_images(f"yolo:{file}#train").ids.to_pylist() == ["b.png"]
+
+
+@pytest.mark.parametrize(
+    ("text", "error", "said"),
+    [
+        ("a: [", VisleakError, "cannot be read as YAML"),
+        ("- 1", VisleakError, "is not a YOLO data set: it has no `train` or `val`"),
+        ("!!python/object/apply:os.system ['touch pwned']", VisleakError, "cannot be read as YAML"),
+        ("val: nowhere", UsageError, "nowhere is neither a folder nor a .txt list"),
+        (
+            "path: gone\nval: a",
+            UsageError,
+            "`path: gone` is not a folder either .looked for .*gone",
+        ),
+        ("val: labels", VisleakError, "holds no images"),
+        ("names: [a]", UsageError, r"add #SPLIT, one of \(it has none\)"),
+    ],
+)
+def test_yolo_files_that_are_no_good(text, error, said, yolo, put, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    put("data.yaml", text)
+    with pytest.raises(error, match=said) as caught:
+        open_images(f"yolo:{yolo}#val")
+    assert "\n" not in str(caught.value)
+    assert not (tmp_path / "pwned").exists()
+
+
+DATA = os.environ.get("VISLEAK_DATA")
+
+TWO_CLASSES = "train: images/train\nval: images/val\nnames:\n  0: cat\n  4: dog\n"
+
+
+@pytest.fixture
+def small(put):
+    """Images a, b, c of which a and b have label files."""
+    for name in "abc":
+        put(f"images/train/{name}.png")
+    put("labels/train/a.txt", "4 .5 .5 .2 .4\n\n0 0.25 0.5 0.5 1\n")
+    put("labels/train/b.txt", "")
+    return put("data.yaml", TWO_CLASSES)
+
+
+def read(path, split="train"):
+    return boxes_of(open_images(f"yolo:{path}#{split}"))
+
+
+def test_rows_are_centre_and_size_in_shares(small):
+    boxes = read(small)
+    assert boxes.names == ("cat", "dog")  # number 4 is the second of two names
+    assert boxes.image.tolist() == [0, 0]
+    assert boxes.label.tolist() == [1, 0]
+    assert boxes.corners.tolist() == [pytest.approx([0.4, 0.3, 0.6, 0.7]), [0, 0, 0.5, 1]]
+    assert not boxes.crowd.any()
+    assert boxes.relative
+    assert boxes.counts().tolist() == [[1, 1], [0, 0], [0, 0]]
+
+
+def test_outlines_become_their_bounding_box(small, put):
+    put("labels/train/b.txt", "0 .1 .9 .3 .2 .5 .4\n0 .2 .2 .4 .2 .4 .3 .2 .3\n")
+    assert read(small).corners[2:].tolist() == [[0.1, 0.2, 0.5, 0.9], [0.2, 0.2, 0.4, 0.3]]
+
+
+def test_key_points_are_passed_over(small, put):
+    put("data.yaml", TWO_CLASSES + "kpt_shape: [2, 3]\n")
+    put("labels/train/a.txt", "0 .5 .5 .2 .2 .1 .1 2 .9 .9 0\n")
+    assert read(small).corners.tolist() == [pytest.approx([0.4, 0.4, 0.6, 0.6])]
+    put("labels/train/a.txt", "0 .5 .5 .2 .2\n")
+    with pytest.raises(VisleakError, match=r"here 6 numbers of key points follow; got '0 \.5"):
+        read(small)
+
+
+def test_without_names_classes_are_called_by_number(small, put):
+    put("data.yaml", "train: images/train\n")
+    assert read(small).names == ("0", "4")
+
+
+def test_label_files_beside_pictures(put):
+    put("train/a.png")
+    put("train/a.txt", "0 .5 .5 1 1\n")
+    path = put("data.yaml", "train: train\nnames: [cat]\n")
+    assert read(path).corners.tolist() == [[0, 0, 1, 1]]
+    assert open_images(f"yolo:{path}#train").labels.to_pylist() == ["cat"]
+
+
+def test_no_label_file_at_all_means_no_boxes(put):
+    put("images/val/a.png")
+    assert read(put("data.yaml", TWO_CLASSES), "val") is None
+
+
+def test_names_that_are_no_utf8(put, tmp_path):
+    put("images/train/a.png").rename(tmp_path / "images/train" / os.fsdecode(b"\xff.png"))
+    put("labels/train/a.txt", "0 .5 .5 1 1\n").rename(
+        tmp_path / "labels/train" / os.fsdecode(b"\xff.txt")
+    )
+    assert len(read(put("data.yaml", TWO_CLASSES)).image) == 1
+
+
+ROW = "a row is `class x y width height`, or `class x y x y x y ...` of an outline, in shares of"
+
+
+@pytest.mark.parametrize(
+    ("row", "said"),
+    [
+        ("0 .5 .5 1", ROW),
+        ("0 .5 .5 1 1 .99", ROW),  # a prediction with its score
+        ("0 .1 .1 .2", ROW),
+        ("cat .5 .5 1 1", ROW),
+        ("0 .5 .5 nan 1", ROW),
+        ("0 .5 .5 1_0 1", ROW),
+        ("0 320 240 64 64", ROW),  # pixels
+        ("0 -.02 .5 .1 .1", ROW),
+        ("-1 .5 .5 1 1", ROW),
+        ("0.5 .5 .5 1 1", ROW),
+        ("0 .5 .5 -.005 1", "width and height are 0 or more"),
+        ("1 .5 .5 1 1", r"the class is none of the YAML's `names` \(0 to 4\)"),
+        ("1e300 .5 .5 1 1", "the class is none of the YAML's `names`"),
+        ("x" * 1000, r"got 'x{60} \.\.\.'$"),
+    ],
+)
+def test_a_damaged_row_is_refused_and_not_left_out(row, said, small, put):
+    """Half a label file would count what a detector rightly finds as wrong."""
+    put("labels/train/b.txt", f"0 .5 .5 1 1\n{row}\n0 .5 .5 1 1\n")
+    with pytest.raises(VisleakError, match=said) as caught:
+        read(small)
+    assert "labels/train/b.txt, line 2: " in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_rounding_beyond_the_picture_is_tolerated(small, put):
+    put("labels/train/a.txt", "0 1.005 .5 .2 1\n")
+    assert read(small).corners.tolist() == [pytest.approx([0.905, 0, 1.105, 1])]
+
+
+def test_label_files_that_cannot_be_read(small, put, tmp_path, monkeypatch):
+    path = tmp_path / "labels/train/b.txt"
+    path.write_bytes(b"0 .5 .5 1 1\n\xff\xff")
+    with pytest.raises(VisleakError, match=r"labels/train/b\.txt cannot be read as UTF-8 text"):
+        read(small)
+    path.unlink()
+    os.mkfifo(path)
+    with pytest.raises(VisleakError, match=r"b\.txt cannot be read: no regular file stands at"):
+        read(small)
+    path.unlink()
+    path.symlink_to(path)
+    with pytest.raises(VisleakError, match=r"b\.txt cannot be read: Too many levels of symbolic"):
+        read(small)
+    path.unlink()
+    monkeypatch.setattr(boxes, "MAX_LABEL_BYTES", 20)
+    with pytest.raises(VisleakError, match=r"a\.txt has \d+ bytes; label files up to 20 are read"):
+        read(small)
