@@ -267,7 +267,7 @@ def test_files_in_half_precision(made, tmp_path):
     half = saved(lambda: stable_diffusion().to(torch.float16), tmp_path / "half", variant="fp16")
     assert (half / "unet/diffusion_pytorch_model.fp16.safetensors").is_file()
     found = load_model(str(half))
-    assert found.unet.dtype == torch.float32
+    assert found.network.dtype == torch.float32
     noise, conditioning = plain.noises([1]), plain.encode_prompt(["a cat"])
     with torch.no_grad():
         both = [each.predict_noise(noise, 981, conditioning) for each in (plain, found)]

@@ -170,13 +170,13 @@ def test_attention_processors_are_used_in_images(model):
             calls.append(1)
             return self.stock(*args, **named)
 
-    kept = dict(model.unet.attn_processors)
+    kept = dict(model.network.attn_processors)
     plain = model.sample(model.encode_prompt(["a cat"]), [1], QUICK)
-    model.unet.set_attn_processor({name: Counting(each) for name, each in kept.items()})
+    model.network.set_attn_processor({name: Counting(each) for name, each in kept.items()})
     try:
         counted = model.sample(model.encode_prompt(["a cat"]), [1], QUICK)
     finally:
-        model.unet.set_attn_processor(dict(kept))
+        model.network.set_attn_processor(dict(kept))
     assert np.array_equal(plain, counted)
     assert len(calls) == 6 * len(kept)
 

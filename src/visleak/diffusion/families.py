@@ -20,7 +20,6 @@ from visleak.diffusion.pipeline import (
     TOKENIZERS,
     VAES,
     Layout,
-    LoadedPipeline,
     Pipeline,
     PooledPipeline,
     PromptTokens,
@@ -49,20 +48,17 @@ class StableDiffusion(Pipeline):
     scheduled: ClassVar[str] = "ddim"
     has_ddim: ClassVar[bool] = True
 
-    def __init__(self, loaded: LoadedPipeline) -> None:
-        super().__init__(loaded)
-        self.unet = self.network
-        refuse_other_inputs(self.name, self.unet)
-        encoder, tokenizer = self.pipeline.text_encoder, self.pipeline.tokenizer
-        length = min(tokenizer.model_max_length, encoder.config.max_position_embeddings)
-        self._tokens = PromptTokens(self.name, tokenizer, encoder, int(length))
-        self._masked = bool(getattr(encoder.config, "use_attention_mask", False))
+    def _length(self) -> int:
+        most = self.pipeline.text_encoder.config.max_position_embeddings
+        return min(super()._length(), int(most))
 
     def _encoded_rows(self, ids: Tensor, mask: Tensor) -> Conditioning:
         return Conditioning(self._output(ids, mask).last_hidden_state)
 
     def _output(self, ids: Tensor, mask: Tensor) -> ModelOutput:
-        return self.pipeline.text_encoder(ids, attention_mask=mask if self._masked else None)
+        encoder = self.pipeline.text_encoder
+        masked = getattr(encoder.config, "use_attention_mask", False)
+        return encoder(ids, attention_mask=mask if masked else None)
 
     def _pooled(self, prompts: Sequence[str]) -> Tensor:
         """Return outputs at the end token, projected where the encoder projects."""
@@ -70,16 +66,6 @@ class StableDiffusion(Pipeline):
         output = self._output(rows.ids, rows.mask)
         projected = output.get("text_embeds")
         return output.pooler_output if projected is None else projected
-
-
-def refuse_other_inputs(name: str, unet: ModelMixin) -> None:
-    """Refuse a network that reads more than noise, a timestep and a prompt."""
-    config = unet.config
-    if config.in_channels != config.out_channels or config.time_cond_proj_dim is not None:
-        raise VisleakError(
-            f"model {name}: its unet reads more than noise and a prompt (inpainting, editing or"
-            " distilled guidance); a plain text-to-image model is needed"
-        )
 
 
 class StableDiffusionXL(PooledPipeline):
@@ -104,14 +90,6 @@ class StableDiffusionXL(PooledPipeline):
     )
     has_ddim: ClassVar[bool] = True
 
-    def __init__(self, loaded: LoadedPipeline) -> None:
-        super().__init__(loaded)
-        self.unet = self.network
-        refuse_other_inputs(self.name, self.unet)
-        encoder, tokenizer = self.pipeline.text_encoder, self.pipeline.tokenizer
-        length = int(tokenizer.model_max_length)
-        self._tokens = PromptTokens(self.name, tokenizer, encoder, length)
-
     def unconditional(self, count: int) -> Conditioning:
         """Return what guidance leads away from: zeros, or the empty prompt."""
         empty = super().unconditional(count)
@@ -124,7 +102,7 @@ class StableDiffusionXL(PooledPipeline):
     def _answer(self, inputs: Tensor, moment: Tensor, conditioning: Conditioning) -> Tensor:
         size = self.image_size()
         row = self._torch.tensor([*size, 0, 0, *size], dtype=self._dtype, device=self.device)
-        return self.unet(
+        return self.network(
             inputs,
             moment,
             encoder_hidden_states=conditioning.states.to(self._dtype),
@@ -155,11 +133,8 @@ class StableDiffusion3(PooledPipeline):
         optional=frozenset({"text_encoder_3", "tokenizer_3"}),
     )
 
-    def __init__(self, loaded: LoadedPipeline) -> None:
-        super().__init__(loaded)
-        encoder, tokenizer = self.pipeline.text_encoder, self.pipeline.tokenizer
-        length = int(self.pipeline.tokenizer_max_length)
-        self._tokens = PromptTokens(self.name, tokenizer, encoder, length)
+    def _length(self) -> int:
+        return int(self.pipeline.tokenizer_max_length)
 
     def output_in_words(self) -> str:
         """Return what the network's raw output is, in words."""
@@ -238,20 +213,21 @@ class DeepFloyd(Pipeline):
         }
     )
 
-    def __init__(self, loaded: LoadedPipeline) -> None:
-        super().__init__(loaded)
-        self.unet = self.network
-        config = self.unet.config
+    def _network(self) -> ModelMixin:
+        config = self.pipeline.unet.config
         if config.out_channels != 2 * config.in_channels:
             raise VisleakError(
                 f"model {self.name}: its unet must give noise and variance,"
                 f" {2 * config.in_channels} channels; it gives {config.out_channels}"
             )
+        return self.pipeline.unet
+
+    def _prompt_tokens(self) -> PromptTokens:
         encoder, tokenizer = self.pipeline.text_encoder, self.pipeline.tokenizer
         # the stack inside has a module of its own for the embeddings that both share
         table = encoder.encoder.get_input_embeddings()
         # prompts are cleaned as ``IFPipeline.encode_prompt`` does it
-        self._tokens = PromptTokens(
+        return PromptTokens(
             *(self.name, tokenizer, encoder, _LENGTH), lambda prompt: prompt.lower().strip(), table
         )
 

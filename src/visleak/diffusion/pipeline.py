@@ -261,8 +261,6 @@ class Pipeline:
     scheduled: ClassVar[str] = "own"
     #: Whether a DDIM sampler fits.
     has_ddim: ClassVar[bool] = False
-    #: Set by the family: prompts as its first text encoder reads them.
-    _tokens: PromptTokens
 
     def __init__(self, loaded: LoadedPipeline) -> None:
         self._torch = library("torch", "diffusion", f"model {loaded.name}")
@@ -276,6 +274,7 @@ class Pipeline:
         self.network = self._network()
         self.prediction = self._prediction()
         self.shape = self._shape()
+        self._tokens = self._prompt_tokens()
         self._empty_row: Conditioning | None = None
 
     @classmethod
@@ -329,7 +328,21 @@ class Pipeline:
         }[self.prediction]
 
     def _network(self) -> ModelMixin:
+        config = self.pipeline.unet.config
+        if config.in_channels != config.out_channels or config.time_cond_proj_dim is not None:
+            raise VisleakError(
+                f"model {self.name}: its unet reads more than noise and a prompt (inpainting,"
+                " editing or distilled guidance); a plain text-to-image model is needed"
+            )
         return self.pipeline.unet
+
+    def _prompt_tokens(self) -> PromptTokens:
+        """Return what reads prompts as the first text encoder does."""
+        encoder, tokenizer = self.pipeline.text_encoder, self.pipeline.tokenizer
+        return PromptTokens(self.name, tokenizer, encoder, self._length())
+
+    def _length(self) -> int:
+        return int(self.pipeline.tokenizer.model_max_length)
 
     def _prediction(self) -> str:
         found = str(self.pipeline.scheduler.config.get("prediction_type", "epsilon"))

@@ -159,9 +159,7 @@ class Triggers(Options, panel=PROMPTS):
     """The prompts of ``augment``."""
 
     triggers: Path = option(
-        ...,
-        f"The prompts to begin with: {FORMATS}, such as prompts.parquet of a search.",
-        metavar="FILE",
+        ..., f"Prompts to begin with: {FORMATS}, such as prompts.parquet of search.", metavar="FILE"
     )
     column: str | None = column_option()
 
@@ -213,10 +211,7 @@ class Compare(Options, panel=SEARCH):
         5, "Candidates of a method, at most (the paper: 200).", panel=BUDGET, least=1
     )
     seeds: int = option(
-        1,
-        "Runs of every method, with seeds from --seed on; two or more give intervals.",
-        panel=BUDGET,
-        least=1,
+        1, "Runs of a method, from --seed on; two or more give intervals.", panel=BUDGET, least=1
     )
     images: int = option(100, "Images per candidate.", panel=IMAGES, least=1)
     similarity: str = similarity_option("Similarity by which clusters are made", IMAGES)
@@ -272,9 +267,7 @@ class Dataset(Options):
         metavar="DIR",
     )
     verified_by: str | None = option(
-        None,
-        "Who verified a list of others, and how: its prompts that name an image enter.",
-        metavar="TEXT",
+        None, "Who verified a list, and how: its prompts that name an image enter.", metavar="TEXT"
     )
     unverified: bool = option(
         False, "Include unverified candidates; the file name and the datasheet state it."
@@ -324,9 +317,7 @@ class TraceOptions(Options):
         panel="Training images",
     )
     unverified: bool = option(
-        False,
-        "There is no training set: list the images as unverified candidates.",
-        panel="Training images",
+        False, "No training set: list the images as unverified candidates.", panel="Training images"
     )
     fail_on: tuple[str, ...] = option(
         (),
@@ -358,9 +349,7 @@ class BenchmarkLists(General):
         metavar="DIR",
     )
     reference_map: Path | None = option(
-        None,
-        "The same by a table with the columns file and source (or prompt).",
-        metavar="FILE.csv",
+        None, "The same by a table with columns file and source (or prompt).", metavar="FILE.csv"
     )
     trigger_sample: int | None = option(
         None, "Number of trigger prompts, drawn by --seed. Default: all."
@@ -385,9 +374,7 @@ class Measures(Options, panel=JUDGES):
         metavar="FILE",
     )
     aesthetic_clip: str | None = option(
-        None,
-        "The CLIP that the head reads. Default: openai/clip-vit-large-patch14.",
-        metavar="CLIP",
+        None, "CLIP that the head reads. Default: openai/clip-vit-large-patch14.", metavar="CLIP"
     )
     fid_reference: str | None = option(
         None,
@@ -458,12 +445,8 @@ class BenchmarkOptions(Options, panel=OUTPUT):
     )
     workers: int | None = workers_option()
     leaderboard: Path | None = option(
-        None,
-        "Add the rows to a leaderboard, a JSON file that is created if need be.",
-        metavar="FILE",
+        None, "Add the rows to a leaderboard, a JSON file, created if need be.", metavar="FILE"
     )
     audit: Path | None = option(
-        None,
-        "An audit, such as traced/audit, whose report is to show the result.",
-        metavar="AUDIT_DIR",
+        None, "An audit, such as traced/audit, whose report shows the result.", metavar="AUDIT_DIR"
     )

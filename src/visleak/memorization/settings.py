@@ -77,10 +77,7 @@ class ScoreSettings(Options):
     """What D is made of; stored next to every score and threshold."""
 
     noises: int = option(
-        1,
-        "Noises D is averaged over; each costs one pass per prompt, plus one.",
-        panel=SCORE,
-        least=1,
+        1, "Noises D is averaged over; each costs a pass per prompt, plus 1.", panel=SCORE, least=1
     )
     timestep: Literal["first"] | int = option(
         "first",
@@ -154,10 +151,7 @@ class Analysis(Options, panel=SCORE):
         " prompts).",
     )
     threshold: float | None = option(
-        None,
-        "A threshold that was set before, by the same model and settings.",
-        metavar="D",
-        least=0,
+        None, "A threshold set before, by the same model and settings.", metavar="D", least=0
     )
     tokens: int = option(
         0, "Attribute D to the tokens of the K prompts of the largest D.", metavar="K", least=0
@@ -210,11 +204,7 @@ class Budget(Options, panel=BUDGET):
         least=1,
     )
     seconds: float | None = option(
-        None,
-        "Seconds at most, over all runs of a resumed search.",
-        "--max-seconds",
-        metavar="S",
-        above=0,
+        None, "Seconds at most, over all runs of a search.", "--max-seconds", metavar="S", above=0
     )
 
     @property
@@ -393,7 +383,7 @@ class ExtractSettings(Options, panel=CLUSTERS):
     seed: int = option(0, "Seed of the noises that images start from.", panel=IMAGES, least=0)
     paired: bool = option(
         True,
-        "Other noises for each prompt; by default all start from the same.",
+        "Other noises for each prompt; by default all share theirs.",
         "--own-noises",
         panel=IMAGES,
     )
@@ -464,7 +454,7 @@ class TraceSettings(Options, panel=METHOD):
     )
     layouts: bool = option(
         True,
-        "Do not search for copies in other colours, which takes one more pass over the sources.",
+        "Do not search for copies in other colours (one more pass over the sources).",
         "--no-layouts",
     )
     every: bool = option(
