@@ -44,8 +44,7 @@ class StableDiffusion(Pipeline):
             "scheduler": (),
         }
     )
-    #: MemBench makes and measures with DDIM.
-    scheduled: ClassVar[str] = "ddim"
+    scheduled: ClassVar[str] = "ddim"  #: as MemBench makes and measures
     has_ddim: ClassVar[bool] = True
 
     def _length(self) -> int:

@@ -47,10 +47,8 @@ class Conditioning:
     """Encoded prompts, as a network's cross-attention reads them."""
 
     states: Tensor  #: (n, tokens, width), one row of token states per prompt
-    #: (n, width), where the family uses one (Stable Diffusion 3); else ``None``
-    pooled: Tensor | None = None
-    #: (n, tokens), 1 where a token counts, where the family masks; else ``None``
-    mask: Tensor | None = None
+    pooled: Tensor | None = None  #: (n, width), where the family uses one
+    mask: Tensor | None = None  #: (n, tokens), 1 where a token counts, where the family masks
 
     def __len__(self) -> int:
         return int(self.states.shape[0])
@@ -78,9 +76,7 @@ class DiffusionModel(Protocol):
     name: str  #: as the user named it
     #: ``sd`` (Stable Diffusion 1.x, 2.x and fine-tunes), ``if`` (DeepFloyd IF stage 1), ``sd3``
     family: str
-    #: what the network's output is: ``epsilon``, ``v_prediction``, ``sample`` or ``flow`` (a
-    #: velocity)
-    prediction: str
+    prediction: str  #: the network's output: ``epsilon``, ``v_prediction``, ``sample`` or ``flow``
     digest: str  #: of weights and everything else that its images depend on
     shape: tuple[int, int, int]  #: (channels, height, width) of a noise
     device: str  #: of torch

@@ -38,8 +38,7 @@ VAES: Final = ("AutoencoderKL", "AutoencoderTiny", "AsymmetricAutoencoderKL")
 class Layout:
     """What a pipeline of one class is made of."""
 
-    #: by name, the classes that it may be of; a scheduler may be any of the library
-    parts: Mapping[str, tuple[str, ...]]
+    parts: Mapping[str, tuple[str, ...]]  #: classes by name; a scheduler may be any
     optional: frozenset[str] = frozenset()  #: parts that may be absent
 
 
@@ -253,14 +252,10 @@ class Pipeline:
     whatever the scheduler: those that step on another scale (Euler) bring it to this one first.
     """
 
-    #: Of the protocol.
-    family: ClassVar[str]
-    #: What a folder of this family holds.
-    layout: ClassVar[Layout]
-    #: The scheduler by default: ``ddim`` or ``own``.
-    scheduled: ClassVar[str] = "own"
-    #: Whether a DDIM sampler fits.
-    has_ddim: ClassVar[bool] = False
+    family: ClassVar[str]  #: of the protocol
+    layout: ClassVar[Layout]  #: what a folder of this family holds
+    scheduled: ClassVar[str] = "own"  #: the scheduler by default: ``ddim`` or ``own``
+    has_ddim: ClassVar[bool] = False  #: whether a DDIM sampler fits
 
     def __init__(self, loaded: LoadedPipeline) -> None:
         self._torch = library("torch", "diffusion", f"model {loaded.name}")

@@ -62,8 +62,7 @@ class Copying:
     """How much the images of prompts copy, one number per prompt; NaN where none was compared."""
 
     top1: Float64  #: ``float64`` (prompts,): similarity of the most similar image
-    #: (prompts,): mean of the three most similar images; of all, where there are fewer
-    top3: Float64
+    top3: Float64  #: mean of the three most similar images, or of all
     share: Float64  #: (prompts,): of the images, how many lie above the limit
 
 

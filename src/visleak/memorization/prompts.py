@@ -19,8 +19,7 @@ class PromptScores:
 
     name: str  #: of the column that D comes from, such as ``d_l2``
     values: Mapping[str, float]  #: D by prompt; prompts without one are missing
-    #: prompts that reached a threshold; ``None`` where no threshold is known
-    reached: frozenset[str] | None = None
+    reached: frozenset[str] | None = None  #: that reached a threshold, if one is known
     threshold: str = ""  #: what they reached, in words
 
     def high(self, clustered: Collection[str]) -> tuple[frozenset[str], str]:
@@ -67,17 +66,11 @@ class Prompts:
     """Prompts, in the order of their file."""
 
     texts: tuple[str, ...]  #: the prompts; each at least one character, none twice
-    #: whether a prompt is known to be memorized, ``None`` if unknown; empty where the file says
-    #: nothing at all
-    labels: tuple[bool | None, ...] = ()
-    #: the memorized images of each prompt (URLs or names), several for one image too; empty where
-    #: the file names none
-    sources: tuple[tuple[str, ...], ...] = ()
-    #: further columns by name, as text
-    columns: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    labels: tuple[bool | None, ...] = ()  #: whether memorized; empty where all are unknown
+    sources: tuple[tuple[str, ...], ...] = ()  #: memorized images of each prompt; empty without any
+    columns: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  #: further ones, as text
     origin: str = ""  #: file and format they were read from
-    #: what a reader must know of the file, a line each: what came twice, what was empty
-    notes: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()  #: what came twice, what was empty, a line each
 
     def __post_init__(self) -> None:
         for name, column in {

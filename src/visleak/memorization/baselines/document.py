@@ -47,11 +47,8 @@ class Attempt:
     method: str
     seed: int  #: of everything random in it
     about: dict[str, object]  #: settings of the method, as plain data
-    #: prompts that images were made of, different ones, by ``checked``, highest first; the
-    #: ``score`` of each is D as its search found it
-    candidates: tuple[Candidate, ...]
-    #: D of each under noises that no search has met, common to all methods
-    checked: tuple[float, ...]
+    candidates: tuple[Candidate, ...]  #: that images were made of, by ``checked``, highest first
+    checked: tuple[float, ...]  #: D of each under noises that no search has met
     complete: bool  #: whether the search ran to its own end within the budget
     search_calls: int  #: passes of the search, a gradient counted by ``GRADIENT_CALLS``
     search_seconds: float  #: of wall time
@@ -124,13 +121,9 @@ class Row:
     search_calls: float  #: (search_calls, image_calls) passes of a seed
     image_calls: float
     seconds: float  #: of search, images and verification
-    #: (calls_an_image, seconds_an_image) all passes and seconds of all seeds by all images found;
-    #: NaN where there is none
-    calls_an_image: float
+    calls_an_image: float  #: of all seeds by all images found; NaN without any
     seconds_an_image: float
-    #: (best_d, median_d) highest and median D of a seed's candidates, under noises that no search
-    #: has met
-    best_d: Estimate
+    best_d: Estimate  #: (best_d, median_d) of a seed's candidates, under fresh noises
     median_d: Estimate
     complete: bool  #: whether every search ran to its own end
 

@@ -67,11 +67,9 @@ class ZerocapSettings(Options):
 
     length: int = option(15, "Tokens of a prompt, at most.", least=1)
     beams: int = option(5, "Texts kept at a time.", least=1)
-    #: text that the language model begins with; it is cut off before D is measured, as the authors
-    #: of MemBench do with theirs
+    #: text that all texts begin with; it is cut off before D is measured
     prefix: str = "Image of a"
-    #: a token that ends a text; where the vocabulary has none, all texts have full length
-    end: str = "."
+    end: str = "."  #: a token that ends a text; without it all texts have full length
     end_factor: float = option(1.01, "Raises the logit of end from the second word on.", above=0)
     steps: int = option(5, "Gradient steps per word; 0 leaves those of the model.", least=0)
     top: int = option(512, "Most probable words whose D is measured.", least=1)
@@ -80,8 +78,7 @@ class ZerocapSettings(Options):
     ce_scale: float = 0.2  #: weight of the divergence from the model's own words
     stepsize: float = 0.3  #: length of a step
     norm_factor: float = 0.9  #: power of the gradient's norm that it is divided by
-    #: share of the shifted probabilities in the geometric mean with the model's own
-    fusion: float = 0.99
+    fusion: float = 0.99  #: share of the shifted probabilities beside the model's own
 
 
 def load_causal(text: str, *, device: str = "cpu") -> CausalLanguageModel:

@@ -85,21 +85,15 @@ class Means:
 
     model: TokenModel
     norm: Norm
-    #: makes the masked language model (gibbs, random, conzic)
-    proposer: Callable[[], Proposer] | None = None
+    proposer: Callable[[], Proposer] | None = None  #: (gibbs, random, conzic)
     causal: Callable[[], CausalLanguageModel] | None = None  #: makes the causal one (zerocap)
     prompts: Prompts | None = None
-    #: words or tokens of a prompt; ZeroCap and PEZ count in tokens of their own models
-    length: int = 8
-    #: words that are tried at a position (gibbs, conzic, and ZeroCap's ``top``); ``None``: each
-    #: method's own
-    candidates: int | None = None
+    length: int = 8  #: words of a prompt, or tokens (ZeroCap, PEZ)
+    candidates: int | None = None  #: words tried at a position; ``None``: each method's own
     #: moves of a chain; ``None``: each method's own number in the paper; ``"budget"``: as many as
     #: the budget holds
     iterations: int | Literal["budget"] | None = "budget"
-    #: K of Algorithm 1, on the scale of ``norm``; ``None``: the paper's, which is on the squared
-    #: one
-    temperature: float | None = None
+    temperature: float | None = None  #: K of Algorithm 1 by ``norm``; ``None``: the paper's
     beams: int = 5  #: of ZeroCap
 
     def masked(self, method: str) -> Proposer:
@@ -215,8 +209,7 @@ class TracedImages:
     settings: ExtractSettings  #: images per prompt and what is a cluster
     sampling: Sampling  #: steps, guidance, images per batch
     similarity: CopySimilarity  #: that clusters are made by
-    #: settings of :class:`~visleak.memorization.settings.TraceSettings` that are not the defaults
-    tracing: dict[str, Any] = field(default_factory=dict)
+    tracing: dict[str, Any] = field(default_factory=dict)  #: fields of ``TraceSettings``
     workers: int | None = None  #: (workers, cache) as of :func:`visleak.audit`
     cache: str | None = "default"
 

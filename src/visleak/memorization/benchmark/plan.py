@@ -200,8 +200,7 @@ class Measurer:
     images: ImageStore  #: where they are
     values: KeyValueStore  #: what is known of them already
     judges: Judges  #: by what they are judged
-    #: called with how many images more are measured, by each of the judges
-    report: Callable[[int], None]
+    report: Callable[[int], None]  #: gets counts of measured images, by each judge
 
     def measured(
         self,
@@ -288,14 +287,11 @@ class Plan:
     model: DiffusionModel  #: whose images are made
     triggers: Prompts  #: prompts that reproduce training images
     references: References  #: the memorized images of each
-    #: the methods with their settings; none is put first where it is missing
-    mitigations: tuple[Mitigation, ...]
+    mitigations: tuple[Mitigation, ...]  #: with their settings; none comes first
     judges: Judges  #: by what images are judged
     general: Prompts | None = None  #: ordinary prompts; ``None`` leaves that scenario out
-    #: images, and what is made of them
-    settings: BenchmarkSettings = field(default_factory=BenchmarkSettings)
-    #: methods that the model cannot have, with the reason, a line each
-    skipped: tuple[str, ...] = ()
+    settings: BenchmarkSettings = field(default_factory=BenchmarkSettings)  #: images and numbers
+    skipped: tuple[str, ...] = ()  #: methods that the model cannot have, with the reason
 
     def __post_init__(self) -> None:
         if len(self.references.files) != len(self.triggers):

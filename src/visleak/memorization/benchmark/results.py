@@ -45,8 +45,7 @@ class Change:
     value: float  #: their difference; below 0 the method lowers the number
     low: float  #: (low, high) ends of its 95 % interval
     high: float
-    #: of the paired test by groups, see :func:`visleak.stats.group_intervals.swap_test`
-    p: float
+    p: float  #: of the paired test by groups, see ``swap_test``
     p_holm: float  #: the same, corrected for the number of settings that were tested (Holm 1979)
 
 
@@ -119,9 +118,7 @@ class Curve:
 
     line: Line  #: the method with its options
     name: str  #: ``clip`` or ``aesthetic``: what is to stay up while similarity falls
-    #: share of the ideal area that is covered, see
-    #: :func:`visleak.stats.group_intervals.share_of_ideal`, with its interval
-    volume: GroupInterval
+    volume: GroupInterval  #: share of the ideal area that is covered, see ``share_of_ideal``
     settings: int  #: how many strengths
 
 
@@ -175,12 +172,10 @@ class Benchmark:
     general: ListSummary | None  #: the ordinary ones; ``None`` without
     rows: tuple[MethodRow, ...]  #: none first, then in the order given
     curves: tuple[Curve, ...]  #: by method and what stays up
-    #: the reference performance; ``None`` where no source was given
-    reference: ReferencePoint | None
+    reference: ReferencePoint | None  #: ``None`` where no source was given
     notes: tuple[str, ...]  #: what a reader has to know beside
     key: str  #: of everything in the request; equal keys are equal requests
-    #: of the similarity; ``None`` where there are no other images to compare with
-    floor: Floor | None = None
+    floor: Floor | None = None  #: ``None`` where there are no other images to compare with
 
     @property
     def base(self) -> MethodRow:

@@ -72,11 +72,8 @@ class Attribution:
     method: str  #: ``gradient`` (Wen et al. 2024, section 4.1) or ``leave-one-out``
     d: float  #: L2 score of the prompt
     tokens: tuple[str, ...]  #: texts; words for ``leave-one-out``
-    #: of ``gradient``, norms, 0 or more; of ``leave-one-out``, what D loses without the word, below
-    #: 0 where it gains
-    values: tuple[float, ...]
-    #: the norm over all positions after the last token (end, padding, and all of a second text
-    #: encoder, as in Stable Diffusion 3); ``None`` for ``leave-one-out``
+    values: tuple[float, ...]  #: norms of gradients, or what D loses without the word
+    #: norm over all positions after the last token; ``None`` for ``leave-one-out``
     rest: float | None = None
 
 

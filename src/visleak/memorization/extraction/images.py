@@ -179,9 +179,7 @@ class Job:
 class Maker:
     """Makes images of jobs: by the model as it is, or with something done against memorization."""
 
-    #: all that its images depend on beside the model, the sampling, the prompt and the seed; ``""``
-    #: is the model as it is
-    key: str
+    key: str  #: all that images depend on beside model, sampling, prompt and seed
     #: one image per job, (n, height, width, 3), independent of its neighbours
     make: Callable[[DiffusionModel, Sequence[Job], Sampling], Bytes8]
 

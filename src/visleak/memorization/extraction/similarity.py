@@ -58,9 +58,7 @@ from visleak.verification.in_place import VERSION as TINY_VERSION
 class Group:
     """Images of one prompt that are nearly the same."""
 
-    #: places of the images in the list that was given, by falling similarity to the medoid, which
-    #: comes first
-    members: tuple[int, ...]
+    members: tuple[int, ...]  #: places in the list, by falling similarity to the medoid, the first
     medoid: int  #: place of the image with the largest sum of similarities to the others
     cohesion: float  #: median similarity of the medoid to the others; 1 where it is alone
 

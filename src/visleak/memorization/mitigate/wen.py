@@ -53,9 +53,7 @@ class Descent:
 class DescentResult:
     """Embeddings that were moved."""
 
-    #: (n, tokens, width), of the type that was given; a row without an update is what was given,
-    #: bit for bit
-    states: Tensor
+    states: Tensor  #: (n, tokens, width); without an update what was given, bit for bit
     first: Tensor  #: (n,) losses before the first update
     last: Tensor  #: (n,) last losses that were seen; none is worked out after the last update
     updates: Tensor  #: (n,) how many there were
@@ -194,8 +192,7 @@ class PromptOptimisation(Mitigation):
     scope: Literal["image", "prompt", "batch"] = field(default="image", metadata={BARE: True})
     steps: int = 10  #: updates at most; D after the last one is not verified
     rate: float = field(default=0.05, metadata={LETTER: "lr"})  #: learning rate
-    #: what D compares, as in :class:`visleak.memorization.scores.ScoreSettings`
-    output: Literal["raw", "epsilon"] = "raw"
+    output: Literal["raw", "epsilon"] = "raw"  #: what D compares
 
     def __post_init__(self) -> None:
         if not 0 <= self.limit < math.inf:

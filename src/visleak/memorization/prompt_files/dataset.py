@@ -62,8 +62,7 @@ class PromptSet:
     other_letters: int  #: prompts with letters beyond ASCII
     candidates: int  #: there were before any were left out
     left_out: Mapping[str, int]  #: how many were left out, by reason
-    #: that the prompts are triggers of, as plain data; empty if no list names one
-    model: Mapping[str, object]
+    model: Mapping[str, object]  #: of the prompts; empty if no list names one
     origins: tuple[Mapping[str, Any], ...]  #: files it was made of: name, sha256, command, settings
     notes: tuple[str, ...]  #: what a reader must know, a line each
     day: str  #: it was made, as ``YYYY-MM-DD``

@@ -35,9 +35,7 @@ PUNCTUATION: Final = frozenset(string.punctuation) - {"."}
 class Candidates:
     """What may stand at one position of one prompt."""
 
-    #: of words, most probable first; forced words come last, and have taken the places of the least
-    #: probable
-    ids: Int64
+    ids: Int64  #: of words, most probable first; forced words come last
     log_probabilities: Float64  #: of the language model over its whole vocabulary, one each
 
 
@@ -45,8 +43,7 @@ class Candidates:
 class Rules:
     """Which proposals of a language model are taken; all of them by default, as in the paper."""
 
-    #: text in front of the masks that only the language model reads (the code: ``Image of a``)
-    prefix: str = ""
+    prefix: str = ""  #: text in front that only the language model reads (the code: ``Image of a``)
     #: never propose ``[unusedX]``, what is not ASCII, digits, punctuation and ``...``, and a full
     #: stop at the last position only (the code)
     stop: bool = False

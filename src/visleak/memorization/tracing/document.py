@@ -38,13 +38,9 @@ class Match:
     #: ``exact``, ``near``, ``similar``, ``different``, ``layout`` (structure agrees after any
     #: recolouring, colours do not), or ``""`` where there were no images to verify
     grade: str
-    #: that a careful person calls the pair near or exact; ``None`` without images
-    probability: float | None
-    #: whether it counts as memorized: near or exact, of the same layout, or so judged by a person
-    verified: bool
-    #: number of the memorized image: one for all matches whose references are the same image or of
-    #: the same layout; ``None`` where it does not count
-    memorized: int | None
+    probability: float | None  #: that a careful person calls the pair near or exact
+    verified: bool  #: it counts as memorized: near or exact, of the same layout, or judged so
+    memorized: int | None  #: number of the memorized image; ``None`` where it does not count
     reason: str = ""  #: one line in words
     #: similarity to the most similar image of all sources that were compared, whichever the best
     #: match is; NaN where none was. M_tau = 1 where it is above tau
@@ -52,8 +48,7 @@ class Match:
     #: how far the structure of the two stands out, see
     #: :func:`visleak.verification.in_place.standing_out`; ``None`` if not measured
     structure: float | None = None
-    #: mean difference of colours in place (CIE76); ``None`` if not measured
-    colour: float | None = None
+    colour: float | None = None  #: mean difference of colours in place (CIE76), if measured
     judged: str = ""  #: ``human`` or ``disputed`` where people judged the pair, else empty
 
 
@@ -63,9 +58,7 @@ class Original:
 
     number: int  #: from 0, in the order of the matches
     source: str  #: name of the source of the first reference
-    #: ids (SOURCE/id where there are several sources) that matches were verified against, the
-    #: closest first
-    references: tuple[str, ...]
+    references: tuple[str, ...]  #: ids, or SOURCE/id of several sources, the closest first
     variants: int  #: different images of the sources that are the same or of the same layout
     matches: int  #: generated images that repeat it
     prompts: int  #: that made them
@@ -101,8 +94,7 @@ class Trace:
     #: source could be compared
     share: tuple[float, float, float]
     originals: tuple[Original, ...] = ()  #: the memorized images
-    #: shares by prompt, where all images were traced; else empty
-    prompts: tuple[Replication, ...] = ()
+    prompts: tuple[Replication, ...] = ()  #: where all images were traced; else empty
     notes: tuple[str, ...] = ()  #: what a reader has to know beside
     key: str = ""  #: of everything in the request but verdicts; equal keys are equal requests
 
@@ -147,9 +139,7 @@ class Answer:
     """What the sets hold of generated images."""
 
     hits: Sequence[Hit]  #: possible sources, in any order
-    #: similarity to the most similar image of the source, by generated image; images that were not
-    #: compared are left out
-    nearest: Mapping[str, float]
+    nearest: Mapping[str, float]  #: similarity to the most similar image, by generated image
     notes: tuple[str, ...] = ()  #: what a reader has to know, one line each
 
 

@@ -243,8 +243,7 @@ class Categories:
     """Categories by reference, generated image or prompt."""
 
     key: str  #: one of :data:`KEYS`
-    #: category of each, of :data:`visleak.memorization.tracing.document.CATEGORIES`
-    words: Mapping[str, str]
+    words: Mapping[str, str]  #: category of each, of ``CATEGORIES``
     origin: str  #: file they were read from
 
     def applied_to(self, trace: Trace) -> Trace:

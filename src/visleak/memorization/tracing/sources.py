@@ -69,8 +69,7 @@ class Queries:
     sizes: tuple[int, ...]  #: images in the cluster of each
     every: bool = False  #: all images of the prompts, not one per cluster
     clusters: bool = False  #: each image stands for a cluster
-    #: model and sampling by ``extract.json``; empty without an extraction
-    origin: Mapping[str, object] = field(default_factory=dict)
+    origin: Mapping[str, object] = field(default_factory=dict)  #: by ``extract.json``
 
 
 def open_queries(target: str | os.PathLike[str], *, every: bool = False) -> Queries:
