@@ -1,16 +1,15 @@
 """What images of a prompt are judged by (Hong et al. 2024, section 5; MemBench's code).
 
-Copying: the similarity of an image is the largest to any of the memorized images of its prompt; the
-images of a prompt (10 in the paper) give three numbers, each then averaged over prompts.
+Copying: the similarity of an image is the largest to any memorized image of its prompt; the images
+of a prompt give three numbers, each then averaged over prompts.
 
-Reference performance: for each trigger prompt a search returns 100 images, and the one with the
-best CLIP score is kept: an image that fits the prompt and was not made from it. Its similarity to
-the memorized image is what a mitigation should come down to, its CLIP score what should be left
-(appendix D; on Stable Diffusion 1: .088 and .310 in table 3).
+Reference performance: of the 100 images that a search returns for a prompt, the one with the best
+CLIP score fits the prompt and was not made from it. A mitigation should come down to its similarity
+to the memorized image and keep its CLIP score (appendix D; Stable Diffusion 1: .088 and .310).
 
 Aesthetic score, from 1 to 10 or so: the published head (``sac+logos+ava1-l14-linearMSE``, Schuhmann
-2022) is a stack of linear layers, 768-1024-128-64-16-1, on the unit vector of an image by OpenAI's
-CLIP ViT-L/14. It has no activations, so in use it is one affine map.
+2022) is a stack of linear layers without activations on the unit vector of an image by OpenAI's
+CLIP ViT-L/14: in use one affine map.
 """
 
 from __future__ import annotations
@@ -209,21 +208,15 @@ def reference_performance(
     """Return similarity and CLIP score of the best image that a search finds for each prompt.
 
     Args:
-        source: the search.
-        prompts: trigger prompts.
-        references: returns the memorized images of a prompt by its number; empty where none is at
-            hand.
-        alignment: makes the CLIP scores.
-        similarity: the measure of copying.
+        source, prompts: the search, and trigger prompts.
+        references: returns the memorized images of a prompt by its number, if any.
+        alignment, similarity: make the CLIP scores, and measure copying.
         count: images to ask for; of ties the first that was found is kept.
         progress: called with how many prompts are done.
 
     Returns:
         (prompts,) each: NaN where no image was found that can be read; the similarity also where
         no memorized image is at hand.
-
-    Raises:
-        UsageError: ``count`` is below 1.
     """
     if count < 1:
         raise UsageError(f"count is 1 or more (MemBench: 100); got {count}")
@@ -307,15 +300,11 @@ def _layer(path: Path, stem: str, parts: Mapping[str, Float64]) -> Layer:
 
 
 class AestheticHead:
-    """A stack of linear layers that gives one number for a vector.
+    """A stack of linear layers that gives one number for a vector of ``width`` numbers.
 
     A file of weights does not tell whether there are activations between the layers: it is taken
     that there are none, as in the published head. One that has any (``...-reluMSE``) gives other
-    numbers than it was trained for.
-
-    Attributes:
-        width: numbers of a vector that it takes.
-        digest: changes whenever any score could.
+    numbers than it was trained for. ``digest`` changes whenever any score could.
 
     >>> head = AestheticHead([(np.array([[3.0, 4.0]]), np.array([5.0]))], "small")
     >>> head([[0.6, 0.8]]).tolist()

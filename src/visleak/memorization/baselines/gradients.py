@@ -1,16 +1,13 @@
 """Searches by gradients, with D as their objective: ZeroCap and PEZ.
 
-ZeroCap (Tewel et al. 2022, section 3): a causal language model is guided word by word, with beams.
-The keys and values of the tokens so far are moved by a few gradient steps on the sum of two losses:
-the cross-entropy of the next word to the softmax of the match over the most probable words (there
-CLIP's, here D), and the divergence from the model's own probabilities (equations 3 to 5).
+ZeroCap (Tewel et al. 2022, section 3) guides a causal language model word by word, with beams: the
+keys and values of the tokens so far are moved by a few gradient steps on the cross-entropy of the
+next word to the softmax of the match over the most probable words (there CLIP's, here D), plus the
+divergence from the model's own probabilities (equations 3 to 5).
 
-PEZ (Wen et al. 2023, "Hard Prompts Made Easy", algorithm 1): soft token embeddings are projected at
-every step to the nearest embeddings of the vocabulary, and the gradient of the loss, here -D, is
-taken at the projection and applied to the soft ones.
-
-In table 2 of Hong et al. 2024 neither finds a memorized image: D of ZeroCap's prompts is below that
-of triggers, and PEZ's give images of one colour.
+PEZ (Wen et al. 2023, "Hard Prompts Made Easy", algorithm 1) projects soft token embeddings at every
+step to the nearest embeddings of the vocabulary, and applies the gradient of the loss, here -D, at
+the projection to the soft ones.
 """
 
 from __future__ import annotations

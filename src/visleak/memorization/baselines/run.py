@@ -416,8 +416,7 @@ def compare(
         verifier: decides which candidates give memorized images.
         out: the folder; a finished comparison of the same request is returned as it is.
         force: another comparison, and attempts with other settings, may be replaced.
-        progress: called for searches, images and verification.
-        note: called with a line about what is reused.
+        progress, note: called for searches, images and verification; with what is reused.
 
     Raises:
         UsageError: the folder holds another comparison, or a method refuses its settings.

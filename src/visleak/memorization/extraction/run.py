@@ -353,17 +353,10 @@ def reclustered(
     sheets: bool = True,
     progress: Progress = silent,
 ) -> Extraction:
-    """Cluster the images of a finished extraction again, and write over its result.
+    """Cluster the images of a finished extraction again, and write over its result; no model is used.
 
-    No model is loaded and no image is made.
-
-    Args:
-        folder: of the extraction.
-        settings: their ``eps``, ``min_samples`` and ``min_cluster`` count; images and seeds are
-            those that are there.
-        similarity: that distances are made of, or its name.
-        sheets: also draw a contact sheet of each cluster.
-        progress: called for prompts.
+    Of the settings ``eps``, ``min_samples`` and ``min_cluster`` count; images and seeds are those
+    that are there. Other arguments are as of :func:`extract`.
 
     Raises:
         UsageError: the folder holds no finished extraction, or fewer images per prompt than

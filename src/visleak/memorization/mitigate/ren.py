@@ -1,14 +1,11 @@
 """Cross-attention is changed while images are made (Ren et al. 2024).
 
-"Unveiling and Mitigating Memorization in Text-to-image Diffusion Models through Cross Attention":
-the summary tokens of a prompt (its end and the padding behind) are hidden from every
-cross-attention of every step, and the begin token's logit is multiplied with C. That takes
-attention off the prompt only where the begin token's logits are positive, which is not checked.
-
-Ren et al. 2024, equation 16: a query's logits (s_1, ..., s_N) become (C s_1, s_2, ..., s_{N-S},
--inf, ..., -inf) before the softmax, s_1 being that of the begin token and the last S those of the
-summary tokens. C times a logit is the logit of C times its key, so the library's own processor
-does the rest: a change that changes nothing is the stock computation, bit for bit.
+"Unveiling and Mitigating Memorization in Text-to-image Diffusion Models through Cross Attention",
+equation 16: a query's logits (s_1, ..., s_N) become (C s_1, s_2, ..., s_{N-S}, -inf, ..., -inf)
+before the softmax, s_1 being that of the begin token and the last S those of the summary tokens
+(the end of a prompt and the padding behind). C times a logit is the logit of C times its key, so
+the library's own processor does the rest: a change that changes nothing is the stock computation,
+bit for bit. Where the begin token's logits are not positive, attention is not taken off the prompt.
 """
 
 from __future__ import annotations

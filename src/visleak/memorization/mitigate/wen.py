@@ -2,13 +2,11 @@
 
 "Detecting, Explaining, and Mitigating Memorization in Diffusion Models", section 5: the output of
 the text encoder is optimised, on the noise that an image starts from and at the sampler's first
-step, until D < l. No guidance enters the loss, and the empty prompt's embedding stays. What D is
-of is a choice: the paper's formula is one image's, the authors' code (and MemBench's) takes one
-norm over all images that it makes of a prompt, which is about root(n) times an image's own.
+step, until D < l, without guidance. The paper's formula is of one image; the authors' code (and
+MemBench's) takes one norm over all images that it makes of a prompt, about root(n) times as large.
 
-The loss is D of Hong et al. 2024 (equation 4) as a function of the text encoder's output, so it is
-``scores.TriggerScore`` that works it out. Embeddings, moments and losses are float32 or better
-whatever the network is: it rounds what it is given.
+Embeddings, moments and losses are float32 or better whatever the network is: it rounds what it is
+given.
 """
 
 from __future__ import annotations

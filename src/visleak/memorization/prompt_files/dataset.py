@@ -91,8 +91,7 @@ def write_prompts(
     finished result of the same request is returned as it is.
 
     Args:
-        prompts: the candidates.
-        folder: of the result.
+        prompts, folder: the candidates, and the folder of the result.
         origins: files the prompts come from.
         unverified: take candidates without a record.
         force: replace another data set.

@@ -5,19 +5,15 @@ position i of a chain (equations 7 to 9 of Hong et al. 2024):
 
     T_i(p -> p') = exp(D(p') / K) / sum over candidates w of exp(D(p with p_i = w) / K)
 
-Chains of one step share one pass of the language model, one call of D and its noises, so that a
-chain meets the same noises alone and among others.
+Chains of one step share one pass of the language model, one call of D and its noises.
 
 Algorithm 1 as printed restarts every outer round from n masks, makes N moves, and ends if the best
-of the visited states p^0 ... p^N has D >= kappa. (The state p^(N+1) that the printed loop draws
-last is never used; it is not drawn here.)
-
-Algorithm 2 starts a chain of N moves for each position k of a trigger, the first move at k, the
-others anywhere; every scored candidate goes to a bank. A chain that has been below kappa for too
-many moves in a row is stopped. The printed loop runs k = 0 ... n, which is n + 1 chains for n
-words, and resets neither the state nor the counter between chains: the last chain, whose position
-does not exist, begins at a random one. The authors' code runs n chains, each from the trigger
-itself, with a counter of its own.
+of the visited states p^0 ... p^N has D >= kappa. (The printed loop draws p^(N+1), which is never
+used.) Algorithm 2 starts a chain of N moves for each position k of a trigger, the first move at k,
+the others anywhere; every scored candidate goes to a bank. A chain that has been below kappa for
+too many moves in a row is stopped. The printed loop runs k = 0 ... n, one chain more than words,
+which begins at a random position, and resets neither the state nor the counter between chains. The
+authors' code runs n chains, each from the trigger itself, with a counter of its own.
 """
 
 from __future__ import annotations
@@ -162,11 +158,6 @@ class GibbsSearch(Search):
 
     Chain k draws its positions and words from (seed, k) alone, and all chains meet the same noises
     at the same step, so that a chain walks the same way alone or among others (up to rounding).
-
-    Attributes:
-        name: ``gibbs``.
-        proposer: the language model.
-        settings: of the search.
     """
 
     name = "gibbs"
@@ -323,8 +314,7 @@ def augment(
         proposer: the language model.
         triggers: the prompts to begin with, each once.
         settings: of the algorithm; the paper's for Stable Diffusion 1 by default.
-        bank: called with all prompts that were scored (without those below the floor), by mean D,
-            before the state is closed.
+        bank: called with all prompts from the floor on, by mean D, before the state is closed.
 
     Raises:
         UsageError: no trigger, one twice, settings and D on two scales, or a budget that does not

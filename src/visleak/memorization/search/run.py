@@ -181,20 +181,10 @@ def search_into(
 ) -> dict[str, object]:
     """Search, and write ``search.json``, ``prompts.parquet``, ``prompts.csv``, ``bank.parquet``.
 
-    The state of the chains is kept in the folder: an interrupted search resumes, and one that its
-    budget ended resumes with a larger one.
-
-    Args:
-        searcher: Algorithm 1, or another method.
-        task: its ``folder`` is not used.
-        out: the folder.
-        kappa: D that chains are counted by; ``None`` counts none.
-        about: what else the result should name, such as where the settings are from.
-        force: another search may be replaced.
-        note: called with a line about what was reused or resumed.
-
-    Returns:
-        The content of ``search.json``.
+    An interrupted search resumes, as does one that its budget ended, with a larger one; the task's
+    ``folder`` is not used. Chains with D >= ``kappa`` are counted, if it is given; ``about`` is
+    noted in the result; ``force`` replaces another search; ``note`` is called with a line about
+    what is reused. Returns the content of ``search.json``.
 
     Raises:
         UsageError, VisleakError: as the searcher; or the folder holds another search.
@@ -248,16 +238,8 @@ def augment_into(
 ) -> dict[str, object]:
     """Augment triggers, and write ``augment.json``, ``prompts.parquet`` and ``bank.parquet``.
 
-    Args:
-        task: its ``folder`` and ``chains`` are not used.
-        proposer: the language model.
-        triggers: the prompts to begin with.
-        settings: of Algorithm 2.
-        out: the folder.
-        about, force, note: as :func:`search_into`.
-
-    Returns:
-        The content of ``augment.json``.
+    The task's ``folder`` and ``chains`` are not used; ``about``, ``force``, ``note`` are as of
+    :func:`search_into`. Returns the content of ``augment.json``.
 
     Raises:
         UsageError, VisleakError: as :func:`~visleak.memorization.search.gibbs.augment`; or the
@@ -323,18 +305,10 @@ def diversify_into(
 ) -> dict[str, object]:
     """Pick diverse prompts, and write ``diversify.json``, ``prompts.parquet``, ``prompts.csv``.
 
-    Args:
-        model: whose text encoder compares prompts.
-        prompts: the bank.
-        out: the folder.
-        settings: what is picked.
-        triggers: with ``per_source``, prompts of the bank and what each was made from; one that was
-            made from several is listed with each of them, as ``read_values`` of ``prompt_files``
-            reads them. Empty takes the column, which holds one of them.
-        force, note: as :func:`search_into`.
-
-    Returns:
-        The content of ``diversify.json``.
+    ``triggers``: with ``per_source``, prompts of the bank and what each was made from; one that was
+    made from several is listed with each of them, as ``read_values`` of ``prompt_files`` reads
+    them. Empty takes the column, which holds one of them. ``force``, ``note`` are as of
+    :func:`search_into`. Returns the content of ``diversify.json``.
 
     Raises:
         UsageError: the list has no column ``trigger``, a number does not fit, or the folder holds
@@ -452,11 +426,10 @@ def diversify(
     sources: Sequence[str] = (),
     seed: int = 0,
 ) -> list[Pick]:
-    """Pick prompts with different meanings (Algorithm 3).
+    """Pick prompts with different meanings by a model's text encoder (Algorithm 3).
 
     Args:
-        model: whose text encoder compares them.
-        prompts: the bank.
+        model, prompts: the text encoder, and the bank.
         count: of picks; of every source where there are any (the paper: 20 an original prompt).
         sources: the prompt that each was made from; empty takes all as one bank.
         seed: of the first pick; that of a source does not depend on other sources.
