@@ -353,7 +353,7 @@ def reclustered(
     sheets: bool = True,
     progress: Progress = silent,
 ) -> Extraction:
-    """Cluster the images of a finished extraction again, and write over its result; no model is used.
+    """Cluster the images of a finished extraction again without a model, over its result.
 
     Of the settings ``eps``, ``min_samples`` and ``min_cluster`` count; images and seeds are those
     that are there. Other arguments are as of :func:`extract`.
