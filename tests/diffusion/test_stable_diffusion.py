@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tiny_pipelines import LENGTH, stable_diffusion, stock, stock_images, unet
+from tiny_pipelines import stable_diffusion, stock, stock_images, unet
 from visleak.diffusion import load_model
 from visleak.diffusion.families import StableDiffusion
 from visleak.diffusion.model import Sampling
@@ -26,39 +26,6 @@ def model(made):
 @pytest.fixture(scope="module")
 def second(made):
     return load_model(str(made("sd2")), device="cpu")
-
-
-def encoded_by_hand(folder, prompts):
-    """Return token states as transformers makes them, prompt by prompt."""
-    from transformers import AutoTokenizer, CLIPTextModel
-
-    with quiet():
-        tokenizer = AutoTokenizer.from_pretrained(folder / "tokenizer")
-        encoder = CLIPTextModel.from_pretrained(folder / "text_encoder").eval()
-    rows = []
-    for prompt in prompts:
-        ids = tokenizer(prompt, padding="max_length", max_length=LENGTH, truncation=True).input_ids
-        with torch.no_grad():
-            rows.append(encoder(torch.tensor([ids])).last_hidden_state)
-    return torch.cat(rows)
-
-
-def test_prompts_are_encoded_as_the_text_encoder_does(model, made):
-    states = model.encode_prompt(PROMPTS).states
-    torch.testing.assert_close(states, encoded_by_hand(made("sd1"), PROMPTS), atol=1e-6, rtol=0)
-
-
-@pytest.mark.parametrize("timestep", [0, 500, 981, 999])
-def test_the_network_is_asked_as_by_hand(model, made, timestep):
-    from diffusers import UNet2DConditionModel
-
-    network = UNet2DConditionModel.from_pretrained(made("sd1") / "unet", local_files_only=True)
-    latents = model.noises([3, 4, 5])
-    conditioning = model.encode_prompt(PROMPTS)
-    with torch.no_grad():
-        output = model.predict_noise(latents, timestep, conditioning)
-        wanted = network(latents, timestep, encoder_hidden_states=conditioning.states).sample
-    assert torch.equal(output, wanted)
 
 
 def test_noises_are_each_of_its_seed(model):

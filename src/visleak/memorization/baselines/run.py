@@ -358,10 +358,7 @@ class _Entry:
         budget, step = self.contest.budget, f"searching: {self.name}, seed {self.seed}"
 
         def report(now: Searched) -> None:
-            if budget.calls is not None:
-                progress(step, min(now.calls, budget.calls), budget.calls)
-            else:
-                progress(step, now.done, now.total or 0)
+            progress(step, *now.within(budget.calls))
 
         folder.mkdir(parents=True, exist_ok=True)
         score = TriggerScore(self.contest.model, self.contest.score)

@@ -85,6 +85,10 @@ class Progress:
     calls: int  #: passes of the network so far
     best: Candidate | None  #: the prompt of the highest D so far
 
+    def within(self, calls: int | None) -> tuple[int, int]:
+        """Return how much of a budget of passes is spent, without one how much is done."""
+        return (self.done, self.total or 0) if calls is None else (min(self.calls, calls), calls)
+
 
 @dataclass(frozen=True)
 class SearchTask:
@@ -454,15 +458,11 @@ def shown_by(bar: progress.Progress, step: str, calls: int | None) -> Callable[[
 
     def report(now: Progress) -> None:
         nonlocal last
-        best = now.best
         # a bar keeps its name: the best so far is reported in lines of its own
-        if best is not None and best.prompt not in ("", last):
-            last = best.prompt
-            bar(f"highest D so far {best.score:.4g}: {last[:60]}", 0, 0)
-        if calls is not None:
-            bar(step, min(now.calls, calls), calls)
-        else:
-            bar(step, now.done, now.total or 0)
+        if now.best is not None and now.best.prompt not in ("", last):
+            last = now.best.prompt
+            bar(f"highest D so far {now.best.score:.4g}: {last[:60]}", 0, 0)
+        bar(step, *now.within(calls))
 
     return report
 

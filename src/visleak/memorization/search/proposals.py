@@ -68,12 +68,10 @@ class Rules:
         """Return the rules with another list of banned words: none, own or a file."""
         if banned is None:
             return self
-        if banned == "none":
-            return replace(self, banned=(), banned_name="none")
-        if banned == "own":
-            return replace(self, banned=own_banned_words(), banned_name="own")
-        path = Path(banned)
-        return replace(self, banned=read_banned_words(path), banned_name=path.name)
+        if banned in ("none", "own"):
+            words = own_banned_words() if banned == "own" else ()
+            return replace(self, banned=words, banned_name=banned)
+        return replace(self, banned=read_banned_words(Path(banned)), banned_name=Path(banned).name)
 
 
 class Proposer(Protocol):
@@ -142,20 +140,17 @@ def words_in(text: str) -> tuple[str, ...]:
 
 
 def best_candidates(
-    log_probabilities: Float64,
-    allowed: Bool,
-    count: int,
-    forced: Sequence[int] = (),
+    log_probabilities: Float64, allowed: Bool, count: int, forced: Sequence[int] = ()
 ) -> Candidates:
     """Return the most probable of the allowed words; forced ones take the places of the least."""
     there = np.flatnonzero(allowed)
     # stable, so that equal probabilities are in the order of ids
     found = there[np.argsort(-log_probabilities[there], kind="stable")][:count].tolist()
     missing = [each for each in dict.fromkeys(forced) if each not in found]
-    spare = [each for each in found if each not in set(forced)]
-    for each in reversed(spare[max(0, len(spare) - max(0, len(found) + len(missing) - count)) :]):
-        found.remove(each)
-    ids = np.array([*found, *missing], np.int64)
+    over = max(0, len(found) + len(missing) - count)
+    spare = [each for each in found if each not in forced]
+    dropped = spare[max(0, len(spare) - over) :]
+    ids = np.array([*(each for each in found if each not in dropped), *missing], np.int64)
     return Candidates(ids, np.asarray(log_probabilities[ids]))
 
 
@@ -241,9 +236,7 @@ class MaskedLanguageModel:
             rows = np.flatnonzero(lengths == length).tolist()
             for start in range(0, len(rows), BATCH):
                 part = rows[start : start + BATCH]
-                answers[part] = self._pass(
-                    [states[at] for at in part], [positions[at] for at in part]
-                )
+                answers[part] = self._pass([(states[at], positions[at]) for at in part])
         made = []
         for at, (state, position) in enumerate(zip(states, positions, strict=True)):
             allowed = self._allowed
@@ -253,19 +246,18 @@ class MaskedLanguageModel:
             made.append(best_candidates(answers[at], allowed, count, forced[at] if forced else ()))
         return made
 
-    def _pass(self, states: Rows, positions: Sequence[int]) -> Float64:
-        """Return the log-probabilities of all words at the positions, (prompts, vocabulary)."""
-        torch = self._torch
-        offset = len(self._before) + len(self._prefix)
+    def _pass(self, places: Sequence[tuple[Sequence[int], int]]) -> Float64:
+        """Return the log-probabilities of all words at positions, (prompts, vocabulary)."""
+        torch, before = self._torch, [*self._before, *self._prefix]
         rows = [
-            [*self._before, *self._prefix, *state[:at], self.mask, *state[at + 1 :], *self._after]
-            for state, at in zip(states, positions, strict=True)
+            [*before, *state[:at], self.mask, *state[at + 1 :], *self._after]
+            for state, at in places
         ]
         with torch.inference_mode():
             inputs = torch.tensor(rows, device=self._network.device)
             logits = self._network(input_ids=inputs, attention_mask=torch.ones_like(inputs)).logits
-            places = torch.tensor([offset + each for each in positions], device=logits.device)
-            chosen = logits[torch.arange(len(rows), device=logits.device), places].double()
+            columns = torch.tensor([len(before) + at for _, at in places], device=logits.device)
+            chosen = logits[torch.arange(len(rows), device=logits.device), columns].double()
             return np.asarray(torch.log_softmax(chosen, -1).cpu().numpy())
 
     def texts(self, states: Rows) -> list[str]:
@@ -286,7 +278,6 @@ def load_language_model(
     text: str, *, rules: Rules | None = None, device: str = "cpu"
 ) -> MaskedLanguageModel:
     """Return the masked language model of a folder or ``hub:OWNER/NAME``, which is fetched once."""
-    network, tokenizer, digest = language_models.load_language_model(
-        text, "AutoModelForMaskedLM", device, "--lm FOLDER"
-    )
-    return MaskedLanguageModel(text, network, tokenizer, digest, rules or Rules())
+    kind = "AutoModelForMaskedLM"
+    loaded = language_models.load_language_model(text, kind, device, "--lm FOLDER")
+    return MaskedLanguageModel(text, *loaded, rules or Rules())
