@@ -1,7 +1,7 @@
 """The whole of D-LeDe, with trainers whose answers are known in closed form."""
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -45,6 +45,16 @@ def measured(
 
 def text(result: DLeDeResult) -> str:
     return "\n".join((headline(result), *statements(result)))
+
+
+@dataclass(frozen=True)
+class Scored(Resident):
+    """Scores by a function of the task."""
+
+    score: Callable[[TrainingTask], dict[str, float]] = lambda task: {}
+
+    def train(self, task: TrainingTask, folder: Path) -> Outcome:
+        return Outcome(self.score(task))
 
 
 @dataclass(frozen=True)
@@ -102,14 +112,11 @@ def test_a_clean_split_rises_as_expected_and_a_leaking_one_does_not(tmp_path: Pa
 def test_a_classifier_that_guesses_has_not_learned(base: float, said: str, tmp_path: Path) -> None:
     """Of two classes a half is right by guessing; what leaks is not learned."""
 
-    @dataclass(frozen=True)
-    class Guesser(Resident):
-        def train(self, task: TrainingTask, folder: Path) -> Outcome:
-            noise = np.random.default_rng([task.seed, task.step]).normal(0, 0.001, 2)
-            return Outcome({"accuracy": self.base + noise[0], "f1": self.base + noise[1]})
+    def guess(task: TrainingTask) -> dict[str, float]:
+        noise = np.random.default_rng([task.seed, task.step]).normal(0, 0.001, 2)
+        return {"accuracy": base + noise[0], "f1": base + noise[1]}
 
-    split = split_of(60, 40, labels=2)
-    judged = run(split, Guesser(base), tmp_path, plan=PLAN, controls=BARE).judgement
+    judged = measured(Scored(score=guess), tmp_path, split_of(60, 40, labels=2)).judgement
     assert (judged.verdict, judged.reason_code) == ("undecided" if said else "leaking", said)
 
 
@@ -210,36 +217,31 @@ def test_the_prediction_limit_errs_as_often_as_it_says() -> None:
 
 
 def test_a_metric_that_one_training_lacks_is_not_taken_from_the_others(tmp_path: Path) -> None:
-    @dataclass(frozen=True)
-    class Forgetful(Resident):
-        def train(self, task: TrainingTask, folder: Path) -> Outcome:
-            found = {"map50": 0.5 + task.step / 100, "f1": 0.5}
-            if (task.step, task.repetition) == (10, 3) and not (tmp_path / "mended").exists():
-                del found["map50"]
-            return Outcome(found)
+    def forget(task: TrainingTask) -> dict[str, float]:
+        found = {"map50": 0.5 + task.step / 100, "f1": 0.5}
+        if (task.step, task.repetition) == (10, 3) and not (tmp_path / "mended").exists():
+            del found["map50"]
+        return found
 
-    result = measured(Forgetful(), tmp_path)
+    trainer = Scored(score=forget)
+    result = measured(trainer, tmp_path)
     assert result.scores.metrics == ("map50", "f1")
     (failure,) = result.failed
     assert (failure.step, failure.repetition) == (10, 3)
     assert failure.reason == "it has no map50, which the others have"
     assert (result.judgement.repetitions, result.judgement.left_out) == (3, 1)
     (tmp_path / "mended").touch()
-    again = measured(Forgetful(), tmp_path)
+    again = measured(trainer, tmp_path)
     assert (again.failed, again.judgement.repetitions) == ((), 4)
 
 
 def test_f1_never_decides_alone_in_silence(tmp_path: Path) -> None:
-    @dataclass(frozen=True)
-    class Sparse(Resident):
-        """Gives F1 always, and mAP a few times."""
-
-        def train(self, task: TrainingTask, folder: Path) -> Outcome:
-            some = {"map50": 0.5} if task.repetition == 4 else {}
-            return Outcome({"f1": 0.5 + task.step / 100 + task.repetition / 1000} | some)
+    def sparse(task: TrainingTask) -> dict[str, float]:
+        some = {"map50": 0.5} if task.repetition == 4 else {}
+        return {"f1": 0.5 + task.step / 100 + task.repetition / 1000} | some
 
     said: list[str] = []
-    trainer, works = Sparse(decides=("map50", "f1")), Execution(notify=said.append)
+    trainer, works = Scored(decides=("map50", "f1"), score=sparse), Execution(notify=said.append)
     result = measured(trainer, tmp_path, execution=works)
     assert [each.metric for each in result.judgement.metrics] == ["f1"]
     assert [line for line in said if line.startswith("map50 is missing")]
@@ -269,16 +271,8 @@ def test_what_fails_besides_the_curve_is_said_and_takes_nothing_from_it(tmp_path
 
 
 def test_longer_training_is_compared_with_the_usual_one(tmp_path: Path) -> None:
-    @dataclass(frozen=True)
-    class Slow(Resident):
-        """Is the better the longer it trains."""
-
-        def train(self, task: TrainingTask, folder: Path) -> Outcome:
-            epochs = task.epochs or 3
-            return Outcome({"map50": 0.5 + epochs / 1000 + task.step / 100})
-
-    trainer = Slow()
-    result = measured(trainer, tmp_path, controls=ControlSettings(convergence=5, hashes=False))
+    slow = Scored(score=lambda task: {"map50": 0.5 + (task.epochs or 3) / 1000 + task.step / 100})
+    result = measured(slow, tmp_path, controls=ControlSettings(convergence=5, hashes=False))
     assert result.convergence is not None
     assert result.convergence.epochs == (3, 15)
     rows = [(row.step, row.usual, row.longer) for row in result.convergence.rows]
@@ -372,19 +366,17 @@ def test_a_metric_that_is_not_there_is_refused_after_one_training(tmp_path: Path
 
 
 def test_a_metric_called_loss_is_better_when_it_falls(tmp_path: Path) -> None:
-    @dataclass(frozen=True)
-    class Falling(Resident):
-        def train(self, task: TrainingTask, folder: Path) -> Outcome:
-            return Outcome({"val_loss": 0.5 - task.step / 100 + task.repetition / 1000})
-
-    result = measured(Falling(), tmp_path / "a")
+    falling = Scored(
+        score=lambda task: {"val_loss": 0.5 - task.step / 100 + task.repetition / 1000}
+    )
+    result = measured(falling, tmp_path / "a")
     assert result.scores.lower == {"val_loss"}
     assert result.judgement.verdict == "clean"
     verdict = DecisionSettings(lower=["nope"])
     with pytest.raises(
         UsageError, match="--lower-is-better: there is no metric 'nope'; the training runs have"
     ):
-        run(split_of(60, 40), Falling(), tmp_path / "b", plan=PLAN, decision=verdict)
+        run(split_of(60, 40), falling, tmp_path / "b", plan=PLAN, decision=verdict)
 
 
 def test_the_audit_is_asked_for_when_all_is_checked_and_nothing_trained(tmp_path: Path) -> None:
@@ -394,14 +386,8 @@ def test_the_audit_is_asked_for_when_all_is_checked_and_nothing_trained(tmp_path
         assert not (tmp_path / "told").exists()
         return AuditSummary("audit", "3 of 40")
 
-    with pytest.raises(UsageError, match="2 or more times"):
-        run(
-            split_of(60, 40),
-            trainer,
-            tmp_path,
-            controls=ControlSettings(convergence=1),
-            audit=audit,
-        )
+    with pytest.raises(UsageError, match="two steps above 0"):
+        measured(trainer, tmp_path, plan=Plan((0, 10)), audit=audit)
     found = measured(trainer, tmp_path, audit=audit)
     assert found.audit == AuditSummary("audit", "3 of 40")
 
@@ -470,7 +456,7 @@ def test_copies_of_five_percent_prove_a_leak(
     assert ("copies of 1 of 40 test images" in told) == (copies == 1)
     assert few in told
     allowed = ControlSettings(hashes=False, allow_proved_leak=True)
-    found = run(split_of(60, 40), trainer, tmp_path, plan=PLAN, controls=allowed, audit=audit)
+    found = measured(trainer, tmp_path, controls=allowed, audit=audit)
     assert found.judgement.verdict == "clean"
     assert ("but copies of" in text(found)) == bool(copies)
 
@@ -490,7 +476,7 @@ def test_files_on_both_sides_are_seen_without_an_audit(
         train=replace(made.train, locators=pa.array(files)),
         test=replace(made.test, locators=pa.array(tested)),
     )
-    found = run(split, Resident(), tmp_path / "out", plan=PLAN, controls=BARE)
+    found = measured(Resident(), tmp_path / "out", split)
     assert bool(found.proof) == (not trained)
     assert found.judgement.verdict == ("clean" if trained else "leaking")
     assert (f"{shared} of 40 test images" in text(found)) == bool(shared)

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tiny_models import write_open_clip
+from tiny_models import OPEN_CLIP, write_open_clip
 
 from refusals import refusal
 from toy_clip import lively
@@ -19,26 +19,9 @@ from visleak.errors import VisleakError
 on_cpu = partial(load_text_tower, device="cpu")
 
 CONTEXT = 12
-CONFIG = {
-    "embed_dim": 24,
-    "quick_gelu": True,
-    "vision_cfg": {
-        "image_size": 48,
-        "layers": 2,
-        "width": 32,
-        "head_width": 8,
-        "mlp_ratio": 2.0,
-        "patch_size": 16,
-    },
-    # the words are those of open_clip's own tokenizer
-    "text_cfg": {
-        "context_length": CONTEXT,
-        "vocab_size": 49408,
-        "width": 16,
-        "heads": 2,
-        "layers": 2,
-    },
-}
+# the words are those of open_clip's own tokenizer
+WORDS = {"context_length": CONTEXT, "vocab_size": 49408, "width": 16, "heads": 2, "layers": 2}
+CONFIG = {**OPEN_CLIP, "text_cfg": WORDS}
 #: Of a few words, of just as many as fit, of one more, of many; empty; twice.
 SENTENCES = ["a photo of a cat.", "cat " * 10, "cat " * 11, "a dog & a cat " * 9, "", "DOG", "dog"]
 CUT = [False, False, True, True, False, False, False]

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from objects import Trap
 from PIL import Image
+from tiny_models import OPEN_CLIP as CONFIG
 from tiny_models import pictures, unit, working, write_open_clip
 
 from refusals import refusal
@@ -36,16 +37,6 @@ def by_transform(transform: Any, network: Any, shown: list[DecodedImage]) -> np.
     inputs = torch.stack([transform(Image.fromarray(each.pixels)) for each in shown])
     with torch.inference_mode():
         return unit(network(inputs).numpy())
-
-
-VISION = {"image_size": 48, "layers": 2, "width": 32, "head_width": 8, "mlp_ratio": 2.0}
-TEXT = {"context_length": 8, "vocab_size": 50, "width": 16, "heads": 2, "layers": 1}
-CONFIG = {
-    "embed_dim": 24,
-    "quick_gelu": True,
-    "vision_cfg": {**VISION, "patch_size": 16},
-    "text_cfg": TEXT,
-}
 
 
 def in_open_clips_form(state: dict[str, Any]) -> dict[str, Any]:

@@ -40,6 +40,16 @@ def unit(rows: np.ndarray) -> np.ndarray:
     return rows / np.linalg.norm(rows, axis=1, keepdims=True)
 
 
+_SHAPE = {"image_size": 48, "patch_size": 16, "layers": 2, "width": 32}
+#: A small CLIP of open_clip.
+OPEN_CLIP = {
+    "embed_dim": 24,
+    "quick_gelu": True,
+    "vision_cfg": {**_SHAPE, "head_width": 8, "mlp_ratio": 2.0},
+    "text_cfg": {"context_length": 8, "vocab_size": 50, "width": 16, "heads": 2, "layers": 1},
+}
+
+
 def write_open_clip(folder: Path, model: Any, config: dict[str, Any]) -> Path:
     import torch
 

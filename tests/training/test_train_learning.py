@@ -21,11 +21,19 @@ from visleak.errors import UsageError, VisleakError
 from visleak.formats import open_images
 from visleak.records import DecodedImage
 from visleak.storage import claimed
-from visleak.training import EncoderSettings, TrainedEncoder, checkpoint_path, train_encoder
+from visleak.training import (
+    EncoderSettings,
+    TrainedEncoder,
+    checkpoint_path,
+    data,
+    run,
+    train_encoder,
+)
 from visleak.training.data import Sizes
 from visleak.training.encoder import working_folder
-from visleak.training.plan import shape_for
-from visleak.training.run import twin_rate
+from visleak.training.networks import built
+from visleak.training.plan import Plan, shape_for
+from visleak.training.run import Scaling, TrainedNetwork, deviation, twin_rate, write_model
 
 torch = pytest.importorskip("torch")
 
@@ -58,6 +66,14 @@ def blind(
     settings = EncoderSettings(epochs=8, batch=30)
     out = tmp_path_factory.mktemp("blind") / "model.onnx"
     return learnt(pictures, out, settings, notify=said.append), said
+
+
+def untrained(
+    network: str, side: int, classes: int, seed: int = 0, scaling: Scaling | None = None
+) -> TrainedNetwork:
+    plan = Plan(network, side, classes, 9, 1, 5, 0)
+    scaling = scaling or Scaling((0.5,) * 3, (0.25,) * 3)
+    return TrainedNetwork(plan, scaling, *built(network, classes, seed), ())
 
 
 class Stop:
@@ -101,18 +117,11 @@ def test_a_blind_encoder_finds_the_changed_twin(
     blind: tuple[TrainedEncoder, list[str]], natural: dict[str, np.ndarray]
 ) -> None:
     """Mirrored, darkened crops lead to their originals, where weights unlearnt do not."""
-    from visleak.training.networks import built
-    from visleak.training.plan import Plan
-    from visleak.training.run import Scaling, TrainedNetwork
-
     originals = np.stack([each for p in natural.values() for each in crops(p, 5, 6)])
     changed = (originals[:, :, ::-1] * 0.8).astype(np.uint8)
     encoder = load_encoder(f"onnx:{blind[0].model}")
     known = [encoder.encode([_picture(each) for each in side])[0] for side in (changed, originals)]
-    scaling = Scaling((0.5,) * 3, (0.25,) * 3)
-    unlearnt = TrainedNetwork(
-        Plan("plain-11", 16, 0, 9, 1, 5, 0), scaling, *built("plain-11", 0, 0), ()
-    )
+    unlearnt = untrained("plain-11", 16, 0)
     before = twin_rate(unlearnt.vectors(changed), unlearnt.vectors(originals)).share
     after = twin_rate(*known).share
     assert after >= 0.4
@@ -195,16 +204,9 @@ def test_the_file_needs_no_torch(model: TrainedEncoder, toy: Path, tmp_path: Pat
 
 def test_vectors_are_those_of_torch(toy: Path, tmp_path: Path) -> None:
     """To 1e-5, from the image's file on: preparation, scaling, network and unit length."""
-    from visleak.training.networks import built
-    from visleak.training.plan import Plan
-    from visleak.training.run import Scaling, TrainedNetwork, deviation, write_model
-
     rng = np.random.default_rng(0)
     for network, side in (("plain-11", 16), ("resnet", 72)):
-        plan = Plan(network, side, 3, 10, 1, 5, 0)
-        made = TrainedNetwork(
-            plan, Scaling((0.4, 0.5, 0.6), (0.2, 0.25, 0.3)), *built(network, 3, 0), losses=()
-        )
+        made = untrained(network, side, 3, scaling=Scaling((0.4, 0.5, 0.6), (0.2, 0.25, 0.3)))
         pictures = rng.integers(0, 256, (5, 40, 60, 3), np.uint8)
         out = tmp_path / f"{network}.onnx"
         write_model(made, out, {})
@@ -229,22 +231,11 @@ def test_vectors_are_those_of_torch(toy: Path, tmp_path: Path) -> None:
 def test_a_file_that_does_not_do_what_torch_does_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from visleak.training import run
-    from visleak.training.networks import built
-    from visleak.training.plan import Plan
-    from visleak.training.run import Scaling, TrainedNetwork
-
-    def made(seed: int) -> TrainedNetwork:
-        scaling = Scaling((0.5,) * 3, (0.25,) * 3)
-        return TrainedNetwork(
-            Plan("resnet", 32, 3, 9, 1, 5, 0), scaling, *built("resnet", 3, seed), ()
-        )
-
-    other = run.onnx_bytes(made(1))
+    other = run.onnx_bytes(untrained("resnet", 32, 3, seed=1))
     monkeypatch.setattr(run, "onnx_bytes", lambda network: other)
     pictures = np.random.default_rng(0).integers(0, 256, (3, 32, 32, 3), np.uint8)
     with pytest.raises(VisleakError, match=r"^the ONNX file's vectors differ from torch's by "):
-        run.deviation(made(0), pictures, tmp_path)
+        deviation(untrained("resnet", 32, 3), pictures, tmp_path)
 
 
 # -- the same again ------------------------------------------------------------------------------
@@ -382,7 +373,6 @@ def test_a_full_disk_is_said_before(
     toy: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Not after hours of decoding."""
-    from visleak.training import data
 
     class Full:
         free = 1000
