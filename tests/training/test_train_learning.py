@@ -87,9 +87,6 @@ class Stop:
             raise KeyboardInterrupt
 
 
-# -- learning ------------------------------------------------------------------------------------
-
-
 def test_classes_are_learnt(model: TrainedEncoder) -> None:
     """A third would be right by chance; the record says how it came about."""
     accuracy = model.scores["accuracy"]
@@ -182,9 +179,6 @@ def test_the_largest_pictures_go_to_the_residual_network() -> None:
         assert shape_for(Sizes(short, square), settings) == expected
 
 
-# -- the file ------------------------------------------------------------------------------------
-
-
 def test_the_file_needs_no_torch(model: TrainedEncoder, toy: Path, tmp_path: Path) -> None:
     """An audit with it runs where torch cannot be imported, and finds copies."""
     script = (
@@ -236,9 +230,6 @@ def test_a_file_that_does_not_do_what_torch_does_is_refused(
     pictures = np.random.default_rng(0).integers(0, 256, (3, 32, 32, 3), np.uint8)
     with pytest.raises(VisleakError, match=r"^the ONNX file's vectors differ from torch's by "):
         deviation(untrained("resnet", 32, 3), pictures, tmp_path)
-
-
-# -- the same again ------------------------------------------------------------------------------
 
 
 def files(made: TrainedEncoder) -> tuple[bytes, bytes]:
@@ -308,9 +299,6 @@ def test_a_checkpoint_is_never_trusted(toy: Path, tmp_path: Path, how: str) -> N
     assert line.endswith("; delete it and train again")
     assert not touched.exists()
     assert path.exists()
-
-
-# -- what cannot be learnt -----------------------------------------------------------------------
 
 
 def test_unreadable_pictures_are_counted(toy: Path, tmp_path: Path) -> None:

@@ -127,9 +127,6 @@ def _pixels(images: ImageSet, ids: Sequence[str]) -> dict[str, Bytes8]:
     return found
 
 
-# -- hashing --------------------------------------------------------------------------------------
-
-
 @dataclass(frozen=True)
 class Hashes:
     """The hashes of a set's readable images, in its order."""
@@ -190,9 +187,6 @@ def words_of(bits: Bool) -> Words:
     '0xf000000000000000'
     """
     return np.packbits(bits, axis=1).view(">u8").ravel().astype(np.uint64)
-
-
-# -- Hamming distances ----------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)

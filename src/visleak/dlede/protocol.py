@@ -392,9 +392,6 @@ def shared_files(split: Split) -> AuditSummary | None:
     return AuditSummary(None, headline, shared, total) if shared else None
 
 
-# -- the split that the command line names --------------------------------------------------------
-
-
 Notify = Callable[[str], None]
 
 

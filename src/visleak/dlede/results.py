@@ -233,9 +233,6 @@ class DLeDeResult:
         return self.trainer.get("name") == "scores"
 
 
-# -- scores, increases, certainties and names of metrics as text -----------------------------------
-
-
 UNKNOWN: Final = "-"
 #: Names of metrics in texts; others keep the name that their trainer uses.
 _NAMES: Final = {"map50": "mAP@0.5", "map50_95": "mAP@0.5:0.95", "f1": "F1"}

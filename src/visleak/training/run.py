@@ -362,8 +362,6 @@ class _Saver:
         self._cost = self.saved - begun
 
 
-# -- ONNX files ------------------------------------------------------------------------------------
-
 OPSET: Final = 17  # version of ONNX's operators that are used; onnxruntime 1.17 and newer have it
 TOLERANCE: Final = 1e-5  # how far a coordinate from onnxruntime may be off torch's
 

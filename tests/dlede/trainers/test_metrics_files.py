@@ -98,9 +98,6 @@ def test_a_file_of_many_mebibytes_is_not_read(tmp_path, monkeypatch):
     assert said(tmp_path, text) == "metrics.json is larger than 1 MiB"
 
 
-# -- YOLO ----------------------------------------------------------------------------------------
-
-
 def yolov7_row(epoch: str, results: tuple[float, ...]) -> str:
     """Return a row as train.py of WongKinYiu/yolov7 formats it."""
     losses = (0.04123, 0.01987, 0.004321, 0.06542)

@@ -68,9 +68,6 @@ def losses(folder: Path) -> dict[str, float]:
     }
 
 
-# -- with the library ----------------------------------------------------------------------------
-
-
 def test_one_seed_gives_one_result_and_another_another(ready, split, place, monkeypatch):
     elsewhere = place / "elsewhere"
     elsewhere.mkdir()
@@ -145,9 +142,6 @@ def test_what_the_library_makes_of_models_and_of_f1(torchvision, ready, split, p
     assert shares["f1"] == pytest.approx(max(read["curve"]), abs=0.01)
     both = shares["precision"], shares["recall"]
     assert shares["f1"] != pytest.approx(2 * both[0] * both[1] / sum(both), abs=1e-4)
-
-
-# -- without it ----------------------------------------------------------------------------------
 
 
 def test_what_is_not_installed_is_told(monkeypatch):

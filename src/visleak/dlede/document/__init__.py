@@ -133,9 +133,6 @@ def tables(result: DLeDeResult) -> Iterator[Table | Grid]:
     yield increases_table(result)
 
 
-# -- scores ---------------------------------------------------------------------------------------
-
-
 def curve_table(result: DLeDeResult) -> Table:
     """Return ``curve.csv``, one row per training run; ``--scores`` reads it."""
     scores = result.scores
@@ -262,9 +259,6 @@ def _certainties(judged: Judgement | MetricJudgement, unknown: bool) -> list[str
     if unknown:
         return [UNKNOWN, UNKNOWN]
     return [certainty(judged.leaking), certainty(judged.clean)]
-
-
-# -- evidence and controls ------------------------------------------------------------------------
 
 
 def hash_table(result: DLeDeResult) -> Table:

@@ -89,9 +89,6 @@ def mean_and_deviation(result: DLeDeResult, metric: str, step: int) -> tuple[flo
     return mean, float(known.std(ddof=1)) if len(known) > 1 else math.nan
 
 
-# -- scores ---------------------------------------------------------------------------------------
-
-
 def curve(result: DLeDeResult) -> dict[str, bytes]:
     """Return the metrics by share of leaked test images, as SVG and PNG (figures 3 and 5)."""
     groups, hidden = _groups(result)
@@ -159,9 +156,6 @@ def _draw_curves(axes: Axes, result: DLeDeResult, styles: Mapping[str, int]) -> 
     else:
         name = labelled(next(iter(styles)), result)
         axes.set_ylabel(as_text(cut(name, 2 * LONGEST)), fontsize=9.5)
-
-
-# -- increases ------------------------------------------------------------------------------------
 
 
 def increase_bars(result: DLeDeResult) -> dict[str, bytes]:
@@ -250,9 +244,6 @@ def _draw_bars(
                 text, (x, edge), xytext=(0, 4 if up else -4), textcoords="offset points",
                 ha="center", va="bottom" if up else "top", fontsize=8, color=INK, zorder=5,
             )  # fmt: skip
-
-
-# -- hashes ---------------------------------------------------------------------------------------
 
 
 def hash_bars(result: DLeDeResult) -> dict[str, bytes]:

@@ -149,9 +149,6 @@ def _column(parts: tuple[ImageSet, ImageSet], name: str) -> Any:
     )
 
 
-# -- tables of a recipe's split -------------------------------------------------------------------
-
-
 def write_split_tables(split: Split, folder: Path, *, force: bool = False) -> Split:
     """Write both parts of a split as tables of paths, and return them opened from there.
 
@@ -195,9 +192,6 @@ def _table(images: ImageSet) -> pa.Table:
             timed = images.timed and name == "frame"
             columns[name] = column.cast(pa.timestamp("ms", "UTC")) if timed else column
     return pa.table(columns)
-
-
-# -- digests --------------------------------------------------------------------------------------
 
 
 def split_digest(split: Split) -> str:

@@ -140,9 +140,6 @@ def check_steps(rule: str, steps: Sequence[int]) -> None:
         )
 
 
-# -- how certain an increase is --------------------------------------------------------------------
-
-
 CONFIDENCE: Final = 0.95  # of intervals, two-sided
 #: Least share of a score that a drawn one may be, when an increase is divided by it.
 _FLOOR: Final = 0.01

@@ -344,9 +344,6 @@ def _more(
     return max(known) if known and len(known) == len(numbers) else None
 
 
-# -- reasons -----------------------------------------------------------------------------------
-
-
 @dataclass(frozen=True, slots=True)
 class Reason:
     """Why a metric cannot decide: a code for programs, and one line."""

@@ -68,9 +68,6 @@ class Scores:
         return int(self.complete((step,)).sum())
 
 
-# -- names ----------------------------------------------------------------------------------------
-
-
 def lower_is_better(metrics: Sequence[str], requested: Iterable[str] = ()) -> frozenset[str]:
     """Return the metrics for which lower is better: those requested, and those by their name."""
     named = frozenset(requested)
@@ -101,9 +98,6 @@ def _known(scores: Scores, name: str) -> str:
 
 def _is_detected(metric: str) -> bool:
     return is_precision_name(metric) or bare_name(metric) in DETECTED
-
-
-# -- what decides ---------------------------------------------------------------------------------
 
 
 def deciding_metrics(scores: Scores, requested: Sequence[str] = ()) -> tuple[str, ...]:
@@ -147,9 +141,6 @@ def missing_metrics(scores: Scores, requested: Sequence[str]) -> str:
     )
 
 
-# -- guessing -------------------------------------------------------------------------------------
-
-
 def chance_of(scores: Scores, requested: Mapping[str, float]) -> dict[str, float]:
     """Return the score of guessing, by the names in the scores, where it is known.
 
@@ -180,8 +171,6 @@ def chance_levels(labels: pa.StringArray | None) -> dict[str, float]:
     five = min(1.0, sum(shares[:5]))
     return {"accuracy": shares[0], "accuracy_top5": five, "f1": 1.0 / len(shares)}
 
-
-# -- files of scores -------------------------------------------------------------------------------
 
 #: Columns that are not metrics.
 STEP: Final = "step"

@@ -190,9 +190,6 @@ def carry_out(context: SharedContext, job: Job) -> Run:
     return run
 
 
-# -- in a process of its own ----------------------------------------------------------------------
-
-
 def sendable(common: object) -> bytes:
     """Return a value as the process of a slot can read it."""
     file = io.BytesIO()
@@ -303,9 +300,6 @@ def _serve(pipe: Connection, function: Callable[[object, object], object]) -> No
             pipe.send(answer)
         except Exception as error:  # what it raised or returned cannot be pickled
             pipe.send((True, VisleakError(f"{type(answer[1]).__name__}: {answer[1]} ({error})")))
-
-
-# -- on a cluster ---------------------------------------------------------------------------------
 
 
 def _on_cluster(

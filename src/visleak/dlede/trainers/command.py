@@ -398,9 +398,6 @@ def _of_images(
     return found
 
 
-# -- YOLO's own ----------------------------------------------------------------------------------
-
-
 def read_yolo(folder: Path, apart: str = "") -> Outcome:
     """Read the last epoch of the one ``results.txt`` or ``.csv`` below a folder, and its F1."""
     found: list[Path] = []

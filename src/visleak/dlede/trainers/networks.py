@@ -223,9 +223,6 @@ def rate_at(step: int, steps: int, rate: float) -> float:
     return rate * 0.5 * (1 + math.cos(math.pi * (step - rise) / (steps - rise)))
 
 
-# -- options --------------------------------------------------------------------------------------
-
-
 def torch_trainer(request: TrainerRequest) -> NetworkTrainer:
     """Return the trainer of a request such as ``torch:detector?side=320``."""
     parsed = parse(request.argument, "trainer")
