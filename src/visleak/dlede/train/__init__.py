@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from visleak.dlede.draw import Draw, Split, joined
+from visleak.dlede.judge import mean_interval
 from visleak.dlede.judge.scores import Scores, lower_is_better
 from visleak.dlede.results import Gain
 from visleak.documents import as_plain, from_plain, read_document
@@ -23,8 +24,6 @@ from visleak.formats.boxes import both
 from visleak.progress import Progress
 from visleak.quantities import is_share_name
 from visleak.records import Bool, Float64, ImageSet
-from visleak.stats.bootstrap import Estimate
-from visleak.stats.intervals import t_interval
 from visleak.storage import write_json, write_tables, write_text
 
 
@@ -394,8 +393,7 @@ def _gain(
         counts.append(int(leaked.sum()))
     if not gains:
         return None
-    columns = np.asarray(gains, np.float64).T
-    of_leaked, of_others = (Estimate(_mean(each), *t_interval(each)) for each in columns)
+    of_leaked, of_others = map(mean_interval, np.asarray(gains, np.float64).T)
     return Gain(metric, step, float(np.mean(counts)), of_leaked, of_others)
 
 

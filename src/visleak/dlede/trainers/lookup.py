@@ -65,11 +65,17 @@ class LookupTrainer:
             for images, each in zip(sets, prints, strict=True):
                 if not len(each):
                     raise VisleakError(f"no image of set {images.name!r} can be read")
-            places = _places(prints, sets)
-            _compare(prints, places, folder / SIMILARITY, progress)
+            # by id, training first
+            every = pa.concat_arrays([each.ids for each in prints])
+            columns = np.argsort(pc.sort_indices(every).to_numpy())
+            parts = np.split(columns, [len(prints[0])])
+            places = [np.full(len(images), -1, np.int64) for images in sets]
+            for of_set, each, part in zip(places, prints, parts, strict=True):
+                of_set[each.rows] = part
+            _compare(prints, columns, folder / SIMILARITY, progress)
         notes = tuple(filter(None, map(_unreadable, prints, sets)))
-        place_of, (train, test) = folder / SIMILARITY, codes
-        return Lookup(place_of, *places, train, test, prints[1].rows, notes)
+        (seen, tested), (train, test) = places, codes
+        return Lookup(folder / SIMILARITY, seen, tested, train, test, prints[1].rows, notes)
 
 
 @dataclass(frozen=True)
@@ -129,21 +135,8 @@ def _labels(images: ImageSet) -> pa.StringArray:
     return images.labels
 
 
-def _places(prints: list[Fingerprints], sets: tuple[ImageSet, ImageSet]) -> tuple[Int64, Int64]:
-    """Return the column of each image of both sets: by id, training first; -1 if unreadable."""
-    ids = [each.ids.to_pylist() for each in prints]
-    order = sorted((id_, side, at) for side in (0, 1) for at, id_ in enumerate(ids[side]))
-    places = tuple(np.full(len(images), -1, np.int64) for images in sets)
-    for column, (_, side, at) in enumerate(order):
-        places[side][prints[side].rows[at]] = column
-    return places[0], places[1]
-
-
-def _compare(
-    prints: list[Fingerprints], places: tuple[Int64, Int64], path: Path, progress: Progress
-) -> None:
+def _compare(prints: list[Fingerprints], columns: Int64, path: Path, progress: Progress) -> None:
     """Write the stored similarities of all test images to all images, see :class:`Lookup`."""
-    columns = np.concatenate([places[side][prints[side].rows] for side in (0, 1)])
     known = np.empty((len(columns), prints[0].matrix.shape[1]))
     known[columns] = np.concatenate([each.matrix for each in prints])
     queries = prints[1].matrix
