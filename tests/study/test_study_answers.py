@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from PIL import Image
 from study_making import SETS, carried_out, crop, sets_of, table, write_pictures
 
+import visleak
 from visleak.auditing import Audit
 from visleak.study import Result
 from visleak.study.config import Comparison
@@ -39,6 +40,10 @@ def root(tmp_path_factory: pytest.TempPathFactory, natural: Mapping[str, np.ndar
 @pytest.fixture(scope="module")
 def result(root: Path) -> Result:
     return carried_out(root, sets_of(GRADED))
+
+
+def audits_of(result: Result) -> list[Audit]:
+    return list({id(audit): audit for audit in result.run.audits.values()}.values())
 
 
 def brute(folder: Path, query: str, references: set[str], column: str, words: set[str]) -> set[str]:
@@ -99,22 +104,18 @@ def test_repeats_within_are_counted_apart(result: Result) -> None:
     """The repeat stands in no cell as itself, and in no table of an audit against a reference."""
     (repeats,) = result.repeats
     assert (repeats.query, repeats.pairs, repeats.images) == ("one-test", 1, 2)
-    for audit in {id(a): a for a in result.run.audits.values()}.values():
+    for audit in audits_of(result):
         assert "within" not in audit.pairs()["coverage"].to_pylist()
 
 
 def test_an_audit_with_repeats_gives_the_same_leaks(result: Result, root: Path) -> None:
     """A table may hold pairs within a set; they are never leaks."""
-    import visleak
-
-    audit = visleak.audit(
-        visleak.open_images(root / "one/test", name="one-test", dataset="one"),
-        visleak.open_images(root / "one/train", name="one-train", dataset="one"),
-        settings=visleak.Settings(within=True),
-        out=root / "mixed",
-        workers=1,
-        cache=None,
-    )
+    sets = [
+        visleak.open_images(root / "one" / part, name=f"one-{part}", dataset="one")
+        for part in ("test", "train")
+    ]
+    settings = visleak.Settings(within=True)
+    audit = visleak.audit(*sets, settings=settings, out=root / "mixed", workers=1, cache=None)
     assert "within" in audit.pairs()["coverage"].to_pylist()
     each = Comparison("one-test", "one-train", "intra")
     (own,) = [c for c in result.cells if c.comparison.reference == "one-train"]
@@ -175,11 +176,8 @@ def test_own_copies_are_left_out_by_id(
     releases: Path, contains: list | None, pairs: int, leaks: int
 ) -> None:
     """Of four images three are known to be in both sets; the fourth is a finding."""
-    text = (
-        "[audit]\nverify = false\n"
-        + table("val", dataset="d", roles=["B"], source="val")
-        + table("train", dataset="d", roles=["T"], source="train", contains=contains)
-    )
+    text = "[audit]\nverify = false\n" + table("val", dataset="d", roles=["B"], source="val")
+    text += table("train", dataset="d", roles=["T"], source="train", contains=contains)
     result = carried_out(releases, text)
     assert union_of(result).rates["hard"].count == leaks
     assert result.cells[0].own == pairs
@@ -193,7 +191,7 @@ def test_a_sample_is_the_same_in_every_audit(root: Path) -> None:
     """Else the union would be over different images."""
     result = carried_out(root, sets_of("verify = false\nsample = 4"), out="sampled")
     drawn = set()
-    for audit in {id(a): a for a in result.run.audits.values()}.values():
+    for audit in audits_of(result):
         rows = audit.images().to_pylist()
         drawn.add(frozenset(row["id"] for row in rows if row["set"] == "one-test"))
     assert len(drawn) == 1
@@ -203,7 +201,5 @@ def test_a_sample_is_the_same_in_every_audit(root: Path) -> None:
 
 def test_reading_is_by_name_not_by_order(result: Result) -> None:
     """A comparison that an audit does not hold is no silent zero."""
-    audit = next(iter(result.run.audits.values()))
-    assert isinstance(audit, Audit)
     with pytest.raises(KeyError):
-        leaks_of(audit, [Comparison("one-test", "elsewhere", "inter")])
+        leaks_of(audits_of(result)[0], [Comparison("one-test", "elsewhere", "inter")])

@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
+import itertools
+import math
 import os
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from sklearn.metrics import cohen_kappa_score
 
-from visleak.errors import VisleakError
+from visleak.errors import UsageError, VisleakError
 from visleak.records import GRADES
 from visleak.storage.database import EVERY
-from visleak.verdicts import Ledger, Verdict, read_verdicts
-from visleak.verdicts.ledger import PLAIN, read_plain, write_plain
+from visleak.verdicts import Ledger, Verdict, agreement, consensus_of, read_verdicts
+from visleak.verdicts.ledger import PLAIN, cohen_kappa, read_plain, write_plain
 
 
 def digest(number: int) -> str:
@@ -70,8 +74,6 @@ def test_undo_takes_back_a_whole_batch_and_nobody_elses(tmp_path: Path) -> None:
 @given(st.lists(st.tuples(st.sampled_from(["Ada", "Ben", "undo Ada"]), st.integers(0, 3),
                           st.sampled_from(GRADES)), max_size=12))  # fmt: skip
 def test_standing_equals_a_plain_history(steps: list[tuple[str, int, str]]) -> None:
-    import tempfile
-
     history: list[Verdict] = []
     with tempfile.TemporaryDirectory() as folder, Ledger(Path(folder)) as ledger:
         for who, number, judgment in steps:
@@ -94,9 +96,8 @@ def test_a_kill_loses_no_verdict_that_was_said(tmp_path: Path) -> None:
         "    ledger.add(Verdict.of(f'{n:032x}', f'{n + 1:032x}', 'near', 'Ada'))\n"
         "    print(n, flush=True)\n"
     )
-    process = subprocess.Popen(
-        [sys.executable, "-c", script, str(tmp_path)], stdout=subprocess.PIPE, text=True
-    )
+    command = [sys.executable, "-c", script, str(tmp_path)]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     assert process.stdout is not None
     for _ in range(31):
         process.stdout.readline()
@@ -121,12 +122,9 @@ def test_a_folder_with_the_plain_copy_alone_begins_with_it(tmp_path: Path) -> No
 
 
 @given(
-    st.text(st.characters(exclude_categories=("Cs",)), max_size=20),
-    st.none() | st.floats(-1, 1),
+    st.text(st.characters(exclude_categories=("Cs",)), max_size=20), st.none() | st.floats(-1, 1)
 )
 def test_the_plain_copy_keeps_every_character(name: str, similarity: float | None) -> None:
-    import tempfile
-
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / PLAIN
         verdict = said(1, query=name, reference=f"={name}", similarity=similarity)
@@ -180,3 +178,77 @@ def test_reading_leaves_no_file_behind(tmp_path: Path) -> None:
         ledger.add(said(3))
     assert len(read_verdicts(tmp_path)) == 3
     assert sorted(path.name for path in tmp_path.iterdir()) == ["verdicts.csv", "verdicts.sqlite"]
+
+
+# -- what several reviewers say together: last wins, disputes, kappa --------------------------------
+
+
+A, B, C = "a" * 32, "b" * 32, "c" * 32
+
+
+def judged(judgment: str, reviewer: str, left: str = A, right: str = B) -> Verdict:
+    return Verdict.of(left, right, judgment, reviewer)
+
+
+def test_the_last_verdict_of_a_reviewer_wins() -> None:
+    verdicts = [judged("different", "Ada"), judged("near", "Ben"), judged("exact", "Ada")]
+    consensus = consensus_of(verdicts)[A, B]
+    # both say near-or-not alike now; of one vote each the weaker claim stands
+    assert (consensus.grade, consensus.disputed) == ("near", False)
+
+
+@pytest.mark.parametrize(("left", "right"), list(itertools.product(GRADES, GRADES)))
+def test_disputed_is_disagreement_on_near_or_not_and_nothing_else(left: str, right: str) -> None:
+    consensus = consensus_of([judged(left, "Ada"), judged(right, "Ben")])[A, B]
+    near = ("exact", "near")
+    assert consensus.disputed == ((left in near) != (right in near))
+    if not consensus.disputed:
+        assert consensus.grade == max(left, right, key=GRADES.index)
+
+
+@given(st.lists(st.sampled_from(GRADES), min_size=1, max_size=5))
+def test_a_majority_decides_near_or_not(judgments: list[str]) -> None:
+    verdicts = [judged(judgment, f"r{number}") for number, judgment in enumerate(judgments)]
+    consensus = consensus_of(verdicts)[A, B]
+    near = sum(judgment in ("exact", "near") for judgment in judgments)
+    assert consensus.disputed == (2 * near == len(judgments))
+    assert agreement(verdicts).outvoted == (not consensus.disputed and 0 < near < len(judgments))
+    if consensus.grade is not None:
+        assert (consensus.grade in ("exact", "near")) == (2 * near > len(judgments))
+        assert consensus.grade in judgments
+
+
+@given(st.lists(st.tuples(st.booleans(), st.booleans()), min_size=1, max_size=60))
+def test_kappa_equals_scikit_learn(rows: list[tuple[bool, bool]]) -> None:
+    left, right = ([row[side] for row in rows] for side in (0, 1))
+    if len({*left, *right}) == 1:  # chance alone makes them agree: not defined
+        assert math.isnan(cohen_kappa(left, right))
+    else:
+        assert cohen_kappa(left, right) == pytest.approx(cohen_kappa_score(left, right))
+
+
+def test_agreement_counts_only_pairs_that_both_judged() -> None:
+    verdicts = [
+        judged("near", "Ada"),
+        judged("near", "Ben"),
+        judged("different", "Ada", A, C),
+        judged("exact", "Ben", A, C),
+        judged("similar", "Ada", B, C),
+    ]
+    found = agreement(verdicts)
+    assert (found.judged, found.disputed) == (3, 1)
+    assert found.reviewers == {"Ada": 3, "Ben": 2}
+    (kappa,) = found.kappas
+    assert (kappa.reviewers, kappa.pairs, kappa.agreed) == (("Ada", "Ben"), 2, 1)
+    assert kappa.kappa == pytest.approx(cohen_kappa_score([True, False], [True, True]))
+
+
+def test_a_verdict_refuses_to_be_born_wrong() -> None:
+    with pytest.raises(UsageError, match="a judgment is one of exact, near, similar, different"):
+        judged("maybe", "Ada")
+    with pytest.raises(UsageError, match="one line of 1 to 100 characters; got '  '"):
+        judged("near", "  ")
+    with pytest.raises(UsageError, match="one line"):
+        judged("near", "two\nlines")
+    with pytest.raises(UsageError, match=r"of both images; got .cat[.]png"):
+        judged("near", "Ada", "cat.png", A)

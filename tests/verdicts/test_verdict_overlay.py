@@ -34,13 +34,17 @@ def said(digests: Images, query: str, reference: str, judgment: str, who: str = 
 
 
 def row(table: pa.Table, query: str, reference: str) -> dict[str, object]:
-    found = [
-        each
-        for each in table.to_pylist()
-        if (each["query"], each["reference"]) == (query, reference)
-    ]
-    assert len(found) == 1
-    return found[0]
+    rows = table.to_pylist()
+    (found,) = [each for each in rows if (each["query"], each["reference"]) == (query, reference)]
+    return found
+
+
+def rewrite(folder: Path, **tables: pa.Table) -> None:
+    """Put other tables into an audit folder."""
+    for name, table in tables.items():
+        with (folder / f"{name}.parquet").open("wb") as file:
+            pa.parquet.write_table(table, file)
+    replace(read_summary(folder), files=None).save(folder)
 
 
 def test_without_verdicts_nothing_changes(audited: Path) -> None:
@@ -54,14 +58,8 @@ def test_without_verdicts_nothing_changes(audited: Path) -> None:
 def test_counting_again_gives_what_the_audit_counted(audited: Path) -> None:
     stored = read_summary(audited).as_dict()
     table = judged_pairs(audited, verdicts=())
-    agreeing = [
-        Verdict.of(left, right, grade, "Ada")
-        for left, right, grade in zip(
-            *(side.to_pylist() for side in digests_of(audited, table)),
-            table["grade"].to_pylist(),
-            strict=True,
-        )
-    ]
+    columns = (column.to_pylist() for column in (*digests_of(audited, table), table["grade"]))
+    agreeing = [Verdict.of(*each, "Ada") for each in zip(*columns, strict=True)]
     summary = judged_summary(audited, agreeing).as_dict()
     for key in ("comparisons", "label_conflicts"):
         assert summary[key] == stored[key]
@@ -84,13 +82,8 @@ def test_a_verdict_takes_the_place_of_the_grade(folder: Path, digests: Images) -
     assert rates["hard_or_soft"] == before["hard_or_soft"]
     assert summary["headline"].startswith("1 of 5 test images")
     assert summary["headline"].endswith("has a near-duplicate or exact copy in train, after review")
-    assert summary["review"] == {
-        "judged": 1,
-        "disputed": 0,
-        "reviewers": {"Ada": 1},
-        "changed": 1,
-        "added": 0,
-    }
+    counts = {"judged": 1, "disputed": 0, "changed": 1, "added": 0}
+    assert summary["review"] == counts | {"reviewers": {"Ada": 1}}
 
 
 def test_a_disputed_pair_keeps_the_machines_grade(folder: Path, digests: Images) -> None:
@@ -109,13 +102,9 @@ def test_a_disputed_pair_keeps_the_machines_grade(folder: Path, digests: Images)
 def test_what_the_machine_did_not_list_is_added(folder: Path, digests: Images) -> None:
     unlisted = ("b/other.png", "b/moon.png")
     table = read_table(folder, PAIRS)
-    table = table.filter(
-        pc.invert(pc.and_(pc.equal(table["query"], unlisted[0]),
-                          pc.equal(table["reference"], unlisted[1])))
-    )  # fmt: skip
-    with (folder / PAIRS).open("wb") as file:
-        pa.parquet.write_table(table, file)
-    replace(read_summary(folder), files=None).save(folder)
+    ends = zip(("query", "reference"), unlisted, strict=True)
+    table = table.filter(pc.invert(pc.and_(*(pc.equal(table[end], id_) for end, id_ in ends))))
+    rewrite(folder, pairs=table)
     with Ledger(folder) as ledger:
         ledger.add(said(digests, *unlisted, "similar"))
     judged = judged_pairs(folder)
@@ -142,36 +131,27 @@ def test_a_pair_within_the_set_stands_once_lower_id_first(folder: Path, digests:
     inside = judged.filter(pc.equal(judged["coverage"], "within"))
     assert row(inside, "b/brighter.png", "b/other.png")["grade"] == "exact"
     assert row(inside, "a/copy.png", "b/other.png")["grade"] == "near"
-    within = next(
-        c for c in judged_summary(folder).as_dict()["comparisons"] if c["coverage"] == "within"
-    )
-    assert within["within"]["duplicate_pairs"] == {"exact": 1, "near": 1, "similar": 0}
-    assert within["within"]["distinct_images"] == {"exact": 2, "near": 1, "similar": 0}
+    (within,) = (c.within for c in judged_summary(folder).comparisons if c.coverage == "within")
+    assert within["duplicate_pairs"] == {"exact": 1, "near": 1, "similar": 0}
+    assert within["distinct_images"] == {"exact": 2, "near": 1, "similar": 0}
 
 
 def test_verdicts_outlive_renames(folder: Path, digests: Images) -> None:
     """The key is what the files hold: another audit with other names takes the same verdict."""
     verdict = said(digests, "a/mirrored.png", "a/chelsea.png", "different")
-    images = read_table(folder, IMAGES)
-    renamed = pc.replace_substring(images["id"], "mirrored", "renamed")
-    table = images.set_column(1, "id", renamed)
-    pairs = read_table(folder, PAIRS)
-    pairs = pairs.set_column(
-        1, "query", pc.replace_substring(pairs["query"], "mirrored", "renamed")
-    )
-    for name, each in ((IMAGES, table), (PAIRS, pairs)):
-        with (folder / name).open("wb") as file:
-            pa.parquet.write_table(each, file)
-    replace(read_summary(folder), files=None).save(folder)
+    tables = {}
+    for name, column in (("images", "id"), ("pairs", "query")):
+        table = read_table(folder, f"{name}.parquet")
+        renamed = pc.replace_substring(table[column], "mirrored", "renamed")
+        tables[name] = table.set_column(1, column, renamed)
+    rewrite(folder, **tables)
     judged = judged_pairs(folder, verdicts=[verdict])
     assert row(judged, "a/renamed.png", "a/chelsea.png")["grade"] == "different"
 
 
 def test_only_the_columns_asked_for_come(folder: Path, digests: Images) -> None:
-    assert judged_pairs(folder, ["query", "machine_grade"]).column_names == [
-        "query",
-        "machine_grade",
-    ]
+    columns = ["query", "machine_grade"]
+    assert judged_pairs(folder, columns).column_names == columns
     verdict = said(digests, "b/other.png", "b/moon.png", "near")
     judged = judged_pairs(folder, ["query", "grade"], [verdict])
     assert judged.column_names == ["query", "grade"]
