@@ -58,10 +58,7 @@ def test_the_papers_comparisons_within_a_data_set(ramos: Study) -> None:
     made = plan(ramos)
     assert couples(made, "intra") == expected
     (left,) = made.included
-    assert (left.comparison.query, left.comparison.reference) == (
-        "coco-val2014",
-        "coco-train2017",
-    )
+    assert (left.comparison.query, left.comparison.reference) == ("coco-val2014", "coco-train2017")
     assert left.why == "coco-val2014 is part of coco-train2017"
 
 

@@ -180,7 +180,7 @@ def test_reading_leaves_no_file_behind(tmp_path: Path) -> None:
     assert sorted(path.name for path in tmp_path.iterdir()) == ["verdicts.csv", "verdicts.sqlite"]
 
 
-# -- what several reviewers say together: last wins, disputes, kappa --------------------------------
+# -- what several reviewers say together: last wins, disputes, kappa -------------------------------
 
 
 A, B, C = "a" * 32, "b" * 32, "c" * 32

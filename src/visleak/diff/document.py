@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from visleak.diff.difference import Difference, Total, Turnover
 from visleak.diff.pairs import APPEARED, CHANGES, MEANINGS, Side, View, reason_word
+from visleak.quantities import counted
 from visleak.rates import Rate, percent
 from visleak.records import DEGREES, GRADES, Int64
 from visleak.reporting import Document
@@ -61,16 +62,13 @@ def _turned(total: Total, old: str, new: str) -> str:
         count = next(iter(total.rates.values()))[1].count
         if not count:
             return f"{new} has no {images}, like {old}"
-        return f"{new} has the same {count:,} {images}{'' if count == 1 else 's'} as {old}"
+        return f"{new} has the same {counted(count, images)} as {old}"
+    scale = "degree" if next(iter(total.rates)) in ("hard", "hard_or_soft") else "grade"
     return (
-        f"{new} has {total.new:,} {images}{'' if total.new == 1 else 's'} that {old} had not,"
+        f"{new} has {counted(total.new, images)} that {old} had not,"
         f" {total.gone:,} {'is' if total.gone == 1 else 'are'} gone,"
-        f" {total.regraded:,} changed {_scale(total)}{unseen}"
+        f" {total.regraded:,} changed {scale}{unseen}"
     )
-
-
-def _scale(total: Total) -> str:
-    return "degree" if next(iter(total.rates)) in ("hard", "hard_or_soft") else "grade"
 
 
 def _rates(total: Total) -> str:

@@ -376,7 +376,10 @@ def _judge_sequence(
     if not believed:
         return made
     bars, base, gap = evidence.decay(members, ways[way])
-    step = _step(members)
+    order = np.lexsort((members.frame, members.group))
+    apart = np.diff(members.frame[order])[np.diff(members.group[order]) == 0]
+    values, counts = np.unique(apart[apart > 0], return_counts=True)
+    step = int(values[np.argmax(counts)])  # the most common distance of successive frames
     return replace(made, decay=bars, base=base, gap=gap or step, step=step)
 
 
@@ -425,9 +428,10 @@ def _alone(found: GroupEvidence) -> bool:
 
 
 def _told(found: GroupEvidence) -> str:
+    p = "< 0.001" if found.p < 1e-3 else f"= {found.p:.3f}"
     return (
         f"{found.pairs:,} pairs by {found.by}: more similar than others in {100 * found.auc:.0f} %"
-        f" (50 % by chance, p {_p(found.p)})"
+        f" (50 % by chance, p {p})"
     )
 
 
@@ -435,18 +439,6 @@ def _untold(found: GroupEvidence) -> str:
     if found.pairs < ENOUGH:
         return f"only {found.pairs:,} pairs can be compared"
     return f"the images do not confirm it: {_told(found)}"
-
-
-def _p(value: float) -> str:
-    return "< 0.001" if value < 1e-3 else f"= {value:.3f}"
-
-
-def _step(members: Members) -> int:
-    """Return the most common distance of successive frames."""
-    order = np.lexsort((members.frame, members.group))
-    apart = np.diff(members.frame[order])[np.diff(members.group[order]) == 0]
-    values, counts = np.unique(apart[apart > 0], return_counts=True)
-    return int(values[np.argmax(counts)])
 
 
 def _counter_evidence(scheme: Scheme, found: Found, sets: Sets) -> str:

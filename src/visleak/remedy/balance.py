@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from visleak import quantities
-from visleak.records import Bool, Int64
+from visleak.records import Int64
 
 Float64 = npt.NDArray[np.float64]
 
@@ -238,7 +238,12 @@ def reasons(
         own, where = np.ones(len(loads.classes), np.bool_), "there are"
         if miss.class_ is not None:
             own, where = loads.classes == balance.classes.index(miss.class_), "it is in"
-        lines.append(f"{miss}; {where} {_composition(loads, own, describe)}")
+        rows = np.unique(loads.owners[own])
+        most = rows[np.argmax(loads.sizes[rows])]
+        lines.append(
+            f"{miss}; {where} {len(rows):,} components, the largest of {loads.sizes[most]:,} images"
+            f" ({describe(int(most))}), and no better assignment was found"
+        )
     more = len(lines) - REASONS
     return (*lines[:REASONS], *([f"and {more:,} more"] if more > 0 else []))
 
@@ -281,13 +286,3 @@ def _scarce(
             f" {int(counts[largest]):,} of its {total:,} images, and part {part} allows"
             f" {int(most.max()):,}"
         )
-
-
-def _composition(loads: Loads, entries: Bool, describe: Describe) -> str:
-    rows = np.unique(loads.owners[entries])
-    sizes = loads.sizes[rows]
-    largest = int(np.argmax(sizes))
-    return (
-        f"{len(rows):,} components, the largest of {int(sizes[largest]):,} images"
-        f" ({describe(int(rows[largest]))}), and no better assignment was found"
-    )

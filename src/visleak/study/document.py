@@ -96,7 +96,14 @@ def write(result: Result, folder: Path) -> Path:
     """
     run, made = RunFolder(folder, KIND), document(result)
     figures = {name: file for each in made.figures for name, file in each.by_name().items()}
-    cells, unions = list(_cell_rows(result)), list(_union_rows(result))
+    cells, unions = [], []
+    for cell in result.cells:
+        each = cell.comparison
+        about = (each.query, each.reference, each.coverage, cell.modality)
+        cells += [about + row for row in _rate_rows(cell.rates, cell.paper)]
+    for union in result.unions:
+        own = (union.query, union.coverage, " ".join(union.references))
+        unions += [own + row for row in _rate_rows(union.rates, union.paper)]
     files = {
         **figures,
         "comparisons.csv": Table("", tuple(map(Column, CELLS)), cells).arrow(),
@@ -121,21 +128,6 @@ def _links(result: Result) -> Iterator[tuple[str, str]]:
 
 
 # -- files -------------------------------------------------------------------------------------
-
-
-def _cell_rows(result: Result) -> Iterator[tuple[str, ...]]:
-    """Yield the rows of ``comparisons.csv``: one per comparison and rate."""
-    for cell in result.cells:
-        each = cell.comparison
-        about = (each.query, each.reference, each.coverage, cell.modality)
-        yield from (about + row for row in _rate_rows(cell.rates, cell.paper))
-
-
-def _union_rows(result: Result) -> Iterator[tuple[str, ...]]:
-    """Yield the rows of ``benchmarks.csv``: one per benchmark, coverage and rate."""
-    for union in result.unions:
-        about = (union.query, union.coverage, " ".join(union.references))
-        yield from (about + row for row in _rate_rows(union.rates, union.paper))
 
 
 def _rate_rows(rates: Rates, paper: Values) -> Iterator[tuple[str, ...]]:

@@ -254,8 +254,27 @@ def as_dict(result: Result) -> dict[str, object]:
         "published": result.paper.source or None,
         "sets": [_set(run, each) for each in run.study.sets],
         "matrix": {"references": list(result.rows), "queries": list(result.columns)},
-        "comparisons": [_cell_dict(cell) for cell in result.cells],
-        "unions": [_union_dict(union) for union in result.unions],
+        "comparisons": [
+            {
+                **_comparison_dict(cell.comparison),
+                "modality": cell.modality,
+                "audit": cell.audit,
+                "rates": _rates_dict(cell.rates),
+                "own_pairs_left_out": cell.own,
+                "published": as_plain(cell.paper),
+            }
+            for cell in result.cells
+        ],
+        "unions": [
+            {
+                "query_set": union.query,
+                "coverage": union.coverage,
+                "reference_sets": list(union.references),
+                "rates": _rates_dict(union.rates),
+                "published": as_plain(union.paper),
+            }
+            for union in result.unions
+        ],
         "totals": [
             {"query_set": union.query, "headline": line, "rates": _rates_dict(union.rates)}
             for union, line in zip(result.totals, result.headlines, strict=True)
@@ -301,27 +320,6 @@ def _set(run: Run, each: StudySet) -> dict[str, object]:
         "unreadable": about.unreadable if about else None,
         "missing": run.missing.get(each.name),
         "contains": [inclusion.set for inclusion in each.contains],
-    }
-
-
-def _cell_dict(cell: Cell) -> dict[str, object]:
-    return {
-        **_comparison_dict(cell.comparison),
-        "modality": cell.modality,
-        "audit": cell.audit,
-        "rates": _rates_dict(cell.rates),
-        "own_pairs_left_out": cell.own,
-        "published": as_plain(cell.paper),
-    }
-
-
-def _union_dict(union: Union) -> dict[str, object]:
-    return {
-        "query_set": union.query,
-        "coverage": union.coverage,
-        "reference_sets": list(union.references),
-        "rates": _rates_dict(union.rates),
-        "published": as_plain(union.paper),
     }
 
 

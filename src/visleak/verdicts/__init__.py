@@ -15,13 +15,7 @@ from visleak.verdicts.ledger import (
     pair_key,
     read_verdicts,
 )
-from visleak.verdicts.overlay import (
-    as_unjudged,
-    digests_of,
-    disputed,
-    judged_pairs,
-    judged_summary,
-)
+from visleak.verdicts.overlay import as_unjudged, digests_of, disputed, judged_pairs, judged_summary
 
 __all__ = [
     "Agreement",

@@ -207,7 +207,12 @@ def import_verdicts(
     read = _read(home, source, reviewer, within=within, test=test, train=train, strict=strict)
     latest = {(v.reviewer, v.key): v for v in read.known}
     standing = {(v.reviewer, v.key): v for v in read_verdicts(home)}
-    new = [v for of, v in latest.items() if _says_more(v, standing.get(of))]
+    new = [
+        verdict
+        for of, verdict in latest.items()
+        if (old := standing.get(of)) is None
+        or (verdict.judgment != old.judgment and verdict.time > old.time)
+    ]
     if latest:
         with Ledger(home) as ledger:
             ledger.add(*new)
@@ -285,12 +290,6 @@ def _read(
             f" ({_named(read.missing)}); nothing was imported"
         )
     return read
-
-
-def _says_more(verdict: Verdict, standing: Verdict | None) -> bool:
-    if standing is None:
-        return True
-    return verdict.judgment != standing.judgment and verdict.time > standing.time
 
 
 def _here(folder: Path, said: Sequence[Verdict]) -> tuple[list[Verdict], tuple[str, ...]]:

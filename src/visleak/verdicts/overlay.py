@@ -37,12 +37,7 @@ from visleak.storage import (
     read_table,
     write_csv,
 )
-from visleak.storage.audit_folder import (
-    Rates,
-    ReviewSummary,
-    TotalSummary,
-    schema_of,
-)
+from visleak.storage.audit_folder import Rates, ReviewSummary, TotalSummary, schema_of
 from visleak.verdicts.ledger import (
     NEAR,
     Consensus,
