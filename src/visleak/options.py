@@ -12,6 +12,7 @@ import dataclasses
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from operator import ge, gt, le, lt
 from pathlib import Path
 from types import EllipsisType
 from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeVar, get_type_hints
@@ -57,12 +58,8 @@ class Option:
 
     def allows(self, value: float) -> bool:
         """Whether a number is within the bounds; NaN is within none."""
-        low = self.least is None or value >= self.least
-        high = self.most is None or value <= self.most
-        inner = (self.above is None or value > self.above) and (
-            self.below is None or value < self.below
-        )
-        return low and high and inner
+        ends = ((self.least, ge), (self.most, le), (self.above, gt), (self.below, lt))
+        return all(end is None or within(value, end) for end, within in ends)
 
     @property
     def bounds(self) -> str:

@@ -11,7 +11,7 @@ import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cache, partial
 from pathlib import Path
-from typing import Annotated, Final, Protocol, runtime_checkable
+from typing import Annotated, Any, Final
 
 import typer
 
@@ -160,32 +160,20 @@ OTHERS: Final = ("VISLEAK_CACHE", "VISLEAK_DATA", "VISLEAK_DEBUG")
 
 Table = Mapping[str, object]
 
-
-class _Parameter(Protocol):
-    """A parameter of a command, whichever click typer carries."""
-
-    name: str
-    opts: Sequence[str]
-    multiple: bool
-    is_flag: bool
+#: A group, a command or a parameter of click, whichever of them typer carries.
+Click = Any
 
 
-class _Command(Protocol):
-    params: Sequence[_Parameter]
-
-
-@runtime_checkable
-class _Group(Protocol):
-    commands: Mapping[str, _Command | _Group]
-
-
-def defaults(command: _Group) -> dict[str, object]:
+def defaults(group: Click) -> dict[str, object]:
     """Return the defaults of all commands, as click takes them; the environment comes first."""
     place, table = _file(Path.cwd())
     named = any(name.startswith(PREFIX) for name in os.environ if name not in OTHERS)
     if not table and not named:
         return {}
-    result = _Defaults(f"{place}").of_group(command, table, {}, PREFIX)
+    try:
+        result = _of_group(group, table, {}, PREFIX)
+    except UsageError as error:
+        raise UsageError(f"{place}: {error}") from None
     if table:
         edges.note(f"defaults from {place}")
     return result
@@ -212,72 +200,59 @@ def _file(folder: Path) -> tuple[Path | None, Table]:
     return None, {}
 
 
-class _Defaults:
-    """Matches the keys of a file with the options of commands."""
+def _of_group(group: Click, table: Table, shared: Table, prefix: str) -> dict[str, object]:
+    """Return the defaults of the commands of a group, by name."""
+    own = {key: value for key, value in table.items() if key not in group.commands}
+    options = {flag for each in _leaves(group) for flag in _flags(each)}
+    for key in own:
+        if key not in options:
+            hint = did_you_mean(key, [*options, *group.commands])
+            raise UsageError(f"{key!r} is not an option or a command{hint}")
+    result: dict[str, object] = {}
+    for name, command in group.commands.items():
+        mine = table.get(name, {})
+        if not isinstance(mine, Mapping):
+            raise UsageError(f"{name} must be a table of options")
+        of = _of_group if hasattr(command, "commands") else _of_command
+        result[name] = of(command, mine, {**shared, **own}, f"{prefix}{_variable(name)}_")
+    # an option of the group may have the name of a command: help
+    return {name: values for name, values in result.items() if values}
 
-    def __init__(self, place: str) -> None:
-        self._place = place
 
-    def of_group(
-        self, group: _Group, table: Table, shared: Table, prefix: str
-    ) -> dict[str, object]:
-        """Return the defaults of the commands of a group, by name."""
-        own = {key: value for key, value in table.items() if key not in group.commands}
-        options = {flag for each in _leaves(group) for flag in _flags(each)}
-        for key in own:
-            if key not in options:
-                hint = did_you_mean(key, [*options, *group.commands])
-                raise UsageError(f"{self._place}: {key!r} is not an option or a command{hint}")
-        result: dict[str, dict[str, object]] = {}
-        for name, command in group.commands.items():
-            mine = table.get(name, {})
-            if not isinstance(mine, Mapping):
-                raise UsageError(f"{self._place}: {name} must be a table of options")
-            inner = f"{prefix}{_variable(name)}_"
-            if isinstance(command, _Group):
-                result[name] = self.of_group(command, mine, {**shared, **own}, inner)
-            else:
-                result[name] = self._of_command(name, command, mine, {**shared, **own}, inner)
-        # an option of the group may have the name of a command: help
-        return {name: values for name, values in result.items() if values}
+def _of_command(command: Click, table: Table, shared: Table, prefix: str) -> dict[str, object]:
+    flags = _flags(command)
+    for key in table:
+        if key not in flags:
+            hint = did_you_mean(key, flags)
+            raise UsageError(f"{command.name} has no option {key!r}{hint}")
+    given = {flag: value for flag, value in {**shared, **table}.items() if flag in flags}
+    values = {flags[flag].name: _value(flag, flags[flag], value) for flag, value in given.items()}
+    for flag, parameter in flags.items():
+        for variable in (f"{PREFIX}{_variable(flag)}", f"{prefix}{_variable(flag)}"):
+            if text := os.environ.get(variable):
+                values[parameter.name] = shlex.split(text) if parameter.multiple else text
+    return values
 
-    def _of_command(
-        self, name: str, command: _Command, table: Table, shared: Table, prefix: str
-    ) -> dict[str, object]:
-        flags = _flags(command)
-        for key in table:
-            if key not in flags:
-                hint = did_you_mean(key, flags)
-                raise UsageError(f"{self._place}: {name} has no option {key!r}{hint}")
-        given = {flag: value for flag, value in {**shared, **table}.items() if flag in flags}
-        values: dict[str, object] = {
-            flags[flag].name: self._value(flag, flags[flag], value) for flag, value in given.items()
-        }
-        for flag, parameter in flags.items():
-            for variable in (f"{PREFIX}{_variable(flag)}", f"{prefix}{_variable(flag)}"):
-                if text := os.environ.get(variable):
-                    values[parameter.name] = shlex.split(text) if parameter.multiple else text
-        return values
 
-    def _value(self, flag: str, parameter: _Parameter, value: object) -> object:
-        """Return the value of an option as click takes it."""
+def _value(flag: str, parameter: Click, value: object) -> object:
+    """Return the value of an option as click takes it."""
+    if parameter.multiple:
+        return [str(each) for each in (value if isinstance(value, list) else [value])]
+    if isinstance(value, bool) is not parameter.is_flag or isinstance(value, list | Mapping):
         kind = "true or false" if parameter.is_flag else "a text or number"
-        if parameter.multiple:
-            return [str(each) for each in (value if isinstance(value, list) else [value])]
-        if isinstance(value, bool) is not parameter.is_flag or isinstance(value, list | Mapping):
-            raise UsageError(f"{self._place}: {flag} must be {kind}; got {value!r}")
-        return value if parameter.is_flag else str(value)
+        raise UsageError(f"{flag} must be {kind}; got {value!r}")
+    return value if parameter.is_flag else str(value)
 
 
-def _leaves(group: _Group) -> Iterator[_Command]:
+def _leaves(group: Click) -> Iterator[Click]:
     for command in group.commands.values():
-        if isinstance(command, _Group):
+        if hasattr(command, "commands"):
             yield from _leaves(command)
         else:
             yield command
 
 
-def _flags(command: _Command) -> dict[str, _Parameter]:
+def _flags(command: Click) -> dict[str, Click]:
     """Return the options of a command by their long names, without dashes."""
     return {
         text.removeprefix("--"): parameter
