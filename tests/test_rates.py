@@ -29,22 +29,23 @@ def test_wilson_holds_the_share_and_mirrors(data):
     low, high = wilson(k, n)
     assert 0.0 <= low <= k / n <= high <= 1.0
     assert wilson(n - k, n) == pytest.approx((1.0 - high, 1.0 - low), abs=1e-12)
-
-
-def test_wilson_of_nothing_knows_nothing():
     assert all(math.isnan(end) for end in wilson(0, 0))
 
 
-@pytest.mark.parametrize(("k", "n"), [(-1, 5), (6, 5), (1, 0)])
-def test_wilson_refuses_impossible_counts(k, n):
-    with pytest.raises(UsageError, match=f"k must lie between 0 and n = {n}; got {k}"):
-        wilson(k, n)
-
-
-@pytest.mark.parametrize("confidence", [0.0, 1.0, 95.0])
-def test_wilson_refuses_impossible_confidence(confidence):
-    with pytest.raises(UsageError, match="confidence must lie between 0 and 1; got"):
-        wilson(1, 2, confidence)
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        *(
+            ((k, n), f"k must lie between 0 and n = {n}; got {k}")
+            for k, n in [(-1, 5), (6, 5), (1, 0)]
+        ),
+        *(((1, 2, c), "confidence must lie between 0 and 1; got") for c in (0.0, 1.0, 95.0)),
+        ((1, 9, 0.95, 8), "population must be at least n = 9; got 8"),
+    ],
+)
+def test_wilson_refuses_what_cannot_be(given, said):
+    with pytest.raises(UsageError, match=said):
+        wilson(*given)
 
 
 def test_rate_reads_as_a_sentence():
@@ -100,14 +101,6 @@ def test_the_interval_covers_by_enumeration(population, n):
     assert covered.min() > 0.83
     usual = (true > 0.05 * population) & (true < 0.95 * population)
     assert covered[usual].min() > 0.90
-
-
-def test_a_sample_larger_than_its_set_is_refused():
-    with pytest.raises(UsageError, match=r"^population must be at least n = 9; got 8$"):
-        wilson(1, 9, population=8)
-
-
-# -- of as many images as the papers' duplicates --------------------------------------------------
 
 
 def test_rates_need_no_array_library():

@@ -11,7 +11,6 @@ from importlib import import_module
 from pathlib import Path
 from pkgutil import iter_modules
 from types import ModuleType
-from typing import Any
 
 import pytest
 import typer.main
@@ -117,10 +116,6 @@ def test_packages_list_their_public_names(package):
         assert name in public or str(home).startswith("visleak."), name
 
 
-def test_the_tour_has_a_snippet_in_python():
-    assert ("visleak", "audit") in set(names_said("".join(blocks(README, "python"))))
-
-
 def test_every_column_and_word_is_explained():
     output = (ROOT / "docs" / "output.md").read_text("utf-8")
     concepts = (ROOT / "docs" / "concepts.md").read_text("utf-8")
@@ -129,13 +124,13 @@ def test_every_column_and_word_is_explained():
     assert [word for word in (*GRADES, *REASONS) if f"`{word}`" not in concepts] == []
 
 
-def test_exit_codes_in_the_readme():
+def test_the_readme_and_the_changelog_are_of_this_version():
+    assert ("visleak", "audit") in set(names_said("".join(blocks(README, "python"))))
     assert re.findall(r"^\| (\d+) \|", README, re.MULTILINE) == ["0", "1", "2", "3", "130"]
-
-
-def test_the_changelog_has_this_version():
     version = re.sub(r"\.?(dev|rc|a|b)\d+$", "", visleak.__version__)
     assert f"## [{version}]" in (ROOT / "CHANGELOG.md").read_text("utf-8")
+    plain = Settings().as_dict()
+    assert (plain["encoder"], plain["views"], plain["candidates"]) == ("", "all", "auto")
 
 
 def test_pinned_versions_cover_the_direct_dependencies():
@@ -160,15 +155,10 @@ def test_files_that_the_checks_name_are_there():
     assert [name for name in named if not (ROOT / name).is_file()] == []
 
 
-def run(command: list[str], folder: Path, **environment: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        command,
-        cwd=folder,
-        env={"PATH": os.environ["PATH"], **environment},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+def made(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    """Run make in a folder."""
+    env, command = {"PATH": os.environ["PATH"]}, ["make", *words]
+    return subprocess.run(command, cwd=folder, env=env, capture_output=True, text=True, check=False)
 
 
 @pytest.fixture
@@ -187,7 +177,7 @@ def script(path: Path, text: str) -> str:
 
 def test_an_old_python_is_refused_in_one_line(clone):
     old = script(clone / "old-python", "exit 1")
-    done = run(["make", "demo", f"PYTHON={old}"], clone)
+    done = made(clone, "demo", f"PYTHON={old}")
     assert done.returncode != 0
     said = [line for line in done.stderr.splitlines() if not line.startswith("make")]
     assert said == [
@@ -199,18 +189,13 @@ def test_an_old_python_is_refused_in_one_line(clone):
 def test_a_missing_venv_module_is_said_in_one_line(clone):
     """Debian ships Python without it."""
     bare = script(clone / "bare-python", 'case "$2" in *ensurepip*) exit 1;; esac; exit 0')
-    done = run(["make", "demo", f"PYTHON={bare}"], clone)
+    done = made(clone, "demo", f"PYTHON={bare}")
     assert done.returncode != 0
     (said,) = [line for line in done.stderr.splitlines() if not line.startswith("make")]
     assert said.startswith(f"{bare} cannot make virtual environments: install its venv package")
 
 
 def test_help_lists_every_target(clone):
-    done = run(["make"], clone)
+    done = made(clone)
     assert done.returncode == 0
     assert [line.split()[0] for line in done.stdout.splitlines()][:2] == ["help", "demo"]
-
-
-def test_settings_are_those_the_papers_speak_of():
-    plain: dict[str, Any] = Settings().as_dict()
-    assert (plain["encoder"], plain["views"], plain["candidates"]) == ("", "all", "auto")

@@ -15,6 +15,7 @@ from visleak.auditing import Audit
 
 
 def test_all_pairs_of_a_query_best_first(audited):
+    """Pairs that are graded different are counted, and listed on request."""
     ran = run("show", audited, "thing/mirrored.png", "--all")
     head, _, names, _, first, *rest = ran.out.rstrip("\n").split("\n")
     assert head == "thing/mirrored.png of test (96 x 96, label thing)"
@@ -25,18 +26,9 @@ def test_all_pairs_of_a_query_best_first(audited):
     assert "thing/t1.png" in first
     assert "mirrored" in first
     table = Audit(audited).pairs().to_pylist()
-    mine = [
-        row
-        for row in table
-        if row["query"] == "thing/mirrored.png" or row["reference"] == "thing/mirrored.png"
-    ]
+    mine = [row for row in table if "thing/mirrored.png" in (row["query"], row["reference"])]
     assert 1 + len(rest) == len(mine)
-
-
-def test_different_pairs_are_counted_and_listed_on_request(audited):
-    table = Audit(audited).pairs().to_pylist()
-    rows = [r for r in table if "thing/mirrored.png" in (r["query"], r["reference"])]
-    different = sum(row["grade"] == "different" for row in rows)
+    different = sum(row["grade"] == "different" for row in mine)
     assert different
     shown = run("show", audited, "thing/mirrored.png").out
     assert not any(line.startswith("different ") for line in shown.splitlines())
@@ -76,30 +68,14 @@ def test_unreadable_id(audited):
     check_refused(f"show {audited} thing/text.jpg", "could not be read: not-an-image", code=1)
 
 
-@pytest.fixture(scope="module")
-def two_sets(dataset, tmp_path_factory):
-    out = tmp_path_factory.mktemp("two") / "out"
-    source = dataset / "test"
-    run(f"audit --test a={source} --test b={source} --train {dataset}/train -o {out}", code=0)
-    return out
-
-
-def test_ambiguous_id_asks_for_the_set(two_sets):
-    code, message = refused("show", two_sets, "thing/copy.png")
-    assert (code, message) == (2, "'thing/copy.png' is in a and b; choose with --set")
-    assert run("show", two_sets, "thing/copy.png", "--set", "b").out.startswith(
-        "thing/copy.png of b"
-    )
-
-
-def test_lists_of_several_test_sets_ask_for_one(two_sets, tmp_path):
-    out = tmp_path / "ids.txt"
-    code, message = refused("export", two_sets, "--format", "ids", "-o", out)
-    assert (code, message) == (
-        2,
-        "ids holds one test set, this audit has a, b; choose one with --set",
-    )
-    assert not out.exists()
+def test_one_of_several_test_sets_is_asked_for(dataset, tmp_path):
+    out, test, train = tmp_path / "out", dataset / "test", dataset / "train"
+    run(f"audit --test a={test} --test b={test} --train {train} -o {out}", code=0)
+    check_refused(f"show {out} thing/copy.png", "is in a and b; choose with --set")
+    assert run(f"show {out} thing/copy.png --set b").out.startswith("thing/copy.png of b")
+    ids = tmp_path / "ids.txt"
+    check_refused(f"export {out} --format ids -o {ids}", "this audit has a, b; choose one with")
+    assert not ids.exists()
 
 
 # -- same verb -------------------------------------------------------------------------------------
@@ -160,13 +136,11 @@ def test_report_survives_the_loss_of_its_sources(dataset, tmp_path):
     assert "data:image/webp" not in (out / "report.html").read_text()
 
 
-@refusals("""
-    report {audit} -o {folder} -> the output {folder} is a folder; choose a file with -o FILE
-    show {audit} x -o {folder} -> the output {folder} is a folder; choose a file with -o FILE
-""")
-def test_folder_as_output(audited, tmp_path, arguments, words):
+@pytest.mark.parametrize("verb", ["report {audit}", "show {audit} x"])
+def test_folder_as_output(audited, tmp_path, verb):
     (tmp_path / "folder.png").mkdir()
-    check_refused(arguments, words, audit=audited, folder=tmp_path / "folder.png")
+    words = f"the output {tmp_path}/folder.png is a folder; choose a file with -o FILE"
+    check_refused(f"{verb} -o {tmp_path}/folder.png", words, audit=audited)
 
 
 def test_newer_schema_is_refused(audited, tmp_path):
@@ -300,11 +274,10 @@ def test_wrong_content(folder, tmp_path):
 
 
 def test_hostile_ids_survive(folder, tmp_path):
-    path = tmp_path / "list.csv"
+    path, out = tmp_path / "list.csv", tmp_path / "out.csv"
     path.write_text(f'TestID,TrainID,Judgment\n"thing/{HOSTILE}",thing/t0.png,1\n')
-    assert run("verdicts", folder, "import", path).code == 0
-    out = tmp_path / "out.csv"
-    assert run("verdicts", folder, "export", out).code == 0
+    run("verdicts", folder, "import", path, code=0)
+    run("verdicts", folder, "export", out, code=0)
     assert f"thing/{HOSTILE}" in out.read_text()
     assert "\x1b" not in run("verdicts", folder).out
 

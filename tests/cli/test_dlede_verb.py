@@ -90,10 +90,6 @@ def test_a_clean_split_from_end_to_end(made):
     at = next(place for place, line in enumerate(lines) if line.startswith("leaked %"))
     rows = [line.split() for line in lines[at + 2 : at + 5]]
     assert [row[:2] for row in rows] == [["0", "3"], ["10", "3"], ["20", "3"]]
-    assert rows[0][-2:] == ["-", "-"]
-    assert [float(row[-2]) for row in rows[1:]] == pytest.approx([10, 9.09], abs=0.02)
-    together = [line.split() for line in lines if " together " in line]
-    assert [row[-1] for row in together] == ["clean"] * 3
     assert lines[-2:] == [str(out), str(out / "audit" / "report.html")]
     pairs, hashes, costs = ran.err.splitlines()[:3]
     assert pairs.startswith("pairs, by the audit: 0 of 20 test images")
