@@ -30,15 +30,6 @@ with Cache(folder) as cache:
 """
 
 
-def writer(folder: Path, name: str, batches: int) -> subprocess.Popen[str]:
-    return subprocess.Popen(
-        [sys.executable, "-c", WRITER, str(folder), name, str(batches)],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-
-
 def batches_in(cache: Cache) -> list[int]:
     """Return how many entries of each of the first thousand batches are there."""
     keys = [[b"%d-%d" % (batch, n) for n in range(50)] for batch in range(1000)]
@@ -82,8 +73,8 @@ def test_a_failing_put_leaves_nothing(tmp_path):
 
 def test_a_kill_while_writing_leaves_a_readable_cache(tmp_path):
     for wait in (0.02, 0.1):
-        process = writer(tmp_path, "k", 10**6)
-        assert process.stdout is not None
+        command = [sys.executable, "-c", WRITER, str(tmp_path), "k", str(10**6)]
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
         assert process.stdout.readline() == "open\n"
         time.sleep(wait)
         process.send_signal(signal.SIGKILL)
@@ -232,19 +223,15 @@ def test_no_default_folder_without_a_home(monkeypatch):
 
 def test_a_home_that_cannot_be_written_to_costs_one_line(tmp_path):
     for name in ("a", "b"):
-        (tmp_path / "data" / name).mkdir(parents=True)
-        Image.new("RGB", (40, 40), (9, 90, 200)).save(tmp_path / "data" / name / "1.png")
+        (tmp_path / name).mkdir()
+        Image.new("RGB", (40, 40), (9, 90, 200)).save(tmp_path / name / "1.png")
     environment = {**os.environ, "HOME": "/dev/null/home"}
     for name in ("VISLEAK_CACHE", "XDG_CACHE_HOME", "XDG_CONFIG_HOME", "MPLCONFIGDIR"):
         environment.pop(name, None)
+    command = (sys.executable, "-m", "visleak", "audit", "--test", "a", "--train", "b", "-o", "out")
     completed = subprocess.run(
-        [
-            sys.executable, "-m", "visleak", "audit",
-            "--test", str(tmp_path / "data" / "a"), "--train", str(tmp_path / "data" / "b"),
-            "-o", str(tmp_path / "out"),
-        ],
-        env=environment, capture_output=True, text=True, check=False, timeout=120,
-    )  # fmt: skip
+        command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
+    )
     assert completed.returncode == 0, completed.stderr
     # a busy machine has lines of progress between
     (line,) = (x for x in completed.stderr.splitlines() if x.startswith("visleak: "))

@@ -34,11 +34,6 @@ def made(module):
     }
 
 
-@pytest.fixture(scope="module")
-def receipt(made):
-    return made["receipt", 0]
-
-
 def test_variants_differ_inside_their_box_only(module, made):
     for (kind, number), document in made.items():
         assert document.variants, (kind, number)
@@ -100,7 +95,8 @@ def test_copies_keep_the_content(module, made):
         assert distance(found["jpeg"], original) < 1
 
 
-def test_pairs(module, receipt):
+def test_pairs(module, made):
+    receipt = made["receipt", 0]
     pairs = module.pairs(receipt, processed=2)
     near = [pair for pair in pairs if pair.grade == "near"]
     similar = [pair for pair in pairs if pair.grade == "similar"]

@@ -28,24 +28,15 @@ SEED = 20
 PATIENCE = 120
 
 
-@dataclass(frozen=True)
+@dataclass
 class Place:
     """A data set, and the names every run writes to: the command stands in its result."""
 
     root: Path
 
-    @property
-    def out(self) -> Path:
-        return self.root / "out"
-
-    @property
-    def cache(self) -> Path:
-        return self.root / "cache"
-
-    @property
-    def said(self) -> Path:
-        """What the last run printed."""
-        return self.root / "said.txt"
+    def __post_init__(self) -> None:
+        self.out, self.cache = self.root / "out", self.root / "cache"
+        self.said = self.root / "said.txt"  # what the last run printed
 
     @property
     def arguments(self) -> list[str]:
@@ -177,17 +168,13 @@ def moments() -> Iterator[object]:
         yield pytest.param(float(share), marks=slow)
 
 
-def kill_and_check(reference, place, share, monkeypatch):
+@pytest.mark.parametrize("share", list(moments()))
+def test_killed_at_any_moment(reference, place, share, monkeypatch):
     process = place.start()
     begun = place.claimed(process)
     time.sleep(max(0.0, begun + share * reference.seconds - time.monotonic()))
     kill(process)
     check(reference, place, monkeypatch)
-
-
-@pytest.mark.parametrize("share", list(moments()))
-def test_killed_at_any_moment(reference, place, share, monkeypatch):
-    kill_and_check(reference, place, share, monkeypatch)
 
 
 @pytest.mark.slow

@@ -121,6 +121,10 @@ def rows_of(found: visleak.Audit) -> Rows:
     return {(row["query"], row["reference"]): row for row in rows if row["coverage"] != "within"}
 
 
+def near_in(found: visleak.Audit) -> set[tuple[str, str]]:
+    return {pair for pair, row in rows_of(found).items() if row["grade"] in ("exact", "near")}
+
+
 def audited(test: object, train: object) -> visleak.Audit:
     return visleak.audit(test, train, workers=1, cache=None)
 
@@ -148,32 +152,21 @@ def found(pictures, natural, tmp_path_factory):
     return {train: (audited(root / "test", root / train), names[train]) for train in names}
 
 
-def test_all_of_them_can_be_read(found):
-    for audit, _ in found.values():
-        assert audit.unreadable() == ()
-
-
 @pytest.mark.parametrize("name", KINDS)
-def test_a_byte_copy_is_exact(found, name):
+def test_a_byte_copy_and_a_resave_with_equal_pixels_are_exact(found, name):
     audit, names = found["copies"]
     row = rows_of(audit)[name, names[name]]
     assert (row["grade"], row["probability"], row["reason"]) == ("exact", 1.0, "identical bytes")
-
-
-@pytest.mark.parametrize("name", KINDS)
-def test_a_resave_with_equal_pixels_is_exact(found, name):
     audit, names = found["resaves"]
     row = rows_of(audit)[name, names[name]]
     if name != "one-pixel.png":
-        assert row["grade"] == "exact"
-        assert row["degree"] == "hard"
+        assert (row["grade"], row["degree"]) == ("exact", "hard")
 
 
-def test_none_is_taken_for_another(found):
+def test_all_can_be_read_and_none_is_taken_for_another(found):
     for audit, names in found.values():
-        rows = rows_of(audit)
-        alike = {pair for pair, row in rows.items() if row["grade"] in ("exact", "near")}
-        assert alike <= set(names.items())
+        assert audit.unreadable() == ()
+        assert near_in(audit) <= set(names.items())
 
 
 @pytest.mark.parametrize("bits", [12, 10])
@@ -187,9 +180,8 @@ def test_bits_that_are_not_used_cost_no_contrast(natural, tmp_path, bits):
         (tmp_path / "test" / f"{number}.png").write_bytes(with_bytes(wide))
         copy = Image.fromarray(grey).resize((grey.shape[1] * 7 // 10, grey.shape[0] * 7 // 10))
         copy.save(tmp_path / "train" / f"{number}.jpg", quality=50)
-    audit = audited(tmp_path / "test", tmp_path / "train")
-    alike = {pair for pair, row in rows_of(audit).items() if row["grade"] in ("exact", "near")}
-    assert alike == {(f"{number}.png", f"{number}.jpg") for number in range(len(sources))}
+    near = near_in(audited(tmp_path / "test", tmp_path / "train"))
+    assert near == {(f"{number}.png", f"{number}.jpg") for number in range(len(sources))}
 
 
 # -- what cannot be read -------------------------------------------------------------------------
@@ -237,10 +229,7 @@ def broken(pictures, tmp_path_factory):
 
 
 REASONS = {
-    "truncated.png": "truncated",
-    "truncated.jpg": "truncated",
-    "truncated.gif": "truncated",
-    "truncated.webp": "truncated",
+    **{f"truncated.{kind}": "truncated" for kind in ("png", "jpg", "gif", "webp")},
     "empty.jpg": "empty",
     "text.jpg": "not-an-image",
     "large.png": "too-large",
