@@ -53,7 +53,7 @@ class RayEngine:
 
     def __call__(self, scratch: Path, workers: int) -> RayExecutor:
         """Join the cluster, or start one of ``workers`` processors."""
-        return RayExecutor(joined(self.address or os.environ.get("RAY_ADDRESS"), workers))
+        return joined(self.address or os.environ.get("RAY_ADDRESS"), workers)
 
 
 @dataclass(frozen=True)
@@ -75,19 +75,21 @@ def _fetched(ref: object) -> object:
 
 
 class RayExecutor:
-    """Executes tasks on a cluster."""
+    """Executes tasks on a cluster that this process has joined."""
 
     local = False
 
-    def __init__(self, cluster: Cluster) -> None:
-        self._cluster = cluster
+    def __init__(self, ray: ModuleType, leaving: contextlib.ExitStack) -> None:
+        self._ray = ray
+        self._leaving = leaving
         self._lookup: Any = None
+        self._counted = (0.0, 1)
         self._origin = os.getcwd(), visleak.__version__
 
     def share(self, value: T) -> StoreValue[T]:
         """Put a value where every node fetches it once."""
         try:
-            return StoreValue(self._cluster.ray.put(value))
+            return StoreValue(self._ray.put(value))
         except TypeError as error:
             raise VisleakError(
                 f"{type(value).__name__} cannot be sent to the workers of a cluster"
@@ -95,9 +97,17 @@ class RayExecutor:
             ) from error
 
     def cache_handle(self, cache: Cache) -> ActorCache:
-        """Return a reference to the cache for workers, an actor on this node."""
+        """Return a reference to the cache for workers: an actor on this node."""
+        from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
         if self._lookup is None:
-            self._lookup = self._cluster.actor_on_this_node(_Lookup, str(cache.folder.absolute()))
+            node = self._ray.get_runtime_context().get_node_id()
+            strategy = NodeAffinitySchedulingStrategy(node, soft=False)
+            # it takes no processor
+            actor = self._ray.remote(Cache).options(
+                num_cpus=0, scheduling_strategy=strategy, max_restarts=-1, max_task_retries=-1
+            )
+            self._lookup = actor.remote(cache.folder.absolute())
         return ActorCache(self._lookup)
 
     def each(
@@ -112,10 +122,10 @@ class RayExecutor:
 
         A network runs on nodes with GPUs if there are any; the processors of a node share its GPUs.
         """
-        remote = self._cluster.ray.remote(_execute).options(
+        remote = self._ray.remote(_execute).options(
             num_cpus=1,
             # given here and not to remote(), which would end a worker with its first task
-            num_gpus=self._cluster.gpu_share() if network else 0,
+            num_gpus=self._gpu_share() if network else 0,
             max_retries=RETRIES,
             name=function.__name__,
         )
@@ -123,17 +133,17 @@ class RayExecutor:
         try:
             for task in tasks:
                 waiting.append(remote.remote(self._origin, function, task))
-                if len(waiting) > AHEAD * self._cluster.processors():
+                if len(waiting) > AHEAD * self._processors():
                     yield cast(R, self._result(waiting.popleft(), step))
             while waiting:
                 yield cast(R, self._result(waiting.popleft(), step))
         finally:
             for ref in waiting:
                 with contextlib.suppress(Exception):  # its result has no use
-                    self._cluster.ray.cancel(ref)
+                    self._ray.cancel(ref)
 
     def _result(self, ref: object, step: str) -> object:
-        ray = self._cluster.ray
+        ray = self._ray
         try:
             value, failure = ray.get(ref)
         except ray.exceptions.RayTaskError as error:
@@ -144,13 +154,29 @@ class RayExecutor:
         except (ray.exceptions.RayError, ConnectionError) as error:
             raise VisleakError(
                 f"a task was tried {RETRIES + 1} times{f' while {step}' if step else ''} and its"
-                " workers died"
-                f" ({type(error).__name__}: {one_line(error)}); give them more memory, or the"
-                " nodes fewer processors (num_cpus)"
+                f" workers died ({type(error).__name__}: {one_line(error)}); give them more memory,"
+                " or the nodes fewer processors (num_cpus)"
             ) from None
         if failure is not None:
             raise failure
         return value
+
+    def _processors(self) -> int:
+        """Return how many processors the cluster has now, at least 1."""
+        now = time.monotonic()
+        if now > self._counted[0]:
+            count = int(self._ray.cluster_resources().get("CPU", 0))
+            self._counted = (now + FRESH, max(1, count))
+        return self._counted[1]
+
+    def _gpu_share(self) -> float:
+        """Return the share of a GPU per processor, on nodes that have any; 0 if none."""
+        nodes = [node["Resources"] for node in self._ray.nodes() if node["Alive"]]
+        cards = sum(each["GPU"] for each in nodes if "GPU" in each)
+        processors = sum(each.get("CPU", 0) for each in nodes if "GPU" in each)
+        share: float = cards / processors if processors else cards
+        # Ray counts in units of 1/10,000; a task uses one GPU at most
+        return min(1.0, math.floor(share * 10_000) / 10_000.0)
 
     def release(self) -> None:
         """Keep the workers, whose memory is the cluster's."""
@@ -160,7 +186,7 @@ class RayExecutor:
         self._lookup = None
         # values in this process must be released before their store ends
         _fetched.cache_clear()
-        self._cluster.leave()
+        self._leaving.close()
 
 
 # -- in a worker ---------------------------------------------------------------------------------
@@ -197,16 +223,6 @@ def _join_run(folder: str, version: str) -> None:
     use_one_thread()
 
 
-class _Lookup:
-    """An actor on the node of the main process, which reads the cache for the workers."""
-
-    def __init__(self, folder: str) -> None:
-        self._cache = Cache(Path(folder))
-
-    def get(self, maker: bytes, keys: Sequence[bytes]) -> Mapping[bytes, bytes]:
-        return self._cache.get(maker, keys)
-
-
 @dataclass(frozen=True)
 class ActorCache:
     """A reference to the cache for workers of a cluster."""
@@ -231,49 +247,7 @@ def engine_of(name: str, address: str | None = None) -> Engine:
 # -- joining or starting a cluster ----------------------------------------------------------------
 
 
-class Cluster:
-    """A cluster that this process has joined."""
-
-    def __init__(self, ray: ModuleType, leaving: contextlib.ExitStack) -> None:
-        self.ray = ray
-        self._leaving = leaving
-        self._counted = (0.0, 1)
-
-    def processors(self) -> int:
-        """Return how many processors the cluster has now, at least 1."""
-        now = time.monotonic()
-        if now > self._counted[0]:
-            count = int(self.ray.cluster_resources().get("CPU", 0))
-            self._counted = (now + FRESH, max(1, count))
-        return self._counted[1]
-
-    def gpu_share(self) -> float:
-        """Return the share of a GPU per processor, on nodes that have any; 0 if none."""
-        nodes = [node["Resources"] for node in self.ray.nodes() if node["Alive"]]
-        cards = sum(each["GPU"] for each in nodes if "GPU" in each)
-        processors = sum(each.get("CPU", 0) for each in nodes if "GPU" in each)
-        share: float = cards / processors if processors else cards
-        # Ray counts in units of 1/10,000; a task uses one GPU at most
-        return min(1.0, math.floor(share * 10_000) / 10_000.0)
-
-    def actor_on_this_node(self, kind: type, *arguments: object) -> Any:
-        """Return an actor on the node of this process; it takes no processor."""
-        from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
-
-        node = self.ray.get_runtime_context().get_node_id()
-        strategy = NodeAffinitySchedulingStrategy(node, soft=False)
-        return (
-            self.ray.remote(kind)
-            .options(num_cpus=0, scheduling_strategy=strategy, max_restarts=-1, max_task_retries=-1)
-            .remote(*arguments)
-        )
-
-    def leave(self) -> None:
-        """Leave the cluster; end it if it was started for this run."""
-        self._leaving.close()
-
-
-def joined(address: str | None, workers: int) -> Cluster:
+def joined(address: str | None, workers: int) -> RayExecutor:
     """Join the cluster at an address; without one, start one of ``workers`` processors here.
 
     A cluster that this process has joined already is used, and is not ended.
@@ -292,7 +266,7 @@ def joined(address: str | None, workers: int) -> Cluster:
         except ImportError as error:
             raise MissingExtra("ray", "--engine ray") from error
         if ray.is_initialized():
-            return Cluster(ray, stack.pop_all())
+            return RayExecutor(ray, stack.pop_all())
         # Ray's messages on stderr are limited to errors
         logger = logging.getLogger("ray")
         stack.callback(logger.setLevel, logger.level)
@@ -310,7 +284,7 @@ def joined(address: str | None, workers: int) -> Cluster:
                 if folder
                 else _unreachable(str(address), error)
             ) from error
-        return Cluster(ray, stack.pop_all())
+        return RayExecutor(ray, stack.pop_all())
 
 
 def _check(address: str) -> None:
