@@ -63,9 +63,6 @@ class EvidenceTable:
         self._place = np.full(count, -1, np.int32)
         self._count = 0
 
-    def __len__(self) -> int:
-        return len(self._place)
-
     @staticmethod
     def _rows(shape: tuple[int, int], context: RunContext) -> Float32:
         if shape[0] <= MEMORY_ROWS:
@@ -192,9 +189,6 @@ class VerifiedPairs:
 
     distinct: DistinctPairs
     skipped: Int8 | None  # int8, of the distinct pairs, as in Evidence, or None
-
-    def __len__(self) -> int:
-        return len(self.distinct.of)
 
     @property
     def skipped_pairs(self) -> Int8 | None:
