@@ -111,7 +111,8 @@ def leaves(settings: type) -> Iterator[tuple[dataclasses.Field[Any], Any, Option
         if _KEY in field.metadata:
             declared: Option = field.metadata[_KEY]
             metavar = declared.metavar or ("N" if hint in (int, int | None) else "")
-            own = dataclasses.replace(declared, panel=declared.panel or panel, metavar=metavar)
+            usual = "" if declared.positional else panel
+            own = dataclasses.replace(declared, panel=declared.panel or usual, metavar=metavar)
             yield field, hint, own
         elif dataclasses.is_dataclass(hint):
             yield from leaves(hints[field.name])

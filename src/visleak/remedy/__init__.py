@@ -19,16 +19,7 @@ if TYPE_CHECKING:
     )
     from visleak.remedy.substitution import replace
 
-__all__ = [
-    "PurgeSettings",
-    "RepairSettings",
-    "ReplaceSettings",
-    "SplitSettings",
-    "purge",
-    "repair",
-    "replace",
-    "split",
-    "undo",
-]
+__all__ = ["PurgeSettings", "RepairSettings", "ReplaceSettings", "SplitSettings", "purge", "repair"]
+__all__ += ["replace", "split", "undo"]
 
 __getattr__, __dir__ = on_use(__name__)

@@ -42,14 +42,11 @@ def _format(default: str) -> str:
 
 
 def _yes() -> bool:
-    return option(
-        False, "Use the groups that --group auto finds without asking for confirmation.",
-        panel=METHOD,
-    )  # fmt: skip
+    return option(False, "Use the groups that --group auto finds without asking for confirmation.")
 
 
 @dataclass(frozen=True)
-class PurgeSettings(Options):
+class PurgeSettings(Options, panel=METHOD):
     """Which images are removed, and from which side."""
 
     remove_from: str = option(
@@ -57,20 +54,17 @@ class PurgeSettings(Options):
         "Side that images are removed from: the test image or the training image of a leaking"
         " pair.",
         choices=("test", "train"),
-        panel=METHOD,
     )
     grade: str | None = option(
         None,
         "Weakest grade of the pairs that count: near (the default) means near and exact. ciFAIR"
         " (Barz & Denzler 2020) counts similar and stronger: --grade similar.",
         choices=GRADES,
-        panel=METHOD,
     )
     degree: str | None = option(
         None,
         "Weakest degree of the pairs that count, if there are no grades: soft means soft and hard.",
         choices=("hard", "soft"),
-        panel=METHOD,
     )
     set_name: str | None = option(
         None, "The set to purge, if there are several.", "--set", metavar="NAME", panel=SETS
@@ -80,17 +74,15 @@ class PurgeSettings(Options):
         "Test images that are duplicates of each other: keep all, or drop all but the first of"
         " each group.",
         choices=("keep", "drop"),
-        panel=METHOD,
     )
     include_disputed: bool = option(
-        False, "Count pairs on which reviewers disagree, by their automatic grade.", panel=METHOD
+        False, "Count pairs on which reviewers disagree, by their automatic grade."
     )
     group: str | None = option(
         None,
         "auto: also remove images of groups on both sides, as the audit found them in names and"
         " confirmed them by the images.",
         choices=(AUTO,),
-        panel=METHOD,
     )
     max_frame_gap: str | None = option(
         None,
@@ -98,7 +90,6 @@ class PurgeSettings(Options):
         " where times are known) of an image of the other side; auto: up to where half of the"
         " similarity of neighbouring frames is left. Default: all images of a group on both sides.",
         metavar="auto|N",
-        panel=METHOD,
     )
     yes: bool = _yes()
     overlap: float | None = option(
@@ -107,7 +98,6 @@ class PurgeSettings(Options):
         " as 0.1 or 10%; the audit must have measured that (--overlap). From train: the images that"
         " show as much of a test image.",
         metavar="SHARE",
-        panel=METHOD,
         parse=share,
         least=0,
         most=1,
@@ -149,7 +139,7 @@ class PurgeSettings(Options):
 
 
 @dataclass(frozen=True)
-class PartSettings(Options):
+class PartSettings(Options, panel=METHOD):
     """What keeps images together, and how the parts of a split are written."""
 
     group: str | None = group_column(METHOD)
@@ -158,9 +148,8 @@ class PartSettings(Options):
         "near",
         "Images of pairs of this grade or stronger stay together.",
         choices=GRADES,
-        panel=METHOD,
     )
-    seed: int = option(0, "Random seed for tie-breaking.", metavar="N", panel=METHOD, least=0)
+    seed: int = option(0, "Random seed for tie-breaking.", metavar="N", least=0)
     format: str = _format("manifest")
 
 
@@ -226,7 +215,7 @@ GRADE: Final = "near"
 
 
 @dataclass(frozen=True)
-class SelectionSettings(Options):
+class SelectionSettings(Options, panel=METHOD):
     """For which test images replacements are chosen, and in which order."""
 
     id: str | None = option(None, "Column of the pool with the ids.", metavar="COLUMN", panel=SETS)
@@ -240,14 +229,11 @@ class SelectionSettings(Options):
         GRADE,
         "Weakest grade of a pair that makes a duplicate; that of Barz & Denzler (2020) is similar.",
         choices=("exact", "near", "similar"),
-        panel=METHOD,
     )
     include_disputed: bool = option(
-        False, "Count pairs on which reviewers disagree, by their automatic grade.", panel=METHOD
+        False, "Count pairs on which reviewers disagree, by their automatic grade."
     )
-    seed: int = option(
-        0, "Seed of the order in which candidates are tried.", metavar="N", panel=METHOD
-    )
+    seed: int = option(0, "Seed of the order in which candidates are tried.", metavar="N")
 
 
 @dataclass(frozen=True)
@@ -260,7 +246,6 @@ class ReplaceSettings(SelectionSettings):
         " approval, the first candidate of the class that is not a copy of its nearest"
         " neighbours. No person checks those.",
         choices=("approved", "auto"),
-        panel=METHOD,
     )
     format: str = _format("copy")
     allow_missing: bool = option(

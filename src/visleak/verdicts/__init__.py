@@ -17,18 +17,6 @@ from visleak.verdicts.ledger import (
 )
 from visleak.verdicts.overlay import as_unjudged, digests_of, disputed, judged_pairs, judged_summary
 
-__all__ = [
-    "Agreement",
-    "Consensus",
-    "Ledger",
-    "Verdict",
-    "agreement",
-    "as_unjudged",
-    "consensus_of",
-    "digests_of",
-    "disputed",
-    "judged_pairs",
-    "judged_summary",
-    "pair_key",
-    "read_verdicts",
-]
+__all__ = ["Agreement", "Consensus", "Ledger", "Verdict", "agreement", "as_unjudged"]
+__all__ += ["consensus_of", "digests_of", "disputed", "judged_pairs", "judged_summary", "pair_key"]
+__all__ += ["read_verdicts"]
