@@ -2,57 +2,34 @@
 
 from __future__ import annotations
 
-import numpy as np
 import pyarrow as pa
 import pytest
+from made_sets import made_set
 
 from visleak.errors import UsageError
-from visleak.records import Fingerprints, ImageSet
 from visleak.remedy.pool import COLUMNS, find_duplicates
 
 
 def made(contents: str, flat: str = "", labels: list[str | None] | None = None):
-    n = len(contents)
-    ids = pa.array([str(i) for i in range(n)])
-    images = ImageSet(
-        "test", ids, ids, opener=None, labels=None if labels is None else pa.array(labels)
+    ids = [str(i) for i in range(len(contents))]
+    return made_set(
+        "test", ids, [[ord(c)] * 16 for c in contents], [i in flat for i in ids], labels
     )
-    digests = np.stack([np.full(16, ord(c), np.uint8) for c in contents])
-    prints = Fingerprints(
-        set="test",
-        rows=np.arange(n),
-        ids=ids,
-        matrix=np.ones((n, 1), np.float32),
-        digests=digests,
-        sizes=np.ones((n, 2), np.int32),
-        flat=np.array([str(i) in flat for i in range(n)]),
-        encoder="e",
-    )
-    return images, prints
 
 
 def pairs(*rows: str) -> pa.Table:
     """Return pairs from ``QUERY SET/REFERENCE GRADE [SIMILARITY [JUDGED]]``."""
-    rows_made = []
+    found = []
     for row in rows:
-        query, reference, grade, *rest = row.split()
+        query, reference, grade, similarity, judged, *_ = [*row.split(), "-", ""]
         other, _, name = reference.partition("/")
-        rows_made.append(
-            {
-                "query_set": "test",
-                "query": query,
-                "reference_set": other,
-                "reference": name,
-                "similarity": float(rest[0]) if rest and rest[0] != "-" else None,
-                "grade": grade,
-                "coverage": "within" if other == "test" else "intra",
-                "judged": rest[1] if len(rest) > 1 else None,
-            }
-        )
+        number = None if similarity in ("-", "") else float(similarity)
+        coverage = "within" if other == "test" else "intra"
+        cells = ("test", query, other, name, number, grade, coverage, judged.strip("-") or None)
+        found.append(dict(zip(COLUMNS, cells, strict=True)))
     kinds = {"similarity": pa.float32()}
-    return pa.Table.from_pylist(
-        rows_made, pa.schema([(name, kinds.get(name, pa.string())) for name in COLUMNS])
-    )
+    schema = pa.schema([(name, kinds.get(name, pa.string())) for name in COLUMNS])
+    return pa.Table.from_pylist(found, schema)
 
 
 def ids(found) -> list[str]:

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import numpy as np
-import pyarrow as pa
+from made_sets import made_set
 
 from visleak.encoders import load_encoder
 from visleak.pipeline.encoded_set import Side
-from visleak.records import Fingerprints, ImageSet
 from visleak.remedy.selection import COMPARED, SHOWN, Neighbours
 
 
@@ -15,18 +14,9 @@ def side(name: str, count: int, seed: int) -> Side:
     rng = np.random.default_rng(seed)
     matrix = rng.normal(size=(count, 560)).astype(np.float32)
     matrix /= np.linalg.norm(matrix, axis=1, keepdims=True)
-    prints = Fingerprints(
-        set=name,
-        rows=np.arange(count),
-        ids=pa.array([f"{row:03d}" for row in range(count)]),
-        matrix=matrix,
-        digests=rng.integers(0, 256, (count, 16), np.uint8),
-        sizes=np.full((count, 2), 32, np.int32),
-        flat=np.zeros(count, bool),
-        encoder="made",
-    )
+    ids, digests = [f"{row:03d}" for row in range(count)], rng.integers(0, 256, (count, 16))
+    images, prints = made_set(name, ids, digests, matrix=matrix)
     background = rng.uniform(0, 0.2, count).astype(np.float32)
-    images = ImageSet(name, prints.ids, prints.ids, None)
     return Side(images, prints, background, np.arange(count))
 
 

@@ -3,36 +3,18 @@
 from __future__ import annotations
 
 import numpy as np
-import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
+from made_sets import made_set
 
-from visleak.records import Fingerprints, ImageSet, Problem
+from visleak.records import Problem
 from visleak.remedy.pool import class_of, make_pool
 
 
 def pool(contents: list[int], flat: set[int] = frozenset(), labels: list[str | None] | None = None):
-    n = len(contents)
-    ids = pa.array([f"i{i}" for i in range(n)], pa.string())
-    images = ImageSet(
-        "pool",
-        ids,
-        ids,
-        opener=None,
-        labels=None if labels is None else pa.array(labels, pa.string()),
-        problems=(Problem("pool", "gone", "gone", "missing"),),
-    )
-    prints = Fingerprints(
-        set="pool",
-        rows=np.arange(n),
-        ids=ids,
-        matrix=np.ones((n, 1), np.float32),
-        digests=np.array([digest(c) for c in contents], np.uint8).reshape(n, 16),
-        sizes=np.ones((n, 2), np.int32),
-        flat=np.array([c in flat for c in contents], np.bool_),
-        encoder="e",
-    )
-    return images, prints
+    ids, digests = [f"i{i}" for i in range(len(contents))], [digest(c) for c in contents]
+    gone = (Problem("pool", "gone", "gone", "missing"),)
+    return made_set("pool", ids, digests, [c in flat for c in contents], labels, problems=gone)
 
 
 def digest(content: int) -> list[int]:
@@ -40,9 +22,8 @@ def digest(content: int) -> list[int]:
 
 
 def test_what_cannot_stand_in_is_left_out_and_counted():
-    images, prints = pool(
-        [1, 2, 2, 3, 4, 1], flat={3}, labels=["Cat", "cat", "CAT", "cat"] * 1 + [None, "dog"]
-    )
+    labels = ["Cat", "cat", "CAT", "cat", None, "dog"]
+    images, prints = pool([1, 2, 2, 3, 4, 1], flat={3}, labels=labels)
     made = make_pool(images, prints, {bytes(digest(1))}, seed=0)
     assert (made.known, made.repeated, made.blank, made.unreadable) == (2, 1, 1, 1)
     assert made.usable == 2
