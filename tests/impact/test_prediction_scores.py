@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from predictions_making import IDS, LABELS, as_csv, as_npz, as_parquet, benchmark, scores_of
 
+from refusals import refusal
 from visleak.errors import UsageError, VisleakError
 from visleak.impact.evaluators.predictions import write_predictions
 
@@ -281,9 +282,7 @@ def test_what_does_not_fit_is_refused_in_one_line(tmp_path, columns, asked, said
 
 def test_predictions_need_labels(tmp_path):
     file = as_csv(tmp_path / "a.csv", {"id": IDS, "prediction": LABELS, "ap": [1] * 20})
-    with pytest.raises(VisleakError) as caught:
-        scores_of(file, benchmark(IDS, None))
-    assert str(caught.value) == (
+    assert refusal(VisleakError, scores_of, file, benchmark(IDS, None)) == (
         f"{file}: `prediction` needs labels, and set 'test' has none: add a column `label`, or give"
         " `correct`, or ask for 'ap' with --metric"
     )
@@ -295,9 +294,9 @@ def test_the_first_of_the_ranked_must_be_the_prediction(tmp_path):
     ranked = [[label, "x"] for label in LABELS]
     ranked[3] = ["Cat", "dog"]
     columns = {"id": IDS, "prediction": LABELS, "predictions": ranked}
-    with pytest.raises(VisleakError) as caught:
-        scores_of(as_parquet(tmp_path / "a.parquet", columns), benchmark())
-    assert "row 3 predicts 'dog' in `prediction` and first 'Cat' in" in str(caught.value)
+    assert "row 3 predicts 'dog' in `prediction` and first 'Cat' in" in refusal(
+        VisleakError, scores_of, as_parquet(tmp_path / "a.parquet", columns), benchmark()
+    )
 
 
 def test_short_lists_have_no_top_five(tmp_path):

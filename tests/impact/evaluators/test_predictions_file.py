@@ -8,6 +8,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from refusals import refusal
 from visleak.errors import UsageError, VisleakError
 from visleak.impact.evaluators import predictions
 from visleak.impact.evaluators.predictions import (
@@ -83,9 +84,7 @@ def test_targets_that_are_refused(tmp_path):
         tmp_path / "folder.csv": "folder.csv is a folder",
         there: "p.parquet exists",
     }.items():
-        with pytest.raises(UsageError) as caught:
-            write_predictions(path, [], {}, {})
-        assert said in str(caught.value)
+        assert said in refusal(UsageError, write_predictions, path, [], {}, {})
     assert there.read_text() == "mine"
     write_predictions(there, ["1"], {}, {}, force=True)
     assert pq.read_table(there)["id"].to_pylist() == ["1"]

@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import toy_clip
+from refusals import refusal
 from visleak.encoders import load_encoder
 from visleak.errors import UsageError, VisleakError
 from visleak.formats import open_image_set
@@ -134,14 +135,14 @@ def test_captions_of_the_set_itself(clip_folder, labelled, tmp_path):
 def test_captions_of_other_images_alone(labelled, tmp_path):
     """Ids of another form are the usual reason; said before a model is loaded."""
     (tmp_path / "c.csv").write_text("id,caption\n1.jpg,a dog\n")
-    with pytest.raises(VisleakError) as caught:
-        retrieve(
-            open_image_set(str(labelled)),
-            "clip:nowhere/at-all",
-            tmp_path / "p.parquet",
-            captions=tmp_path / "c.csv",
-        )
-    assert "no caption is of an image of the set: captions have ids such as" in str(caught.value)
+    assert "no caption is of an image of the set: captions have ids such as" in refusal(
+        VisleakError,
+        retrieve,
+        open_image_set(str(labelled)),
+        "clip:nowhere/at-all",
+        tmp_path / "p.parquet",
+        captions=tmp_path / "c.csv",
+    )
 
 
 def stored(folder, width=8):
@@ -190,10 +191,9 @@ def test_vectors_that_have_no_direction(tmp_path):
 
 def test_vectors_that_do_not_fit_together(tmp_path):
     images, texts, _ = stored(tmp_path, width=5)
-    with pytest.raises(VisleakError) as caught:
-        module.retrieve_stored(images, texts, tmp_path / "p.parquet")
-    assert "holds vectors of 8 numbers, --texts" in str(caught.value)
-    assert "t.npz of 5; both must come from one model" in str(caught.value)
+    message = refusal(VisleakError, module.retrieve_stored, images, texts, tmp_path / "p.parquet")
+    assert "holds vectors of 8 numbers, --texts" in message
+    assert "t.npz of 5; both must come from one model" in message
     np.savez(texts, id=np.array(["x", "y"]), vectors=np.eye(2, 8))
     with pytest.raises(VisleakError, match="captions have ids such as 'x', images such as '0'"):
         module.retrieve_stored(images, texts, tmp_path / "p.parquet")
