@@ -1,11 +1,8 @@
 """How difficult each image of a test set is, from a file or from a probe without training images.
 
-The probe is two small classifiers on built-in fingerprints, fitted on the test set. They learn from
-test images alone, so they have seen no training copy of any of them, and never from an image that
-they predict or from one connected to it by a pair. How far they are from the correct class of an
-image is a measure of difficulty without any memory of a copy. Ridge classifiers learn what a class
-has in common; nearest neighbours whether an image resembles many others, as images with copies
-often do.
+The probe is two small classifiers on built-in fingerprints of other test images: they have seen no
+training copy, no image that they predict, and none connected to it by a pair. Ridge classifiers
+learn what a class has in common; nearest neighbours whether an image resembles many others.
 """
 
 from __future__ import annotations
@@ -211,12 +208,10 @@ def probe(
 ) -> Probed:
     """Return how difficult images are for classifiers that were fitted without their group.
 
-    Each classifier ranks the images by how far the score of their class is behind the best other
-    one; difficulty is the mean of both ranks.
-
+    Difficulty is the mean rank by how far the score of the own class is behind the best other one.
     ``vectors`` (v, d): unit vectors. ``rows`` (n,): the vector of each image. ``classes`` (n,):
-    number of each image's class, -1 for none. ``groups`` (n,): no image is predicted from images of
-    its group.
+    number of each image's class, -1 for none. ``groups`` (n,): no image is predicted from its
+    group.
     """
     labelled = np.flatnonzero(classes >= 0)
     own, theirs, tied = rows[labelled], classes[labelled], groups[labelled]

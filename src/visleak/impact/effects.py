@@ -305,11 +305,9 @@ def flips_of(
 ) -> tuple[Flip, ...]:
     """Return, for each leak and each two models, whether and how likely their order changes.
 
-    Both orders of a resample are of the same images, drawn with replacement, so that what they
+    Both orders of a resample are of the same images with predictions of both, so that what they
     have in common cancels: ``chance`` is about the effect of the leak, ``behind`` about how certain
-    the order on images that do not leak is.
-
-    Two models are compared on the images with predictions of both; the likeliest change is first.
+    the order on images that do not leak is. The likeliest change is first.
     """
     own = [scores for scores in models if metric in scores.values]
     sign = -1.0 if any(metric in scores.lower for scores in own) else 1.0
@@ -356,8 +354,8 @@ def _flips(
 def _resampled(lead: Float64, parts: Sequence[Bool], seed: int) -> list[tuple[Float64, Float64]]:
     """Return by part and pair how often the order changes, and how often the first is behind.
 
-    ``lead`` (n, pairs): score of the first minus that of the second, by image. ``parts``: images
-    that count, (n,) each.
+    ``lead`` (n, pairs): score of the first minus that of the second. ``parts``: masks of images,
+    (n,).
     """
     weighted = [lead * kept[:, None] for kept in parts]
     changed, behind = (np.zeros((len(parts), lead.shape[1])) for _ in range(2))

@@ -1,9 +1,8 @@
 """The conditions under which an encoder is tested: the paper's nineteen, and more.
 
-An image is bounded to a long side of 500 pixels and changed at that resolution, before any
-encoder sees it (Ramos et al. 2025, section 6.1). What a condition makes of an image depends on
-the condition and the image's id alone, never on order, workers or the rest of the set; only a
-collage depends on the three others in it.
+An image is bounded to a long side of 500 pixels and changed at that resolution, before any encoder
+sees it (Ramos et al. 2025, section 6.1). The result depends on the condition and the image's id
+alone, never on order, workers or the rest of the set; but a collage on the three others in it.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Receiver operating characteristics over more pairs than fit into memory, exactly.
 
-The similarities of the true pairs are known first. The others are streamed, and only their place
-between those of the true pairs is counted: that gives the curve at every corner and the area under
-it exactly. The largest others are kept with their images.
+The similarities of the true pairs are known first. The others are streamed, and their places
+between the true pairs counted: that gives every corner of the curve and the area. The largest
+others are kept.
 """
 
 from __future__ import annotations

@@ -75,8 +75,7 @@ class Classification(Evaluation):
 def ranked(outputs: Float32, allowed: Bool) -> Ranked:
     """Return the best outputs of each row; of equal ones the first comes first.
 
-    ``outputs`` (n, c), logits or probabilities, larger for likelier classes. ``allowed`` (c,):
-    outputs that may be predicted.
+    ``outputs`` (n, c): logits or probabilities. ``allowed`` (c,): which may be predicted.
     """
     columns = np.flatnonzero(allowed)
     kept = outputs[:, columns].astype(np.float64)
@@ -101,11 +100,7 @@ def best_of(scores: Float64, columns: Int64) -> Int64:
 
 
 def hits(best: Int64, targets: Int64) -> Bool:
-    """Return which predictions are correct, ``bool`` (n, k).
-
-    ``best`` (n, k), outputs or :data:`NONE`. ``targets`` (n,), outputs, or below 0 where no
-    prediction can be correct.
-    """
+    """Return which predictions (n, k) are correct; none is where the target (n,) is below 0."""
     return np.asarray((best == targets[:, None]) & (best >= 0))
 
 

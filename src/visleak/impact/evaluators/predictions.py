@@ -117,10 +117,9 @@ def write_predictions(
 
 
 def write_unreadable(target: Path, problems: Sequence[Problem]) -> Path | None:
-    """Write the images without a prediction next to the file of those with one.
+    """Write the images without a prediction to ``predictions.unreadable.csv`` next to the target.
 
-    Returns the file, as ``predictions.unreadable.csv``; ``None`` where there are none, and then one
-    of an earlier run is removed.
+    Returns ``None`` where there are none; a file of an earlier run is then removed.
     """
     beside = _unreadable(target)
     try:

@@ -299,10 +299,9 @@ def ranks(
 ) -> Int64:
     """Return the rank of the best own caption of every image, (n,); 0 where it has none.
 
-    The rank is 1 plus the number of foreign captions at least as similar to the image as the best
-    of its own: a tie counts against the image, so that a model without any discrimination finds
-    nothing. Similarities are compared as the package stores them, so that blocks and libraries of
-    linear algebra never change a rank.
+    The rank is 1 plus the number of foreign captions at least as similar as the best own one: a tie
+    counts against the image. Similarities are compared as the package stores them, so that blocks
+    and libraries of linear algebra never change a rank.
     """
     own = best_own(sides)
     step = block or max(int(CELLS**0.5), 1)

@@ -192,11 +192,9 @@ def class_vectors(
 
 
 def predicted(images: Float32, classes: Float64, scale: float) -> Ranked:
-    """Return the best classes of each image, and the probability of the first.
+    """Return the best classes of each image, earlier ones first where equal, and their probability.
 
-    Equal cosines: the class that comes first is first.
-
-    ``images`` (n, d), unit rows. ``classes`` (c, d), unit rows.
+    ``images`` (n, d) and ``classes`` (c, d): unit rows.
     """
     best = np.empty((len(images), BEST), np.int64)
     confidence = np.empty(len(images), np.float32)

@@ -1,11 +1,8 @@
 """Predictions matched to images by id, and which are correct: classes, ranked classes, scores.
 
-A class counts as among the k best if fewer than k classes come before it: those with a higher
-score, and those of the same score that come before it in the order of classes. So exactly k
-classes are among the k best whatever the ties, and the best one is that of ``argmax``.
-
-Names are compared like all labels (:func:`visleak.pipeline.comparison.normalised`). Classes
-of one name are one class: its place is that of the best of them.
+A class is among the k best if fewer than k classes come before it: those with a higher score, and
+earlier ones of the same score. Names are compared like all labels
+(:func:`visleak.pipeline.comparison.normalised`); classes of one name are one, with the best place.
 """
 
 from __future__ import annotations
@@ -334,8 +331,7 @@ def _class_names(file: PredictionFile, width: int) -> pa.Array:
 def _selected(blocks: Iterator[Block], rows: Int64) -> Iterator[tuple[Int64, slice, Block]]:
     """Yield blocks of rows that hold any of the wanted ones.
 
-    Yields places in the block, the same as a slice of ``rows``, and the block: an array, or a tuple
-    of arrays of one length.
+    Yields places in the block, the same as a slice of ``rows``, and the block.
     """
     start = 0
     for block in blocks:

@@ -1,11 +1,9 @@
 """Whether a prediction file belongs to the images of its ids, or is mixed up.
 
-A file whose ids are one too high, whose rows are shuffled or whose class names are permuted has
-the right form and gives wrong results. Its content shows it: predictions and labels of the same
-images agree, and those of neighbours, of random rows or under other names agree less. Each check
-compares the file with such an alternative, and doubts it only where the alternative fits
-significantly better. Files with neither predictions nor labels (only right or wrong, or other
-metrics) are compared with the files of other models.
+Predictions and labels of the same images agree; those of neighbours, of random rows or under other
+names agree less. Each check compares the file with such an alternative, and doubts it only where
+the alternative fits significantly better. Files with neither predictions nor labels are compared
+with the files of other models.
 """
 
 from __future__ import annotations
@@ -242,8 +240,7 @@ def _exceeds(moved: Bool, right: Bool) -> float:
 def _agreement(guesses: Int64, labels: Int64) -> tuple[float, float]:
     """Return by how many standard errors agreement exceeds that of shuffled rows, and the latter.
 
-    Mean and variance of the number of agreements under all orders of the rows; infinite where
-    every order agrees equally, as nothing can be tested then.
+    By mean and variance under all orders of the rows; infinite where every order agrees equally.
     """
     size = int(max(guesses.max(), labels.max())) + 1
     n = len(labels)
