@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from visleak.impact.benchmark import Benchmark
+from visleak.impact.benchmark import Benchmark, Leak, Scores
 from visleak.impact.predictions import read_scores
 from visleak.storage import csv_cell, write_csv_rows
 
@@ -49,3 +49,18 @@ def scores_of(path, about, **options):
     """Return the scores that a file gives, and the notes about it."""
     scores = read_scores(path, about, **options)
     return scores, scores.notes
+
+
+def leaky(leaked, labels=None, relation=2, difficulty=None):
+    """Return a test set of which some images leak."""
+    mask = np.array(leaked, bool)
+    kind = np.where(mask, relation, -1).astype(np.int8)
+    ids = pa.array([str(n) for n in range(len(mask))], pa.string())
+    named = None if labels is None else pa.array(labels, pa.string())
+    leak = Leak("near or exact", mask, kind)
+    return Benchmark("test", ("train",), ids, named, (leak,), difficulty=difficulty)
+
+
+def scored(values, model="m", metric="accuracy", lower=False):
+    named = frozenset({metric} if lower else ())
+    return Scores(model, {metric: np.array(values, float)}, lower=named)

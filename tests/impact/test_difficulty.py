@@ -3,14 +3,12 @@
 import math
 
 import numpy as np
-import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from predictions_making import IDS, as_csv, as_parquet, benchmark
+from predictions_making import IDS, as_csv, as_parquet, benchmark, leaky, scored
 
 from visleak.errors import UsageError, VisleakError
-from visleak.impact.benchmark import Benchmark, Leak, Scores
 from visleak.impact.difficulty import difficulty_of, probe, read_difficulty
 from visleak.impact.effects import Sampling, effects_of
 from visleak.progress import silent
@@ -66,15 +64,7 @@ def planted(seed, *, remembers, count=3000):
     right = rng.random(count) > hard
     if remembers:
         right |= leaked & (rng.random(count) < 0.5)
-    return made(leaked, hard), Scores("m", {"accuracy": right.astype(float)}), hard
-
-
-def made(leaked, difficulty, labels=None):
-    kind = np.where(leaked, 2, -1).astype(np.int8)
-    ids = pa.array([str(n) for n in range(len(leaked))], pa.string())
-    named = None if labels is None else pa.array(labels, pa.string())
-    leak = Leak("near or exact", leaked, kind)
-    return Benchmark("test", ("train",), ids, named, (leak,), difficulty=difficulty)
+    return leaky(leaked, difficulty=hard), scored(right.astype(float)), hard
 
 
 def compared(test, scores):
@@ -100,9 +90,9 @@ def test_a_model_that_remembers_nothing_does_no_better_than_on_twins():
 def test_nothing_is_compared_where_no_image_has_a_twin():
     leaked = np.arange(40) < 20
     hard = np.where(leaked, 0.0, 1.0)
-    assert compared(made(leaked, hard), Scores("m", {"accuracy": hard})).twinned is None
+    assert compared(leaky(leaked, difficulty=hard), scored(hard)).twinned is None
     unknown = np.full(40, np.nan)
-    assert compared(made(leaked, unknown), Scores("m", {"accuracy": hard})).twinned is None
+    assert compared(leaky(leaked, difficulty=unknown), scored(hard)).twinned is None
 
 
 def scene(seed, count, classes=4, width=12):
@@ -129,8 +119,8 @@ def test_the_probe_tells_easier_from_memorized():
     }
     found = probe(vectors.astype(np.float32), np.arange(4000), labels, np.arange(4000))
     assert min(found.ridge, found.nearest) > 2 * found.largest
-    test = made(leaked, found.difficulty, [str(label) for label in labels])
-    each = {n: compared(test, Scores(n, {"accuracy": v.astype(float)})) for n, v in right.items()}
+    test = leaky(leaked, [str(label) for label in labels], difficulty=found.difficulty)
+    each = {n: compared(test, scored(v, n)) for n, v in right.items()}
     assert each["ridge"].p < 1e-6
     assert each["1-NN"].p < 1e-6
     easy, learnt = (each[name].twinned for name in ("ridge", "1-NN"))

@@ -7,27 +7,16 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from predictions_making import leaky, scored
 from scipy.stats import norm
 from statsmodels.stats.multitest import multipletests
 from statsmodels.stats.proportion import proportion_confint
 
-from visleak.impact.benchmark import Benchmark, Leak, Scores
+from visleak.impact.benchmark import Benchmark, Leak
 from visleak.impact.effects import Sampling, classes_of, effects_of, flips_of
 from visleak.impact.run import gap_of
 
 FEW = Sampling(draws=20)
-
-
-def made(leaked, labels=None, relation=2):
-    mask = np.array(leaked, bool)
-    kind = np.where(mask, relation, -1).astype(np.int8)
-    ids = pa.array([str(n) for n in range(len(mask))], pa.string())
-    named = None if labels is None else pa.array(labels, pa.string())
-    return Benchmark("test", ("train",), ids, named, (Leak("near or exact", mask, kind),))
-
-
-def scored(values, model="m", metric="accuracy"):
-    return Scores(model, {metric: np.array(values, float)})
 
 
 def row_of(rows, subset):
@@ -41,7 +30,7 @@ def row_of(rows, subset):
 )
 def test_parts_add_up_to_the_whole(rows):
     """The weighted means that prove the papers' misprints hold of every table made here."""
-    (effect,) = effects_of(made([a for a, _ in rows]), [scored([b for _, b in rows])], FEW)
+    (effect,) = effects_of(leaky([a for a, _ in rows]), [scored([b for _, b in rows])], FEW)
     leaked, others = (row_of(effect.rows, name) for name in ("leaked", "non-leaked"))
     assert leaked.images + others.images == effect.original.images == len(rows)
     total = leaked.images * leaked.score.value + others.images * others.score.value
@@ -62,7 +51,7 @@ def test_parts_add_up_to_the_whole(rows):
 
 def test_intervals_of_shares_are_wilsons():
     values, leaked = [1] * 60 + [0] * 40, [True] * 20 + [False] * 80
-    (effect,) = effects_of(made(leaked), [scored(values)], FEW)
+    (effect,) = effects_of(leaky(leaked), [scored(values)], FEW)
     for subset, k, n in (("original", 60, 100), ("leaked", 20, 20), ("non-leaked", 40, 80)):
         score = row_of(effect.rows, subset).score
         low, high = proportion_confint(k, n, method="wilson")
@@ -83,7 +72,7 @@ def test_the_gains_interval_covers_in_simulation():
     hits = 0
     for _ in range(400):
         values = (rng.random(400) < np.where(leaked, 0.95, 0.85)).astype(float)
-        (effect,) = effects_of(made(list(leaked)), [scored(list(values))], Sampling(draws=2))
+        (effect,) = effects_of(leaky(list(leaked)), [scored(list(values))], Sampling(draws=2))
         gain = row_of(effect.rows, "leaked").gain
         hits += gain.low <= true <= gain.high
     assert hits / 400 >= 0.93
@@ -92,7 +81,7 @@ def test_the_gains_interval_covers_in_simulation():
 def test_other_metrics_are_bootstrapped_and_shown_as_they_are():
     rng = np.random.default_rng(0)
     values = rng.normal(20, 5, 200)
-    (effect,) = effects_of(made([n < 50 for n in range(200)]), [scored(list(values))], FEW)
+    (effect,) = effects_of(leaky([n < 50 for n in range(200)]), [scored(list(values))], FEW)
     leaked = row_of(effect.rows, "leaked")
     assert not effect.share
     assert not effect.percent
@@ -105,7 +94,7 @@ def test_other_metrics_are_bootstrapped_and_shown_as_they_are():
 def test_few_draws_have_a_deviation_and_no_interval():
     values, leaked = [1] * 60 + [0] * 40, [True] * 20 + [False] * 80
     for draws in (10, 39, 40):
-        (effect,) = effects_of(made(leaked), [scored(values)], Sampling(draws=draws))
+        (effect,) = effects_of(leaky(leaked), [scored(values)], Sampling(draws=draws))
         row = row_of(effect.rows, "random")
         assert row.deviation > 0.0
         ends = (row.score.low, row.score.high, row.gain.low, row.gain.high)
@@ -116,9 +105,9 @@ def test_a_metric_has_one_unit_whoever_scores_in_it():
     """A loss that stays below 1 for one model would be percent there, and plain for another."""
     small, large = scored([0.1, 0.5, 0.9], "a", "loss"), scored([0.1, 0.5, 2.3], "b", "loss")
     for models in ([small, large], [large, small]):
-        effects = effects_of(made([True, False, False]), models, FEW)
+        effects = effects_of(leaky([True, False, False]), models, FEW)
         assert [effect.percent for effect in effects] == [False, False]
-    (alone,) = effects_of(made([True, False, False]), [small], FEW)
+    (alone,) = effects_of(leaky([True, False, False]), [small], FEW)
     assert alone.percent
 
 
@@ -126,7 +115,7 @@ def test_classes_are_weighed_as_in_the_whole_benchmark():
     """All leaks are of the easy class: the set without them is harder, the fair score is not."""
     labels = ["easy"] * 60 + ["hard"] * 40
     values = [1.0] * 60 + [1.0] * 20 + [0.0] * 20
-    (effect,) = effects_of(made([n < 30 for n in range(100)], labels), [scored(values)], FEW)
+    (effect,) = effects_of(leaky([n < 30 for n in range(100)], labels), [scored(values)], FEW)
     (compared,) = effect.comparisons
     assert row_of(effect.rows, "non-leaked").score.value == pytest.approx(50 / 70)
     assert compared.fair.value == pytest.approx(0.8)
@@ -141,7 +130,7 @@ def test_classes_are_weighed_as_in_the_whole_benchmark():
 def test_a_class_that_leaks_wholly_is_left_out_of_the_fair_score_and_counted():
     labels = ["a"] * 4 + ["b"] * 4
     (effect,) = effects_of(
-        made([n < 4 for n in range(8)], labels), [scored([1, 1, 1, 1, 0, 1, 0, 1])], FEW
+        leaky([n < 4 for n in range(8)], labels), [scored([1, 1, 1, 1, 0, 1, 0, 1])], FEW
     )
     (compared,) = effect.comparisons
     assert (compared.fair.value, compared.classes_lost) == (0.5, 1)
@@ -150,7 +139,7 @@ def test_a_class_that_leaks_wholly_is_left_out_of_the_fair_score_and_counted():
 def test_holm_corrects_over_all_models_and_leaks():
     rng = np.random.default_rng(3)
     masks = [rng.random(300) < 0.2 for _ in range(2)]
-    base = made(list(masks[0]))
+    base = leaky(list(masks[0]))
     leaks = tuple(Leak(str(n), m, np.where(m, 2, -1).astype(np.int8)) for n, m in enumerate(masks))
     benchmark = Benchmark(base.name, base.references, base.ids, None, leaks)
     models = [
@@ -167,7 +156,7 @@ def test_holm_corrects_over_all_models_and_leaks():
 
 def test_leaks_of_the_same_images_are_one_test():
     mask = np.arange(200) < 40
-    base, kind = made(list(mask)), np.where(mask, 2, -1).astype(np.int8)
+    base, kind = leaky(list(mask)), np.where(mask, 2, -1).astype(np.int8)
     twice = tuple(Leak(name, mask, kind) for name in ("near or exact", "near only"))
     values = [float(n % 5 > 0 or n < 40) for n in range(200)]
     models = [scored(values, "a"), scored(values[::-1], "b")]
@@ -179,7 +168,7 @@ def test_leaks_of_the_same_images_are_one_test():
 
 def test_rows_by_label_come_where_labels_are_known():
     mask = np.array([True] * 4 + [False] * 4)
-    benchmark = made(list(mask))
+    benchmark = leaky(list(mask))
     kinds = np.array([0, 0, 1, 2, -1, -1, -1, -1], np.int8)
     told = Benchmark("test", ("t",), benchmark.ids, None, (Leak("hard", mask, kinds),))
     (effect,) = effects_of(told, [scored([1, 0, 1, 0, 1, 1, 1, 1])], FEW)
@@ -195,7 +184,7 @@ def test_rows_by_label_come_where_labels_are_known():
 
 def test_a_leak_without_images_and_one_with_all_are_rows_of_nothing():
     for leaked, empty in (([False] * 4, "leaked"), ([True] * 4, "non-leaked")):
-        (effect,) = effects_of(made(leaked), [scored([1, 0, 1, 1])], FEW)
+        (effect,) = effects_of(leaky(leaked), [scored([1, 0, 1, 1])], FEW)
         row, (compared,) = row_of(effect.rows, empty), effect.comparisons
         assert row.images == 0
         assert math.isnan(row.score.value)
@@ -206,7 +195,7 @@ def test_a_leak_without_images_and_one_with_all_are_rows_of_nothing():
 
 
 def test_images_without_an_answer_do_not_count_and_models_stay_apart():
-    benchmark = made([True, True, False, False])
+    benchmark = leaky([True, True, False, False])
     full, part = scored([1, 0, 1, 1], "a"), scored([1, math.nan, 0, 1], "b")
     effects = effects_of(benchmark, [part, full], FEW)
     assert [(e.model, e.images) for e in effects] == [("b", (3, 4)), ("a", (4, 4))]
@@ -228,7 +217,7 @@ def test_no_interval_where_one_image_decides():
     """Resamples of 1e8 among ones give ends that are multiples of it; bounded scores do not."""
     values = np.r_[np.linspace(1, 2, 199), 1e8]
     leaked = np.arange(200) % 4 == 0
-    (effect,) = effects_of(made(leaked), [scored(values, metric="loss")], Sampling(draws=100))
+    (effect,) = effects_of(leaky(leaked), [scored(values, metric="loss")], Sampling(draws=100))
     (compared,) = effect.comparisons
     for row in (effect.original, row_of(effect.rows, "non-leaked"), row_of(effect.rows, "random")):
         assert math.isnan(row.score.low)
@@ -236,18 +225,8 @@ def test_no_interval_where_one_image_decides():
     assert not math.isnan(row_of(effect.rows, "leaked").score.low)
     assert compared.difference.value < -1e5
     assert math.isnan(compared.difference.low)
-    (bounded,) = effects_of(made(leaked), [scored(np.r_[np.zeros(199), 0.5], metric="ap")], FEW)
+    (bounded,) = effects_of(leaky(leaked), [scored(np.r_[np.zeros(199), 0.5], metric="ap")], FEW)
     assert not math.isnan(bounded.original.score.high)
-
-
-def benchmark_of(leaked):
-    ids = pa.array([str(n) for n in range(len(leaked))], pa.string())
-    leak = Leak("hard", leaked, np.where(leaked, 2, -1).astype(np.int8))
-    return Benchmark("test", ("train",), ids, None, (leak,))
-
-
-def of_model(model, values, lower=False):
-    return Scores(model, {"accuracy": values}, lower=frozenset({"accuracy"} if lower else set()))
 
 
 def test_a_model_that_leads_by_leaked_images_alone_falls_behind():
@@ -256,8 +235,8 @@ def test_a_model_that_leads_by_leaked_images_alone_falls_behind():
     leaked = place < 100
     memory = (leaked | (place < 712)).astype(float)
     honest = ((place < 70) | ((place >= 100) & (place < 730))).astype(float)
-    models = [of_model("honest", honest), of_model("memory", memory)]
-    (flip,) = flips_of(benchmark_of(leaked), models, "accuracy")
+    models = [scored(honest, "honest"), scored(memory, "memory")]
+    (flip,) = flips_of(leaky(leaked), models, "accuracy")
     assert (flip.first, flip.second) == ("memory", "honest")
     assert flip.original == pytest.approx(0.012)
     assert flip.fair == pytest.approx(-0.02)
@@ -273,12 +252,7 @@ def test_chances_agree_with_the_normal_approximation():
     leaked = np.zeros(5000, bool)
     leaked[4000:] = True
     first, second = (lead > 0).astype(float), (lead < 0).astype(float)
-    (flip,) = flips_of(
-        benchmark_of(leaked),
-        [of_model("a", first), of_model("b", second)],
-        "accuracy",
-        seed=1,
-    )
+    (flip,) = flips_of(leaky(leaked), [scored(first, "a"), scored(second, "b")], "accuracy", seed=1)
     # the sum of the differences has mean 8 and variance about 112; ties count half
     assert flip.behind == pytest.approx(norm.cdf(-8 / math.sqrt(112)), abs=0.03)
     # the leaked images tell the two models not apart: they change no order
@@ -288,8 +262,8 @@ def test_chances_agree_with_the_normal_approximation():
 
 def test_of_a_loss_the_lower_one_leads():
     low, high = np.full(10, 0.2), np.full(10, 0.7)
-    models = [of_model("high", high, lower=True), of_model("low", low, lower=True)]
-    (flip,) = flips_of(benchmark_of(np.arange(10) < 2), models, "accuracy")
+    models = [scored(high, "high", lower=True), scored(low, "low", lower=True)]
+    (flip,) = flips_of(leaky(np.arange(10) < 2), models, "accuracy")
     assert (flip.first, flip.second, flip.behind) == ("low", "high", 0.0)
     assert flip.original == pytest.approx(-0.5)
 
@@ -297,14 +271,10 @@ def test_of_a_loss_the_lower_one_leads():
 def test_only_images_that_both_answered_are_compared():
     """A model that answers few images takes none from the comparison of two others."""
     some = np.array([1.0, 0.0, math.nan, 1.0])
-    benchmark = benchmark_of(np.array([1, 0, 0, 0], bool))
+    benchmark = leaky(np.array([1, 0, 0, 0], bool))
     flips = flips_of(
         benchmark,
-        [
-            of_model("a", some),
-            of_model("b", np.ones(4)),
-            of_model("c", np.zeros(4)),
-        ],
+        [scored(some, "a"), scored(np.ones(4), "b"), scored(np.zeros(4), "c")],
         "accuracy",
     )
     assert {(flip.first, flip.second) for flip in flips} == {("b", "a"), ("b", "c"), ("a", "c")}
@@ -312,19 +282,15 @@ def test_only_images_that_both_answered_are_compared():
         ("a", 3),
         ("b", 4),
     }
-    nowhere = of_model("d", np.array([math.nan, math.nan, 1.0, math.nan]))
-    few = flips_of(
-        benchmark,
-        [of_model("a", some), of_model("c", np.zeros(4)), nowhere],
-        "accuracy",
-    )
+    nowhere = scored(np.array([math.nan, math.nan, 1.0, math.nan]), "d")
+    few = flips_of(benchmark, [scored(some, "a"), scored(np.zeros(4), "c"), nowhere], "accuracy")
     assert {(flip.first, flip.second, flip.images) for flip in few} == {("a", "c", 3)}
-    assert flips_of(benchmark_of(np.zeros(4, bool)), [of_model("a", some)], "accuracy") == ()
+    assert flips_of(leaky(np.zeros(4, bool)), [scored(some, "a")], "accuracy") == ()
 
 
 def test_the_gap_counts_images_that_changed_sides():
-    before = of_model("m", np.array([1, 1, 1, 1, 0, 0, math.nan]))
-    after = of_model("m", np.array([1, 0, 0, 1, 1, 0, 1]))
+    before = scored(np.array([1, 1, 1, 1, 0, 0, math.nan]), "m")
+    after = scored(np.array([1, 0, 0, 1, 1, 0, 1]), "m")
     gap = gap_of(before, after, "accuracy")
     assert (gap.images, gap.changed) == (6, (1, 2))
     assert gap.original.value == pytest.approx(2 / 6)
@@ -336,5 +302,5 @@ def test_the_gap_counts_images_that_changed_sides():
 
 
 def test_no_error_before_no_relative_gap():
-    gap = gap_of(of_model("m", np.ones(4)), of_model("m", np.array([1, 1, 1, 0.0])), "accuracy")
+    gap = gap_of(scored(np.ones(4), "m"), scored(np.array([1, 1, 1, 0.0]), "m"), "accuracy")
     assert math.isnan(gap.relative)

@@ -11,11 +11,7 @@ import pytest
 from refusals import refusal
 from visleak.errors import UsageError, VisleakError
 from visleak.impact.evaluators import predictions
-from visleak.impact.evaluators.predictions import (
-    check_target,
-    write_predictions,
-    write_unreadable,
-)
+from visleak.impact.evaluators.predictions import check_target, write_predictions, write_unreadable
 from visleak.records import Problem
 
 COLUMNS = {
