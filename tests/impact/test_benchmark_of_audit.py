@@ -117,26 +117,23 @@ def test_lists_of_ids_are_leaks_of_their_own(folder, tmp_path):
 
 
 def test_refusals_are_one_line(folder, tmp_path):
-    with pytest.raises(UsageError, match=r"no finished audit \(no audit\.json\)"):
-        benchmark_of(tmp_path)
-    with pytest.raises(UsageError, match=r"^the test set must be one of test; got 'train'$"):
-        benchmark_of(folder, "train")
-    with pytest.raises(UsageError, match=r"^'test' was compared with train; not with 'web'$"):
-        benchmark_of(folder, references=["web"])
-    with pytest.raises(UsageError, match=r"has no verdicts: leave --reviewed-only out"):
-        benchmark_of(folder, judged_only=True)
     alone = split_audit(tmp_path / "alone", TEST, [], [])
-    with pytest.raises(UsageError, match=r"has no training side, which an impact needs"):
-        benchmark_of(alone)
+    for arguments, said in (
+        ({"folder": tmp_path}, r"no finished audit \(no audit\.json\)"),
+        ({"test_set": "train"}, r"^the test set must be one of test; got 'train'$"),
+        ({"references": ["web"]}, r"^'test' was compared with train; not with 'web'$"),
+        ({"judged_only": True}, r"has no verdicts: leave --reviewed-only out"),
+        ({"folder": alone}, r"has no training side, which an impact needs"),
+    ):
+        with pytest.raises(UsageError, match=said):
+            benchmark_of(**{"folder": folder} | arguments)
     listed = tmp_path / "ids.txt"
     listed.write_text("a\nb\n")
-    with pytest.raises(
-        VisleakError,
-        match=r"^subset 'x': none of the 2 ids of .*ids\.txt, such as 'a', is one of 'test', such"
-        r" as 'q0'$",
+    foreign = r"none of the 2 ids of .*ids\.txt, such as 'a', is one of 'test', such as 'q0'$"
+    for kind, name, file, said in (
+        (VisleakError, "x", listed, rf"^subset 'x': {foreign}"),
+        (UsageError, "hard", listed, r"^subset 'hard': the name is taken"),
+        (VisleakError, "x", tmp_path / "gone.txt", r"gone\.txt cannot be read .*one id per line"),
     ):
-        with_subsets(benchmark_of(folder), {"x": listed})
-    with pytest.raises(UsageError, match=r"^subset 'hard': the name is taken"):
-        with_subsets(benchmark_of(folder), {"hard": listed})
-    with pytest.raises(VisleakError, match=r"gone\.txt cannot be read .*one id per line"):
-        with_subsets(benchmark_of(folder), {"x": tmp_path / "gone.txt"})
+        with pytest.raises(kind, match=said):
+            with_subsets(benchmark_of(folder), {name: file})

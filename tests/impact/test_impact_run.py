@@ -123,21 +123,24 @@ def test_a_note_says_that_the_audit_was_of_a_sample(folder, answers):
 
 
 def test_refusals_are_one_line(folder, answers, tmp_path):
-    with pytest.raises(UsageError, match=r"^no predictions: give a file per model, --predictions"):
-        impact(folder, {})
-    with pytest.raises(
-        UsageError, match=r"^fair predictions of 'w', which has no others; models are x, y, z: use"
-    ):
-        impact(folder, answers, fair={"w": answers["x"]})
-    with pytest.raises(UsageError, match=r"^draws must be 2 or more; got 1$"):
-        ImpactSettings(draws=1)
-    with pytest.raises(UsageError, match=r"^size must be 1 or more; got 0$"):
-        ImpactSettings(size=0)
     bare = split_audit(tmp_path / "bare", TEST, [Image("r")], [Pair("q0", "r")])
-    with pytest.raises(
-        UsageError, match=r"^no leaked image of 'test' has a label that can be compared with its"
+    other = {"fair": {"w": answers["x"]}}
+    wanted = {"settings": ImpactSettings(by_label=True)}
+    for call, said in (
+        (lambda: impact(folder, {}), r"^no predictions: give a file per model, --predictions"),
+        (
+            lambda: impact(folder, answers, **other),
+            r"^fair predictions of 'w', .* are x, y, z: use",
+        ),
+        (lambda: ImpactSettings(draws=1), r"^draws must be 2 or more; got 1$"),
+        (lambda: ImpactSettings(size=0), r"^size must be 1 or more; got 0$"),
+        (
+            lambda: impact(bare, answers, **wanted),
+            r"^no leaked image of 'test' has a label that can",
+        ),
     ):
-        impact(bare, answers, ImpactSettings(by_label=True))
+        with pytest.raises(UsageError, match=said):
+            call()
 
 
 def test_metrics_of_any_kind_have_no_gap_and_no_share(folder, tmp_path):

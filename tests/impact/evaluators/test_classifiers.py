@@ -170,61 +170,62 @@ def refusal(text, **options):
 
 
 def test_what_is_no_model(networks, tmp_path):
-    (tmp_path / "text.pt").write_text("no weights")
-    (tmp_path / "text.onnx").write_text("no network")
-    assert refusal("resnet50") == (
-        "2 a model is written hf:FOLDER, timm:NAME, onnx:FILE, torchscript:FILE or"
-        " checkpoint:FILE?arch=NAME; got 'resnet50'"
-    )
-    assert refusal("checkpoint:nowhere.pt?arch=resnet20") == (
-        "1 model checkpoint: there is no file nowhere.pt; give a .pt, .pth, .th or .safetensors"
-        " file of weights"
-    )
-    assert refusal("torchscript:nowhere.pt").startswith("1 model torchscript: there is no file")
-    assert refusal("checkpoint:?arch=resnet20").startswith("2 model checkpoint needs FILE after")
+    for name in ("text.pt", "text.onnx"):
+        (tmp_path / name).write_text("no weights")
+        small.write_recipe(tmp_path / f"{name}.json")
     text = f"checkpoint:{networks}/r.th"
-    assert refusal(text).startswith(
-        "2 model checkpoint needs the architecture that the weights are of: checkpoint:FILE?arch="
-    )
-    assert refusal(f"{text}?arch=resnet20&size=3").startswith(
-        "2 model checkpoint has no option 'size'; its options are arch, batch, device, prec"
-    )
-    assert "; similar names are resnet32, resnet20, resnet1202; got 'resnet2O'" in refusal(
-        f"{text}?arch=resnet2O"
-    )
-    assert refusal(f"checkpoint:{tmp_path}/text.pt?arch=resnet20").startswith(
-        f"1 model checkpoint: {tmp_path}/text.pt is not a file of weights alone ("
-    )
-    small.write_recipe(tmp_path / "text.pt.json")
-    assert f"{tmp_path}/text.pt is not TorchScript (" in refusal(f"torchscript:{tmp_path}/text.pt")
-    small.write_recipe(tmp_path / "text.onnx.json")
-    assert f"{tmp_path}/text.onnx" in refusal(f"onnx:{tmp_path}/text.onnx")
-    assert "no such file:" in refusal(f"torchscript:{networks}/r.th")
-    assert refusal("hf:/nowhere").startswith("1 model hf: there is no folder /nowhere; give a")
+    for model, said in (
+        ("resnet50", "2 a model is written hf:FOLDER, timm:NAME, onnx:FILE, torchscript:FILE or"),
+        ("checkpoint:nowhere.pt?arch=resnet20", "1 model checkpoint: there is no file nowhere.pt;"),
+        ("torchscript:nowhere.pt", "1 model torchscript: there is no file"),
+        ("checkpoint:?arch=resnet20", "2 model checkpoint needs FILE after"),
+        (text, "2 model checkpoint needs the architecture that the weights are of: checkpoint:FI"),
+        (
+            f"{text}?arch=resnet20&size=3",
+            "2 model checkpoint has no option 'size'; its options are",
+        ),
+        (f"{text}?arch=resnet2O", "; similar names are resnet32, resnet20, resnet1202; got 'resn"),
+        (
+            f"checkpoint:{tmp_path}/text.pt?arch=resnet20",
+            "text.pt is not a file of weights alone (",
+        ),
+        (f"torchscript:{tmp_path}/text.pt", f"{tmp_path}/text.pt is not TorchScript ("),
+        (f"onnx:{tmp_path}/text.onnx", f"{tmp_path}/text.onnx"),
+        (f"torchscript:{networks}/r.th", "no such file:"),
+        ("hf:/nowhere", "1 model hf: there is no folder /nowhere; give a"),
+    ):
+        assert said in refusal(model)
 
 
 def test_weights_of_another_network(networks, tmp_path):
-    text = f"checkpoint:{networks}/r.th?arch=resnet32"
-    assert refusal(text) == (
-        f"1 {networks}/r.th is not of the architecture resnet32: it lacks layer1.3.conv1.weight,"
-        " layer1.3.bn1.weight, layer1.3.bn1.bias and 57 more"
-    )
     state = small.cifar_resnet(9).state_dict()
-    state["extra.weight"] = torch.zeros(2)
-    state["conv1.weight"] = torch.zeros(16, 1, 3, 3)
-    torch.save(state, tmp_path / "odd.pt")
-    assert refusal(f"checkpoint:{tmp_path}/odd.pt?arch=resnet20") == (
-        f"1 {tmp_path}/odd.pt is not of the architecture resnet20: it also has extra.weight; it"
-        " has conv1.weight (16, 1, 3, 3) for (16, 3, 3, 3)"
-    )
-    torch.save({"fc.weight": torch.zeros(2, 2)}, tmp_path / "fc.pt")
-    assert "it has no linear.weight; it has fc.weight" in refusal(
-        f"checkpoint:{tmp_path}/fc.pt?arch=resnet20"
-    )
-    torch.save({"epoch": 3}, tmp_path / "none.pt")
-    assert "holds no tensors by name; save the state_dict" in refusal(
-        f"checkpoint:{tmp_path}/none.pt?arch=resnet20"
-    )
+    odd = state | {"extra.weight": torch.zeros(2), "conv1.weight": torch.zeros(16, 1, 3, 3)}
+    for name, content in (
+        ("odd", odd),
+        ("fc", {"fc.weight": torch.zeros(2, 2)}),
+        ("none", {"epoch": 3}),
+    ):
+        torch.save(content, tmp_path / f"{name}.pt")
+    for file, arch, said in (
+        (
+            f"{networks}/r.th",
+            "resnet32",
+            "is not of the architecture resnet32: it lacks layer1.3.conv1.weight,"
+            " layer1.3.bn1.weight, layer1.3.bn1.bias and 57 more",
+        ),
+        (
+            f"{tmp_path}/odd.pt",
+            "resnet20",
+            "is not of the architecture resnet20: it also has extra.weight; it"
+            " has conv1.weight (16, 1, 3, 3) for (16, 3, 3, 3)",
+        ),
+        (f"{tmp_path}/fc.pt", "resnet20", "it has no linear.weight; it has fc.weight"),
+        (f"{tmp_path}/none.pt", "resnet20", "holds no tensors by name; save the state_dict"),
+    ):
+        message = refusal(f"checkpoint:{file}?arch={arch}")
+        assert message.startswith("1 ")
+        assert file in message
+        assert said in message
 
 
 def test_counters_of_steps_may_be_missing(networks, tmp_path, natural):
