@@ -103,8 +103,7 @@ class Scores:
     notes: tuple[str, ...] = ()  # what a reader must know, one line each
 
     def __post_init__(self) -> None:
-        columns = list(self.values.values())
-        if not columns:
+        if not (columns := list(self.values.values())):
             raise ValueError(f"model {self.model!r} has no scores")
         answered = ~np.isnan(columns[0])
         if any(c.ndim != 1 or (~np.isnan(c) != answered).any() for c in columns):
@@ -184,8 +183,7 @@ def with_subsets(
         ids = dict.fromkeys(line.strip() for line in lines if line.strip())
         listed = pa.array(ids, pa.string())
         leaked = np.asarray(pc.is_in(benchmark.ids, listed).to_numpy(zero_copy_only=False))
-        found = int(leaked.sum())
-        if not found:
+        if not (found := int(leaked.sum())):
             example = f", such as {listed[0].as_py()!r}," if len(listed) else ""
             raise VisleakError(
                 f"subset {name!r}: none of the {len(listed):,} ids of {path}{example} is one of"

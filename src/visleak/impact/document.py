@@ -126,8 +126,7 @@ def _flat(record: Effect | Row | Comparison | Flip | Gap, without: str = "") -> 
 
 
 def _twins(comparison: Comparison) -> dict[str, object]:
-    twins = comparison.twinned
-    if twins is None:
+    if (twins := comparison.twinned) is None:
         twins = MatchedComparison(0, 0, 0, (0.0,) * 4, math.nan, Estimate(math.nan), math.nan)
     return {
         "twinned": twins.leaked,

@@ -152,8 +152,7 @@ class _Table:
             rows.append(_drawn_row(leak.name, "random", self.random[at], number, whole))
             if self.matched is not None:
                 rows.append(_drawn_row(leak.name, "class-matched", self.matched[at], number, whole))
-            controls = self.controls[at]
-            if controls is not None:
+            if (controls := self.controls[at]) is not None:
                 part = np.zeros(len(self.benchmark), np.bool_)
                 part[controls.controls] = True
                 rows.append(self._row(number, leak.name, MATCHED, part, whole))

@@ -197,8 +197,7 @@ def points(result: Impact) -> tuple[list[tuple[str, Estimate, Estimate]], str, s
         what = "error" if metric == "accuracy" else f"error ({cut(metric, LONGEST)})"
         found = [(gap.model, gap.original, gap.fair) for gap in own]
         return found, f"{what} on {name}, %", f"{what} on its fair test set, %"
-    leak = result.principal
-    if not leak:
+    if not (leak := result.principal):
         return [], "", ""
     drawn, about = series(result)
     found = [

@@ -134,8 +134,7 @@ class Inputs(Options):
             fair = by_prefix("--fair-predictions", self.fair_predictions, audits)
         found = {}
         for name in audits:
-            files = named_files("--predictions", own[name])
-            if not files:
+            if not (files := named_files("--predictions", own[name])):
                 given = f"--predictions {name + ':' * bool(name)}[NAME=]FILE"
                 raise UsageError(f"nothing to measure: give {given}, the predictions of a model")
             found[name] = (files, fair_files(fair[name], files))
@@ -161,8 +160,7 @@ class Board(Options):
         """Refuse what cannot become an entry, before anything is computed."""
         from visleak.impact.leaderboard import check, read_leaderboard
 
-        file = self.leaderboard
-        if file is None:
+        if (file := self.leaderboard) is None:
             if self.framework or self.code or self.weights:
                 raise UsageError("--framework, --code and --weights need --leaderboard FILE.json")
             return

@@ -67,8 +67,7 @@ def newcombe_paired(
             f"counts must be 0 or more; got {both}, {only_before}, {only_after} and {neither}"
         )
     check_confidence(confidence)
-    n = both + only_before + only_after + neither
-    if not n:
+    if not (n := both + only_before + only_after + neither):
         return math.nan, math.nan
     before, after = both + only_before, both + only_after
     low_before, high_before = wilson(before, n, confidence)
@@ -89,8 +88,7 @@ def _corrected_phi(both: int, only_before: int, only_after: int, neither: int) -
     """Return the correlation of two answers, a positive one corrected for continuity."""
     n = both + only_before + only_after + neither
     before, after = both + only_before, both + only_after
-    spread = before * (n - before) * after * (n - after)
-    if not spread:
+    if not (spread := before * (n - before) * after * (n - after)):
         return 0.0
     excess: float = both * neither - only_before * only_after
     if excess > 0:

@@ -64,8 +64,7 @@ def checkpoint_classifier(request: Request) -> Classifier:
     """Return ``checkpoint:FILE?arch=NAME[&prep=FILE.json]``."""
     request.knows("arch", "prep", *RUNNING)
     path = file_of(request, "a .pt, .pth, .th or .safetensors file of weights")
-    name = request.options.get("arch", "")
-    if not name:
+    if not (name := request.options.get("arch", "")):
         raise UsageError(
             f"{request.called} needs the architecture that the weights are of:"
             f" checkpoint:FILE?arch=NAME, such as resnet20; got {request.text!r}"

@@ -87,8 +87,7 @@ def classes_of(
     for key, label in zip(_keys(every), every, strict=True):
         spelt.setdefault(key, label)
     distinct = tuple(spelt.values())
-    given = read_names(file, width) if file else None
-    if given:
+    if given := read_names(file, width) if file else None:
         made = _matched(given, distinct, IN_FILE)
         if distinct and not made.in_set.any():
             raise VisleakError(

@@ -254,8 +254,7 @@ def _timm_names(timm: ModuleType, module: nn.Module) -> Names | None:
             (str(n), *synonyms(str(described[n]))) if n in described else synonyms(str(n))
             for n in labels
         )
-    subset = timm.data.infer_imagenet_subset(module)
-    if not subset:
+    if not (subset := timm.data.infer_imagenet_subset(module)):
         return None
     info = timm.data.ImageNetInfo(subset)
     return tuple(

@@ -115,8 +115,7 @@ def read_captions(path: Path) -> Captions:
     """Return the captions of a file."""
     if not path.is_file():
         raise UsageError(f"--captions {path}: there is no such file; give {WRITTEN}")
-    reader = _READERS.get(path.suffix.lower())
-    if reader is None:
+    if (reader := _READERS.get(path.suffix.lower())) is None:
         raise UsageError(f"--captions {path}: {path.name} has an unknown format; give {WRITTEN}")
     try:
         return _collected(reader(path), str(path))
@@ -131,8 +130,7 @@ def _collected(rows: Iterable[Row], source: str) -> Captions:
     for number, (id_, text) in enumerate(rows, start=1):
         if not id_:
             raise VisleakError(f"captions of {source}: number {number} has no image id")
-        plain = " ".join((text or "").split())
-        if plain:
+        if plain := " ".join((text or "").split()):
             ids.append(id_)
             texts.append(plain)
         else:
@@ -166,8 +164,7 @@ def _of_table(path: Path) -> Iterable[Row]:
 def _of_token(path: Path) -> Iterable[Row]:
     for number, line in enumerate(path.read_text(encoding="utf-8-sig").splitlines(), start=1):
         if line.strip():
-            found = _TOKEN.fullmatch(line)
-            if found is None:
+            if (found := _TOKEN.fullmatch(line)) is None:
                 raise VisleakError(
                     f"--captions {path}, line {number}: it is not NAME#N<TAB>CAPTION"
                 )

@@ -233,8 +233,7 @@ class PredictionFile(Contents):
 def read_predictions(path: str | os.PathLike[str]) -> PredictionFile:
     """Read a prediction file; its lists are only read when they are used."""
     place = Path(path)
-    kind = SUFFIXES.get(place.suffix.lower())
-    if kind is None:
+    if (kind := SUFFIXES.get(place.suffix.lower())) is None:
         raise UsageError(f"{place}: predictions are read from {', '.join(SUFFIXES)} files")
     if not place.is_file():
         raise UsageError(f"{place}: there is no such prediction file")
@@ -394,8 +393,7 @@ def read_parquet(path: Path) -> Contents:
 
 def _parquet_classes(path: Path, schema: pa.Schema) -> pa.StringArray | None:
     """Return the class names in the metadata under ``classes``, a JSON list."""
-    stored = (schema.metadata or {}).get(b"classes")
-    if stored is None:
+    if (stored := (schema.metadata or {}).get(b"classes")) is None:
         return None
     try:
         names = json.loads(stored)
@@ -411,8 +409,7 @@ def _parquet_classes(path: Path, schema: pa.Schema) -> pa.StringArray | None:
 def _parquet_lists(path: Path, name: str) -> Iterator[pa.Array]:
     """Yield a column of lists in blocks of about :data:`BLOCK` values."""
     with pq.ParquetFile(path, buffer_size=1 << 20) as file:
-        first = next(file.iter_batches(64, columns=[name]), None)
-        if first is None:
+        if (first := next(file.iter_batches(64, columns=[name]), None)) is None:
             return
         longest = pc.max(pc.list_value_length(first.column(name))).as_py() or 1
         for batch in file.iter_batches(max(1, BLOCK // longest), columns=[name]):

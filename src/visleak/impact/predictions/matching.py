@@ -317,8 +317,7 @@ def _class_names(file: PredictionFile, width: int) -> pa.Array:
     """Return the names of the classes; their numbers where a file has none."""
     if not width:
         raise VisleakError(f"{file.path}: its class scores have no class")
-    names = file.classes
-    if names is None:
+    if (names := file.classes) is None:
         return pa.array([str(number) for number in range(width)], pa.string())
     if len(names) != width or names.null_count:
         raise VisleakError(

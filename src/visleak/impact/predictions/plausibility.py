@@ -125,13 +125,11 @@ def _about_guesses(evidence: Evidence, shifts: Sequence[tuple[str, Int64]]) -> I
         return
     right = known & (guesses == labels)
     fit = f"{_percent(right[known])} of its predictions are the label"
-    renamed = _permuted(guesses[known], labels[known], evidence.names)
-    if renamed:
+    if renamed := _permuted(guesses[known], labels[known], evidence.names):
         yield f"class names look permuted: {fit}, but {renamed}"
         return
     moved = ((way, guesses[rows], known & (rows >= 0) & known[rows]) for way, rows in shifts)
-    better = _best_shift(labels, right, moved)
-    if better:
+    if better := _best_shift(labels, right, moved):
         yield f"ids look off by one: {fit}, but {better}"
         return
     yield from _shuffled(guesses, labels, known)
@@ -175,8 +173,7 @@ def _about_labels(own: Labels, shifts: Sequence[tuple[str, Int64]]) -> Iterator[
     for way, rows in shifts:
         translated, both = _translated(own, own.mine[rows], known & (rows >= 0) & known[rows])
         moved.append((way, translated, both & seen))
-    better = _best_shift(own.theirs, fits, moved)
-    if better:
+    if better := _best_shift(own.theirs, fits, moved):
         yield f"ids look off by one: {fit}, but of {better}"
         return
     excess, expected = _agreement(mine[seen], own.theirs[seen])
@@ -311,8 +308,7 @@ def between(
     related: dict[str, list[bool]] = {}
     apart: list[tuple[Scores, Scores]] = []
     for one, other in combinations(models, 2):
-        excess = _related(one, other)
-        if excess is not None:
+        if (excess := _related(one, other)) is not None:
             for scores in (one, other):
                 related.setdefault(scores.model, []).append(excess > UNRELATED)
             if excess <= UNRELATED:

@@ -238,8 +238,7 @@ class _Gathered:
     def _numbers(self, name: str, column: pa.Array) -> Float64 | int:
         """Return a column as numbers, percentages as shares, or the first row that is neither."""
         values = numbers_of(column)
-        found = percentages_of(column) if isinstance(values, int) else None
-        if found is None:
+        if (found := percentages_of(column) if isinstance(values, int) else None) is None:
             return values if isinstance(values, int) else self._in_shares(name, column, values)
         shares, odd = found
         if odd >= 0:
@@ -443,8 +442,7 @@ def _other_labels(mine: pa.StringArray, theirs: pa.StringArray | None) -> Iterat
     if theirs is None or not share_classes(mine, theirs):
         return
     differs = pc.fill_null(pc.not_equal(normalised(mine), normalised(theirs)), False)
-    count = pc.sum(differs).as_py() or 0
-    if count:
+    if count := pc.sum(differs).as_py() or 0:
         yield (
             f"its column `label` differs from the audited labels for {count:,} of {len(mine):,}"
             " images; predictions are compared with the column"
