@@ -258,9 +258,6 @@ def test_a_published_network_on_cifar10(tmp_path):
     assert 0.89 < done.accuracy.share < 0.95
 
 
-pytest.importorskip("torchmetrics")
-
-
 def outputs(seed, images, classes):
     return np.random.default_rng(seed).normal(0, 3, (images, classes)).astype(np.float32)
 
