@@ -12,7 +12,6 @@ from visleak.impact import ImpactSettings, impact
 from visleak.verdicts import Ledger, Verdict
 
 TEN, FEW = ImpactSettings(draws=10), ImpactSettings(draws=2)
-
 TEST = [Image(f"q{n}", "ab"[n % 2]) for n in range(40)]
 
 

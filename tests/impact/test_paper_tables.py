@@ -15,8 +15,7 @@ from impact_making import ERRORS, TABLE_2, TABLE_3
 from toy_audit import Image, Pair, split_audit
 from visleak.impact import ImpactSettings, impact
 
-#: Images of ImageNet's validation set.
-IMAGES = 50_000
+IMAGES = 50_000  # images of ImageNet's validation set
 
 
 def leaky_audit(folder, hard, soft, images):

@@ -15,7 +15,6 @@ from visleak.impact.predictions.plausibility import between, doubtful_gaps
 COUNT = 1200
 CLASSES = ("bird", "cat", "deer", "dog", "frog")
 IDS = [f"test/{number:05d}.png" for number in range(COUNT)]
-
 Columns = dict[str, Sequence[Any]]
 
 

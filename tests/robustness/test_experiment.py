@@ -18,7 +18,6 @@ from visleak.robustness.curves import POINTS, Tally, edges_for, thinned
 from visleak.robustness.document import HEADER, write
 
 pytestmark = pytest.mark.usefixtures("drawn_figures")
-
 CONDITIONS = ["original", "flip-h", "rot-45", "crop-100", "red", "collage"]
 HOSTILE = "<img src=x onerror=alert(1)>|$x$.png"
 

@@ -20,7 +20,6 @@ from visleak.verdicts.overlay import Level, leaks
 #: Label of a test image against that of its most similar leaked training image.
 RELATIONS: Final = ("same", "different", "unknown")
 
-
 #: The leaks: name, the weakest grade or degree that counts, and whether images with a stronger one
 #: are excluded. "Soft" of Ramos et al. (2025) includes hard leaks: here it is "hard or soft".
 LEAKS: Final = (

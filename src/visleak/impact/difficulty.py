@@ -47,9 +47,7 @@ LEAST: Final = 0.5  # share of the images whose difficulty must be known
 #: and wrong, that it needs.
 OWN: Final = 0.98
 FEWEST: Final = 10
-
 FOLDS: Final = 5  # of the test set; each is predicted by a ridge classifier fitted on the others
-
 REPEATS: Final = 3  # random divisions into folds; scores are averaged, as they depend on the folds
 RIDGE: Final = 1.0  # weight of the ridge, on unit vectors; not tuned
 
@@ -57,7 +55,6 @@ RIDGE: Final = 1.0  # weight of the ridge, on unit vectors; not tuned
 NEIGHBOURS: Final = 30
 NEAREST: Final = 90
 SHARPNESS: Final = 10.0
-
 _SIMILARITIES: Final = 1 << 24  # similarities at a time
 _FOLDS: Final = 5  # number of the stream of random numbers
 _BLOCK: Final = 8192  # rows of vectors in double precision at a time

@@ -33,12 +33,9 @@ from visleak.stats.bootstrap import Estimate
 from visleak.storage import File, RunFolder
 
 KIND: Final = "visleak impact"
-
 TITLE: Final = "Impact on scores"
-
 SECTION: Final = "impact.json"  # file of the section among those of the audit
 BESIDE: Final = 3  # models or metrics beside each other in a table: more would be wider than a page
-
 
 #: Pairs of models are listed if they change places, or may with this probability.
 MAY_FLIP: Final = 0.05

@@ -22,9 +22,7 @@ if TYPE_CHECKING:
 
 #: Colours that differ for colour-blind readers too (Wong 2011), dark and light in turn for print.
 COLOURS: Final = ("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00")
-
 LONGEST: Final = 24  # names are cut to this many characters; tables have them whole
-
 WHOLE: Final = ("non-leaked", "leaked")  # parts whose intervals the axis has room for
 FEW: Final = 10  # images from which the axis has room for a bar
 

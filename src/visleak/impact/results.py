@@ -15,7 +15,6 @@ SUBSETS: Final = (
     *("random", "class-matched", "difficulty-matched"),
 )
 
-
 #: 2.5 % of this many draws is one draw; percentiles of fewer are too near to each other. Between
 #: those of ten draws are 78 % of others.
 ENOUGH_DRAWS: Final = 40

@@ -13,7 +13,6 @@ from visleak.errors import UsageError
 from visleak.options import AUDIT_DIR, METHOD, Options, argument, option
 
 PathText = str | os.PathLike[str]
-
 FILES: Final = "Predictions"  # panels of `--help`
 LEAKS: Final = "Leaks"
 BOARD: Final = "Leaderboard"

@@ -11,5 +11,4 @@ if TYPE_CHECKING:
     from visleak.robustness.thresholding import calibrate
 
 __all__ = ["calibrate", "robustness"]
-
 __getattr__, __dir__ = on_use(__name__)

@@ -24,7 +24,6 @@ from visleak.records import Bytes8
 LONG_SIDE: Final = 500  # long side to which an image is bounded before it is changed, pixels
 LEAST_LEFT: Final = 32  # a crop that leaves a shorter side than this does not apply, pixels
 BLUR_SIGMA: Final = 3.0  # standard deviation of the Gaussian filter, pixels
-
 NOISE_SIGMA: Final = 25.0  # standard deviation of the noise, levels of 255
 NOISE_SEED: Final = 0
 
@@ -114,20 +113,14 @@ def tinted(pixels: Bytes8, channel: int) -> Bytes8:
 
 CAPTION: Final = ("WHEN THE TEST SET", "WAS THE TRAINING SET")
 CAPTION_HEIGHT: Final = 0.11  # of a line, as a share of the image's height
-
 LOGO_SIZE: Final = 0.3  # diameter of the logo as a share of the short side
 LOGO_OPACITY: Final = 0.9
-
 LETTERBOX_MARGIN: Final = 0.08  # round the square of the letterbox, as a share of its side
-
 STRETCH: Final = 1.5  # factor on the ratio of width to height; the area is kept
-
 SHOT_SCALE: Final = 0.7  # of the image in the drawn page
 SHOT_PAGE: Final = 1.25  # size of the page in images
-
 PERSPECTIVE: Final = 0.12  # how far a corner moves inwards at most, as a share of the side
 AREA: Final = 0.2  # share of the area that the small crop keeps
-
 _WHITE: Final = (255, 255, 255)
 _BLACK: Final = (0, 0, 0)
 

@@ -28,7 +28,6 @@ RESULT: Final = "robustness.json"
 TABLE: Final = "conditions.csv"
 SHEET: Final = "sheet.png"
 PAGE: Final = "report.html"
-
 ACROSS: Final = 7  # images of a row of the contact sheet
 
 HEADER: Final = (

@@ -57,7 +57,6 @@ from visleak.settings import Settings
 
 QUERIES: Final = 200  # default number of queries
 SHEET_TRIES: Final = 10  # queries of the contact sheet
-
 Source = str | os.PathLike[str] | ImageSet | Sequence[object]
 
 

@@ -38,7 +38,6 @@ from visleak.robustness.curves import Keeper, Largest, Roc, Tally, edges_for
 from visleak.settings import Settings
 
 NOT_APPLICABLE: Final = "the condition does not apply"  # told apart from what cannot be read
-
 KEPT: Final = 64  # images of others that are kept decoded
 
 

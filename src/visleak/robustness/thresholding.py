@@ -43,7 +43,6 @@ from visleak.stats.intervals import (
 #: up to the limit.
 SOFT_FACTOR: Final = 100.0
 SOFT_LIMIT: Final = 0.01
-
 MOST_KEPT: Final = 20_000_000  # wrong pairs that may be kept in memory, 20 bytes each
 
 

@@ -26,7 +26,6 @@ RESAMPLES: Final = 2000
 #: So many rows must share a value, on average, for drawing how often each value comes to be faster
 #: than drawing rows. Both give the same distribution.
 CROWD: Final = 16
-
 UNKNOWN: Final = (math.nan, math.nan)
 
 

@@ -109,7 +109,6 @@ MOST: Final = 5  # most controls per case; more add little where each pair diffe
 #: Controls differ in difficulty by at most this share of the images between them. A fifth of a
 #: standard deviation is the usual limit (Austin 2011); of ranks that is 0.058.
 CALIPER: Final = 0.05
-
 LOSS: Final = 0.05  # a further control for all is worth losing this share of the cases
 
 

@@ -27,7 +27,6 @@ from visleak.records import Float64, Int64
 from visleak.stats.bootstrap import cluster_bootstrap
 
 Statistic = Callable[[Float64], float]
-
 MOST_LEFT_OUT: Final = 1000  # of more groups none is left out in turn; percentiles do well there
 
 
@@ -166,7 +165,6 @@ def _owners(rows: Float64, groups: npt.ArrayLike) -> Int64:
 
 MOST_EXACT: Final = 12  # of this many groups all flips are evaluated; of more, FLIPS are drawn
 FLIPS: Final = 9999
-
 BLOCK: Final = 512  # flips at a time; only bounds memory
 
 #: A number of additive parts, over their last axis; the leading axes are carried along.

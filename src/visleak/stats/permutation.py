@@ -15,7 +15,6 @@ from visleak.errors import UsageError
 from visleak.records import Bool, Float64, Int64
 
 LEAST: Final = 1e-280  # rarer is left out: numbers near the smallest are slow to multiply
-
 BLOCK: Final = 200_000  # rows of all draws that are made at once, together
 
 #: From so many rows a stratum on, numpy's own draw is faster than the one of many strata at once.

@@ -24,7 +24,6 @@ from visleak.stats.intervals import CONFIDENCE, clopper_pearson_upper
 
 RATE: Final = 0.01  # the false-positive rate that the papers quote the true-positive rate at
 RESAMPLES: Final = 1000
-
 _SLACK: Final = 1e-12  # a rate that is asked for and one that is counted may differ by rounding
 
 #: At 0 and 1 a standard error vanishes, so there the search for an end begins beside them.

@@ -17,7 +17,6 @@ from visleak.impact.evaluators import zeroshot as module
 from visleak.impact.evaluators.zeroshot import load_templates
 
 zeroshot = partial(module.zeroshot, options={"device": "cpu"}, cache=None, workers=1)
-
 TEMPLATES = ("a photo of a {}.", "the {}", "{}")
 
 

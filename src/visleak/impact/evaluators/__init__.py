@@ -25,7 +25,6 @@ from visleak.options import (
 
 CLIP: Final = "clip"  # the default model of `zeroshot` and `retrieve`
 
-
 _CLIP_HELP: Final = (
     "A CLIP model: clip (OpenAI's ViT-B/32), clip:FOLDER, clip:OWNER/NAME, or"
     " clip:MODEL/WEIGHTS?backend=open_clip such as"

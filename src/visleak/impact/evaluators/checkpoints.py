@@ -32,7 +32,6 @@ from visleak.quantities import some
 
 #: What else takes a whole network, for errors.
 WHOLE: Final = ", or give a whole network as torchscript:FILE or onnx:FILE"
-
 _BILINEAR: Final = 2
 _MEAN: Final = (0.485, 0.456, 0.406)
 _STD: Final = (0.229, 0.224, 0.225)
@@ -187,7 +186,6 @@ def _fill(module: nn.Module, weights: Weights, name: str, path: Path) -> None:
 # weights. Tensors are named as in the widespread checkpoints.
 
 DEPTHS: Final = {f"resnet{6 * n + 2}": n for n in (3, 5, 7, 9, 18, 200)}  # blocks per stage
-
 HEAD: Final = "linear.weight"  # the tensor whose rows are the classes
 
 

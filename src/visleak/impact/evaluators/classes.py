@@ -26,10 +26,8 @@ Names = tuple[tuple[str, ...], ...]
 
 #: A model's own names are the set's classes where they cover this much of its labels.
 SHARED: Final = 0.5
-
 IN_FILE: Final = "the names in the file"  # why an output has its meaning
 OWN: Final = "the model's own names"
-
 FOREIGN: Final = -1  # target of a label without a class of the model
 UNLABELLED: Final = -2  # target of no label
 

@@ -102,7 +102,6 @@ def load_classifier(text: str, **options: object) -> Classifier:
 #: Pixels per call of a network on the CPU, without a given batch size: 16 images of 224 x 224.
 #: Measured on CIFAR's networks: with few pixels per call its threads mostly wait.
 PIXELS: Final = 16 * 224 * 224
-
 MOST: Final = 128  # images per call at most, without a given batch size
 
 #: From a module and its input (n, 3, height, width) to its outputs.

@@ -49,7 +49,6 @@ if TYPE_CHECKING:
 
 KIND: Final = "visleak predictions"  # what the metadata says the file is
 SCHEMA: Final = 1  # version of its layout
-
 SUFFIXES: Final = (".parquet", ".csv")
 
 #: A column of a file.

@@ -39,7 +39,6 @@ WRITTEN: Final = (
 
 #: A line of Flickr30k's own file: the image, the number of the caption, the caption.
 _TOKEN: Final = re.compile(r"(?P<id>.+)#\d+\t(?P<text>.*)")
-
 Row = tuple[str | None, str | None]
 
 
@@ -207,16 +206,11 @@ _READERS: Final[Mapping[str, Callable[[Path], Iterable[Row]]]] = {
     **dict.fromkeys((".token", ".txt"), _of_token),
 }
 
-
 Matrix = npt.NDArray[np.floating]
-
 ROWS: Final = 65_536  # rows that are normalised at a time
-
 NPZ_IDS: Final = ("image_id", "id", "ids")  # names of the ids of images, the first that is there
 NPZ_VECTORS: Final = ("vectors", "embeddings", "features")
-
 TEXT_IDS: Final = ("image_id", "id")  # columns with the id of the image that a caption is of
-
 VECTORS: Final = "emb:FOLDER, or a .npy, .npz or .parquet file"  # what is given, for messages
 
 

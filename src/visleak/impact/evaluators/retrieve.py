@@ -275,7 +275,6 @@ def content(result: Retrieved) -> dict[str, object]:
 
 
 CELLS: Final = 4_000_000  # similarities in memory: 16 MB, and 100 bytes each where all are ties
-
 PAIRS: Final = 65_536  # pairs that are computed exactly at a time
 
 
@@ -359,7 +358,6 @@ def _ahead(sides: Sides, own: Float32, rows: Int64, columns: Int64) -> Int64:
 
 
 AT: Final = (1, 5, 10)  # the ranks up to which a caption counts as found
-
 DRAWN: Final = 200  # the paper's protocol: queries of a draw
 DRAWS: Final = 10  # the paper's protocol: draws
 

@@ -33,12 +33,9 @@ from visleak.quantities import some
 from visleak.records import Float32, Float64, ImageSet
 
 PLACE: Final = "{}"  # placeholder for the name of a class
-
 SIMPLE: Final = "simple"  # names of the built-in templates
 OPENAI: Final = "openai"
-
 _SIMPLE: Final = ("a photo of a {}.",)  # Radford et al. (2021), section 3.1.4: for any data set
-
 _OPENAI_FILE: Final = "openai_templates.json"  # the 80 for ImageNet, with source and licence
 
 

@@ -37,7 +37,6 @@ from visleak.storage import csv_text
 
 #: Texts for "no value", in lower case; what other programs write into empty cells.
 NOTHING: Final = ("", "na", "n/a", "nan", "null", "none")
-
 _NUMBER: Final = r"^[+-]?(([0-9]+\.?[0-9]*|\.[0-9]+)(e[+-]?[0-9]+)?|inf|infinity)$"
 
 
@@ -159,9 +158,7 @@ SUFFIXES: Final = {".csv": "CSV", ".tsv": "CSV", ".parquet": "Parquet", ".npz": 
 
 #: Columns that may hold text; those of other names are metrics, or ignored.
 TEXTS: Final = ("id", "label", "prediction", "correct")
-
 LISTS: Final = ("scores", "predictions")  # columns that hold a list per image
-
 SCORE: Final = "score:"  # before the name of a class, in the header of a CSV with class scores
 
 #: Values of lists read at a time; bytes of CSV parsed at a time, which no line may exceed.

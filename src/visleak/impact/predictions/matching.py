@@ -109,7 +109,6 @@ _FOLDERS: Final = (*_SLASHES, (r"^.*/", ""))
 _SUFFIX: Final = (r"\.[A-Za-z0-9]{1,5}$", "")
 _ZEROS: Final = ((r"^([0-9]+)\.0+$", r"\1"), (r"^0+([0-9]+)$", r"\1"))
 
-
 #: Spellings of the ids of both sides in which they may agree; what changes least comes first.
 _READINGS: Final = (
     ("without spaces around them", pc.utf8_trim_whitespace),
@@ -149,9 +148,7 @@ def _are_rows(ids: pa.StringArray) -> bool:
 
 
 Block = TypeVar("Block", pa.ListArray, tuple[Float64, Bool])
-
 TOP: Final = 5  # a label is searched among this many predictions
-
 FOREIGN: Final = -1  # class of a prediction that is not in the vocabulary
 MISSING: Final = -2  # class of a row without a prediction
 

@@ -24,28 +24,22 @@ from visleak.impact.results import Gap
 from visleak.records import Bool, Float64, Int64
 
 FEWEST: Final = 30  # images below which nothing is doubted: too few to tell from a weak model
-
 ENOUGH: Final = 200  # images from which predictions that agree with labels by chance are doubted
 
 #: Standard errors by which an alternative must fit better, and agreement must exceed chance.
 BETTER: Final = 5.0
 CHANCE: Final = 3.0
-
 PARTS: Final = 4  # parts into which a file is divided, in the order of its rows
-
 FITTING: Final = 0.8  # share of a file's labels that must be the audited ones, by the same names
-
 EXPLAINED: Final = 0.5  # share of the images of their classes that permuted names must explain
 PER_CLASS: Final = 5  # images per class, and most classes, for names that are permuted
 CLASSES: Final = 2000
-
 RELATED: Final = 1000  # images needed to compare two models
 ANSWERS: Final = 50  # images of each kind, right and wrong, that are needed
 
 #: Standard errors up to which correct predictions of two models are uncorrelated. A weak and a
 #: strong model on 1,000 images have three and more.
 UNRELATED: Final = 1.5
-
 ALPHA: Final = 0.01  # level below which a fair test set with fewer errors is doubted
 
 
