@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import lru_cache
+from operator import mul
 from typing import Final, NamedTuple, Protocol
 
 import numpy as np
@@ -486,18 +487,18 @@ def dihedral_basis(width: int, make: ViewMaker) -> DihedralBasis | None:
     actions = [make(identity, view).astype(np.float64) for view in range(len(VIEWS))]
     turn, mirror, inverted = actions[1], actions[4], actions[8]
     turns = [np.eye(width), turn, turn @ turn, turn @ turn @ turn]
-    signs = np.diag(inverted)
-    equal = [
-        *zip([*turns, *(mirror @ each for each in turns)], actions[:8], strict=True),
-        *((each @ each.T, turns[0]) for each in (turn, mirror)),
-        (turn @ turns[3], turns[0]),
-        (turn @ mirror @ turn, mirror),
-        (inverted, np.diag(signs)),
-        (np.abs(signs), np.ones(width)),
-    ]
-    if not all(np.allclose(one, other) for one, other in equal):
+    expected = itertools.chain(turns, (mirror @ each for each in turns))
+    if not all(np.allclose(a, b) for a, b in zip(expected, actions[:8], strict=True)):
         return None
-    parts = [_range_of(np.einsum("v,vij->ij", c, actions[:8]) / 8) for c in CHARACTERS]
+    if not all(np.allclose(a @ a.T, turns[0]) for a in (turn, mirror)):
+        return None
+    signs = np.diag(inverted)
+    diagonal = np.allclose(inverted, np.diag(signs)) and np.allclose(np.abs(signs), 1)
+    closed = np.allclose(turn @ turns[3], turns[0]) and np.allclose(turn @ mirror @ turn, mirror)
+    if not (diagonal and closed):
+        return None
+    sums = (sum(map(mul, character, actions[:8])) / 8 for character in CHARACTERS)
+    parts = [_range_of(each) for each in sums]
     plane = (actions[0] - actions[2]) / 2
     x_axes = _range_of(plane @ (actions[0] + mirror) / 2)
     parts += [x_axes, turn.T @ x_axes]
