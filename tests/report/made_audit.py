@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import json
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -9,11 +11,13 @@ from typing import Any
 import cv2
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 import skimage.data
 
 from toy_audit import GRADES, PROBABILITY, image_row, pair_row, write_audit
 from visleak.rates import Rate
 from visleak.records import Problem
+from visleak.storage import AUDIT, read_table, write_json, write_tables
 
 Pixels = npt.NDArray[np.uint8]
 
@@ -31,6 +35,29 @@ class Made:
     store: dict[tuple[str, str], Pixels]
     summary: dict[str, Any]
     asked: list[tuple[str, list[str]]] = field(default_factory=list)
+
+    def change(self, **changes: Any) -> dict[str, Any]:
+        """Write ``audit.json`` with other values, and return it."""
+        summary = copy.deepcopy(self.summary) | changes
+        write_json(self.folder / AUDIT, summary)
+        return summary
+
+    def set_columns(self, table: str, **columns: pa.Array | None) -> None:
+        """Write a table with other values in some columns; ``None`` for nulls."""
+        found = read_table(self.folder, table)
+        for name, values in columns.items():
+            at = found.schema.get_field_index(name)
+            empty = pa.nulls(len(found), found[name].type)
+            found = found.set_column(
+                at, found.schema.field(at), empty if values is None else values
+            )
+        write_tables(self.folder / table, found.schema, [found])
+
+    def section(self, name: str, value: object) -> None:
+        """Write a section as another step does; a text as it is."""
+        path = self.folder / "sections" / f"{name}.json"
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(value if isinstance(value, str) else json.dumps(value), encoding="utf-8")
 
     def pictures(self, name: str, ids: list[str]) -> dict[str, Pixels]:
         self.asked.append((name, list(ids)))

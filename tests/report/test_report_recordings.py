@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from typing import Any
 
@@ -12,7 +11,6 @@ from test_report_page import Page
 
 from visleak.rates import Rate
 from visleak.report import build
-from visleak.storage import write_json
 
 BLOCK = {
     "unit": "frames", "within": 10, "shared": 30, "leaking": 22, "queries": 90, "close": 41,
@@ -28,11 +26,10 @@ BLOCK = {
 
 
 def told(made: Made, block: Any) -> Page:
-    summary = json.loads(json.dumps(made.summary))
-    first = summary["comparisons"][0]
+    first = made.summary["comparisons"][0]
     first["recordings"] = block
     first["rates"]["recording"] = Rate.of(41, 200).as_dict()
-    write_json(made.folder / "audit.json", summary)
+    made.change()
     return Page(build(made.folder))
 
 
@@ -54,20 +51,15 @@ def test_the_section_says_what_time_found(fresh: Callable[..., Made]) -> None:
 def test_the_page_doubts_numbers_that_may_be_times(fresh: Callable[..., Made]) -> None:
     """Where nothing is near, and least of all where the next frame is thousands away."""
     alone = BLOCK | {"leaking": 0, "listed": [], "nearest": 50_000_000}
-    page = told(fresh(), alone)
-    assert (
-        "lies within 10 frames of a training frame; the nearest are 50,000,000 frames apart; if the"
-        " numbers are times, give seconds or dates."
-    ) in page.words
+    words = told(fresh(), alone).words
+    assert "the nearest are 50,000,000 frames apart; if the numbers are times, give" in words
 
 
 def test_without_a_leak_the_page_says_how_many_were_compared(fresh: Callable[..., Made]) -> None:
     page = told(fresh(), BLOCK | {"leaking": 0, "listed": [], "unit": "ms", "within": 1500})
     assert "Recordings on both sides" in page.words
-    assert (
-        "None of the 90 test frames of the 30 recordings on both sides lies within 1.5 s of a"
-        " training frame." in page.words
-    )
+    assert "None of the 90 test frames of the 30 recordings" in page.words
+    assert "lies within 1.5 s of a training frame." in page.words
 
 
 @pytest.mark.parametrize("block", [None, {}, {"shared": 0}])

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable
 
 import numpy as np
-import pyarrow as pa
 import pytest
 from judging import HOSTILE, judge, keys
 from made_audit import Made
 from test_report_page import Page
 
 from visleak.report import build, findings, model
-from visleak.storage import AUDIT, write_json
+from visleak.storage import PAIRS
 from visleak.verdicts import Ledger, Verdict, judged_pairs, read_verdicts
 
 
@@ -111,17 +109,8 @@ def test_rates_and_examples_count_verdicts(made: Made) -> None:
 
 def test_an_audit_without_verification_has_the_grades_of_people(made: Made) -> None:
     """Degrees stand for the rest, as they did; a judged pair is what people say."""
-    from test_report_page import PAIRS, PAIRS_SCHEMA, read_table, write_tables
-
-    table = read_table(made.folder, PAIRS)
-    for name in ("grade", "probability"):
-        at = PAIRS_SCHEMA.get_field_index(name)
-        nothing = pa.nulls(len(table), PAIRS_SCHEMA.field(name).type)
-        table = table.set_column(at, PAIRS_SCHEMA.field(at), nothing)
-    write_tables(made.folder / PAIRS, PAIRS_SCHEMA, [table])
-    summary = json.loads((made.folder / AUDIT).read_text())
-    summary["grader"] = None
-    write_json(made.folder / AUDIT, summary)
+    made.set_columns(PAIRS, grade=None, probability=None)
+    made.change(grader=None)
     before = findings.read(made.folder, ("test", "val"), None, 300)
     row, first, second = keys(made.folder)[0]
     with Ledger(made.folder) as ledger:
