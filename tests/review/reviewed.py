@@ -3,6 +3,11 @@
 from __future__ import annotations
 
 import csv
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from html.parser import HTMLParser
 from pathlib import Path
@@ -10,6 +15,7 @@ from typing import Any
 
 import cv2
 import numpy as np
+import pytest
 from PIL import Image
 from starlette.testclient import TestClient
 
@@ -120,6 +126,44 @@ class Browser:
         assert answer.status_code == 200, answer.text
         told: dict[str, Any] = answer.json()
         return told
+
+
+def row_of(session: ReviewSession, query: str, reference: str = "") -> int:
+    """Return the first pair of these two images, or with this one on either side."""
+    rows = (session.listing.row(row) for row in range(len(session.listing)))
+    ends = ((row["query"], row["reference"]) for row in rows)
+    if reference:
+        return next(row for row, pair in enumerate(ends) if pair == (query, reference))
+    return next(row for row, pair in enumerate(ends) if query in pair)
+
+
+def words(page: str) -> str:
+    return " ".join(" ".join(Tags(page).texts).split())
+
+
+def until(check: Callable[[], bool]) -> None:
+    """Wait for something; Playwright's own way needs the eval that the pages forbid."""
+    for _ in range(1200):
+        if check():
+            return
+        time.sleep(0.025)
+    pytest.fail("it never became true")
+
+
+@contextmanager
+def served(app: Any, listening: socket.socket, **options: Any) -> Iterator[None]:
+    """Serve an application in a thread."""
+    uvicorn = pytest.importorskip("uvicorn", reason="the review app needs the extra web")
+    config = uvicorn.Config(app, log_level="error", lifespan="off", ws="none", **options)
+    server = uvicorn.Server(config)
+    thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]}, daemon=True)
+    with closing(listening):
+        thread.start()
+        until(lambda: server.started)
+        yield
+        server.should_exit = True
+        thread.join(timeout=20)
+        assert not thread.is_alive()
 
 
 class Tags(HTMLParser):

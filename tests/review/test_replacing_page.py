@@ -6,18 +6,16 @@ import csv
 import html
 import re
 import shutil
-import threading
-import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, nullcontext
+from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
-from reviewed import HERE, OWN, PORT
+from reviewed import HERE, OWN, PORT, served, until
 from starlette.testclient import TestClient
-from test_review_browser import RULES, until
+from test_review_browser import RULES
 
 from planted_pool import audited, darker, plant, png, scene, store, traps
 from visleak.errors import UsageError, VisleakError
@@ -81,33 +79,32 @@ class Page:
 
 
 @pytest.fixture
-def opened(planted: Path, tmp_path: Path, monkeypatch: Any) -> Iterator[Callable[..., Page]]:
+def folder(planted: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("VISLEAK_CACHE", str(planted / "cache"))
-    folder = Path(shutil.copytree(planted / "audit", tmp_path / "audit"))
+    return Path(shutil.copytree(planted / "audit", tmp_path / "audit"))
+
+
+@contextmanager
+def replacing(
+    session: ReviewSession, pool: Path, said: list[str], instructions: Path | None = None
+) -> Iterator[ReplacementSession]:
+    told, bars = said.append, lambda: nullcontext(silent)
+    asked = (session.folder, pool, SelectionSettings(), instructions, session)
+    with open_replacement(*asked, told=told, bars=bars) as replacement:
+        yield replacement
+
+
+@pytest.fixture
+def opened(planted: Path, folder: Path) -> Iterator[Callable[..., Page]]:
     with ExitStack() as stack:
 
-        def opened(pool: Path | None = None) -> Page:
+        def opened(pool: Path = planted / "pool") -> Page:
             said: list[str] = []
             session = stack.enter_context(ReviewSession(folder, "ada"))
-            replacement = stack.enter_context(
-                open_replacement(
-                    folder,
-                    pool or planted / "pool",
-                    SelectionSettings(),
-                    planted / "instructions.md",
-                    session,
-                    told=said.append,
-                    bars=lambda: nullcontext(silent),
-                )
-            )
-            access = Access(PORT)
-            app = create_app(
-                session,
-                access,
-                replacement_pages.routes(replacement),
-                [replacement_pages.NAV],
-                start=HOME,
-            )
+            made = replacing(session, pool, said, planted / "instructions.md")
+            replacement = stack.enter_context(made)
+            access, more = Access(PORT), replacement_pages.routes(replacement)
+            app = create_app(session, access, more, [replacement_pages.NAV], start=HOME)
             client = TestClient(app, base_url=HERE, follow_redirects=False)
             assert client.get(f"/?token={access.token}").status_code == 303
             return Page(replacement, client, access, folder, said)
@@ -343,16 +340,9 @@ browser = pytest.mark.browser
 
 @pytest.fixture
 def site(chromium: Any, opened: Callable[..., Page]) -> Iterator[tuple[Page, Callable[..., Any]]]:
-    uvicorn = pytest.importorskip("uvicorn")
     page = opened()
     listening = bound(0)
     page.access.port = listening.getsockname()[1]
-    config = uvicorn.Config(page.client.app, log_level="error", lifespan="off", ws="none")
-    server = uvicorn.Server(config)
-    thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]}, daemon=True)
-    thread.start()
-    while not server.started:
-        time.sleep(0.01)
     trouble: list[str] = []
     windows: list[Any] = []
 
@@ -365,12 +355,10 @@ def site(chromium: Any, opened: Callable[..., Page]) -> Iterator[tuple[Page, Cal
         shown.goto(page.access.url(page.access.token))
         return shown
 
-    yield page, window
-    for context in windows:
-        context.close()
-    server.should_exit = True
-    thread.join(timeout=10)
-    listening.close()
+    with served(page.client.app, listening):
+        yield page, window
+        for context in windows:
+            context.close()
     # a refused decision is told by the browser's console as well
     assert [each for each in trouble if "409" not in each] == []
 
@@ -464,26 +452,15 @@ def test_no_serious_issue_and_no_sideways_scrolling(site: Any, width: int, schem
     check()
 
 
-def test_what_is_said_and_written_in_the_end(
-    planted: Path, tmp_path: Path, monkeypatch: Any
-) -> None:
-    monkeypatch.setenv("VISLEAK_CACHE", str(planted / "cache"))
-    folder = Path(shutil.copytree(planted / "audit", tmp_path / "audit"))
+def test_what_is_said_and_written_in_the_end(planted: Path, folder: Path) -> None:
     said: list[str] = []
-    with ReviewSession(folder, "ada") as session:
-        pages = open_replacement(
-            folder,
-            planted / "pool",
-            SelectionSettings(),
-            None,
-            session,
-            told=said.append,
-            bars=lambda: nullcontext(silent),
-        )
-        with pages as replacement:
-            candidate = replacement.selection.offer(0).candidate
-            assert candidate is not None
-            replacement.selection.approve(0, candidate.digest, replacement.reviewer)
+    with (
+        ReviewSession(folder, "ada") as session,
+        replacing(session, planted / "pool", said) as replacement,
+    ):
+        candidate = replacement.selection.offer(0).candidate
+        assert candidate is not None
+        replacement.selection.approve(0, candidate.digest, replacement.reviewer)
     assert said[-1] == "1 of 6 duplicates have a replacement"
     with (folder / "replacements.csv").open(newline="") as lines:
         (row,) = csv.DictReader(lines)

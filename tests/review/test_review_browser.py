@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import socket
-import threading
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
+from reviewed import row_of, served, until
 
 from invoices import audited
 from visleak.records import GRADES
@@ -19,8 +17,6 @@ from visleak.review.security import Access
 from visleak.review.serving import bound
 from visleak.review.session import ReviewSession
 from visleak.verdicts import read_verdicts
-
-uvicorn = pytest.importorskip("uvicorn", reason="the review app needs the extra web")
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
@@ -51,26 +47,10 @@ class Site:
         return [(found.find("-".join(each.key)), each.judgment) for each in said]
 
 
-def serving(session: ReviewSession) -> tuple[Any, threading.Thread, socket.socket, Access]:
-    listening = bound(0)
-    access = Access(listening.getsockname()[1])
-    config = uvicorn.Config(
-        create_app(session, access, start="/pairs?sort=distance"),
-        log_level="error",
-        lifespan="off",
-        ws="none",
-    )
-    server = uvicorn.Server(config)
-    thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]}, daemon=True)
-    thread.start()
-    while not server.started:
-        time.sleep(0.01)
-    return server, thread, listening, access
-
-
 @pytest.fixture
 def site(chromium: Any, session: ReviewSession) -> Iterator[Site]:
-    server, thread, listening, access = serving(session)
+    listening = bound(0)
+    access = Access(listening.getsockname()[1])
     home = f"http://127.0.0.1:{access.port}"
     trouble: list[str] = []
     contexts = []
@@ -93,22 +73,11 @@ def site(chromium: Any, session: ReviewSession) -> Iterator[Site]:
         return page
 
     site = Site(session, home, access.url(access.token), window, [])
-    yield site
-    for context in set(contexts):
-        context.close()
-    server.should_exit = True
-    thread.join(timeout=10)
-    listening.close()
+    with served(create_app(session, access, start="/pairs?sort=distance"), listening):
+        yield site
+        for context in set(contexts):
+            context.close()
     assert [each for each in trouble if each not in site.expected] == []
-
-
-def until(check: Callable[[], bool]) -> None:
-    """Wait for something; Playwright's own way needs the eval that the pages forbid."""
-    for _ in range(1200):
-        if check():
-            return
-        time.sleep(0.025)
-    pytest.fail("it never became true")
 
 
 def at(page: Any) -> str:
@@ -269,25 +238,19 @@ class TestMarks:
         return audited(tmp_path / "marks")
 
     def test_marks_lie_on_the_images_and_can_be_switched_off(self, site: Site) -> None:
-        rows = (site.session.listing.row(row) for row in range(len(site.session.listing)))
-        pair = ("turned.png", "original-1.png")
-        row = next(n for n, each in enumerate(rows) if (each["query"], each["reference"]) == pair)
+        row = row_of(site.session, "turned.png", "original-1.png")
         page = site.window()
         page.goto(site.pair(row))
         count = page.locator("svg.marks").count
         until(lambda: count() == 3)
-        for name in ("query", "reference"):
-            image, marks = (
-                page.locator(each).bounding_box() for each in (f"#{name}", f"#{name} + svg.marks")
-            )
-            assert marks == pytest.approx(image, abs=1)
-            assert "where the content" in page.get_attribute(f"#{name} + svg.marks", "aria-label")
-        page.keyboard.press("o")
-        until(lambda: page.locator("#above + svg.marks").is_visible())
-        image, marks = (
-            page.locator(each).bounding_box() for each in ("#above", "#above + svg.marks")
-        )
-        assert marks == pytest.approx(image, abs=1)
+        for name in ("query", "reference", "above"):
+            if name == "above":
+                page.keyboard.press("o")
+            marks = page.locator(f"#{name} + svg.marks")
+            until(marks.is_visible)
+            place = page.locator(f"#{name}").bounding_box()
+            assert marks.bounding_box() == pytest.approx(place, abs=1)
+            assert "where the content" in marks.get_attribute("aria-label")
         page.keyboard.press("m")
         assert count() == 0
         assert not page.is_checked("#marks")

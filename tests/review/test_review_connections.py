@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
 import socket
-import threading
 import time
 from collections.abc import Iterator
 
@@ -12,7 +10,7 @@ import pytest
 
 pytest.importorskip("uvicorn", reason="the review app needs the extra web")
 
-import uvicorn
+from reviewed import served
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse
@@ -35,15 +33,9 @@ async def echo(request: Request) -> PlainTextResponse:
 @pytest.fixture
 def port() -> Iterator[int]:
     app = Starlette(routes=[Route("/", echo, methods=["GET", "POST"])])
-    config = uvicorn.Config(app, log_level="error", lifespan="off", ws="none", http=Hasty)
-    server = uvicorn.Server(config)
-    with contextlib.closing(bound(0)) as listening:
-        thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]}, daemon=True)
-        thread.start()
+    listening = bound(0)
+    with served(app, listening, http=Hasty):
         yield listening.getsockname()[1]
-        server.should_exit = True
-        thread.join(20)
-        assert not thread.is_alive()
 
 
 @pytest.mark.parametrize(

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import io
-import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import pytest
 from PIL import Image
+from reviewed import until
 
 from visleak.errors import VisleakError
 from visleak.images import content_digest
@@ -54,14 +56,6 @@ class Stored:
             self.inside -= 1
 
 
-def until(check: Callable[[], bool]) -> None:
-    for _ in range(500):
-        if check():
-            return
-        time.sleep(0.01)
-    pytest.fail("it never became true")
-
-
 @pytest.fixture
 def pictures() -> list[Bytes8]:
     rng = np.random.default_rng(3)
@@ -78,11 +72,17 @@ def stored(pictures: list[Bytes8]) -> Stored:
     return Stored(pictures)
 
 
+@contextmanager
+def opened(stored: Stored, digest: str | None = None, **options: int) -> Iterator[ImageRegistry]:
+    registry = ImageRegistry(lambda name: images(stored), lambda name, image: digest, **options)
+    with closing(registry):
+        yield registry
+
+
 @pytest.fixture
 def registry(stored: Stored) -> Iterator[ImageRegistry]:
-    made = ImageRegistry(lambda name: images(stored), lambda name, image: None)
-    yield made
-    made.close()
+    with opened(stored) as registry:
+        yield registry
 
 
 def test_the_pixels_are_those_of_the_image(registry: ImageRegistry, pictures: list[Bytes8]) -> None:
@@ -94,17 +94,15 @@ def test_the_pixels_are_those_of_the_image(registry: ImageRegistry, pictures: li
 def test_large_pictures_are_bounded_and_sent_as_jpeg() -> None:
     y, x = np.mgrid[0:1200, 0:2400]
     large = np.stack([x // 10, y // 5, (x + y) // 15], axis=2).astype(np.uint8)
-    stored = Stored([large])
-    registry = ImageRegistry(lambda name: images(stored), lambda name, image: None)
-    shown = registry.image("set", "i0")
+    with opened(Stored([large])) as registry:
+        shown = registry.image("set", "i0")
+        data, kind = registry.encoded(ImageView("whole", (("set", "i0"),)))
     assert isinstance(shown, ShownImage)
     assert shown.pixels.shape == (LONG // 2, LONG, 3)
     assert (shown.width, shown.height) == (2400, 1200)
-    data, kind = registry.encoded(ImageView("whole", (("set", "i0"),)))
     assert kind == "image/jpeg"
     back = np.asarray(Image.open(io.BytesIO(data))).astype(int)
     assert np.abs(back - shown.pixels).mean() < 1.0
-    registry.close()
 
 
 def test_metadata_of_a_file_is_never_served(tmp_path: Path) -> None:
@@ -114,21 +112,18 @@ def test_metadata_of_a_file_is_never_served(tmp_path: Path) -> None:
     exif[0x010E] = "secret place"
     Image.new("RGB", (400, 300), "teal").save(out, "JPEG", exif=exif)
     stored = Stored([out.getvalue() + b"secret tail"])  # type: ignore[list-item]
-    registry = ImageRegistry(lambda name: images(stored), lambda name, image: None)
-    data, _ = registry.encoded(ImageView("whole", (("set", "i0"),)))
+    with opened(stored) as registry:
+        data, _ = registry.encoded(ImageView("whole", (("set", "i0"),)))
     assert b"secret" not in data
-    registry.close()
 
 
 def test_content_that_changed_is_not_shown(stored: Stored, pictures: list[Bytes8]) -> None:
     good = content_digest(pictures[0]).hex()
-    registry = ImageRegistry(lambda name: images(stored), lambda name, image: good)
-    assert isinstance(registry.image("set", "i0"), ShownImage)
-    lost = registry.image("set", "i1")
-    assert lost == Unreadable(
-        "missing", "its content has changed since the audit; run the audit again"
-    )
-    registry.close()
+    with opened(stored, good) as registry:
+        assert isinstance(registry.image("set", "i0"), ShownImage)
+        lost = registry.image("set", "i1")
+    assert isinstance(lost, Unreadable)
+    assert (lost.reason, "content has changed" in lost.detail) == ("missing", True)
 
 
 def test_what_cannot_be_had_says_why(registry: ImageRegistry) -> None:
@@ -178,40 +173,32 @@ def test_reading_ahead_waits_until_it_is_worth_a_pass(
 
 def test_who_is_wanted_now_goes_before_what_is_read_ahead(pictures: list[Bytes8]) -> None:
     stored = Stored(pictures, each=0.02)
-    registry = ImageRegistry(lambda name: images(stored), lambda name, image: None)
-    registry.ahead([("set", f"i{n}") for n in range(COUNT)])
-    until(lambda: stored.inside == 1)
-    start = time.perf_counter()
-    assert isinstance(registry.image("set", f"i{COUNT - 1}"), ShownImage)
-    assert time.perf_counter() - start < 0.02 * COUNT * 0.8
-    registry.close()
+    with opened(stored) as registry:
+        registry.ahead([("set", f"i{n}") for n in range(COUNT)])
+        until(lambda: stored.inside == 1)
+        start = time.perf_counter()
+        assert isinstance(registry.image("set", f"i{COUNT - 1}"), ShownImage)
+        assert time.perf_counter() - start < 0.02 * COUNT * 0.8
 
 
 def test_old_pictures_go_before_memory_does(stored: Stored, pictures: list[Bytes8]) -> None:
-    room = 5 * pictures[0].nbytes
-    registry = ImageRegistry(lambda name: images(stored), lambda name, image: None, budget=room)
-    for number in range(COUNT):
-        registry.image("set", f"i{number}")
-    assert registry._bytes <= room
-    assert len(registry._kept) == 5
-    registry.image("set", f"i{COUNT - 1}")
-    assert len(stored.calls) == COUNT
-    registry.image("set", "i0")
-    assert len(stored.calls) == COUNT + 1
-    registry.close()
+    with opened(stored, budget=5 * pictures[0].nbytes) as registry:
+        for number in range(COUNT):
+            registry.image("set", f"i{number}")
+        # the last five are at hand, others are read again
+        for number in range(COUNT - 5, COUNT):
+            registry.image("set", f"i{number}")
+        assert len(stored.calls) == COUNT
+        registry.image("set", f"i{COUNT - 6}")
+        assert len(stored.calls) == COUNT + 1
 
 
 def test_many_askers_read_a_picture_once(pictures: list[Bytes8]) -> None:
     """Openers serve one caller at a time; the second finds what the first has read."""
     stored = Stored(pictures, wait=0.05)
-    registry = ImageRegistry(lambda name: images(stored), lambda name, image: None)
-    threads = [threading.Thread(target=registry.image, args=("set", "i1")) for _ in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    with opened(stored) as registry, ThreadPoolExecutor(8) as pool:
+        list(pool.map(registry.image, ["set"] * 8, ["i1"] * 8))
     assert stored.calls == [[1]]
-    registry.close()
 
 
 def test_addresses_are_bounded(registry: ImageRegistry, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from reviewed import HOSTILE, Browser, Tags
+from reviewed import HOSTILE, Browser, Tags, row_of
 
 from invoices import OTHER, audited, covered, difference_box, invoice
 from visleak.records import Unreadable
@@ -25,18 +25,12 @@ def drawn(invoices: Path, tmp_path: Path) -> Iterator[Browser]:
         yield Browser.at(session)
 
 
-def row_of(session: ReviewSession, query: str, reference: str) -> int:
-    rows = (session.listing.row(row) for row in range(len(session.listing)))
-    return next(
-        number
-        for number, row in enumerate(rows)
-        if (row["query"], row["reference"]) == (query, reference)
-    )
-
-
 def address(browser: Browser, row: int) -> str:
-    about = next(each for each in Tags(browser.pair(row)).all("div") if each.get("id") == "pair")
-    return about["data-marks"] or ""
+    return element(browser, row, "div", "pair")["data-marks"] or ""
+
+
+def element(browser: Browser, row: int, tag: str, name: str) -> dict[str, str | None]:
+    return next(each for each in Tags(browser.pair(row)).all(tag) if each.get("id") == name)
 
 
 def test_the_changed_field_is_marked_in_both_images(drawn: Browser) -> None:
@@ -50,16 +44,12 @@ def test_the_changed_field_is_marked_in_both_images(drawn: Browser) -> None:
     assert found["more"] == 0
 
 
-def switch(browser: Browser, row: int) -> dict[str, str | None]:
-    return next(each for each in Tags(browser.pair(row)).all("input") if each.get("id") == "marks")
-
-
 def test_marks_can_be_switched_off_where_there_may_be_some(
     browser: Browser, drawn: Browser
 ) -> None:
     row = row_of(drawn.session, "turned.png", "original-1.png")
     assert address(drawn, row)
-    assert "disabled" not in switch(drawn, row)
+    assert "disabled" not in element(drawn, row, "input", "marks")
     row = row_of(browser.session, "t06.png", HOSTILE)
     assert browser.session.listing.row(row)["reason"] == "identical bytes"
     assert not address(browser, row)
