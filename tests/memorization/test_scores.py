@@ -127,15 +127,14 @@ def test_a_prompt_that_comes_again_is_passed_once() -> None:
     assert found.l2[1] != found.l2[0]
 
 
-def test_the_first_timestep_follows_the_steps() -> None:
-    for steps, timestep in ((50, 981.0), (20, 951.0)):
-        model = ClosedForm()
-        score = TriggerScore(model, ScoreSettings(steps=steps))
-        score(["a"])
-        assert set(model.timesteps) == {score.timestep} == {timestep}
+@pytest.mark.parametrize(
+    ("given", "timestep"), [({"steps": 50}, 981), ({"steps": 20}, 951), ({"timestep": 999}, 999)]
+)
+def test_the_first_timestep_follows_the_steps(given: dict[str, int], timestep: int) -> None:
     model = ClosedForm()
-    TriggerScore(model, ScoreSettings(timestep=999))(["a"])
-    assert set(model.timesteps) == {999.0}
+    score = TriggerScore(model, ScoreSettings(**given))  # type: ignore[arg-type]
+    score(["a"])
+    assert set(model.timesteps) == {score.timestep} == {float(timestep)}
 
 
 @pytest.mark.parametrize(
@@ -152,21 +151,16 @@ def test_settings_that_cannot_be(wrong: dict[str, object], said: str) -> None:
         ScoreSettings(**wrong)  # type: ignore[arg-type]
 
 
-def test_a_score_that_is_no_number_is_said() -> None:
+def test_scores_that_cannot_be_are_said(monkeypatch: pytest.MonkeyPatch) -> None:
     model = ClosedForm()
     model.precision = "fp16"
     huge = f"{'3' * 38} {'3' * 39}"
     with pytest.raises(VisleakError, match="' is not a finite number in fp16; use"):
         TriggerScore(model, ScoreSettings(batch=2))(["1", "2", huge])
 
-
-def test_a_batch_that_does_not_fit_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
-    model = ClosedForm()
-
     def full(*given: object) -> None:
         raise torch.cuda.OutOfMemoryError("CUDA out of memory")
 
-    score = TriggerScore(model, ScoreSettings(batch=512))
     monkeypatch.setattr(model, "predict_noise", full)
     with pytest.raises(VisleakError, match="batches of 512 prompts do not fit into"):
-        score(["a"])
+        TriggerScore(model, ScoreSettings(batch=512))(["a"])

@@ -33,18 +33,11 @@ PRECISIONS = {"fp32": torch.float32, "bf16": torch.bfloat16}
 
 
 def tiny(name: str = "sd1", precision: str = "fp32", loud: float = 1.0) -> Any:
-    """Return a tiny model.
-
-    Args:
-        name: of :data:`FAMILIES`.
-        precision: of :data:`PRECISIONS`.
-        loud: what attention's output is multiplied with: random networks hardly hear a prompt.
-    """
+    """Return a tiny model; random networks hardly hear a prompt, and attention can be louder."""
     adapter, make, scheduler = FAMILIES[name]
     with quiet():
         pipeline = make()
-        if scheduler != "own":
-            adapter.prepare(pipeline, scheduler)
+        adapter.prepare(pipeline, scheduler)
         pipeline.to(PRECISIONS[precision])
     for part in pipeline.components.values():
         if isinstance(part, torch.nn.Module):

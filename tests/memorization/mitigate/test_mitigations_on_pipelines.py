@@ -91,9 +91,6 @@ def test_where_no_method_is_named_a_model_has_those_that_it_can(family, skipped)
     assert all(" is skipped: " in note for note in notes)
 
 
-# -- resuming ------------------------------------------------------------------------------------
-
-
 # -- Wen's on a real network ---------------------------------------------------------------------
 
 

@@ -102,23 +102,29 @@ def test_a_mask_of_the_pipeline_stays(kind):
 def test_with_c_of_1_and_nothing_hidden_it_is_the_stock_processor_bit_for_bit(kind):
     module = attention()
     hidden, states = torch.randn(2, 6, 4).double(), torch.randn(2, 5, 3).double()
-    change = Change(1.0, [5])
-    assert torch.equal(
-        Rescaling(stock(kind), change)(module, hidden, states), stock(kind)(module, hidden, states)
-    )
-
-
-def test_unknown_rows_are_refused():
-    change = Change(1.0, [2, 2])
+    found = Rescaling(stock(kind), Change(1.0, [5]))(module, hidden, states)
+    assert torch.equal(found, stock(kind)(module, hidden, states))
     with pytest.raises(VisleakError, match="asked for 3 rows at once for 2 images"):
-        change.of(torch.zeros((3, 5, 2)))
+        Change(1.0, [2, 2]).of(torch.zeros((3, 5, 2)))
 
 
 # -- in a network --------------------------------------------------------------------------------
 
 
-class AsPublished:
-    """A processor of others."""
+def test_models_that_lack_something_are_refused(model):
+    smooth = SmoothModel()
+    with pytest.raises(UsageError, match="ren needs the tokens of a prompt, which smooth"):
+        mitigation("ren:1.1").prepared(smooth, [])
+    smooth.token_ids = str.split
+    with pytest.raises(UsageError, match="ren needs a network of diffusers with attention"):
+        mitigation("ren:1.1").prepared(smooth, [])
+    smooth.family = "unheard"
+    with pytest.raises(UsageError, match="its cross-attention is not known"):
+        mitigation("ren:1.1").prepared(smooth, [])
+    odd = type("AsPublished", (), {})()
+    error = pytest.raises(UsageError, match="which AsPublished computes; load the model without")
+    with processors(model.network, lambda _: odd), error:
+        mitigation("ren:1.1").prepared(model, [])
 
 
 def outputs(model, text, guidance, prompts=PROMPTS):
@@ -197,22 +203,3 @@ def test_processors_are_back_if_one_cannot_be_made(model):
 def test_families_without_begin_token_or_cross_attention_are_refused(name, why):
     with pytest.raises(UsageError, match=why):
         mitigation("ren:1.1").prepared(tiny(name), [])
-
-
-def test_models_that_lack_something_are_refused():
-    smooth = SmoothModel()
-    with pytest.raises(UsageError, match="ren needs the tokens of a prompt, which smooth"):
-        mitigation("ren:1.1").prepared(smooth, [])
-    smooth.token_ids = str.split
-    with pytest.raises(UsageError, match="ren needs a network of diffusers with attention"):
-        mitigation("ren:1.1").prepared(smooth, [])
-    smooth.family = "unheard"
-    with pytest.raises(UsageError, match="its cross-attention is not known"):
-        mitigation("ren:1.1").prepared(smooth, [])
-
-
-def test_other_processors_are_refused(model):
-    odd = AsPublished()
-    error = pytest.raises(UsageError, match="which AsPublished computes; load the model without")
-    with processors(model.network, lambda _: odd), error:
-        mitigation("ren:1.1").prepared(model, [])
