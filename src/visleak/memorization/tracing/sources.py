@@ -19,11 +19,8 @@ import pyarrow.parquet as pq
 from visleak.auditing import Audit, audit
 from visleak.documents import read_document
 from visleak.errors import UsageError, VisleakError
-from visleak.formats import open_image_set, open_images, parse_set
-from visleak.formats.opening import Named, distinct_names
-from visleak.formats.remote import redacted
-from visleak.formats.request import writable
-from visleak.formats.sources import derived_name
+from visleak.formats import open_image_set, open_images
+from visleak.formats.opening import distinct_names, named_sets
 from visleak.memorization.settings import TraceSettings
 from visleak.memorization.tracing.document import LAYOUT, Answer, Hit
 from visleak.pipeline.embeddings import encoder_for
@@ -371,16 +368,7 @@ def _hits(made: Audit, name: str, sides: Sides) -> Iterator[Hit]:
 
 def training_sets(texts: Sequence[str]) -> list[AnySet]:
     """Open training images by ``[NAME=]SOURCE``; one alone is called train unless it is named."""
-    named = []
-    for text in texts:
-        dataset, name, source = parse_set(text)
-        names: tuple[str, ...] = (name,)
-        if source == text:
-            parent = Path(redacted(source).partition("#")[0]).resolve().parent.name
-            names = (derived_name(source), f"{parent}/{derived_name(source)}")
-            names = ("train", *names) if len(texts) == 1 else names
-        names = tuple(map(writable, names))
-        named.append(Named("--source", "training", writable(dataset), source, names))
+    named = named_sets("--source", "training", "train", texts)
     return [
         open_images(each.source, name=name, dataset=each.dataset, roles=(each.role,))
         for each, name in zip(named, distinct_names(named), strict=True)
