@@ -2,6 +2,7 @@
 
 import json
 import math
+from functools import partial
 
 import numpy as np
 import pytest
@@ -22,13 +23,12 @@ from visleak.robustness.thresholding import STEP, document, rates, threshold_at
 from visleak.storage import write_json
 
 NAMES = ("original", "flip-h", "gauss", "red")
+tiny = partial(calibrate, encoder=TinyEncoder(), conditions=NAMES, verify=False, cache=None)
 
 
 @pytest.fixture(scope="module")
 def found():
-    return calibrate(
-        blobs(30), TinyEncoder(), fpr=(0.003, 0.05), conditions=NAMES, verify=False, cache=None
-    )
+    return tiny(blobs(30), fpr=(0.003, 0.05))
 
 
 @pytest.fixture(scope="module")
@@ -87,9 +87,7 @@ def test_true_pairs_are_counted_by_condition(found):
 
 def test_a_rate_out_of_reach_is_said_in_one_line():
     """435 pairs of images cannot speak of one in a million."""
-    found = calibrate(
-        blobs(30), TinyEncoder(), fpr=[1e-6], conditions=NAMES, verify=False, cache=None
-    )
+    found = tiny(blobs(30), fpr=[1e-6])
     assert found.hard.false == 0
     assert not found.hard.supported
     assert found.hard.asked == 1e-6
@@ -104,14 +102,7 @@ def test_a_rate_out_of_reach_is_said_in_one_line():
 def test_twins_are_no_errors(wrong):
     """An image that is in the set twice would push the threshold to 1."""
     pictures = blobs(30)
-    twice = calibrate(
-        [*pictures, pictures[7]],
-        TinyEncoder(),
-        fpr=(0.003, 0.05),
-        conditions=NAMES,
-        verify=False,
-        cache=None,
-    )
+    twice = tiny([*pictures, pictures[7]], fpr=(0.003, 0.05))
     assert twice.twins == 1
     assert twice.hard.pairs == (31 * 30 - 2) * 4
     assert twice.hard.threshold < 0.99

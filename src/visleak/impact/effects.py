@@ -129,15 +129,15 @@ class _Table:
         draws, size, seed = sampling.draws, sampling.size, sampling.seed
         most = len(benchmark) if size is None else size
         sizes = [min(most, int(each.sum())) for each in leaked]
-        self.random = random_draws(self.matrix, sizes, draws, seed)
-        self.matched: list[Draws] | None = None
+        self.drawn = {"random": random_draws(self.matrix, sizes, draws, seed)}
         if self.classes is not None:
-            self.matched = matched_draws(self.matrix, self.classes, leaked, draws, seed, size)
+            found = matched_draws(self.matrix, self.classes, leaked, draws, seed, size)
+            self.drawn["class-matched"] = found
         self.controls: list[Matched | None] = [None] * len(leaked)
         if benchmark.difficulty is not None:
             for at, each in enumerate(leaked):
-                found = matched_controls(benchmark.difficulty, self.classes, each, seed)
-                self.controls[at] = found if len(found.leaked) else None
+                own = matched_controls(benchmark.difficulty, self.classes, each, seed)
+                self.controls[at] = own if len(own.leaked) else None
 
     def effect(self, number: int, images: tuple[int, int]) -> Effect:
         """Return the effect on a column."""
@@ -149,9 +149,8 @@ class _Table:
         rows, comparisons = [whole], []
         for at, leak in enumerate(self.benchmark.leaks):
             rows += [self._row(number, leak.name, *part, whole) for part in self._parts(leak)]
-            rows.append(_drawn_row(leak.name, "random", self.random[at], number, whole))
-            if self.matched is not None:
-                rows.append(_drawn_row(leak.name, "class-matched", self.matched[at], number, whole))
+            for subset, drawn in self.drawn.items():
+                rows.append(_drawn_row(leak.name, subset, drawn[at], number, whole))
             if (controls := self.controls[at]) is not None:
                 part = np.zeros(len(self.benchmark), np.bool_)
                 part[controls.controls] = True

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -115,7 +115,8 @@ def read_scores(
         )
     notes += coverage_note(answered, found, file.ids, benchmark, file.path, allow_partial)
     shown = model if model.isprintable() else quoted(model)
-    own, evidence = _own_labels(file, found, benchmark), gathered.evidence
+    own = None if benchmark.labels is None else truth_of(file, found, benchmark)[1]
+    evidence = gathered.evidence
     named = {metric for metric in columns if is_loss_name(metric)} - set(lower)
     if named:
         notes.append(f"lower is better by their names: {listed(sorted(named))}")
@@ -283,7 +284,7 @@ class _Gathered:
         there = {*file.lists, *(name for name in ("prediction",) if name in file.columns)}
         if not there:
             return
-        truth, notes = truth_of(file, self.found, self.benchmark)
+        truth, _, notes = truth_of(file, self.found, self.benchmark)
         self.notes += notes
         if truth is None:
             first = next(each for each in ("prediction", "predictions", "scores") if each in there)
@@ -405,48 +406,37 @@ def _cell(column: pa.Array, row: int) -> str:
 
 def truth_of(
     file: PredictionFile, found: Match, benchmark: Benchmark
-) -> tuple[Truth | None, list[str]]:
+) -> tuple[Truth | None, Labels | None, list[str]]:
     """Return the labels of the matched rows: those of the file, else those of the set.
 
-    Returns ``None`` where there are none, and notes about them.
+    Returns ``None`` where there are none; those of the file beside the audited ones, where both
+    have some; and notes about them.
     """
-    theirs = None if benchmark.labels is None else benchmark.labels.take(pa.array(found.images))
+    known = benchmark.labels
+    theirs = None if known is None else known.take(pa.array(found.images))
+    truth, own, notes = None, None, []
+    if theirs is not None and theirs.is_valid().true_count:
+        truth = Truth(theirs, _vocabulary(known), f"set {quoted(benchmark.name)}")
     if "label" in file.columns:
         labels = text_of(file.columns["label"], f"{file.path}: column `label`")
+        mine = labels.take(pa.array(found.rows))
+        if theirs is not None:
+            shared, words = share_classes(mine, theirs), _vocabulary(theirs)
+            names = words if shared else _vocabulary(mine)
+            own = Labels(codes(mine, names), codes(theirs, words), shared)
         if labels.null_count < len(labels):
-            mine = labels.take(pa.array(found.rows))
             truth = Truth(mine, _vocabulary(labels), "its column `label`", in_file=True)
-            return truth, list(_other_labels(mine, theirs))
-    if theirs is None or benchmark.labels is None or not theirs.is_valid().true_count:
-        return None, []
-    return Truth(theirs, _vocabulary(benchmark.labels), f"set {quoted(benchmark.name)}"), []
-
-
-def _own_labels(file: PredictionFile, found: Match, benchmark: Benchmark) -> Labels | None:
-    """Return the labels of a file beside the audited ones, where both have some."""
-    if "label" not in file.columns or benchmark.labels is None:
-        return None
-    mine = text_of(file.columns["label"], f"{file.path}: column `label`").take(pa.array(found.rows))
-    theirs = benchmark.labels.take(pa.array(found.images))
-    shared = share_classes(mine, theirs)
-    words = _vocabulary(theirs)
-    return Labels(codes(mine, words if shared else _vocabulary(mine)), codes(theirs, words), shared)
+            differs = pc.not_equal(normalised(mine), normalised(theirs)) if own else None
+            if own and own.shared and (count := pc.sum(differs).as_py()):
+                notes.append(
+                    f"its column `label` differs from the audited labels for {count:,} of"
+                    f" {len(mine):,} images; predictions are compared with the column"
+                )
+    return truth, own, notes
 
 
 def _vocabulary(labels: pa.StringArray) -> pa.Array:
     return pc.unique(normalised(pc.unique(labels).drop_null()))
-
-
-def _other_labels(mine: pa.StringArray, theirs: pa.StringArray | None) -> Iterator[str]:
-    """Yield that labels differ from those of the set, where both have the same classes."""
-    if theirs is None or not share_classes(mine, theirs):
-        return
-    differs = pc.fill_null(pc.not_equal(normalised(mine), normalised(theirs)), False)
-    if count := pc.sum(differs).as_py() or 0:
-        yield (
-            f"its column `label` differs from the audited labels for {count:,} of {len(mine):,}"
-            " images; predictions are compared with the column"
-        )
 
 
 def _remedy(truth: Truth) -> str:
