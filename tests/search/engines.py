@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
+from vectors import Shard
 
 from pickling_executor import pickling_context
 from visleak.pipeline.remote import DistributedSearch
@@ -25,32 +26,10 @@ from visleak.search.hits import Hits, PartitionHits, Sides, Wanted
 from visleak.search.streaming import PartitionRunner, PartitionSearch, stream
 
 
-@dataclass(frozen=True)
-class Part:
-    """Some references as a partition; ids sort as ``order`` says."""
-
-    rows_: np.ndarray
-    order: np.ndarray
-    locator: str = "part"
-
-    @property
-    def stated(self) -> tuple[tuple[str, str], ...]:
-        return ()
-
-    @property
-    def stamp(self) -> str:
-        return f"{self.locator}-{len(self.rows_)}"
-
-    @property
-    def rows(self) -> int:
-        return len(self.rows_)
-
-    def matrix(self) -> np.ndarray:
-        return self.rows_
-
-    def columns(self, rows: np.ndarray | None = None) -> dict[str, pa.Array]:
-        chosen = self.order if rows is None else self.order[rows]
-        return {"id": pa.array([f"{rank:09d}" for rank in chosen], pa.string())}
+def part(rows: np.ndarray, order: np.ndarray, name: str = "part") -> Shard:
+    """Return some references as a partition; ids sort as ``order`` says."""
+    ids = np.array([f"{rank:09d}" for rank in order], object)
+    return Shard(rows, ids, name, f"{name}-{len(rows)}")
 
 
 @dataclass
@@ -67,7 +46,7 @@ class Passing:
         reference = np.asarray(sides.reference[:])
         cuts = np.array_split(np.arange(len(reference)), self.parts)
         parts = [
-            Part(reference[cut], sides.order[cut], f"part-{number}")
+            part(reference[cut], sides.order[cut], f"part-{number}")
             for number, cut in enumerate(cuts)
         ]
         found = stream(np.asarray(sides.query[:]), parts, wanted, workers=workers, run=self.run)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from engines import Part
+from engines import part
 from vectors import units
 
 from visleak.search import faiss_search, load_partition_search
@@ -27,7 +27,7 @@ def sets():
     stored = reference.astype(np.float16)
     stored[7], stored[600] = np.nan, 0
     parts = [
-        Part(stored[i * 500 : i * 500 + 500], np.arange(i * 500, i * 500 + 500), f"p{i}")
+        part(stored[i * 500 : i * 500 + 500], np.arange(i * 500, i * 500 + 500), f"p{i}")
         for i in range(3)
     ]
     return query, parts
@@ -78,7 +78,7 @@ def test_a_damaged_index_is_built_again(sets, tmp_path: Path, damage):
 def test_a_changed_file_has_an_index_of_its_own(sets, tmp_path: Path):
     query, parts = sets
     stream(query, parts[:1], WANTED, run=FaissPartitions(tmp_path))
-    changed = Part(parts[1].rows_, parts[0].order, "p0-changed")
+    changed = part(parts[1].stored, np.arange(500), "p0-changed")
     found = stream(query, [changed], WANTED, run=FaissPartitions(tmp_path))
     assert answer(found) == answer(stream(query, [changed], WANTED))
     assert len(list(tmp_path.glob("*.faiss"))) == 2

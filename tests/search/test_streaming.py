@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import itertools
 import pickle
-from collections.abc import Mapping
-from dataclasses import dataclass, field
 
 import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from vectors import units
+from vectors import Shard, units
 
 from visleak.search import streaming, streaming_screen
 from visleak.search.exact import ExactSearch
@@ -22,32 +20,6 @@ from visleak.search.streaming_screen import ProductScreen
 from visleak.vectors import forget, unit_rows
 
 WIDTH = 24
-
-
-@dataclass
-class Shard:
-    """A partition in memory that counts what is asked of it."""
-
-    stored: np.ndarray
-    ids: np.ndarray
-    locator: str = "memory"
-    stamp: str = "1"
-    stated: tuple[tuple[str, str], ...] = ()
-    read: int = 0
-    asked: list[int] = field(default_factory=list)
-
-    @property
-    def rows(self) -> int:
-        return len(self.stored)
-
-    def matrix(self) -> np.ndarray:
-        self.read += 1
-        return self.stored
-
-    def columns(self, rows: np.ndarray | None = None) -> Mapping[str, pa.Array]:
-        chosen = self.ids if rows is None else self.ids[rows]
-        self.asked.append(len(chosen))
-        return {"id": pa.array(chosen, pa.string())}
 
 
 def merged(queries, wanted, found):

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from vectors import units
+from vectors import Shard, units
 
 from visleak.devices import torch_device
 from visleak.errors import MissingExtra, UsageError, VisleakError
@@ -268,25 +268,11 @@ def test_a_full_gpu_is_said_in_one_line(monkeypatch):
 def test_the_device_never_changes_a_byte():
     pytest.importorskip("torch")
 
-    class Shard:
-        locator = stamp = "1"
-        stated = ()
-
-        def __init__(self, stored):
-            self.stored, self.rows = stored, len(stored)
-
-        def matrix(self):
-            return self.stored
-
-        def columns(self, rows=None):
-            import pyarrow as pa
-
-            return {"id": pa.array([f"{row:04d}" for row in rows])}
-
     query, stored, _, _ = hard_case(5)
+    shard = Shard(stored, np.array([f"{row:04d}" for row in range(len(stored))]))
     for wanted in (Wanted(0.9, best=0, cap=2), Wanted(None, best=3), Wanted(0.2, best=2)):
         answers = [
-            PartitionSearch(query, wanted, device=device).find(Shard(stored)).to_bytes()
+            PartitionSearch(query, wanted, device=device).find(shard).to_bytes()
             for device in ("cpu", "torch-cpu")
         ]
         assert answers[0] == answers[1]
@@ -304,17 +290,10 @@ def test_a_search_that_fails_stops_its_other_threads(monkeypatch):
             done.append(len(stored))
             raise RuntimeError("broken disk")
 
-    class Shard:
-        locator = stamp = "1"
-        stated = ()
-        rows = 10_000
-
-        def matrix(self):
-            return np.zeros((10_000, WIDTH), np.float16)
-
+    shard = Shard(np.zeros((10_000, WIDTH), np.float16), np.empty(0, str))
     monkeypatch.setattr(PartitionSearch, "_screen", lambda self, stored: Failing())
     with pytest.raises(RuntimeError, match="broken disk"):
-        PartitionSearch(query, Wanted(0.9, best=0)).find(Shard(), workers=2)
+        PartitionSearch(query, Wanted(0.9, best=0)).find(shard, workers=2)
     assert len(done) <= 2
 
 

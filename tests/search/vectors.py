@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
 import numpy as np
+import pyarrow as pa
 
 from visleak.search.hits import Hits, Sides, Wanted
 
@@ -40,6 +44,32 @@ def loose_view(rows: np.ndarray, view: int) -> np.ndarray:
     order = rng.permutation(rows.shape[1])
     sign = rng.choice(np.array([-1, 1], np.float32), rows.shape[1])
     return rows[:, order] * sign
+
+
+@dataclass
+class Shard:
+    """A partition in memory that counts what is asked of it."""
+
+    stored: np.ndarray
+    ids: np.ndarray
+    locator: str = "memory"
+    stamp: str = "1"
+    stated: tuple[tuple[str, str], ...] = ()
+    read: int = 0
+    asked: list[int] = field(default_factory=list)
+
+    @property
+    def rows(self) -> int:
+        return len(self.stored)
+
+    def matrix(self) -> np.ndarray:
+        self.read += 1
+        return self.stored
+
+    def columns(self, rows: np.ndarray | None = None) -> Mapping[str, pa.Array]:
+        chosen = self.ids if rows is None else self.ids[rows]
+        self.asked.append(len(chosen))
+        return {"id": pa.array(chosen, pa.string())}
 
 
 def similarities(sides: Sides) -> tuple[np.ndarray, np.ndarray]:
