@@ -237,14 +237,25 @@ def class_names(labels: pa.StringArray | None, file: Path | None) -> ClassNames:
     if file is None:
         return _by_labels(distinct)
     found = read_class_names(file)
+    known, names, rule = list(found), tuple(found), "names in the file are the labels"
     if isinstance(found, Mapping):
-        return _by_file(file, list(found), tuple(found.values()), distinct, "labels in the file")
-    keys = _keys(found)
-    matched = sum(key in set(keys) for key in _keys(distinct))
-    if distinct and all(map(_is_number, distinct)) and matched < SHARED * len(distinct):
-        places = [str(place) for place in range(len(found))]
-        return _by_file(file, places, tuple(found), distinct, "labels are the numbers of the lines")
-    return _by_file(file, found, tuple(found), distinct, "names in the file are the labels")
+        names, rule = tuple(found.values()), "labels in the file"
+    elif distinct and all(map(_is_number, distinct)):
+        keys = set(_keys(known))
+        if sum(key in keys for key in _keys(distinct)) < SHARED * len(distinct):
+            known = [str(place) for place in range(len(found))]
+            rule = "labels are the numbers of the lines"
+    made = _matched(_alone(known), distinct, rule)
+    if distinct and not made.in_set.any():
+        raise VisleakError(
+            f"--classes {file} names none of the set's classes: labels are {_few(distinct)}, the"
+            f" file has {_few(known)}; write LABEL<TAB>NAME"
+        )
+    if made.repeated:
+        raise VisleakError(
+            f"--classes {file}: {made.repeated[0]!r} names two classes; write LABEL<TAB>NAME"
+        )
+    return ClassNames(made, names)
 
 
 def read_class_names(path: Path) -> Mapping[str, str] | Sequence[str]:
@@ -323,22 +334,6 @@ def _by_labels(distinct: Sequence[str]) -> ClassNames:
     names = tuple(" ".join(label.replace("_", " ").split()) or label for label in distinct)
     rule = "the set's labels, underscores as spaces"
     return ClassNames(_matched(_alone(distinct), distinct, rule), names)
-
-
-def _by_file(
-    file: Path, labels: Sequence[str], names: tuple[str, ...], distinct: Sequence[str], rule: str
-) -> ClassNames:
-    made = _matched(_alone(labels), distinct, rule)
-    if distinct and not made.in_set.any():
-        raise VisleakError(
-            f"--classes {file} names none of the set's classes: labels are {_few(distinct)}, the"
-            f" file has {_few(labels)}; write LABEL<TAB>NAME"
-        )
-    if made.repeated:
-        raise VisleakError(
-            f"--classes {file}: {made.repeated[0]!r} names two classes; write LABEL<TAB>NAME"
-        )
-    return ClassNames(made, names)
 
 
 def _alone(labels: Sequence[str]) -> Names:

@@ -60,21 +60,6 @@ class Retrieved(Evaluation):
     recalls: Sequence[Recall]  # at 1, 5 and 10
 
 
-@dataclass(frozen=True)
-class _Search:
-    """Images and captions as vectors, by the ids of images."""
-
-    name: str
-    model: str
-    ids: pa.StringArray  # of the images that have a vector
-    images: Float32  # (n, d), unit rows
-    owners: pa.StringArray  # id of the image that each caption is of
-    captions: Float32  # (m, d), unit rows
-    about: Mapping[str, object]  # what both were made of, for the file
-    problems: tuple[Problem, ...]  # images without a vector
-    notes: tuple[str, ...]  # what a reader must know of the captions
-
-
 def retrieve(
     images: ImageSet,
     model: str,
@@ -106,33 +91,24 @@ def retrieve(
     read = towers.texts.encode(
         kept.texts, lambda done, total: progress("reading captions", done, total)
     )
+    cut = int(np.count_nonzero(read.cut))
+    made = {"source": kept.source, "which": caption, "cut": cut, "digest": kept.digest}
     with context(images, workers, cache, progress) as place:
         prints = image_vectors(images, towers.images, place)
         problems = (*images.problems, *prints.problems)
-        about = {
-            "evaluator": "retrieve",
-            "model": towers.about(),
-            "set": about_set(images, len(prints), len(problems)),
-            "captions": {
-                "source": kept.source,
-                "which": caption,
-                "cut": int(np.count_nonzero(read.cut)),
-                "digest": kept.digest,
-            },
-            "versions": versions(),
-        }
-        search = _Search(
-            images.name,
-            towers.images.name,
-            prints.ids,
-            prints.matrix,
-            pa.array(kept.ids, pa.string()),
-            read.matrix,
-            about,
-            problems,
-            tuple(_caption_notes(kept, int(np.count_nonzero(read.cut)), towers.texts.context)),
+        described = about_set(images, len(prints), len(problems))
+        return _found(
+            *(target, progress, seed, force),
+            name=images.name,
+            model=towers.images.name,
+            ids=prints.ids,
+            images=prints.matrix,
+            owners=pa.array(kept.ids, pa.string()),
+            captions=read.matrix,
+            about={"model": towers.about(), "set": described, "captions": made},
+            problems=problems,
+            notes=tuple(_caption_notes(kept, cut, towers.texts.context)),
         )
-        return _found(search, target, progress, seed, force)
 
 
 def retrieve_stored(
@@ -159,24 +135,17 @@ def retrieve_stored(
     without = vectors.ids.filter(pa.array(~vectors.usable)).to_pylist()
     why = (vectors.source, "unsupported", "a vector without a direction")
     lost = int(np.count_nonzero(~captions.usable))
-    about = {
-        "evaluator": "retrieve",
-        "images": about_vectors(vectors),
-        "texts": about_vectors(captions),
-        "versions": versions(),
-    }
-    search = _Search(
-        "",
-        "",
-        vectors.ids.filter(pa.array(vectors.usable)),
-        vectors.matrix[vectors.usable],
-        captions.ids.filter(pa.array(captions.usable)),
-        captions.matrix[captions.usable],
-        about,
-        tuple(Problem("images", id_, *why) for id_ in without),
-        (f"captions whose vector has no direction, which are ignored: {lost:,}",) * bool(lost),
+    note = f"captions whose vector has no direction, which are ignored: {lost:,}"
+    return _found(
+        *(target, progress, seed, force),
+        ids=vectors.ids.filter(pa.array(vectors.usable)),
+        images=vectors.matrix[vectors.usable],
+        owners=captions.ids.filter(pa.array(captions.usable)),
+        captions=captions.matrix[captions.usable],
+        about={"images": about_vectors(vectors), "texts": about_vectors(captions)},
+        problems=tuple(Problem("images", id_, *why) for id_ in without),
+        notes=(note,) * bool(lost),
     )
-    return _found(search, target, progress, seed, force)
 
 
 def _strangers(owner: str, ids: pa.StringArray) -> VisleakError:
@@ -186,51 +155,61 @@ def _strangers(owner: str, ids: pa.StringArray) -> VisleakError:
     )
 
 
-def _found(search: _Search, target: Path, progress: Progress, seed: int, force: bool) -> Retrieved:
-    """Rank, and write the files, that of the predictions last."""
-    asking = pc.is_in(search.ids, value_set=search.owners).to_numpy(zero_copy_only=False)
+def _found(
+    target: Path,
+    progress: Progress,
+    seed: int,
+    force: bool,
+    *,
+    ids: pa.StringArray,
+    images: Float32,
+    owners: pa.StringArray,
+    captions: Float32,
+    about: Mapping[str, object],
+    problems: tuple[Problem, ...],
+    notes: tuple[str, ...],
+    name: str = "",
+    model: str = "",
+) -> Retrieved:
+    """Rank images (n, d) with ``ids`` among captions (m, d) of ``owners``, and write the files."""
+    asking = pc.is_in(ids, value_set=owners).to_numpy(zero_copy_only=False)
     if not asking.any():
-        raise _strangers(search.owners[0].as_py(), search.ids)
-    ids = search.ids.filter(pa.array(asking))
-    owner = pc.index_in(search.owners, value_set=ids).fill_null(-1)
-    sides = Sides(
-        np.asarray(search.images[asking]),
-        search.captions,
-        owner.to_numpy(zero_copy_only=False).astype(np.int64),
-    )
+        raise _strangers(owners[0].as_py(), ids)
+    ranked = ids.filter(pa.array(asking))
+    owner = pc.index_in(owners, value_set=ranked).fill_null(-1).to_numpy(zero_copy_only=False)
+    sides = Sides(np.asarray(images[asking]), captions, owner.astype(np.int64))
     found = ranks(sides, progress=lambda done, all_: progress("ranking captions", done, all_))
     recall = recalls(found, seed)
-    unreadable = write_unreadable(target, search.problems)
+    unreadable = write_unreadable(target, problems)
     foreign = int(np.count_nonzero(sides.owner < 0))
-    notes = list(search.notes)
-    if len(search.ids) > len(ids):
-        count = len(search.ids) - len(ids)
-        notes.append(f"images without a caption, which are not ranked: {count:,}")
+    if without := len(ids) - len(ranked):
+        notes += (f"images without a caption, which are not ranked: {without:,}",)
     if foreign:
-        notes.append(
+        notes += (
             "captions of images that were not ranked (unreadable, or not in the set), but are in"
-            f" the collection: {foreign:,}"
+            f" the collection: {foreign:,}",
         )
-    about = {
-        **search.about,
-        "queries": len(ids),
-        "collection": {"captions": len(sides.captions), "of no query": foreign},
+    whole = {
+        "evaluator": "retrieve",
+        **about,
+        "versions": versions(),
+        "queries": len(ranked),
+        "collection": {"captions": len(captions), "of no query": foreign},
         "ties": "count against the query",
         "recall": [each.plain() for each in recall],
         "seed": seed,
     }
     columns = {"rank": found.astype(np.int32), **hit_columns(found)}
-    file = write_predictions(target, ids, columns, about, force=force)
     return Retrieved(
-        file=file,
-        name=search.name,
-        model=search.model,
-        queries=len(ids),
-        collection=len(sides.captions),
+        file=write_predictions(target, ranked, columns, whole, force=force),
+        name=name,
+        model=model,
+        queries=len(ranked),
+        collection=len(captions),
         recalls=recall,
-        unreadable=len(search.problems),
+        unreadable=len(problems),
         unreadable_file=unreadable,
-        notes=tuple(notes),
+        notes=notes,
     )
 
 
