@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from toy_splits import split_of
+from toy_splits import BLANK, split_of
 from visleak.dlede.draw import Draw, Split
 from visleak.dlede.draw.draws import Sampler, class_counts, distribute, leaked_at, stratified_order
 from visleak.dlede.settings import FULL, Plan
 from visleak.dlede.train import TrainingTask
 from visleak.errors import UsageError
-from visleak.formats import Boxes
-from visleak.formats.memory import ArrayOpener
-from visleak.records import ImageSet
+from visleak.formats import Boxes, open_images
 
 
 def test_steps_of_the_paper_leak_as_many_images_as_the_paper_says() -> None:
@@ -217,14 +217,8 @@ def test_means_are_the_exact_shares():
 
 
 def made(name, count, labels=None):
-    ids = pa.array([f"{name}{at}" for at in range(count)], pa.string())
-    return ImageSet(
-        name=name,
-        ids=ids,
-        locators=ids,
-        opener=ArrayOpener(np.zeros((count, 1, 1, 3), np.uint8)),
-        labels=None if labels is None else pa.array(labels, pa.string()),
-    )
+    images = open_images([BLANK] * count, name=name)
+    return images if labels is None else replace(images, labels=pa.array(labels, pa.string()))
 
 
 def boxed(names, shown, crowd=()):

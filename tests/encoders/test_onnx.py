@@ -45,19 +45,23 @@ def network() -> torch.nn.Module:
     ).eval()
 
 
-def export(model: torch.nn.Module, path: Path, *, fixed: int = 0, **names: list[str]) -> None:
+def export(
+    model: torch.nn.Module,
+    path: Path,
+    *,
+    fixed: int = 0,
+    example: torch.Tensor | None = None,
+    **names: list[str],
+) -> None:
     options = {"input_names": ["pixels"], "output_names": ["vectors"], **names}
     axes = {name: {0: "n"} for several in options.values() for name in several}
+    shown = torch.zeros(fixed or 2, 3, 16, 18) if example is None else example
     with warnings.catch_warnings():
         # the exporter that writes one file is on its way out; it is the one that needs no more
         warnings.simplefilter("ignore")
+        dynamic = None if fixed else axes
         torch.onnx.export(
-            model,
-            (torch.zeros(fixed or 2, 3, 16, 18),),
-            str(path),
-            dynamo=False,
-            dynamic_axes=None if fixed else axes,
-            **options,
+            model.eval(), (shown,), str(path), dynamo=False, dynamic_axes=dynamic, **options
         )
 
 
@@ -110,13 +114,16 @@ def unit(rows: np.ndarray) -> np.ndarray:
     return rows / np.linalg.norm(rows, axis=1, keepdims=True)
 
 
+def by_torch(prepared: np.ndarray) -> np.ndarray:
+    with torch.no_grad():
+        return unit(network()(torch.from_numpy(prepared)).numpy())
+
+
 def test_vectors_are_those_of_torch(made: Path) -> None:
     encoder = load_encoder(f"onnx:{made}")
     vectors, blank = encoder.encode(shown())
     prepared = by_hand(shown())
-    with torch.no_grad():
-        expected = network()(torch.from_numpy(prepared)).numpy()
-    np.testing.assert_allclose(vectors, unit(expected), atol=1e-5)
+    np.testing.assert_allclose(vectors, by_torch(prepared), atol=1e-5)
     session = onnxruntime.InferenceSession(str(made), providers=["CPUExecutionProvider"])
     (direct,) = session.run(None, {"pixels": prepared})
     np.testing.assert_allclose(vectors, unit(direct), atol=1e-5)
@@ -140,9 +147,8 @@ def test_a_network_of_fixed_batch(tmp_path: Path) -> None:
     write(path)
     encoder = load_encoder(f"onnx:{path}?batch=50")
     assert encoder.batch == 4
-    with torch.no_grad():
-        expected = network()(torch.from_numpy(by_hand(shown(2, 6)))).numpy()
-    np.testing.assert_allclose(encoder.encode(shown(2, 6))[0], unit(expected), atol=1e-5)
+    wanted = by_torch(by_hand(shown(2, 6)))
+    np.testing.assert_allclose(encoder.encode(shown(2, 6))[0], wanted, atol=1e-5)
 
 
 def test_order_of_channels_and_axes(tmp_path: Path) -> None:
@@ -155,19 +161,13 @@ def test_order_of_channels_and_axes(tmp_path: Path) -> None:
             return self.inner(pixels.permute(0, 3, 1, 2).flip(1))
 
     path = tmp_path / "other.onnx"
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        torch.onnx.export(
-            Other().eval(), (torch.zeros(1, 16, 18, 3),), str(path), dynamo=False,
-            input_names=["x"], output_names=["y"], dynamic_axes={"x": {0: "n"}, "y": {0: "n"}},
-        )  # fmt: skip
+    shape = torch.zeros(1, 16, 18, 3)
+    export(Other(), path, example=shape, input_names=["x"], output_names=["y"])
     write(
         path, channels="BGR", layout="NHWC", mean=MEAN[::-1], std=STD[::-1], input="x", output="y"
     )
-    with torch.no_grad():
-        expected = network()(torch.from_numpy(by_hand(shown()))).numpy()
     vectors, _ = load_encoder(f"onnx:{path}").encode(shown())
-    np.testing.assert_allclose(vectors, unit(expected), atol=1e-5)
+    np.testing.assert_allclose(vectors, by_torch(by_hand(shown())), atol=1e-5)
 
 
 def test_squash_takes_one_number_or_two(made: Path, tmp_path: Path) -> None:
@@ -177,21 +177,13 @@ def test_squash_takes_one_number_or_two(made: Path, tmp_path: Path) -> None:
         for p in shown()
     ]
     prepared = ((np.stack(rows) - MEAN) / STD).transpose(0, 3, 1, 2).astype(np.float32)
-    with torch.no_grad():
-        expected = network()(torch.from_numpy(prepared)).numpy()
-    np.testing.assert_allclose(
-        load_encoder(f"onnx:{path}").encode(shown())[0], unit(expected), atol=1e-5
-    )
+    vectors, _ = load_encoder(f"onnx:{path}").encode(shown())
+    np.testing.assert_allclose(vectors, by_torch(prepared), atol=1e-5)
 
 
 def test_half_precision(made: Path, tmp_path: Path) -> None:
     path = tmp_path / "half.onnx"
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        torch.onnx.export(
-            network().half(), (torch.zeros(1, 3, 16, 18).half(),), str(path), dynamo=False,
-            input_names=["x"], output_names=["y"], dynamic_axes={"x": {0: "n"}, "y": {0: "n"}},
-        )  # fmt: skip
+    export(network().half(), path, example=torch.zeros(1, 3, 16, 18).half())
     write(path)
     encoder = load_encoder(f"onnx:{path}")
     assert encoder.precision == "fp16"
@@ -372,7 +364,7 @@ class Two(torch.nn.Module):
 
 def test_several_outputs(tmp_path: Path) -> None:
     path = tmp_path / "two.onnx"
-    export(Two().eval(), path, output_names=["vectors", "map"])
+    export(Two(), path, output_names=["vectors", "map"])
     write(path)
     refused(
         f"onnx:{path}", r'two\.onnx has several outputs: vectors, map; name the vectors as "out'
