@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -158,17 +160,8 @@ def test_random_boxes_against_a_count_by_hand(seed: int) -> None:
 
 
 def test_shares_are_refused() -> None:
-    shares = Boxes(
-        ("a",),
-        np.array([0]),
-        np.array([0]),
-        np.array([[0, 0, 0.5, 0.5]]),
-        np.array([False]),
-        1,
-        True,
-    )
     with pytest.raises(ValueError, match="in pixels"):
-        score_detections(shares, found_of([]))
+        score_detections(replace(truth_of([A], 1, 1), relative=True), found_of([]))
 
 
 def test_only_crowds_are_nothing_to_find() -> None:

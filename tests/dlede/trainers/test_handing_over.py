@@ -85,12 +85,17 @@ def test_label_files_are_found_as_yolo_finds_them_and_hold_the_boxes(tmp_path):
         np.testing.assert_allclose(back, shown.corners[at[0]], rtol=1e-5)
 
 
-def test_labels_of_shares_need_no_sizes_and_keep_to_the_picture():
-    corners = np.array([[-0.1, 0.2, 0.5, 0.6], [0.9, 0.9, 0.9, 1.0], [0.1, 0.1, 0.3, 0.3]])
-    shown = Boxes(
-        ("car",), np.array([0, 0, 1]), np.zeros(3, np.int64), corners, np.zeros(3, np.bool_),
-        images=3, relative=True,
+def shares(corners, label, crowd, images=1):
+    count = len(label)
+    return Boxes(
+        ("car", "bike"), np.zeros(count, np.int64), np.array(label), np.array(corners, np.float64),
+        np.array(crowd), images, relative=True,
     )  # fmt: skip
+
+
+def test_labels_of_shares_need_no_sizes_and_keep_to_the_picture():
+    corners = [[-0.1, 0.2, 0.5, 0.6], [0.9, 0.9, 0.9, 1.0], [0.1, 0.1, 0.3, 0.3]]
+    shown = replace(shares(corners, [0] * 3, [False] * 3, 3), image=np.array([0, 0, 1]))
     assert label_lines(shown, None) == [
         ["0 0.25 0.4 0.5 0.4\n"], ["0 0.2 0.2 0.2 0.2\n"], [],
     ]  # fmt: skip
@@ -99,16 +104,8 @@ def test_labels_of_shares_need_no_sizes_and_keep_to_the_picture():
 
 
 def test_crowds_regions_of_no_class_and_equal_lines_are_no_labels():
-    corners = np.tile(np.array([0.25, 0.25, 0.75, 0.75]), (4, 1))
-    shown = Boxes(
-        ("car", "bike"),
-        np.zeros(4, np.int64),
-        np.array([0, 0, 1, -1]),
-        corners,
-        np.array([False, False, True, True]),
-        1,
-        relative=True,
-    )
+    corners = [[0.25, 0.25, 0.75, 0.75]] * 4
+    shown = shares(corners, [0, 0, 1, -1], [False, False, True, True])
     assert label_lines(shown, None) == [["0 0.5 0.5 0.5 0.5\n"]]
 
 
@@ -126,10 +123,7 @@ def test_coco_files_are_read_by_pycocotools(tmp_path):
 
 
 def test_a_crowd_of_no_class_is_one_of_every_class(tmp_path):
-    shown = Boxes(
-        ("car", "bike"), np.zeros(2, np.int64), np.array([-1, -1]),
-        np.array([[0.0, 0, 0.5, 0.5], [0, 0, 1, 1]]), np.array([True, False]), 1, relative=True,
-    )  # fmt: skip
+    shown = shares([[0.0, 0, 0.5, 0.5], [0, 0, 1, 1]], [-1, -1], [True, False])
     path = write_coco(tmp_path / "a.json", Side(["/a.png"], shown, np.array([[40, 20]])))
     with contextlib.redirect_stdout(io.StringIO()):
         rows = COCO(str(path)).imgToAnns[1]
