@@ -98,13 +98,10 @@ def test_a_clean_split_rises_as_expected_and_a_leaking_one_does_not(tmp_path: Pa
     leaking = measured(high, tmp_path / "b")
     # what starts at .95 does not rise by 5 %, leak or not
     assert leaking.judgement.on_means == "leaking"
-    assert (leaking.judgement.verdict, leaking.judgement.reason_code) == (
-        "undecided",
-        "score-too-high",
-    )
-    assert leaking.judgement.metrics[0].steps[1].increase.value == pytest.approx(
-        0.005 / 0.95, abs=1e-3
-    )
+    assert leaking.judgement.verdict == "undecided"
+    assert leaking.judgement.reason_code == "score-too-high"
+    rise = leaking.judgement.metrics[0].steps[1].increase.value
+    assert rise == pytest.approx(0.005 / 0.95, abs=1e-3)
     assert {other.rule for other in leaking.others} == {"any-step", "cumulative"}
 
 
@@ -160,9 +157,7 @@ def test_the_threshold_is_calibrated_on_clean_splits_of_the_same_images(tmp_path
     assert result.judgement.threshold == found.threshold
     assert result.judgement.verdict == "leaking"
     assert all(judgement.verdict == "clean" for judgement in found.judgements)
-    assert said[0] == (
-        "clean split 1 of 3: 20 test images of 4 groups, 80 training images of 16 others"
-    )
+    assert said[0].startswith("clean split 1 of 3: 20 test images of 4 groups, 80 training")
     # a threshold of one's own comes before the calibrated one
     own = measured(
         Learner(),
@@ -265,9 +260,7 @@ def test_what_fails_besides_the_curve_is_said_and_takes_nothing_from_it(tmp_path
     assert result.judgement.verdict == "clean"
     assert result.convergence is None
     (note,) = result.notes
-    assert note.startswith(
-        "the convergence check has no result: the first 2 training runs failed, each twice;"
-    )
+    assert "convergence check has no result: the first 2 training runs failed, each twice" in note
 
 
 def test_longer_training_is_compared_with_the_usual_one(tmp_path: Path) -> None:
@@ -295,9 +288,7 @@ def test_convergence_needs_to_know_what_is_usual(tmp_path: Path) -> None:
 
 def test_a_folder_of_something_else_is_not_taken(tmp_path: Path) -> None:
     measured(Resident(), tmp_path)
-    with pytest.raises(
-        UsageError, match="holds training runs with another trainer; choose another"
-    ):
+    with pytest.raises(UsageError, match="holds training runs with another trainer"):
         measured(Resident(base=0.7), tmp_path)
     with pytest.raises(UsageError, match="holds training runs with another split and seed; choose"):
         run(split_of(61, 40), Resident(), tmp_path, plan=replace(PLAN, seed=3), controls=BARE)
@@ -358,9 +349,7 @@ def test_wrong_wishes_are_refused(make: Any, said: str) -> None:
 
 def test_a_metric_that_is_not_there_is_refused_after_one_training(tmp_path: Path) -> None:
     trainer = Resident(told=tmp_path / "told")
-    with pytest.raises(
-        UsageError, match="there is no metric 'map50'; the training runs have accuracy"
-    ):
+    with pytest.raises(UsageError, match="there is no metric 'map50'"):
         run(split_of(60, 40), trainer, tmp_path, decision=DecisionSettings(metrics=["map50"]))
     assert len((tmp_path / "told").read_text().splitlines()) <= 2
 
@@ -373,9 +362,7 @@ def test_a_metric_called_loss_is_better_when_it_falls(tmp_path: Path) -> None:
     assert result.scores.lower == {"val_loss"}
     assert result.judgement.verdict == "clean"
     verdict = DecisionSettings(lower=["nope"])
-    with pytest.raises(
-        UsageError, match="--lower-is-better: there is no metric 'nope'; the training runs have"
-    ):
+    with pytest.raises(UsageError, match="--lower-is-better: there is no metric 'nope'"):
         run(split_of(60, 40), falling, tmp_path / "b", plan=PLAN, decision=verdict)
 
 

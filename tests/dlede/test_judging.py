@@ -276,10 +276,7 @@ def test_a_metric_that_is_nothing_at_first_says_nothing_and_says_why() -> None:
     values[0, :, 0] = 0.0
     found = judge(Scores(scores.metrics, scores.steps, scores.repetitions, values))
     assert [each.verdict for each in found.metrics] == ["undecided", "clean"]
-    assert found.metrics[0].reason == (
-        "mAP50 has a mean of 0 at 0 %, and a relative increase needs one above 0; train longer, or"
-        " decide by another metric"
-    )
+    assert "mAP50 has a mean of 0 at 0 %" in found.metrics[0].reason
     assert (found.verdict, found.more, found.leaking, found.clean) == ("undecided", None, 0.0, 0.0)
     assert math.isnan(found.metrics[0].steps[1].increase.value)
     # what does not decide may be nothing
@@ -501,7 +498,5 @@ def test_the_first_three_steps_decide() -> None:
 @pytest.mark.parametrize("asked", [(), (0,), (10, 20), (0, 15), (0, 20, 10), (0, 10, 10)])
 def test_steps_that_cannot_decide(asked: tuple[int, ...]) -> None:
     shown = ", ".join(map(str, asked)) or "none"
-    assert refusal(UsageError, deciding_steps, having("f1"), asked) == (
-        "a verdict needs two deciding steps or more, ascending and beginning with 0 %; there are"
-        f" 0, 10, 20, 30, got {shown}"
-    )
+    said = refusal(UsageError, deciding_steps, having("f1"), asked)
+    assert said.endswith(f"beginning with 0 %; there are 0, 10, 20, 30, got {shown}")

@@ -37,11 +37,7 @@ def test_kitti_is_the_paper_s():
     assert (~test).sum() == 5231
     assert test.sum() == 2250
     assert not test[:5231].any()
-    with pytest.raises(
-        UsageError,
-        match=r"^--split kitti divides the 7,481 labelled images of KITTI; set 's' has 100; use"
-        r" first:N to train on the first N of it$",
-    ):
+    with pytest.raises(UsageError, match="set 's' has 100; use first:N to train"):
         divided_by(numbered(100), "kitti")
 
 
@@ -54,13 +50,9 @@ def test_cirrus_is_the_paper_s():
     assert {ids[at][:2] for at in np.flatnonzero(test)} == {"r5", "r6"}
     groups = ["x"] * 3 + list("abcdef")
     assert divided_by(numbered(9, groups), "cirrus").tolist() == [False] * 7 + [True] * 2
-    with pytest.raises(
-        UsageError, match=r"divides 7 recordings; set 's' has 6; use first-groups:N"
-    ):
+    with pytest.raises(UsageError, match="divides 7 recordings; set 's' has 6; use"):
         divided_by(made(ids[:-895]), "cirrus")
-    with pytest.raises(
-        UsageError, match=r"groups of 20 of 20 images of set 's' are not known, such"
-    ):
+    with pytest.raises(UsageError, match="groups of 20 of 20 images"):
         divided_by(numbered(20), "cirrus")
 
 
@@ -126,9 +118,7 @@ def test_sets_that_a_recipe_does_not_fit():
     with pytest.raises(UsageError, match=r"^set 's' holds 1 images; a split needs two$"):
         divided_by(numbered(1), "first:1")
     with pytest.raises(
-        UsageError,
-        match=r"^the groups of 1 of 3 images of set 's' are not known, such as '000001\.png'; give"
-        r" --group /REGEX/ on the id$",
+        UsageError, match=r"1 of 3 images of set 's' are not known, such as '000001\.png'"
     ):
         divided_by(numbered(3, ["a", None, "b"]), "groups:.5")
     with pytest.raises(UsageError, match=r"all images of set 's' are of one group; it needs two"):

@@ -140,8 +140,7 @@ def test_nothing_goes_on_where_everything_fails(tmp_path: Path) -> None:
     trainer = Rehearsed(told=tmp_path / "told", broken=broken)
     with pytest.raises(
         VisleakError,
-        match=r"the first 3 training runs failed, each twice; that of step 0 %, repetition 1:"
-        r" RuntimeError: attempt 2 broke; its log: .*repetition-01.log",
+        match=r"the first 3 training runs failed, each twice; .* RuntimeError: attempt 2",
     ):
         trained(course_of(tmp_path, trainer), trainer)
     # three trainings, twice each, and perhaps some that had begun; all six would be twelve

@@ -107,10 +107,7 @@ def test_a_folder_without_a_tokenizer(clip_folder: Path, tmp_path: Path, kind: s
     (folder / "tokenizer.json").unlink()
     if kind == "half":
         (folder / "vocab.json").write_text("{}")
-    assert refusal(VisleakError, on_cpu, f"clip:{folder}") == (
-        f"model {folder}: {folder} has no tokenizer (tokenizer.json, or vocab.json and merges.txt);"
-        " copy it there from the published model"
-    )
+    assert f"{folder} has no tokenizer (" in refusal(VisleakError, on_cpu, f"clip:{folder}")
 
 
 def test_a_damaged_tokenizer(clip_folder: Path, tmp_path: Path) -> None:
@@ -125,10 +122,8 @@ def test_a_tokenizer_of_another_model(tmp_path: Path) -> None:
     """The tower would look for an end that never comes, and see the same in all sentences."""
     folder = toy_clip.make_clip(tmp_path / "clip", end=5)
     last = len(toy_clip.make_tokenizer()) - 1
-    assert refusal(VisleakError, on_cpu, f"clip:{folder}") == (
-        f"model {folder}: its tokenizer has tokens up to {last} and ends a text with {last}, its"
-        f" config.json states {last + 1} tokens and 5 at the end; they are of two models"
-    )
+    said = refusal(VisleakError, on_cpu, f"clip:{folder}")
+    assert f"its tokenizer has tokens up to {last} and ends a text with {last}, its config" in said
 
 
 def test_models_without_texts(clip_folder: Path, tmp_path: Path) -> None:

@@ -144,9 +144,8 @@ def test_damaged_weights_of_open_clip(converted, tmp_path):
     folder.mkdir()
     (folder / "open_clip_config.json").write_text((converted / "open_clip_config.json").read_text())
     (folder / "open_clip_pytorch_model.bin").write_bytes(b"no weights")
-    assert refusal(VisleakError, on_cpu, f"clip:{folder}?backend=open_clip").startswith(
-        f"encoder clip: open_clip cannot load local-dir:{folder} ("
-    )
+    said = refusal(VisleakError, on_cpu, f"clip:{folder}?backend=open_clip")
+    assert f"open_clip cannot load local-dir:{folder} (" in said
 
 
 @pytest.mark.parametrize("library", ["open_clip", "timm"])

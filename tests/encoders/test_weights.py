@@ -124,10 +124,7 @@ def test_a_hub_that_cannot_be_reached_is_one_line_within_seconds(models, tmp_pat
     began = time.monotonic()
     said = refused("clip")
     assert time.monotonic() - began < 10
-    assert said.startswith(
-        "encoder clip: model 'openai/clip-vit-base-patch32' is not a folder and not in the cache"
-        f" {tmp_path}, and http://127.0.0.1:9 cannot be reached ("
-    )
+    assert f"not in the cache {tmp_path}, and http://127.0.0.1:9 cannot be reached (" in said
     assert "; from a machine that can load it: `hf download openai/clip-vit-base-patch32" in said
     assert "facebook/dinov2-base" in refused("dinov2")
     assert "microsoft/resnet-152" in refused("resnet152")
@@ -240,10 +237,7 @@ def test_code_of_a_model_is_never_run(copy, tmp_path):
 
 def test_sscd_without_its_file(models, tmp_path):
     said = refused(f"sscd:{tmp_path}/disc.pt")
-    assert said == (
-        f"encoder sscd: there is no file {tmp_path}/disc.pt; get sscd_disc_mixup.torchscript.pt as"
-        " https://github.com/facebookresearch/sscd-copy-detection says, then sscd:FILE"
-    )
+    assert f"there is no file {tmp_path}/disc.pt; get sscd_disc_mixup.torchscript.pt" in said
 
 
 def test_sscd_from_something_else(models, tmp_path):

@@ -43,12 +43,8 @@ def test_what_it_says_of_itself_counts() -> None:
             return super().encode(images)
 
     encoder = load_encoder(Told())
-    assert (encoder.name, encoder.digest, encoder.width, encoder.enough) == (
-        "told",
-        "told-1",
-        6,
-        64,
-    )
+    assert (encoder.name, encoder.digest) == ("told", "told-1")
+    assert (encoder.width, encoder.enough) == (6, 64)
     assert encoder.thresholds == {"hard": 0.9, "soft": 0.8, "provenance": "measured"}
     assert encoder.lasting
     assert calls == []

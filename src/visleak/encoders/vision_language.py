@@ -117,11 +117,13 @@ class TextTower:
         lengths = np.minimum(-(-tokens.lengths // STEP) * STEP, tokens.ids.shape[1])
         order = np.argsort(lengths, kind="stable")
         made: list[Float32] = []
+        done = 0
         for length in np.unique(lengths):
             rows = order[lengths[order] == length]
             for start in range(0, len(rows), self._batch):
                 made.append(self._run(tokens.ids[rows[start : start + self._batch], :length]))
-                progress(sum(map(len, made)), len(order))
+                done += len(made[-1])
+                progress(done, len(order))
         # back into the order of the sentences
         return np.concatenate(made)[np.argsort(order, kind="stable")]
 

@@ -167,11 +167,7 @@ def test_sets_of_which_nothing_can_be_read(tmp_path):
 
 def test_every_image_must_have_a_label(tmp_path):
     split = split_of(tmp_path, [("a", "1.png", 1)], [("a", "1.png", 1), (".", "2.png", 2)])
-    with pytest.raises(
-        UsageError,
-        match=r"^trainer lookup answers with the one label of an image, and 1 of 2 images of set"
-        r" 'test' have none; give --label COLUMN, or another trainer$",
-    ):
+    with pytest.raises(UsageError, match=r"1 of 2 images of set 'test' have none; give --label"):
         readied(split, tmp_path)
 
 

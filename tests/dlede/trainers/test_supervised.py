@@ -112,9 +112,7 @@ def test_a_program_that_is_no_program_is_told(tmp_path):
 def test_at_the_time_limit_the_whole_group_is_ended(tmp_path):
     text = FAMILY.replace("time.sleep(600)\n", "print('epoch 1', flush=True); time.sleep(600)\n")
     program = script(tmp_path / "program.py", text)
-    with pytest.raises(
-        TrainingFailed, match="it took longer than 1 seconds and was ended; its last"
-    ):
+    with pytest.raises(TrainingFailed, match="it took longer than 1 seconds and was ended"):
         run_command(
             [sys.executable, str(program), str(tmp_path / "ids")], tmp_path / "log.txt", limit=1
         )

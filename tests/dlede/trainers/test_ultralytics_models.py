@@ -172,11 +172,8 @@ def test_a_file_is_known_by_its_path(package, tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("named", ["yolov8n.pt", "yolov9n.yaml", "v8/yolov8.yaml", "yolov8q.yaml"])
 def test_what_would_have_to_be_fetched_is_refused(package, named):
-    assert refusal(UsageError, known_model, named, package) == (
-        f"--trainer ultralytics: {named!r} is neither a file nor an architecture of the installed"
-        " Ultralytics, and nothing is fetched; give the path of a .pt file, or an architecture to"
-        " train from scratch, such as yolov8n.yaml"
-    )
+    said = refusal(UsageError, known_model, named, package)
+    assert f"{named!r} is neither a file nor an architecture of the installed" in said
 
 
 def test_what_is_no_model_is_refused(package):

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import TYPE_CHECKING, Final, Protocol
 
 import numpy as np
 
@@ -30,10 +30,6 @@ from visleak.training.data import Decoded, decoded
 if TYPE_CHECKING:
     import torch
     from torch import nn
-
-    from visleak.dlede.trainers.torch_networks import Classifier, Detector
-
-    Model: TypeAlias = Classifier | Detector
 
 #: Name of a model -> its class, and the libraries that it needs.
 MODELS: Final = {
@@ -64,6 +60,40 @@ class Options:
     batch: int  # images per step, about: an epoch is divided into steps of nearly the same size
     width: int  # channels of the first layer; deeper ones have up to 8 times as many
     rate: float  # highest learning rate
+
+
+class Model(Protocol):
+    """A network, and the evaluation of its predictions. Picklable."""
+
+    name: str  # after ``torch:``
+    version: int  # raised whenever the same options would train another network
+    epochs: int  # default passes over the training images
+    multiple: int  # sides of the network's input are multiples of it
+    usual: Options
+    decides: tuple[str, ...]
+
+    def check(self, split: Split) -> None:
+        """Refuse a split that it cannot learn from, or be evaluated on."""
+
+    def notes(self, split: Split) -> Iterator[str]:
+        """Yield notes on a split."""
+
+    def network(self, split: Split, width: int) -> nn.Module:
+        """Return the network with initial weights from torch's own generator."""
+
+    def usable(self, task: TrainingTask) -> Int64:
+        """Return the training images of a task that can be learned from, ascending."""
+
+    def loss(
+        self, network: nn.Module, task: TrainingTask, usable: Int64, images: DecodedImages
+    ) -> LossOf:
+        """Return the loss function of the usable images."""
+
+    def predict(self, network: nn.Module, rows: Int64, images: DecodedImages) -> object:
+        """Return the network's predictions for some readable images."""
+
+    def evaluate(self, network: nn.Module, split: Split, images: DecodedImages) -> Outcome:
+        """Return the metrics of the predictions for all readable test images."""
 
 
 class NetworkTrainer:

@@ -197,7 +197,7 @@ class Augmentation:
 
 
 class Classifier:
-    """The classifier; see :mod:`visleak.dlede.trainers.networks`."""
+    """The classifier; see :class:`visleak.dlede.trainers.networks.Model`."""
 
     name = "classifier"
     version = 1
@@ -310,7 +310,7 @@ LEAST: Final = 0.01  # detections with a lower confidence are dropped
 
 
 class Detector:
-    """The detector; see :mod:`visleak.dlede.trainers.networks`."""
+    """The detector; see :class:`visleak.dlede.trainers.networks.Model`."""
 
     name = "detector"
     version = 1
