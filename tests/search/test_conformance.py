@@ -12,6 +12,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+import vectors
 from engines import APPROXIMATE, EXACT, PLAIN
 from vectors import ALL, GRID, GRID_WIDTH, assert_same, brute_force, grid_view, similarities, units
 
@@ -26,16 +27,8 @@ MIDDLE = 2 * (GRID * GRID // 2)
 Question = tuple[Sides, Wanted]
 
 
-def sides_of(query, reference, seed=0, **others) -> Sides:
-    rng = np.random.default_rng(seed)
-    count = len(reference)
-    sides = Sides(
-        query=query,
-        reference=reference,
-        penalty=np.zeros(count, np.float32),
-        order=rng.permutation(count).astype(np.int64),
-    )
-    return replace(sides, **others)
+def sides_of(query, reference, **others) -> Sides:
+    return vectors.sides_of(query, reference, seed=0, **others)
 
 
 def planted(queries=60, references=400, width=GRID_WIDTH, seed=1, noise=0.05):

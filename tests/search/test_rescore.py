@@ -6,24 +6,17 @@ import math
 
 import numpy as np
 import pytest
-from vectors import ALL, GRID_WIDTH, grid_view, units
+from vectors import ALL, GRID_WIDTH, grid_view, sides_of, units
 
 from visleak.search import exact as module
 from visleak.search.exact import rescore
-from visleak.search.hits import Sides
 
 
 def made(seed=0, views=ALL, queries=7, references=11):
     rng = np.random.default_rng(seed)
     query, reference = units(rng, queries, GRID_WIDTH), units(rng, references, GRID_WIDTH)
-    sides = Sides(
-        query,
-        reference,
-        np.zeros(references, np.float32),
-        np.arange(references),
-        views=views,
-        make=None if views == (0,) else grid_view,
-    )
+    make = None if views == (0,) else grid_view
+    sides = sides_of(query, reference, views=views, make=make)
     pairs = np.argwhere(np.ones((queries, references)))
     return sides, query, rng.permutation(pairs)
 
@@ -74,7 +67,7 @@ def test_chunks_and_company_change_nothing(monkeypatch, chunk):
 def test_similarity_is_symmetric():
     sides, query, pairs = made(seed=2, queries=9, references=9)
     there = rescore(sides, query, *pairs.T)
-    turned = Sides(sides.reference, query, sides.penalty, sides.order, views=ALL, make=grid_view)
+    turned = sides_of(sides.reference, query, views=ALL, make=grid_view)
     back = rescore(turned, np.asarray(sides.reference), *pairs[:, ::-1].T)
     matrix = back.similarity.reshape(9, 9)
     np.testing.assert_array_equal(there.similarity.reshape(9, 9), matrix.T)

@@ -72,6 +72,14 @@ class Shard:
         return {"id": pa.array(chosen, pa.string())}
 
 
+def sides_of(query, reference, *, seed: int | None = None, **others) -> Sides:
+    """Return two sides without penalty; with a seed, ties go in any order."""
+    count = len(reference)
+    order = np.arange(count) if seed is None else np.random.default_rng(seed).permutation(count)
+    given = {"penalty": np.zeros(count, np.float32), "order": order.astype(np.int64)}
+    return Sides(query, reference, **(given | others))
+
+
 def similarities(sides: Sides) -> tuple[np.ndarray, np.ndarray]:
     """Return all similarities, float32 of float64 dot products, and the first best view."""
     query, reference = np.array(sides.query[:]), np.array(sides.reference[:])
