@@ -103,7 +103,6 @@ def early(repetitions: int = 5, spread: float = 0.01) -> DLeDeResult:
 
 
 def whole() -> DLeDeResult:
-    """A result that has everything."""
     made = kitti()
     clean = result(curves({m: CIRRUS[m][:3] for m in ("map50", "f1")}, 5, 0.01)).judgement
     classes = ("car", "van", "pedestrian")

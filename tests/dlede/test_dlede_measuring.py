@@ -49,8 +49,6 @@ def text(result: DLeDeResult) -> str:
 
 @dataclass(frozen=True)
 class Scored(Resident):
-    """Scores by a function of the task."""
-
     score: Callable[[TrainingTask], dict[str, float]] = lambda task: {}
 
     def train(self, task: TrainingTask, folder: Path) -> Outcome:

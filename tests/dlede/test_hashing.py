@@ -139,7 +139,6 @@ def words(values: list[int]) -> np.ndarray:
 
 @given(st.lists(WORDS | CLOSE, max_size=12), st.lists(WORDS | CLOSE, max_size=12))
 def test_histogram_and_nearest_are_those_counted_by_hand(test: list[int], train: list[int]) -> None:
-    """Empty sides included."""
     found = distances(words(test), words(train))
     apart = by_hand(test, train)
     every = [each for row in apart for each in row]
@@ -171,7 +170,6 @@ def test_most_alike_are_the_first_of_all_pairs_in_order(
 
 
 def test_blocks_of_any_size_give_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Blocks are chosen for speed alone."""
     rng = np.random.default_rng(0)
     test, train = (rng.integers(0, 1 << 64, n, np.uint64) for n in (37, 53))
     whole = distances(test, train)
@@ -198,7 +196,6 @@ def test_many_equal_pairs_cost_no_more_memory() -> None:
 
 
 def picture(seed: int) -> Image.Image:
-    """Return a smooth image: a few waves of its own."""
     rng = np.random.default_rng(seed)
     y, x = np.mgrid[0:60, 0:80] / 10
     waves = sum(np.sin(x * a + y * b + c) for a, b, c in rng.uniform(-3, 3, (4, 3)))
@@ -264,7 +261,6 @@ def test_nothing_readable_is_no_evidence_and_no_failure(split: Split) -> None:
 
 
 def test_what_is_refused(split: Split) -> None:
-    """In one line."""
     with pytest.raises(UsageError, match=r"^kept must be 0 or more pairs; got -1$"):
         hash_evidence(split, kept=-1)
     stored = Split(replace(split.train, has_pixels=False), split.test)
@@ -288,5 +284,4 @@ def test_the_sheet_shows_each_test_image_once(split: Split) -> None:
 
 
 def replaced(split: Split) -> object:
-    """Return an opener of as many files that are no longer images."""
     return open_images([b"gone"] * len(split.test), name="test").opener

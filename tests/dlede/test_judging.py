@@ -405,7 +405,6 @@ def test_of_an_unknown_statistic_nothing_is_said() -> None:
 
 
 def relative_increase(means: object, lower: bool = False) -> np.ndarray:
-    """Return the increase of each step relative to the step before, along the last axis."""
     array = np.asarray(means, np.float64)
     return increase(array[..., :-1], array[..., 1:], lower)
 

@@ -148,7 +148,7 @@ def test_chosen_groups_are_whole_and_as_near_as_can_be(weights, size, seed):
 
 
 def test_every_nearest_choice_has_a_chance():
-    """ImageSizes 1, 2, 3, 4 and 5 of 15: 7 is 3+4, 2+5 and 1+2+4."""
+    """Sizes 1, 2, 3, 4 and 5 of 15: 7 is 3+4, 2+5 and 1+2+4."""
     groups = np.repeat(np.arange(1, 6), np.arange(1, 6))
     found = [
         tuple(np.unique(groups[whole_groups(groups, 7, np.random.default_rng(seed))]))

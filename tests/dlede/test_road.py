@@ -95,7 +95,6 @@ PAGE = (ROOT / "examples" / "dlede_road.md").read_text("utf-8")
 
 @pytest.fixture(scope="module")
 def page():
-    """Load the script from its folder, which is no package."""
     names = ("experiment_figures", "experiment_page")
     with pytest.MonkeyPatch.context() as patch:
         patch.syspath_prepend(str(FOLDER))

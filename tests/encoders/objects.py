@@ -33,8 +33,6 @@ class Unpicklable(Means):
 
 
 class Trap:
-    """Does something when it is read."""
-
     def __init__(self, file: Path) -> None:
         self.file = file
 

@@ -31,7 +31,6 @@ def noise(seed, *shape):
 
 
 def squares(natural):
-    """Return natural, random and extreme 32 x 32 squares."""
     small = [cv2.resize(p, (32, 32), interpolation=cv2.INTER_AREA) for p in natural.values()]
     stripes = np.zeros((32, 32, 3), np.uint8)
     stripes[:, 2::4] = stripes[:, 3::4] = 255
@@ -93,7 +92,6 @@ def soft_bins(across, down):
 
 
 def soft_cells(pixel):
-    """Return the two nearest of 8 cells with weights in eighths."""
     centre = min(max((pixel + 0.5) / 4 - 0.5, 0), 7)
     low = math.floor(centre)
     shares = ((low, 1 - (centre - low)), (low + 1, centre - low))

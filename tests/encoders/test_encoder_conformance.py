@@ -35,7 +35,6 @@ def encoder(request: pytest.FixtureRequest, models: Path):
 
 
 def images(natural: dict[str, np.ndarray]) -> list[DecodedImage]:
-    """Return photographs and a blank image, of several shapes."""
     pixels = [each[: 90 + 7 * n, : 120 - 9 * n] for n, each in enumerate(natural.values())][:5]
     pixels.append(np.full((64, 80, 3), 128, np.uint8))
     return [

@@ -25,7 +25,6 @@ def picture(pixels: np.ndarray) -> DecodedImage:
 
 
 def pictures() -> list[np.ndarray]:
-    """Return photographs, noise, ramps and narrow images."""
     rng = np.random.default_rng(0)
     shapes = [(32, 32), (8, 8), (1, 1), (3, 200), (200, 3), (31, 33), (500, 333)]
     noise = [rng.integers(0, 256, (*shape, 3), np.uint8) for shape in shapes]

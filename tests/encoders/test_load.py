@@ -15,8 +15,6 @@ PARTS = ("name", "digest", "width", "enough", "views", "thresholds", "cohort", "
 
 
 class Whole:
-    """An object with every part of an encoder."""
-
     name, digest, width, enough, views = "mine", "mine-1", 3, 0, 1
     thresholds = cohort = None
 

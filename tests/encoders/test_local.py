@@ -15,7 +15,6 @@ def photographs():
 
 
 def same_places(first, second, width=2.0):
-    """Return pairs of rows whose keypoints are nearly the same."""
     place = np.hypot(*(first[:, None, :2] - second[None, :, :2]).transpose(2, 0, 1)) < width
     turn = np.abs((first[:, None, 3] - second[None, :, 3] + 180) % 360 - 180) < 10
     scale = np.abs(np.log2(first[:, None, 2] / second[None, :, 2])) < 0.3

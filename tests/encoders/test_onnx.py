@@ -34,7 +34,6 @@ RECIPE = {
 
 
 def network() -> torch.nn.Module:
-    """Return a small network from images (n, 3, 16, 18) to vectors (n, 10)."""
     torch.manual_seed(0)
     return torch.nn.Sequential(
         torch.nn.Conv2d(3, 8, 2, stride=2),
@@ -67,7 +66,6 @@ def export(
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return an exported network with its recipe."""
     path = tmp_path_factory.mktemp("made") / "net.onnx"
     export(network(), path)
     write(path)
@@ -352,8 +350,6 @@ def test_what_is_no_network(made: Path, tmp_path: Path, data: bytes) -> None:
 
 
 class Two(torch.nn.Module):
-    """Two outputs, one of them no vectors."""
-
     def __init__(self) -> None:
         super().__init__()
         self.inner = network()

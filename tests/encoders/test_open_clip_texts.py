@@ -34,7 +34,6 @@ def folder(open_clip: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def by_library(open_clip: Any, folder: Path) -> np.ndarray:
-    """Return the library's own unit vectors, one sentence at a time."""
     import torch
 
     model, _, _ = open_clip.create_model_and_transforms(f"local-dir:{folder}")

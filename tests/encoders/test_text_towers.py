@@ -195,7 +195,6 @@ def by_library(folder: Path, feature: Callable[[Any], Any]) -> np.ndarray:
 
 
 def library_text(folder: Path, sentence: str) -> np.ndarray:
-    """Return the unit vector of one sentence by the library alone."""
     from transformers import PreTrainedTokenizerFast
 
     given = PreTrainedTokenizerFast.from_pretrained(folder)(
@@ -225,7 +224,6 @@ def test_a_tokenizer_without_ends(tmp_path: Path) -> None:
 
 
 def library_picture(folder: Path, pixels: np.ndarray, mean: Any, std: Any) -> np.ndarray:
-    """Return the unit vector of an image that has the network's size already."""
     import torch
 
     scaled = (pixels.astype(np.float32) / 255 - np.float32(mean)) / np.float32(std)

@@ -31,7 +31,6 @@ def timm() -> Any:
 
 
 def by_transform(transform: Any, network: Any, shown: list[DecodedImage]) -> np.ndarray:
-    """Return the vectors of a library's own transform and network."""
     import torch
 
     inputs = torch.stack([transform(Image.fromarray(each.pixels)) for each in shown])
@@ -69,7 +68,6 @@ def in_open_clips_form(state: dict[str, Any]) -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def converted(open_clip, saved_models, tmp_path_factory) -> Path:
-    """Return the small CLIP of transformers in open_clip's form."""
     from safetensors.torch import load_file
 
     model = open_clip.CLIP(**CONFIG)
@@ -166,7 +164,6 @@ def test_a_pickle_in_place_of_weights_does_nothing(library, tmp_path, request):
 
 @pytest.fixture(scope="module", params=[("resnet10t", {}), ("test_vit", {"crop_mode": "squash"})])
 def saved(request, timm, tmp_path_factory) -> Path:
-    """Return a folder with a small model of timm."""
     name, config = request.param
     model = lively(timm.create_model(name, pretrained=False))
     model.pretrained_cfg.update(config)

@@ -25,7 +25,6 @@ from visleak.errors import MissingExtra, VisleakError
 
 
 def refused(text: str) -> str:
-    """Return the one line with which an encoder is refused."""
     with pytest.raises(VisleakError) as caught:
         load_encoder(text)
     assert caught.value.exit_code == 1

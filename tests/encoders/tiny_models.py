@@ -18,7 +18,6 @@ from visleak.records import DecodedImage
 
 
 def pictures(natural: dict[str, np.ndarray]) -> list[DecodedImage]:
-    """Return images of odd sizes: landscape, portrait, grey, long, tiny."""
     shapes = {
         "astronaut": (97, 131),
         "chelsea": (200, 133),

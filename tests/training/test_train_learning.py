@@ -52,7 +52,6 @@ def learnt(
 
 @pytest.fixture(scope="module")
 def model(toy: Path, tmp_path_factory: pytest.TempPathFactory) -> TrainedEncoder:
-    """Return an encoder of the three classes."""
     return learnt(toy, tmp_path_factory.mktemp("model") / "model.onnx")
 
 
@@ -77,8 +76,6 @@ def untrained(
 
 
 class Stop:
-    """Progress that interrupts a training after some share of it."""
-
     def __init__(self, share: float) -> None:
         self.share = share
 
@@ -100,7 +97,6 @@ def test_classes_are_learnt(model: TrainedEncoder) -> None:
 
 
 def test_without_labels_pictures_are_told_apart(blind: tuple[TrainedEncoder, list[str]]) -> None:
-    """And that is said."""
     made, said = blind
     assert said == ["images has no labels: the network learns to distinguish images"]
     assert made.record["objective"] == "instances"
@@ -280,7 +276,6 @@ class Payload:
 
 @pytest.mark.parametrize("how", ["program", "torch program", "garbage", "another shape"])
 def test_a_checkpoint_is_never_trusted(toy: Path, tmp_path: Path, how: str) -> None:
-    """One line, and nothing in it is executed."""
     out = tmp_path / "m.onnx"
     path = checkpoint_path(out)
     with claimed(path.parent):  # as training does
@@ -322,7 +317,6 @@ def test_unreadable_pictures_are_counted(toy: Path, tmp_path: Path) -> None:
 
 
 def test_what_cannot_be_learnt_from(toy: Path, tmp_path: Path) -> None:
-    """One class, too few, none that can be read; nothing is left beside the output."""
     few = [np.full((16, 16, 3), n, np.uint8) for n in range(9)]
     (tmp_path / "bad").mkdir()
     (tmp_path / "bad" / "a.png").write_bytes(b"no picture")
@@ -360,8 +354,6 @@ def test_settings_out_of_range_are_refused(settings: dict[str, object], text: st
 def test_a_full_disk_is_said_before(
     toy: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Not after hours of decoding."""
-
     class Full:
         free = 1000
 
@@ -371,7 +363,6 @@ def test_a_full_disk_is_said_before(
 
 
 def test_the_record_stands_in_the_json(model: TrainedEncoder) -> None:
-    """Under a key that its reader takes for a note."""
     about = json.loads(model.recipe.read_text())["about"]
     assert about == model.record
     assert about["changes"] == "mirror; shifts of up to 2 pixels, reflected at the edges"

@@ -44,13 +44,11 @@ def drawn(count: int, seed: int) -> tuple[np.ndarray, Boxes]:
 
 
 def set_of(name: str, opener: Opener, count: int, **more: Any) -> ImageSet:
-    """Return the images of an opener as a set."""
     ids = pa.array([f"{name}-{number}" for number in range(count)])
     return ImageSet(name, ids, ids, opener, **more)
 
 
 def drawn_split(train: int = 8, test: int = 4) -> Split:
-    """Return a split of drawn images."""
     pixels, boxes = drawn(train, 1)
     others, there = drawn(test, 2)
     return Split(

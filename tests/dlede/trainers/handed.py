@@ -17,7 +17,6 @@ SIZE = (40, 20)
 
 
 def paint(path: Path, seed: int, size: tuple[int, int] = SIZE) -> None:
-    """Write an image with a bright rectangle in its middle."""
     pixels = np.random.default_rng(seed).integers(0, 90, (size[1], size[0], 3), np.uint8)
     width, height = size
     pixels[height // 4 : height * 3 // 4, width // 4 : width * 3 // 4] = 200 + seed % 50
@@ -64,11 +63,9 @@ def lesson_of(split: Split, leaked: tuple[int, ...] = (1,), **wanted: int) -> Tr
 
 
 def script(path: Path, text: str) -> Path:
-    """Write a program that a command can name."""
     path.write_text(f"import json, os, sys, time\nfrom pathlib import Path\n{text}\n")
     return path
 
 
 def writes(value: object) -> str:
-    """Return a line that writes a value to the path in the first argument."""
     return f"Path(sys.argv[1]).write_text({json.dumps(value)!r})"

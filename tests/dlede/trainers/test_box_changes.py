@@ -1,4 +1,4 @@
-"""DecodedImages, boxes and changes lie over each other: on the canvas, changed, and back."""
+"""Images, boxes and changes lie over each other: on the canvas, changed, and back."""
 
 from __future__ import annotations
 

@@ -173,7 +173,6 @@ LENGTHS = st.floats(0.5, 60.0)
 
 
 def overlap(first: list[float], second: list[float]) -> float:
-    """Return the IoU of two boxes, written out."""
     across = max(0.0, min(first[2], second[2]) - max(first[0], second[0]))
     down = max(0.0, min(first[3], second[3]) - max(first[1], second[1]))
     areas = [(box[2] - box[0]) * (box[3] - box[1]) for box in (first, second)]

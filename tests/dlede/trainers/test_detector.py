@@ -123,7 +123,7 @@ def test_the_forecast_counts_pictures_and_epochs(small: tuple[Split, PreparedNet
 
 @dataclass(frozen=True)
 class HolesOpener:
-    """DecodedImages of which some cannot be read."""
+    """Images of which some cannot be read."""
 
     pixels: Bytes8
     holes: tuple[int, ...]

@@ -62,8 +62,6 @@ def test_options_are_part_of_the_key() -> None:
 @pytest.mark.parametrize("module", ["torch", "pycocotools.coco"])
 def test_a_missing_library_names_its_extra(monkeypatch: pytest.MonkeyPatch, module: str) -> None:
     class Absent:
-        """Finds nothing under the module's name."""
-
         def find_spec(self, name: str, *_: object) -> None:
             if name == module:
                 raise ModuleNotFoundError(f"No module named {name!r}", name=name.partition(".")[0])
