@@ -96,8 +96,8 @@ def _grey_levels(difference: npt.NDArray[np.int32]) -> npt.NDArray[np.int32]:
 def _vote_table() -> Float32:
     """Return the votes of a gradient (across, down), each in -255..255: (511 * 511, 8).
 
-    Computed for angles of 0 to 45 degrees and unfolded, so that mirrored and turned gradients
-    give exactly the mirrored and turned votes.
+    Computed for angles of 0 to 45 degrees and unfolded, so that views have exactly the turned
+    votes.
     """
     table = np.zeros((511, 511, BINS), np.float32)
     across, down = np.meshgrid(np.arange(256), np.arange(256), indexing="ij")
@@ -130,11 +130,7 @@ ROOT_SCALE: Final = 16
 
 
 class BuiltinEncoder:
-    """Encoder of the base install: see the module's description.
-
-    Cosine similarity of its vectors is high for images with the same edges in the same places:
-    copies, re-saves, re-coloured or blurred ones, small crops and shifts.
-    """
+    """Encoder of the base install: see the module's description."""
 
     name = "builtin"
     width = WIDTH

@@ -156,20 +156,12 @@ def precision_note(model: object) -> str:
 
 
 def load_features(text: str, *, device: str = "auto", precision: str = "fp32") -> ImageFeatures:
-    """Return what makes the vectors that sets of images are compared by.
+    """Return what makes the vectors that sets of images are compared by, such as ``dinov2``.
 
-    Args:
-        text: an encoder, such as ``dinov2`` or ``builtin``, or ``inception:FILE``, the network of
-            FID in TorchScript (:class:`Inception`). Of networks the
-            outputs are taken as they are, as for Inception's; other encoders have vectors of unit
-            length only. Distances of different features are different numbers.
-        device: ``auto``, ``cpu``, ``cuda:N`` or ``mps``.
-        precision: ``fp32``, ``fp16``, ``bf16`` or ``auto``.
-
-    Raises:
-        UsageError: there is no such encoder, or an option it does not have.
-        MissingExtra: it needs a package that is not installed.
-        VisleakError: its weights could not be loaded.
+    ``inception:FILE`` is the network of FID in TorchScript (:class:`Inception`). Of networks the
+    outputs are taken as they are; other encoders have vectors of unit length only. ``device`` is
+    ``auto``, ``cpu``, ``cuda:N`` or ``mps``; ``precision`` ``fp32``, ``fp16``, ``bf16`` or
+    ``auto``.
     """
     request = parse(text, "features")
     if request.name == INCEPTION:
@@ -215,12 +207,7 @@ class Alignment(Protocol):
 
 
 class ClipAlignment:
-    """A CLIP as an :class:`Alignment`.
-
-    Attributes:
-        encoder: makes the vectors of images; what reads whole sets uses it.
-        width: of vectors.
-    """
+    """A CLIP as an :class:`Alignment`; ``encoder`` makes the vectors of images, of sets as well."""
 
     number = "cosine of unit vectors of image and text, without a factor"
 
@@ -244,22 +231,11 @@ class ClipAlignment:
 def load_alignment(spec: str, device: str = "auto", precision: str = "fp32") -> ClipAlignment:
     """Return the model of images and texts that a text names.
 
-    A folder of transformers that says nothing of how images are prepared is taken to do so as
-    CLIP's own processor does, at the size of its network.
-
-    Args:
-        spec: folder of a CLIP of transformers, or its name on the hub (``OWNER/NAME``);
-            ``open_clip:MODEL/WEIGHTS`` or ``open_clip:MODEL:FILE`` for one of open_clip, also
-            ``open_clip:hf-hub:OWNER/NAME`` and ``open_clip:FOLDER``; or all of this as encoders
-            are named, ``clip:...``. Options follow a ``?``, such as ``?batch=64``.
-        device: ``auto``, ``cpu``, ``cuda:N`` or ``mps``.
-        precision: ``fp32``, ``fp16``, ``bf16`` or ``auto``: half of it on a GPU gives other
-            numbers, and another digest.
-
-    Raises:
-        UsageError: it is not a CLIP, or an option or a name cannot be.
-        MissingExtra: the library is not installed.
-        VisleakError: weights or tokenizer could not be loaded.
+    That is the folder or hub name (``OWNER/NAME``) of a CLIP of transformers; ``open_clip:`` and
+    ``MODEL/WEIGHTS``, ``MODEL:FILE``, ``hf-hub:OWNER/NAME`` or a folder; or ``clip:...`` as
+    encoders are named. Options follow a ``?``, such as ``?batch=64``. A folder that says nothing of
+    how images are prepared is taken to do so as CLIP's own processor does. Half precision on a GPU
+    gives other numbers, and another digest.
     """
     request = clip_request(spec, device, precision)
     # texts first: fetching their tokenizer may bring newer weights, which the images share then
@@ -292,19 +268,7 @@ def clip_request(spec: str, device: str, precision: str) -> Request:
 
 
 def clip_scores(alignment: Alignment, prompts: Sequence[str], pixels: Sequence[Bytes8]) -> Float64:
-    """Return the CLIP score of each image with its own prompt.
-
-    Args:
-        alignment: the model.
-        prompts: one per image.
-        pixels: ``uint8`` (height, width, 3).
-
-    Returns:
-        (n,): cosines, -1 to 1.
-
-    Raises:
-        UsageError: there is not one prompt per image.
-    """
+    """Return the CLIP score, a cosine from -1 to 1, of each image with its own prompt, (n,)."""
     if len(prompts) != len(pixels):
         raise UsageError(
             f"a CLIP score is of an image and its prompt; got {len(prompts)} prompts for"

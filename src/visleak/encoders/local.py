@@ -73,7 +73,11 @@ def local_features(
     """
     if image.ndim != 3 or image.shape[2] != 3 or image.dtype != np.uint8:
         raise ValueError(f"image must be uint8 (height, width, 3), got {image.shape}")
-    grey = _bounded_grey(image, bound)
+    grey = cv2.cvtColor(image, cv2.COLOR_RGB2GRAY)
+    shrink = bound / max(grey.shape)
+    if shrink < 1:
+        size = [max(1, round(side * shrink)) for side in grey.shape[::-1]]
+        grey = cv2.resize(grey, size, interpolation=cv2.INTER_AREA)
     height, width = grey.shape
     if min(image.shape[:2]) < smallest:
         return _without_features(width, height)
@@ -92,17 +96,6 @@ def local_features(
     )
 
 
-def _bounded_grey(image: Bytes8, bound: int) -> Bytes8:
-    """Return the image in grey, (h, w) ``uint8``, scaled down to at most ``bound`` pixels."""
-    grey = cv2.cvtColor(image, cv2.COLOR_RGB2GRAY)
-    height, width = grey.shape
-    shrink = bound / max(height, width)
-    if shrink < 1:
-        size = (max(1, round(width * shrink)), max(1, round(height * shrink)))
-        grey = cv2.resize(grey, size, interpolation=cv2.INTER_AREA)
-    return np.asarray(grey, np.uint8)
-
-
 def _spread(
     keypoints: Float32, response: Float32, width: int, height: int
 ) -> npt.NDArray[np.int64]:
@@ -119,10 +112,7 @@ def _without_features(width: int, height: int) -> LocalFeatures:
 
 
 def _square_rooted(raw: Float32) -> Bytes8:
-    """Return RootSIFT (Arandjelovic & Zisserman, CVPR 2012) as ``uint8``: length 512, capped.
-
-    Square roots weigh down the few large bins that dominate the distance of plain descriptors.
-    """
+    """Return RootSIFT (Arandjelovic & Zisserman, CVPR 2012) as ``uint8``: length 512, capped."""
     total = np.maximum(raw.sum(axis=1, keepdims=True, dtype=np.float64), 1.0)
     return np.asarray(np.minimum(np.rint(512 * np.sqrt(raw / total)), 255), np.uint8)
 
@@ -130,11 +120,9 @@ def _square_rooted(raw: Float32) -> Bytes8:
 def view_features(
     descriptors: Bytes8, keypoints: Float32, widths: int | npt.NDArray[np.int32], view: int
 ) -> tuple[Bytes8, Float32]:
-    """Return the features that the mirrored or the inverted image would have.
+    """Return the features that the mirrored or the inverted image would have, up to rounding.
 
-    Turns need no view of their own, because SIFT is independent of them: ``mirror`` finds all four
-    mirrored views. The result is that of :func:`local_features` on the changed pixels, up to the
-    rounding of the resize.
+    Turns need no view: SIFT is independent of them, and ``mirror`` finds all four mirrored views.
     """
     name = VIEWS[view]
     if name == "original":
@@ -154,10 +142,9 @@ def view_features(
 def _sources() -> Mapping[str, npt.NDArray[np.int64]]:
     """Return, for each view, which coordinate of the descriptor each of the 128 comes from.
 
-    The coordinates are 4 rows of 4 cells of 8 directions, in the frame of the keypoint's angle.
-    A mirror flips the axis across that angle and the sign of the directions. Inversion turns all
-    gradients, and with them the keypoint's angle and its frame, by half a turn: seen from the
-    turned frame the directions stay and the cells are reflected in the centre.
+    They are 4 rows of 4 cells of 8 directions, in the frame of the keypoint's angle. A mirror flips
+    the axis across that angle and the sign of the directions. Inversion turns all gradients, and
+    with them the frame, by half a turn: the directions stay, the cells are reflected in the centre.
     """
     cells = np.arange(128).reshape(4, 4, 8)
     signs = -np.arange(8) % 8

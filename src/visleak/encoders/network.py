@@ -39,10 +39,7 @@ if TYPE_CHECKING:
 
 
 class BatchedEncoder(ABC):
-    """An encoder that takes many images at a time; see :class:`visleak.records.BatchEncoder`.
-
-    A subclass computes :meth:`outputs`; here they become unit vectors.
-    """
+    """A :class:`visleak.records.BatchEncoder`; a subclass computes :meth:`outputs`."""
 
     name: str
     digest: str

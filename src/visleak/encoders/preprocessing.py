@@ -101,8 +101,7 @@ def _resized(
 ) -> Bytes8:
     """Return the part (top, left, bottom, right) of the image resized to (height, width).
 
-    An image a thousand times as wide as high would be resized to gigabytes, of which almost
-    nothing is kept: then only that part is made.
+    Of a very long image, of which almost nothing is kept, only that part is made.
     """
     height, width = pixels.shape[:2]
     top, left, bottom, right = kept
@@ -121,9 +120,8 @@ def _resized(
 def as_laion(pixels: Bytes8, jpeg: bool = True) -> Bytes8:
     """Return an image prepared as those of LAION's vectors, (256, 256, 3).
 
-    The mode ``border`` of img2dataset: the longest side is resized to 256 (area when shrinking,
-    Lanczos when enlarging), white is added on either side up to a square, and the result is
-    stored as JPEG.
+    The mode ``border`` of img2dataset: the longest side is resized to 256, white is added on either
+    side up to a square, and the result is stored as JPEG.
     """
     height, width = pixels.shape[:2]
     longest = max(height, width)

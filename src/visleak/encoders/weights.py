@@ -92,11 +92,7 @@ def transformers_for(what: str) -> ModuleType:
 
 
 def find_model(request: Request, default: str = "", layout: Layout = TRANSFORMERS) -> Found:
-    """Return the folder of the model that a request names, or the local copy of one on the hub.
-
-    A folder is used as it is. Other names are searched in the Hugging Face cache, and only then
-    on the hub.
-    """
+    """Return the folder of the model that a request names: a folder, or a model of the hub."""
     name = request.argument or default
     path = Path(name).expanduser()
     if path.is_dir():
@@ -193,11 +189,7 @@ def refusal(error: Exception) -> str:
 def load_weights(
     found: Found, factory: Any, **options: object
 ) -> tuple[torch.nn.Module, frozenset[str]]:
-    """Return a model of transformers and the names of weights that its files lack.
-
-    Weights come from safetensors, or from files read with ``weights_only``; code that comes with
-    a model is never run.
-    """
+    """Return a model of transformers, and the names of weights it lacks; no code is run."""
     with loading(f"model {found.name} cannot be loaded from {found.path}"):
         try:
             model, report = factory.from_pretrained(

@@ -171,9 +171,8 @@ MOST: Final = 10_000
 def hold_out(classes: Int64, groups: Int64, seed: int) -> Bool:
     """Return the images to hold out: the same share of each class, and whole groups.
 
-    Groups are taken in an order drawn with the seed, as long as no class gives more than its
-    share. If groups are so large that this yields less than half of the share, groups are taken
-    as long as no class gives more than half of its images.
+    Groups are taken in random order as long as no class gives more than its share; if that yields
+    less than half of the share, as long as no class gives more than half of its images.
     """
     sizes = np.bincount(classes)
     share = min(SHARE, MOST / max(len(classes), 1))

@@ -177,8 +177,8 @@ def evaluated(
 ) -> dict[str, Rate]:
     """Evaluate a network on images that it did not learn from; empty if none could be held out.
 
-    ``accuracy`` if classes were learned. Otherwise ``views``: how often the other view of an image
-    is the most similar of all; and, if classes are known, the accuracy of the nearest images.
+    ``accuracy`` if classes were learned; else ``views``, how often the other view of an image is
+    the most similar of all, and, if classes are known, the accuracy of the nearest images.
     """
     data = material.evaluation
     if not len(data.rows):

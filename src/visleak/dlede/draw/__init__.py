@@ -114,11 +114,8 @@ def divided(
     names: tuple[str, str] = ("train", "test"),
 ) -> Split:
     """Return a split of one set."""
-    parts = tuple(zip((train, test), names, strict=True))
-    of_train, of_test = (chosen(images, rows, name) for rows, name in parts)
-    if boxes is None:
-        return Split(of_train, of_test)
-    return Split(of_train, of_test, *(boxes.taken(rows) for rows, _ in parts))
+    sets = chosen(images, train, names[0]), chosen(images, test, names[1])
+    return Split(*sets, *(() if boxes is None else (boxes.taken(train), boxes.taken(test))))
 
 
 def joined(train: ImageSet, kept: Int64, test: ImageSet, leaked: Int64) -> ImageSet:

@@ -266,10 +266,9 @@ def _balance(part: Int64, counts: Int64, ends: Int64, rng: np.random.Generator) 
 
 
 def distribute(sizes: Int64, ends: Int64, rng: np.random.Generator) -> Int64:
-    """Return the number of images of each stratum in each part, at random.
+    """Return the number of images of each stratum in each part, at random; means are exact shares.
 
-    At the end of each part the parts so far hold a stratum's share rounded up or down, and each
-    part alone does, too. Means are the exact shares.
+    In each part, and up to the end of each part, a stratum's share is rounded up or down.
     """
     whole = int(ends[-1])
     if not whole:

@@ -248,8 +248,8 @@ def drawn_increases(before: Float64, after: Float64, lower: bool, weights: Float
 def statistic_interval(increases: Float64, drawn: Float64, rule: Rule) -> Estimate:
     """Return the rule's statistic with its interval.
 
-    Its end on the side where one increase is enough is that of Sidak's intervals; so an end
-    beyond the threshold says what :func:`chances` says. One increase has its percentile interval.
+    Its end on the side where one increase is enough is that of Sidak's intervals, as
+    :func:`chances`.
     """
     value = float(rule.of(increases))
     if math.isnan(value):
@@ -267,10 +267,10 @@ FIRST: Final = 5  # repetitions that are recommended if there is one, whose spre
 
 
 def needed(exceeds: Float64, rule: Rule, certainty: float, off: npt.ArrayLike = 0.0) -> int | None:
-    """Return how many repetitions beside those there are would probably decide a metric.
+    """Return how many more repetitions would probably decide a metric.
 
-    The excess over the threshold is taken for what it is found to be, in the direction in which
-    the means point; the rest is the power of a one-sided t test.
+    The excess over the threshold is taken for what it is found to be; the rest is the power of a
+    one-sided t test.
     """
     chains, increases = exceeds.shape
     means = exceeds.mean(axis=0)

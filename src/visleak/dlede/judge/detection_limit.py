@@ -65,8 +65,7 @@ class Protocol:
 def detection_probability(share: float, clean: Sequence[Float64], protocol: Protocol) -> float:
     """Return a lower bound of the probability that a split which leaks a share is ``leaking``.
 
-    ``clean`` holds the scores of splits without leaks, each (metrics, chains, steps); of several
-    their mean probability is returned. That their means are not known exactly is not allowed for.
+    The mean over splits without leaks, ``clean``, each (metrics, chains, steps), taken for exact.
     """
     spreads = _spreads(clean, protocol)
     return float(np.mean([_of_one(share, scores, spreads, protocol) for scores in clean]))
@@ -170,18 +169,10 @@ def detection_limit(
         whole = values[np.isfinite(values[:, columns]).all(axis=1)]
         pairs = columns[rule.pairs(len(columns))]
         off[name] = float(margins(whole, pairs, judgement.threshold).max())
+    lower = frozenset(each.metric for each in judgement.metrics if each.lower)
+    bounds = judgement.threshold, judgement.certainty
     protocol = Protocol(
-        metrics=names,
-        steps=of[0].steps,
-        decided_by=steps,
-        repetitions=count,
-        rule=rule,
-        threshold=judgement.threshold,
-        certainty=judgement.certainty,
-        lower=frozenset(each.metric for each in judgement.metrics if each.lower),
-        chance=known,
-        calibrated=calibrated,
-        margins=off,
+        *(names, of[0].steps, steps, count, rule, *bounds, lower, known, calibrated, off)
     )
     share, up_to = detection_range(
         [np.stack([each.of(name) for name in names]) for each in of], protocol

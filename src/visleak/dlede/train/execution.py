@@ -350,9 +350,9 @@ def run_command(
 ) -> None:
     """Run a command to its end; nothing of it is left behind however this ends.
 
-    The working folder is ours, the standard input is empty. On an exception here, such as Ctrl-C,
-    at the time limit, and when this process dies, the command and all that it started are asked
-    to end, and killed after :data:`supervisor.GRACE` seconds.
+    The working folder is ours, the standard input is empty. On an exception here, at the time
+    limit, and when this process dies, the command and all that it started are asked to end, then
+    killed.
     """
     with log.open("ab") as printed:
         process = subprocess.Popen(

@@ -41,10 +41,10 @@ class DetectionScores:
 def score_detections(truth: Boxes, found: Detections) -> DetectionScores:
     """Compare detections with the annotated objects.
 
-    The mean average precisions are COCO's (101 points; IoU .5, and .5 to .95 in steps of .05).
-    Precision, recall and F1 are means over classes at IoU .5, at the one confidence at which the
-    mean F1 is highest, as YOLO reports them; a class without detections has a precision
-    of 0. A class without test objects counts in none of them.
+    The mean average precisions are COCO's (IoU .5, and .5 to .95). Precision, recall and F1 are
+    means over classes at IoU .5, at the one confidence at which the mean F1 is highest, as YOLO
+    reports them. A class without test objects counts in none, one without detections has a
+    precision of 0.
     """
     if truth.relative:
         raise ValueError("detections are compared in pixels")
@@ -227,9 +227,8 @@ def radius_of(height: float, width: float, overlap: float = OVERLAP) -> float:
 def targets_of(images: Sequence[Objects], classes: int, shape: tuple[int, int]) -> Targets:
     """Return the training targets of some images.
 
-    Of two objects whose centres share a cell, whatever their class, the smaller one's box is
-    taught. Regions of a crowd take the cells they cover out of the heat map of their class, of
-    all classes where they have none; centres of objects stay.
+    Of two objects whose centres share a cell the smaller one's box is taught. Regions of a crowd
+    take their cells out of the heat map of their class, or of all; centres of objects stay.
     """
     heat = np.zeros((len(images), classes, *shape), np.float32)
     counted = np.ones(heat.shape, np.bool_)
