@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from visleak.dlede.draw.recipes import EXACTLY, divided_by, whole_groups
 from visleak.errors import UsageError
-from visleak.formats.memory import ArrayOpener
+from visleak.formats.memory import MemoryOpener
 from visleak.records import ImageSet
 
 
@@ -22,7 +22,7 @@ def made(ids, groups=None):
         name="s",
         ids=pa.array(ids, pa.string()),
         locators=pa.array(ids, pa.string()),
-        opener=ArrayOpener(np.zeros((len(ids), 1, 1, 3), np.uint8)),
+        opener=MemoryOpener(np.zeros((len(ids), 1, 1, 3), np.uint8)),
         groups=None if groups is None else pa.array(groups, pa.string()),
     )
 

@@ -81,7 +81,7 @@ def open_mapped(source: object, request: Request) -> ImageSet:
     targets = _targets(source)
     labels = None if targets is None else label_column(targets, _class_names(source))
     numbers = _numbers(len(data))
-    return request.image_set(numbers, numbers, ArrayOpener(data), labels=labels)
+    return request.image_set(numbers, numbers, MemoryOpener(data), labels=labels)
 
 
 def _numbers(count: int) -> pa.StringArray:
@@ -140,9 +140,9 @@ def _indexed(images: object) -> bool:
 class MemoryOpener:
     """Hands out the images of a sequence."""
 
-    # anything with a length and an item for each number; an item is a Pillow image, an array, a
-    # tensor, or a tuple that begins with one of them
-    images: Sequence[object]
+    # anything with a length and an item for each number, such as an array; an item is a Pillow
+    # image, an array, a tensor, or a tuple that begins with one of them
+    images: Any
 
     def read(self, positions: Sequence[int]) -> Iterator[bytes | Bytes8 | Unreadable]:
         """Yield the images as arrays, see :class:`visleak.records.Opener`."""
@@ -152,18 +152,6 @@ class MemoryOpener:
                 yield rgb_of(image_in(item))
             except Exception as error:  # items may come from anybody's code
                 yield Unreadable("corrupt", one_line(error))
-
-
-@dataclass(frozen=True)
-class ArrayOpener:
-    """Hands out the images of one array."""
-
-    data: npt.NDArray[np.uint8]  # (n, height, width, channels) or (n, height, width), uint8
-
-    def read(self, positions: Sequence[int]) -> Iterator[bytes | Bytes8 | Unreadable]:
-        """Yield the images as arrays, see :class:`visleak.records.Opener`."""
-        for position in positions:
-            yield rgb_of_array(self.data[int(position)])
 
 
 def rgb_of(image: object) -> bytes | Bytes8 | Unreadable:

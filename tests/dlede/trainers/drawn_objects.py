@@ -10,7 +10,7 @@ import pyarrow as pa
 from visleak.dlede.draw import Draw, Split
 from visleak.dlede.train import TrainingTask
 from visleak.formats import Boxes
-from visleak.formats.memory import ArrayOpener
+from visleak.formats.memory import MemoryOpener
 from visleak.records import ImageSet, Opener
 
 NAMES = ("square", "bar")
@@ -52,8 +52,8 @@ def drawn_split(train: int = 8, test: int = 4) -> Split:
     pixels, boxes = drawn(train, 1)
     others, there = drawn(test, 2)
     return Split(
-        set_of("train", ArrayOpener(pixels), train),
-        set_of("test", ArrayOpener(others), test),
+        set_of("train", MemoryOpener(pixels), train),
+        set_of("test", MemoryOpener(others), test),
         boxes,
         there,
     )

@@ -15,7 +15,7 @@ from visleak.dlede.draw import Split
 from visleak.dlede.trainers import label_metrics, load_trainer
 from visleak.dlede.trainers.torch_networks import Classifier
 from visleak.errors import UsageError, VisleakError
-from visleak.formats.memory import ArrayOpener
+from visleak.formats.memory import MemoryOpener
 from visleak.progress import silent
 from visleak.records import ImageSet
 
@@ -32,7 +32,7 @@ def striped(name: str, labels: list[str | None], seed: int) -> ImageSet:
             pixels[:, at::8] = 220
         else:
             pixels[at::8] = 220
-    return set_of(name, ArrayOpener(made), len(labels), labels=pa.array(labels, pa.string()))
+    return set_of(name, MemoryOpener(made), len(labels), labels=pa.array(labels, pa.string()))
 
 
 def split_of(train: list[str | None], test: list[str | None]) -> Split:

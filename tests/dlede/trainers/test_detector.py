@@ -19,7 +19,7 @@ from visleak.dlede.trainers.detections import Objects, targets_of
 from visleak.dlede.trainers.networks import PreparedNetwork
 from visleak.dlede.trainers.torch_networks import Detector, peaks
 from visleak.errors import UsageError, VisleakError
-from visleak.formats.memory import ArrayOpener
+from visleak.formats.memory import MemoryOpener
 from visleak.progress import silent
 from visleak.records import Bytes8, Unreadable
 
@@ -198,6 +198,6 @@ def test_classes_of_one_set_only_are_said() -> None:
 
 def test_embeddings_are_refused(tmp_path: Path) -> None:
     split = drawn_split(4, 2)
-    blind = set_of("train", ArrayOpener(drawn(4, 1)[0]), 4, has_pixels=False)
+    blind = set_of("train", MemoryOpener(drawn(4, 1)[0]), 4, has_pixels=False)
     with pytest.raises(UsageError, match="set 'train' has embeddings without images"):
         ready_for(replace(split, train=blind), tmp_path)
