@@ -80,15 +80,13 @@ def table_beside(path: Path) -> Path:
 
 def board_of(result: Benchmark) -> str:
     """Return the digest of all that two rows must share to be compared."""
-    about, lists = result.about, (result.triggers, result.general)
+    about, model = result.about, result.about["model"]
     judges = [about[name] and about[name]["digest"] for name in ("similarity", "alignment")]
+    lists = (result.triggers, result.general)
     return digest_of(
         [
-            *(about["model"]["digest"], about["model"]["precision"]),
-            *(about["sampling"], about["seed"]),
-            *judges,
-            about["aesthetic"] and about["aesthetic"]["digest"],
-            about["clip_text"],
+            *(model["digest"], model["precision"], about["sampling"], about["seed"], *judges),
+            *(about["aesthetic"] and about["aesthetic"]["digest"], about["clip_text"]),
             about.get("references"),
             [each and [each.digest, each.images, each.referenced] for each in lists],
         ]
