@@ -61,8 +61,7 @@ class StableDiffusion(Pipeline):
 
     def _pooled(self, prompts: Sequence[str]) -> Tensor:
         """Return outputs at the end token, projected where the encoder projects."""
-        rows = self._tokens.rows(prompts)
-        output = self._output(rows.ids, rows.mask)
+        output = self._output(*self._tokens.rows(prompts))
         projected = output.get("text_embeds")
         return output.pooler_output if projected is None else projected
 
@@ -242,9 +241,9 @@ class DeepFloyd(Pipeline):
     def _pooled(self, prompts: Sequence[str]) -> Tensor:
         # T5 has no pooled output: the mean state of the tokens that count stands for it, as in
         # Sentence-T5 (Ni et al. 2022); Algorithm 3 of MemBench leaves the encoder open
-        rows = self._tokens.rows(prompts)
-        states = self._encoded_rows(rows.ids, rows.mask).states.float()
-        counts = rows.mask.unsqueeze(-1).to(states.dtype)
+        ids, mask = self._tokens.rows(prompts)
+        states = self._encoded_rows(ids, mask).states.float()
+        counts = mask.unsqueeze(-1).to(states.dtype)
         return (states * counts).sum(1) / counts.sum(1)
 
     def _noised(self, seeds: Sequence[int]) -> dict[str, object]:

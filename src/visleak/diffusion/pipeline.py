@@ -119,12 +119,9 @@ def plain_settings(config: Mapping[str, object]) -> dict[str, object]:
     return {key: value for key, value in config.items() if not key.startswith("_")}
 
 
-@dataclass(frozen=True, slots=True)
-class Rows:
-    """Prompts as a text encoder reads them."""
-
-    ids: Tensor  #: (n, length) with begin, end and padding
-    mask: Tensor  #: (n, length), 1 where a token is not padding
+#: Prompts as a text encoder reads them: ids with begin, end and padding, and a mask, 1 where a
+#: token is not padding, (n, length) each.
+Rows = tuple[Tensor, Tensor]
 
 
 class PromptTokens:
@@ -173,7 +170,7 @@ class PromptTokens:
             return_tensors="pt",
         )
         device = self._encoder.device
-        return Rows(found.input_ids.to(device), found.attention_mask.to(device))
+        return found.input_ids.to(device), found.attention_mask.to(device)
 
     def token_ids(self, prompt: str) -> list[int]:
         """Return the ids of a prompt's own tokens, cut to what fits."""
@@ -221,8 +218,10 @@ class PromptTokens:
         padding = self.length - len(row)
         ids = [*row, *[int(self._tokenizer.pad_token_id)] * padding]
         mask = [*[1] * len(row), *[0] * padding]
-        device = self._encoder.device
-        return Rows(*(self._torch.tensor([each] * shape[0], device=device) for each in (ids, mask)))
+        both = self._torch.tensor(
+            [[ids] * shape[0], [mask] * shape[0]], device=self._encoder.device
+        )
+        return both[0], both[1]
 
     @contextmanager
     def in_place(self, embeddings: Tensor) -> Iterator[None]:
@@ -478,8 +477,7 @@ class Pipeline:
 
     def encode_prompt(self, prompts: Sequence[str]) -> Conditioning:
         """Encode prompts; ``""`` is the empty prompt. A row never depends on its neighbours."""
-        rows = self._tokens.rows(prompts)
-        return self._encoded_rows(rows.ids, rows.mask)
+        return self._encoded_rows(*self._tokens.rows(prompts))
 
     def token_ids(self, prompt: str) -> list[int]:
         """Return the ids of a prompt's own tokens, cut to what fits."""
@@ -509,9 +507,9 @@ class Pipeline:
     def encode_embeddings(self, embeddings: Tensor) -> Conditioning:
         """Encode input embeddings of tokens (n, tokens, width); gradients flow."""
         self._refuse_embeddings("encode_embeddings")
-        rows = self._tokens.rows_around(embeddings)
+        ids, mask = self._tokens.rows_around(embeddings)
         with self._tokens.in_place(embeddings):
-            return self._encoded_rows(rows.ids, rows.mask)
+            return self._encoded_rows(ids, mask)
 
     def pooled_text(self, prompts: Sequence[str]) -> Float32:
         """Return the text encoder's pooled embeddings (n, width), not normalised."""

@@ -22,7 +22,7 @@ from visleak.encoders.features import (
 )
 from visleak.errors import UsageError, VisleakError
 from visleak.images import content_digest, decode
-from visleak.memorization.benchmark.references import Reference, References, read_reference
+from visleak.memorization.benchmark.references import References, read_reference
 from visleak.memorization.benchmark.results import (
     GENERAL,
     NONE,
@@ -151,22 +151,22 @@ class MemorizedImages:
 
     def __init__(self, files: Sequence[Sequence[Path]]) -> None:
         self._files = files
-        read = {path: read_reference(path).digest for own in files for path in own}
+        read = {path: read_reference(path)[0] for own in files for path in own}
         self.digests = tuple(tuple(read[path] for path in own) for own in files)
-        self._held: tuple[tuple[str, ...], list[Reference]] = ((), [])
+        self._held: tuple[tuple[str, ...], list[Bytes8]] = ((), [])
 
     def pixels(self, prompt: int) -> list[Bytes8]:
         """Return the pixels of a prompt's memorized images."""
         wanted = self.digests[prompt]
         if self._held[0] != wanted:
-            held = [read_reference(path) for path in self._files[prompt]]
-            if tuple(each.digest for each in held) != wanted:
+            read = [read_reference(path) for path in self._files[prompt]]
+            if tuple(digest for digest, _ in read) != wanted:
                 raise VisleakError(
                     f"the reference images of prompt {prompt + 1} changed while the benchmark ran;"
                     " run it again"
                 )
-            self._held = (wanted, held)
-        return [each.pixels for each in self._held[1]]
+            self._held = (wanted, [pixels for _, pixels in read])
+        return self._held[1]
 
 
 @dataclass(frozen=True)

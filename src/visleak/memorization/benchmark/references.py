@@ -176,16 +176,8 @@ def _mapped(table: Path) -> dict[str, list[Path]]:
     return found
 
 
-@dataclass(frozen=True, slots=True)
-class Reference:
-    """A memorized image that was read."""
-
-    digest: str  #: of its file's bytes, hexadecimal
-    pixels: Bytes8  #: (height, width, 3)
-
-
-def read_reference(path: Path) -> Reference:
-    """Return a memorized image."""
+def read_reference(path: Path) -> tuple[str, Bytes8]:
+    """Return the digest of a memorized image's file, hexadecimal, and its pixels."""
     try:
         data = path.read_bytes()
     except OSError as error:
@@ -195,4 +187,4 @@ def read_reference(path: Path) -> Reference:
         raise VisleakError(
             f"reference {path} cannot be read as an image ({seen.reason}); replace or remove it"
         )
-    return Reference(content_digest(data).hex(), seen.pixels)
+    return content_digest(data).hex(), seen.pixels

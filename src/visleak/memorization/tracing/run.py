@@ -36,7 +36,6 @@ from visleak.memorization.tracing.document import (
 from visleak.memorization.tracing.sources import (
     AUDIT_FOLDER,
     GENERATED,
-    AuditOptions,
     Queries,
     Sets,
     open_queries,
@@ -339,8 +338,10 @@ def trace(
             f"two sources are called {twice!r} ({GENERATED} is the generated images); name them"
             " NAME=SOURCE"
         )
-    options = AuditOptions(settings, workers, cache, device, force, command)
-    sets = Sets(references, folder, options) if references else None
+    sets = None
+    if references:
+        how = {"workers": workers, "cache": cache, "force": force}
+        sets = Sets(references, folder, settings, device=device, command=command, **how)
     about: dict[str, object] = {
         "images": "all images" if queries.every else "medoids" if queries.clusters else "images",
         "sets": [] if sets is None else sets.about(),

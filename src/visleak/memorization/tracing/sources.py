@@ -120,18 +120,6 @@ def _extracted(folder: Path, *, every: bool) -> Queries:
     return Queries(images, prompts, sizes, every, not every, origin)
 
 
-@dataclass(frozen=True)
-class AuditOptions:
-    """Options of the audit of generated images."""
-
-    settings: TraceSettings  #: how images are compared
-    workers: int | None  #: (workers, cache, device) as of :func:`visleak.auditing.audit`
-    cache: str | os.PathLike[str] | None
-    device: str
-    force: bool  #: replace another audit
-    command: str | None  #: to note in the audit
-
-
 def refusals(made: Audit, name: str, hits: Iterable[Hit]) -> list[Hit]:
     """Return hits, with the reason why tiny near ones are not copies; people are believed."""
     listed = list(hits)
@@ -178,21 +166,31 @@ _COLUMNS: Final = (
 class Sets:
     """Sets as sources, compared in one audit."""
 
-    def __init__(self, references: Sequence[AnySet], folder: Path, options: AuditOptions) -> None:
-        self.references, self.folder, self.options = tuple(references), folder, options
-        device = {} if options.device == "cpu" else {"device": options.device}
-        self.encoder: Encoder = encoder_for(self.references, options.settings.similarity, device)
+    def __init__(
+        self,
+        references: Sequence[AnySet],
+        folder: Path,
+        traced: TraceSettings,
+        *,
+        device: str = "cpu",
+        command: str | None = None,
+        **options: Any,  # workers, cache, force: as of :func:`visleak.audit`
+    ) -> None:
+        self.references, self.folder, self.traced = tuple(references), folder, traced
+        self.device, self.command, self.options = device, command, options
+        where = {} if device == "cpu" else {"device": device}
+        self.encoder: Encoder = encoder_for(self.references, traced.similarity, where)
         self.audited: Audit | None = None
 
     @property
     def settings(self) -> Settings:
         """The settings of the audit: every pair above tau is listed."""
         soft = (self.encoder.thresholds or {}).get("soft")
-        tau = self.options.settings.tau
+        tau = self.traced.tau
         return Settings(
             encoder=self.encoder.name,
             soft=tau if soft is None or tau < float(soft) else None,
-            views=self.options.settings.views,
+            views=self.traced.views,
             # embeddings that pass by are listed by thresholds alone by default
             candidates=(
                 "best" if any(isinstance(s, EmbeddingSet) for s in self.references) else "auto"
@@ -216,23 +214,21 @@ class Sets:
         """Audit the generated images against the sets, with what people judged laid over."""
         if queries.images is None:
             return Answer((), {})
-        options, name = self.options, queries.images.name
+        name = queries.images.name
         made = self.audited = audit(
             queries.images,
             self.references,
             settings=self.settings,
             encoder=self.encoder,
             out=self.folder / AUDIT_FOLDER,
-            workers=options.workers,
-            cache=options.cache,
             progress=progress,
-            device=options.device,
-            force=options.force,
-            command=options.command,
+            device=self.device,
+            command=self.command,
+            **self.options,
         )
         sides = _sides_of(made)
         hits = refusals(made, name, _hits(made, name, sides))
-        if options.settings.layouts:
+        if self.traced.layouts:
             hits = self._with_layouts(made, sides, queries, hits, progress)
         table = read_table(made.folder, IMAGES, ["set", "id", "nearest_similarity"])
         table = table.filter(pc.equal(table["set"], name)).drop_null()
@@ -273,17 +269,14 @@ class Sets:
     def _listed(
         self, sides: Sides, images: ImageSet, pictured: Sequence[AnySet], progress: Progress
     ) -> list[tuple[str, str, str]]:
-        options = self.options
         found = audit(
             images,
             pictured,
             settings=Settings(within=False, verify=False, views="none", local=False),
             encoder=LayoutPrints(),
             out=self.folder / LAYOUT_FOLDER,
-            workers=options.workers,
-            cache=options.cache,
             progress=progress,
-            force=options.force,
+            **self.options,
         )
         _refuse_others(sides, _sides_of(found), [each.name for each in found.summary.sets])
         table = read_table(found.folder, PAIRS, ["query", "reference_set", "reference"])
