@@ -138,18 +138,12 @@ class Sets:
 
 @dataclass(frozen=True)
 class Found:
-    """A hypothesis, and the images that it puts together.
-
-    Attributes:
-        rows: ``int64`` (n,): rows of the images of which the group is known.
-        members: of these.
-        groups: name of each group, by number.
-    """
+    """A hypothesis, and the images that it puts together."""
 
     hypothesis: Hypothesis
-    rows: Int64
-    members: Members
-    groups: tuple[str, ...]
+    rows: Int64  # ``int64`` (n,): rows of the images of which the group is known
+    members: Members  # of these
+    groups: tuple[str, ...]  # name of each group, by number
 
 
 def _codes(values: npt.NDArray[np.generic]) -> Int64:

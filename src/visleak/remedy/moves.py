@@ -25,7 +25,6 @@ from visleak.remedy.plan import (
     Auditor,
     Plan,
     Split,
-    Target,
     planned,
     refuse_output,
     refuse_ungraded,
@@ -101,8 +100,7 @@ def repair(
     def solve(known: Edges) -> Plan:
         return _plan(graph, known, duplicates, settings, about)
 
-    target = Target(folder, found.folder, auditor, apply, settings.format)
-    return planned(target, graph, solve, edges)
+    return planned(solve, edges, auditor, folder, settings.format if apply else None)
 
 
 def _sets(found: Audit, group: str | None) -> list[ImageSet]:

@@ -29,7 +29,6 @@ from visleak.remedy.plan import (
     Auditor,
     Plan,
     Split,
-    Target,
     Unbalanced,
     planned,
     refuse_output,
@@ -364,8 +363,7 @@ def split(
                 plan.write(folder, NOT_APPLIED),
             )
 
-    target = Target(folder, found.folder, auditor, apply, settings.format)
-    return planned(target, graph, solve, edges, accept)
+    return planned(solve, edges, auditor, folder, settings.format if apply else None, accept)
 
 
 def _plan(

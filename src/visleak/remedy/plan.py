@@ -19,7 +19,7 @@ from visleak.errors import UsageError, VisleakError
 from visleak.formats import open_image_set
 from visleak.formats.files import chosen
 from visleak.formats.writing import OutputSource
-from visleak.progress import Progress, silent
+from visleak.progress import Progress
 from visleak.records import ImageSet, Int64, ends_of
 from visleak.remedy.balance import Balance
 from visleak.remedy.graph import NO_EDGES, Edges, Graph, strong_pairs
@@ -44,12 +44,13 @@ from visleak.verdicts import Verdict, read_verdicts
 class Auditor:
     """Audits images with the settings of a first audit."""
 
+    first: Path  # folder of that audit
     settings: Settings
+    verdicts: tuple[Verdict, ...]
     grade: str
-    verdicts: tuple[Verdict, ...] = ()
-    workers: int | None = None
-    cache: str | os.PathLike[str] | None = "default"
-    progress: Progress = silent
+    workers: int | None
+    cache: str | os.PathLike[str] | None
+    progress: Progress
 
     @classmethod
     def of(
@@ -71,7 +72,8 @@ class Auditor:
             hard=limits.hard,
             soft=limits.soft,
         )
-        return cls(settings, grade, read_verdicts(first.folder), workers, cache, progress)
+        verdicts = read_verdicts(first.folder)
+        return cls(first.folder, settings, verdicts, grade, workers, cache, progress)
 
     def audited(
         self, queries: Sequence[ImageSet], references: Sequence[ImageSet], out: Path | None = None
@@ -183,25 +185,17 @@ _COLUMNS: Final = ("set", "id", "part", "component", "moved_from")
 
 @dataclass(frozen=True)
 class Plan:
-    """The part of each image.
-
-    Attributes:
-        component: ``int64`` (images,): connected component of each.
-        part: ``int64`` (images,): index of the part of each.
-        before, after: sizes and class shares; ``before`` only if there were parts already.
-        tolerance: of the split; ``None`` for a repair.
-        about: further plain values for ``split.json``.
-    """
+    """The part of each image."""
 
     graph: Graph
     edges: Edges
-    component: Int64
-    part: Int64
+    component: Int64  # ``int64`` (images,): connected component of each
+    part: Int64  # ``int64`` (images,): index of the part of each
     after: Balance
-    tolerance: float | None
-    before: Balance | None = None
+    tolerance: float | None  # of the split; ``None`` for a repair
+    before: Balance | None = None  # only if there were parts already
     why: tuple[str, ...] = ()
-    about: Mapping[str, object] = field(default_factory=dict)
+    about: Mapping[str, object] = field(default_factory=dict)  # more values for ``split.json``
 
     def parts(self) -> tuple[Part, ...]:
         """Return the parts to write."""
@@ -251,12 +245,7 @@ class Plan:
         return result
 
     def write(self, out: Path, outcome: Mapping[str, object]) -> dict[str, object]:
-        """Write ``assignment.csv`` and ``split.json``; return the content of the latter.
-
-        Args:
-            out: the output folder, created if it does not exist.
-            outcome: what was done, with the keys of :data:`NOT_APPLIED`.
-        """
+        """Write ``assignment.csv``, and ``split.json`` with the outcome; return its content."""
         out.mkdir(parents=True, exist_ok=True)
         content = self.as_dict() | dict(outcome)
         write_csv(out / ASSIGNMENT, _COLUMNS, self._rows())
@@ -264,14 +253,12 @@ class Plan:
         return content
 
     def _rows(self) -> Iterator[tuple[str, ...]]:
-        graph = self.graph
-        names = self.after.parts
+        graph, names = self.graph, self.after.parts
         for index, images in enumerate(graph.sets):
             rows = np.flatnonzero(graph.owner == index)
             ids = images.ids.take(pa.array(graph.position[rows])).to_pylist()
-            for id_, part, number in zip(
-                ids, self.part[rows].tolist(), self.component[rows].tolist(), strict=True
-            ):
+            own = zip(ids, self.part[rows].tolist(), self.component[rows].tolist(), strict=True)
+            for id_, part, number in own:
                 moved = self.before is not None and part != index
                 yield images.name, id_, names[part], str(number), images.name if moved else ""
 
@@ -324,37 +311,27 @@ def refuse_output(out: Path, sets: Iterable[ImageSet], *, apply: bool) -> None:
 # -- applying ------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class Target:
-    """Where a plan is written, and how."""
-
-    out: Path
-    audited: Path
-    auditor: Auditor
-    apply: bool
-    format: str  # ``manifest``, ``link`` or ``copy``
-
-
 def planned(
-    target: Target,
-    graph: Graph,
     solve: Callable[[Edges], Plan],
     edges: Edges,
+    auditor: Auditor,
+    out: Path,
+    how: str | None,
     accept: Callable[[Plan], None] = lambda plan: None,
 ) -> Split:
-    """Plan, and on request audit, write and prove."""
+    """Plan; and audit, write and prove as ``how`` says: ``manifest``, ``link`` or ``copy``."""
     plan = solve(edges)
     outcome = dict(NOT_APPLIED)
-    if target.apply:
+    if how is not None:
         accept(plan)
-        plan, rounds, added = _consensus(solve, edges, graph, target.auditor)
+        plan, rounds, added = _consensus(solve, edges, auditor)
         accept(plan)
-        outcome |= {"rounds": rounds, "pairs_added": added} | _apply(plan, target)
-    return Split(target.out, plan.write(target.out, outcome))
+        outcome |= {"rounds": rounds, "pairs_added": added} | _apply(plan, auditor, out, how)
+    return Split(out, plan.write(out, outcome))
 
 
 def _consensus(
-    solve: Callable[[Edges], Plan], edges: Edges, graph: Graph, auditor: Auditor
+    solve: Callable[[Edges], Plan], edges: Edges, auditor: Auditor
 ) -> tuple[Plan, int, int]:
     """Return a plan between whose parts an audit finds no pair, rounds, and edges added on the way.
 
@@ -364,7 +341,7 @@ def _consensus(
     known = edges
     for number in range(1, ROUNDS + 1):
         plan = solve(known)
-        found = auditor.between_parts(graph, plan.part)
+        found = auditor.between_parts(plan.graph, plan.part)
         if not len(found):
             return plan, number, len(known) - len(edges)
         known += found
@@ -374,23 +351,23 @@ def _consensus(
     )
 
 
-def _apply(plan: Plan, target: Target) -> dict[str, object]:
+def _apply(plan: Plan, auditor: Auditor, out: Path, how: str) -> dict[str, object]:
     """Write the parts into ``data``, audit them into ``proof``, and keep them if nothing leaks."""
-    data, proof = target.out / DATA, target.out / PROOF
+    data, proof = out / DATA, out / PROOF
     shown: dict[str, object] = {"folder": None, "headline": None, "leaks": 0}
 
     def check(folder: Path, opened: Mapping[str, OutputSource]) -> None:
         if len(opened) > 1:
-            found = target.auditor.proven(opened, folder, data, proof)
+            found = auditor.proven(opened, folder, data, proof)
             shown.update(folder=str(proof), headline=found.headline)
 
-    images = read_table(target.audited, IMAGES, ["set", "id", "digest"])
+    images = read_table(auditor.first, IMAGES, ["set", "id", "digest"])
     names = {images.name for images in plan.graph.sets}
-    unread = [p for p in read_problems(target.audited / UNREADABLE) if p.set in names]
+    unread = [p for p in read_problems(auditor.first / UNREADABLE) if p.set in names]
     written = write(
         plan.parts(),
         data,
-        target.format,
+        how,
         # the folder of the audit changes no image
         about={name: value for name, value in plan.about.items() if name != "audit"},
         removed=[Removed.unreadable(problem) for problem in unread],
@@ -399,7 +376,7 @@ def _apply(plan: Plan, target: Target) -> dict[str, object]:
             for name in pc.unique(images["set"]).to_pylist()
         },
         check=check,
-        progress=target.auditor.progress,
+        progress=auditor.progress,
     )
     if written.reused and (proof / AUDIT).is_file():
         shown.update(folder=str(proof), headline=read_summary(proof).headline)

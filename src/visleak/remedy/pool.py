@@ -289,8 +289,6 @@ class Decisions(MirroredDatabase):
             # after a kill the plain copy may be outdated
             self.write_plain()
 
-    # -- deciding --------------------------------------------------------------------------------
-
     def approve(self, decision: Decision, known: Collection[str]) -> frozenset[str]:
         """Store an approval, unless others than those ``known`` to its check were stored since.
 
@@ -348,8 +346,6 @@ class Decisions(MirroredDatabase):
             if "pool_digest" in str(error):
                 why = f"{decision.pool} of the pool has a decision already; choose another"
             raise AlreadyDecided(why) from error
-
-    # -- reading ---------------------------------------------------------------------------------
 
     def standing(self) -> tuple[Decision, ...]:
         """Return the decisions that were not withdrawn, in order of time."""

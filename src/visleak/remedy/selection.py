@@ -388,8 +388,6 @@ class Selection:
             for label, own in sorted(by_label.items())
         )
 
-    # -- candidates ------------------------------------------------------------------------------
-
     def warm_up(self) -> None:
         """Search for the neighbours of the candidates that will be needed, all at once."""
         with self._lock:
@@ -434,8 +432,6 @@ class Selection:
                 lambda each: each.pool_digest != approved.pool_digest, self.approvals().values()
             )
             return self.examiner.candidates([row], self._approved(before))[0].objection
-
-    # -- approving and rejecting -----------------------------------------------------------------
 
     def approve(self, place: int, digest: str, reviewer: str, how: str = "person") -> Decision:
         """Approve an image for a duplicate; it becomes a neighbour of later candidates."""
@@ -505,8 +501,6 @@ class Selection:
             reviewer=reviewer,
             how=how,
         )
-
-    # -- queues ----------------------------------------------------------------------------------
 
     def _queue(self, label: str | None) -> Int64:
         """Return the rows of the pool that may replace an image of a class, in their order."""

@@ -187,7 +187,11 @@ def write(
         name: layout.holds if layout is not None and how != "manifest" else "bytes"
         for name, layout in layouts.items()
     }
-    filled = [_fill(part, holds[part.name], known or {}, progress) for part in parts]
+    filled = []
+    for part in parts:
+        how_read = (holds[part.name], known or {}, f"reading {part.name}", progress)
+        pieces = tuple(_fill(piece, *how_read) for piece in part.pieces)
+        filled.append(OutputPart(part.name, pieces))
     _refuse_empty({part.name: len(part) for part in filled})
     left_out = list(removed)
     key = _key(filled, how, about, extra or {}, left_out)
@@ -460,32 +464,21 @@ def _written(out: Path, filled: Sequence[OutputPart], reused: bool) -> Written:
 # -- what the images hold, read once before anything is written ------------------------------------
 
 
-def _fill(part: Part, holds: str, known: Mapping[str, pa.Table], progress: Progress) -> OutputPart:
-    """Read all images of a part, and compare them with the digests that an audit saw.
+def _fill(
+    piece: Piece, holds: str, known: Mapping[str, pa.Table], step: str, progress: Progress
+) -> Selection:
+    """Read all images of a piece, and compare them with the digests that an audit saw.
 
     ``holds``: how the layout stores an image: ``named`` (a file whose ending says the format),
     ``bytes`` (encoded, any format) or ``arrays`` (pixels).
     """
-    return OutputPart(
-        part.name,
-        tuple(
-            _fill_piece(piece, holds, known, f"reading {part.name}", progress)
-            for piece in part.pieces
-        ),
-    )
-
-
-def _fill_piece(
-    piece: Piece, holds: str, known: Mapping[str, pa.Table], step: str, progress: Progress
-) -> Selection:
     images, audited = piece.images, known.get(piece.images.name)
     instead = _replacements(piece, holds)
     if audited is not None:
         # whether an image is to go was decided by what it held
         refuse_changed(images, sorted(instead), audited)
     read = [position for position in piece.keep.tolist() if position not in instead]
-    sizes = {at: _size(each.stored) for at, each in instead.items()}
-    digests = {at: content_digest(each.stored) for at, each in instead.items()}
+    held = {at: _measured(each.stored) for at, each in instead.items()}
     problems = []
     for number, (position, stored, digest) in enumerate(_as_audited(images, read, audited)):
         if number % 64 == 0:
@@ -494,17 +487,12 @@ def _fill_piece(
             id_, locator = images.ids[position].as_py(), images.locators[position].as_py()
             problems.append(Problem(images.name, id_, locator or "", stored.reason, stored.detail))
         else:
-            digests[position], sizes[position] = digest, _size(stored)
+            held[position] = _measured(stored, digest)
     progress(step, len(read), len(read))
-    keep = np.array(sorted(digests), np.int64)
-    return Selection(
-        images,
-        keep,
-        np.frombuffer(b"".join(digests[at] for at in keep.tolist()), np.uint8).reshape(-1, 16),
-        np.array([sizes[at] for at in keep.tolist()], np.int64),
-        instead,
-        tuple(problems),
-    )
+    keep = sorted(held)
+    digests = np.frombuffer(b"".join(held[at][0] for at in keep), np.uint8).reshape(-1, 16)
+    sizes = np.array([held[at][1] for at in keep], np.int64)
+    return Selection(images, np.array(keep, np.int64), digests, sizes, instead, tuple(problems))
 
 
 def refuse_changed(images: ImageSet, positions: Sequence[int], known: pa.Table) -> None:
@@ -519,13 +507,11 @@ def _as_audited(
     """Yield images as stored and their digests; refuse one that is not what an audit saw."""
     expected: list[str | None] = [None] * len(positions)
     if known is not None:
-        places = pc.index_in(
-            images.ids.take(pa.array(positions, pa.int64())), known["id"].combine_chunks()
-        )
+        ids = images.ids.take(pa.array(positions, pa.int64()))
+        places = pc.index_in(ids, known["id"].combine_chunks())
         expected = known["digest"].combine_chunks().take(places).to_pylist()
-    for position, audited, stored in zip(
-        positions, expected, images.opener.read(positions), strict=True
-    ):
+    opened = zip(positions, expected, images.opener.read(positions), strict=True)
+    for position, audited, stored in opened:
         trouble, digest = "", b""
         if not isinstance(stored, Unreadable):
             digest = content_digest(stored)
@@ -541,8 +527,10 @@ def _as_audited(
         yield position, stored, digest
 
 
-def _size(stored: Stored) -> int:
-    return len(stored) if isinstance(stored, bytes) else stored.nbytes
+def _measured(stored: Stored, digest: bytes = b"") -> tuple[bytes, int]:
+    """Return the digest of an image, and its bytes."""
+    count = len(stored) if isinstance(stored, bytes) else stored.nbytes
+    return digest or content_digest(stored), count
 
 
 def _replacements(piece: Piece, holds: str) -> dict[int, Replacement]:

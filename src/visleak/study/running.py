@@ -89,7 +89,7 @@ def run(study: Study, folder: Path, options: Options) -> Run:
         opened=opened,
         audits={each: found for found, own in work.answers for each in own},
         leaks={each: leaks[each] for each in planned.comparisons if each in leaks},
-        failed=tuple(work.failed),
+        failed=tuple(LeftOut(each, why) for each, why in work.failed.items()),
         within=tuple(work.within),
         reused=work.reused,
     )
@@ -97,17 +97,14 @@ def run(study: Study, folder: Path, options: Options) -> Run:
 
 def _nothing(study: Study, missing: Mapping[str, str]) -> str:
     """Return why there is nothing to compare."""
-    said = f"{study.path}: nothing to compare:"
+    said = "no benchmark meets a training set of another name; check roles, dataset and contains"
     if missing:
         name, why = next(iter(missing.items()))
-        return (
-            f"{said} {len(missing)} of {len(study.sets)} sets are not there (set {name!r}: {why});"
-            " fill in source of at least one benchmark and one training set"
+        said = (
+            f"{len(missing)} of {len(study.sets)} sets are not there (set {name!r}: {why}); fill in"
+            " source of at least one benchmark and one training set"
         )
-    return (
-        f"{said} no benchmark meets a training set of another name; check roles, dataset and"
-        " contains"
-    )
+    return f"{study.path}: nothing to compare: {said}"
 
 
 def _open(
@@ -218,7 +215,7 @@ class Work:
     # audits with the comparisons they answer
     answers: list[tuple[Audit, tuple[Comparison, ...]]] = field(default_factory=list)
     within: list[Audit] = field(default_factory=list)  # audits of repeats
-    failed: list[LeftOut] = field(default_factory=list)
+    failed: dict[Comparison, str] = field(default_factory=dict)  # and why
     reused: int = 0
 
     def answer(self, jobs: Sequence[Job]) -> None:
@@ -297,9 +294,8 @@ class Work:
         return job.base
 
     def _audited(self, place: Path, queries: Sequence[str], reference: str) -> Audit:
-        settings = replace(
-            self.study.settings, encoder=self._encoder(reference), within=not reference
-        )
+        encoder = self._encoder(reference)
+        settings = replace(self.study.settings, encoder=encoder, within=not reference)
         with self.options.watch(reference or "repeats within the sets") as progress:
             found = audit(
                 [self.opened[name] for name in queries],
@@ -340,8 +336,8 @@ class Work:
 
     def _fail(self, job: Job, queries: Sequence[str], why: str) -> None:
         for each in job.comparisons:
-            if each.query in queries and each not in [left.comparison for left in self.failed]:
-                self.failed.append(LeftOut(each, why))
+            if each.query in queries:
+                self.failed.setdefault(each, why)
 
 
 def _named(message: str, queries: Sequence[str]) -> list[str]:

@@ -207,12 +207,11 @@ def import_verdicts(
     read = _read(home, source, reviewer, within=within, test=test, train=train, strict=strict)
     latest = {(v.reviewer, v.key): v for v in read.known}
     standing = {(v.reviewer, v.key): v for v in read_verdicts(home)}
-    new = [
-        verdict
-        for of, verdict in latest.items()
-        if (old := standing.get(of)) is None
-        or (verdict.judgment != old.judgment and verdict.time > old.time)
-    ]
+    new = []
+    for of, verdict in latest.items():
+        old = standing.get(of)
+        if old is None or (verdict.judgment != old.judgment and verdict.time > old.time):
+            new.append(verdict)
     if latest:
         with Ledger(home) as ledger:
             ledger.add(*new)
