@@ -70,9 +70,8 @@ def test_recordings_are_found_unasked(found):
     assert known.gap >= 10
     assert not found.summary.grouping.used
     (one,) = known.shared
-    assert (one.groups, one.queries, one.least, dict(one.named)) == (
-        2, 16, 10, {"drive-b2": 8, "drive-c3": 8},
-    )  # fmt: skip
+    assert (one.groups, one.queries, one.least) == (2, 16, 10)
+    assert dict(one.named) == {"drive-b2": 8, "drive-c3": 8}
     sides = {each.set: each for each in known.sides}
     assert (sides["test"].units, sides["train"].units) == (3, 3)
     assert sides["test"].span == 230 + 2 * 70
@@ -135,10 +134,8 @@ def test_purge_removes_groups_on_both_sides(found):
 def test_purge_removes_frames_up_to_a_gap(found, side, gap):
     """Frames 0 to 150 of a torn recording are in train, 160 to 230 in test."""
     (known,) = found.summary.grouping.believed
-    chosen = PurgeSettings(
-        degree="hard", group="auto", yes=True, remove_from=side, max_frame_gap=gap
-    )
-    result = purge(found, chosen)
+    chosen = {"degree": "hard", "group": "auto", "yes": True}
+    result = purge(found, PurgeSettings(**chosen, remove_from=side, max_frame_gap=gap))
     (plan,) = result.sets
     frames = {int(each.id[-9:-4]) for each in plan.removed if each.why == "group"}
     most = known.gap if gap == "auto" else 30

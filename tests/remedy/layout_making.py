@@ -87,10 +87,15 @@ def flat_folder(root: Path, start: int = 0) -> str:
     return str(root / "flat")
 
 
-def unnamed(root: Path, start: int = 0) -> str:
+def unnamed_files(start: int) -> dict[str, bytes]:
     """Images whose names do not say so, beside one of the same stem that does."""
-    for i in range(COUNT):
-        put(root / "unnamed" / f"{i // 2}{('.png', '.large')[i % 2]}", picture(start + i))
+    names = (f"{i // 2}{('.png', '.large')[i % 2]}" for i in range(COUNT))
+    return {name: picture(start + i) for i, name in enumerate(names)}
+
+
+def unnamed(root: Path, start: int = 0) -> str:
+    for name, data in unnamed_files(start).items():
+        put(root / "unnamed" / name, data)
     return str(root / "unnamed")
 
 
@@ -153,19 +158,16 @@ def parquet_of_files(root: Path, start: int = 0) -> str:
 
 
 def rows_with_pictures(start: int, count: int = COUNT) -> pa.Table:
-    names = json.dumps(
-        {"info": {"features": {"label": {"_type": "ClassLabel", "names": ["cat", "dog"]}}}}
-    )
-    return pa.table(
-        {
-            "image": pa.array(
-                [{"bytes": picture(start + i), "path": f"{i % 3}.png"} for i in range(count)]
-            ),
-            "label": pa.array([i % 2 for i in range(count)], pa.int64()),
-            "weight": pa.array([i / 3 for i in range(count)], pa.float32()),
-            "split": pa.array(["train" if i == 1 else "test" for i in range(count)]),
-        }
-    ).replace_schema_metadata({"huggingface": names, "own": "kept"})
+    label = {"_type": "ClassLabel", "names": ["cat", "dog"]}
+    names = json.dumps({"info": {"features": {"label": label}}})
+    images = [{"bytes": picture(start + i), "path": f"{i % 3}.png"} for i in range(count)]
+    columns = {
+        "image": pa.array(images),
+        "label": pa.array([i % 2 for i in range(count)], pa.int64()),
+        "weight": pa.array([i / 3 for i in range(count)], pa.float32()),
+        "split": pa.array(["train" if i == 1 else "test" for i in range(count)]),
+    }
+    return pa.table(columns).replace_schema_metadata({"huggingface": names, "own": "kept"})
 
 
 def parquet(root: Path, start: int = 0) -> str:
@@ -213,15 +215,15 @@ def add(archive: tarfile.TarFile, name: str, data: bytes) -> None:
 def unnamed_zip(root: Path, start: int = 0) -> str:
     root.mkdir(parents=True, exist_ok=True)
     with zipfile.ZipFile(root / "unnamed.zip", "w", zipfile.ZIP_DEFLATED) as archive:
-        for i in range(COUNT):
-            archive.writestr(f"{i // 2}{('.png', '.large')[i % 2]}", picture(start + i))
+        for name, data in unnamed_files(start).items():
+            archive.writestr(name, data)
     return str(root / "unnamed.zip")
 
 
 def unnamed_tar(root: Path, start: int = 0) -> str:
     with tarfile.open(root / "unnamed.tar", "w") as archive:
-        for i in range(COUNT):
-            add(archive, f"{i // 2}{('.png', '.large')[i % 2]}", picture(start + i))
+        for name, data in unnamed_files(start).items():
+            add(archive, name, data)
     return str(root / "unnamed.tar")
 
 
@@ -347,8 +349,8 @@ def cifar(root: Path, start: int = 0) -> str:
 def cifar_100(root: Path, start: int = 0) -> str:
     rows = np.random.default_rng(start).integers(0, 256, (COUNT, 3072), dtype=np.uint8)
     labels = {"fine_labels": [i % 2 for i in range(COUNT)], "coarse_labels": [0] * COUNT}
-    put(root / "c100" / "test", as_python_2({"data": rows} | labels))
-    put(root / "c100" / "train", as_python_2({"data": rows} | labels))
+    for part in ("test", "train"):
+        put(root / "c100" / part, as_python_2({"data": rows} | labels))
     meta = {"fine_label_names": ["apple", "bed"], "coarse_label_names": ["things"]}
     put(root / "c100" / "meta", as_python_2(meta))
     return f"cifar:{root / 'c100'}#test"

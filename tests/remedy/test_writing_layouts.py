@@ -21,7 +21,7 @@ from layout_making import contents, piece, written
 from PIL import Image
 
 from visleak.errors import UsageError, VisleakError
-from visleak.formats import open_images
+from visleak.formats import open_images, open_splits, tables
 from visleak.remedy.writing import Part, Piece, Substitute, write
 
 pytestmark = pytest.mark.usefixtures("no_waiting")
@@ -70,8 +70,6 @@ def test_parquet_keeps_schema_metadata_packing_and_shards(tmp_path):
 
 def test_a_large_row_group_is_read_in_bits(tmp_path, monkeypatch):
     """Memory is bounded by bytes, not by how a file is cut into groups."""
-    from visleak.formats import tables
-
     monkeypatch.setattr(tables, "HELD", 300)
     source = making.parquet(tmp_path)
     written(tmp_path / "out", piece(source, [0, 2, 4, 5, 6]))
@@ -150,10 +148,8 @@ def test_side_files_go_with_their_picture_and_everything_else_stays(tmp_path):
     written(tmp_path / "out", piece(source, [1, 2]))
     gone = set(images.ids.to_pylist()) - set(images.ids.take([1, 2]).to_pylist())
     gone |= {name.replace(".png", ".txt") for name in gone}
-    with (
-        zipfile.ZipFile(tmp_path / "data.zip") as old,
-        zipfile.ZipFile(tmp_path / "out" / "data.zip") as new,
-    ):
+    old_path, new_path = tmp_path / "data.zip", tmp_path / "out" / "data.zip"
+    with zipfile.ZipFile(old_path) as old, zipfile.ZipFile(new_path) as new:
         assert new.testzip() is None
         assert new.comment == old.comment
         assert new.namelist() == [name for name in old.namelist() if name not in gone]
@@ -181,11 +177,9 @@ def test_a_tar_keeps_links_whose_target_goes(tmp_path):
     ids = open_images(source).ids.to_pylist()
     keep = [ids.index(name) for name in ("cat/link.png", "dog/1.png", "dog/hard.png")]
     result = written(tmp_path / "out", piece(source, sorted(keep)))
-    assert contents(result.sources["test"]) == {
-        "cat/link.png": making.picture(2),
-        "dog/hard.png": making.picture(2),
-        "dog/1.png": making.picture(1),
-    }
+    numbers = {"cat/link.png": 2, "dog/hard.png": 2, "dog/1.png": 1}
+    pictures = {name: making.picture(number) for name, number in numbers.items()}
+    assert contents(result.sources["test"]) == pictures
     with tarfile.open(tmp_path / "out" / "data.tar") as archive:
         kinds = {m.name: m.type for m in archive.getmembers()}
     assert kinds["README.md"] == kinds["cat/link.png"] == kinds["dog/1.json"] == tarfile.REGTYPE
@@ -256,11 +250,8 @@ def test_yolo_is_one_data_set_of_its_splits(tmp_path):
     source = making.yolo(tmp_path)
     written(tmp_path / "out", piece(source, [0, 3, 4]))
     content = yaml.safe_load((tmp_path / "out" / "data.yaml").read_text())
-    assert content == {
-        "names": ["cat", "dog"],
-        "train": ["../yolo/images/train"],
-        "val": "images/val",
-    }
+    splits = {"train": ["../yolo/images/train"], "val": "images/val"}
+    assert content == {"names": ["cat", "dog"]} | splits
     left = open_images(f"yolo:{tmp_path}/out/data.yaml#train")
     assert list(left.opener.read([0])) == [making.picture(99)]
     labels = tmp_path / "out" / "labels" / "val"
@@ -286,11 +277,8 @@ def test_parts_with_images_of_several_splits_keep_the_split_of_their_own_set(tmp
     parts = [Part("test", (piece(source, [1, 2], name="test"), moved)), Part("train", (stays,))]
     done = write(parts, tmp_path / "out", "copy", about={})
     content = yaml.safe_load((tmp_path / "out" / "data.yaml").read_text())
-    assert {key: content.get(key) for key in ("train", "val", "test")} == {
-        "train": "images/train",
-        "val": "images/val",
-        "test": None,
-    }
+    splits = [content.get(key) for key in ("train", "val", "test")]
+    assert splits == ["images/train", "images/val", None]
     assert done.sources["test"].endswith("data.yaml#val")
     assert len(contents(done.sources["test"])) == 3
 
@@ -318,15 +306,12 @@ def test_yolo_of_other_classes_is_not_mixed(tmp_path):
 
 def test_kitti_takes_all_files_of_a_frame(tmp_path):
     written(tmp_path / "out", piece(making.kitti(tmp_path), [2, 5]))
-    names = sorted(str(p.relative_to(tmp_path / "out")) for p in (tmp_path / "out").rglob("*.*"))
-    frames = ("000002", "000005")
-    assert names == sorted(
-        [f"training/calib/{f}.txt" for f in frames]
-        + [f"training/image_2/{f}.png" for f in frames]
-        + [f"training/label_2/{f}.txt" for f in frames]
-        + ["mapping/train_mapping.txt", "mapping/train_rand.txt"]
-        + ["kept.csv", "removed.csv", "files.csv", "manifest.json"]
-    )
+    names = {str(p.relative_to(tmp_path / "out")) for p in (tmp_path / "out").rglob("*.*")}
+    kinds = ("calib/{}.txt", "image_2/{}.png", "label_2/{}.txt")
+    frames = {f"training/{kind.format(f)}" for kind in kinds for f in ("000002", "000005")}
+    mapping = {"mapping/train_mapping.txt", "mapping/train_rand.txt"}
+    lists = {"kept.csv", "removed.csv", "files.csv", "manifest.json"}
+    assert names == frames | mapping | lists
     groups = open_images(f"kitti:{tmp_path / 'out'}").groups
     assert groups.equals(open_images(f"kitti:{tmp_path / 'kitti'}").groups.take([2, 5]))
 
@@ -401,8 +386,6 @@ def test_parquet_of_two_sets(tmp_path):
 
 
 def test_several_parts_stand_side_by_side(tmp_path):
-    from visleak.formats import open_splits
-
     source = making.folder(tmp_path)
     chosen = {"train": [0, 1, 2], "test": [4, 5]}
     parts = [Part(name, (piece(source, keep),)) for name, keep in chosen.items()]

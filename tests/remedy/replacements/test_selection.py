@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import visleak
 from planted_pool import darker, plant, png, scene, store
 from visleak.encoders import load_encoder
 from visleak.errors import UsageError
@@ -29,9 +30,8 @@ def named(selection: Selection, id_: str):
 def test_the_planted_duplicates_need_a_replacement(opened):
     """Of the pair within test only one; the blank test image is left out and counted."""
     selection = opened()
-    assert [each.id for each in selection.duplicates.images] == [
-        *("cat/00.png", "cat/01.png", "cat/02.png", "dog/06.png", "dog/07.png")
-    ]
+    planted = ["cat/00.png", "cat/01.png", "cat/02.png", "dog/06.png", "dog/07.png"]
+    assert [each.id for each in selection.duplicates.images] == planted
     assert selection.duplicates.blank == 1
     counts = [(c.label, c.duplicates, c.approved, c.left) for c in selection.counts()]
     assert counts == [("cat", 3, 0, 8), ("dog", 2, 0, 6)]
@@ -95,12 +95,9 @@ def test_replacements_do_not_duplicate_each_other(opened, twins):
     copies = ("other-bytes", "darker", "mirrored")
     assert all(named(selection, f"cat/{name}.png").objection == "" for name in copies)
     selection.approve(0, named(selection, "cat/one.png").digest, "ada")
-    grades = [named(selection, f"cat/{name}.png").objection for name in copies]
-    assert grades == [
-        "not eligible: exact copy of pool/cat/one.png",
-        "not eligible: near copy of pool/cat/one.png",
-        "not eligible: near copy of pool/cat/one.png",
-    ]
+    objections = [named(selection, f"cat/{name}.png").objection for name in copies]
+    words = ("exact", "near", "near")
+    assert objections == [f"not eligible: {word} copy of pool/cat/one.png" for word in words]
     assert named(selection, "cat/darker.png").nearest[0].set == "pool"
     offer = selection.offer(1)
     assert offer.candidate.id == "cat/free.png"
@@ -147,11 +144,8 @@ def test_approving_is_checked_on_the_server(opened):
     with pytest.raises(AlreadyDecided, match=r"dog/.* of the pool has a decision already"):
         selection.approve(4, dog.digest, "bob")
     shown = selection.offer(3)
-    assert (shown.approved.pool, shown.candidate.id, shown.candidate.objection) == (
-        dog.id,
-        dog.id,
-        "",
-    )
+    assert shown.approved.pool == shown.candidate.id == dog.id
+    assert shown.candidate.objection == ""
     assert selection.withdraw(3).pool == dog.id
     assert selection.offer(3).approved is None
 
@@ -219,8 +213,6 @@ def test_labels_may_be_missing(planted, opened, tmp_path):
 
 
 def test_sets_without_a_training_side(opened, tmp_path):
-    import visleak
-
     plant(tmp_path / "alone")
     visleak.audit(tmp_path / "alone" / "test", out=tmp_path / "a", workers=1, cache=None)
     selection = opened(tmp_path / "alone" / "pool", at=tmp_path / "a")
