@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 import numpy as np
@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from visleak import quantities
+from visleak.documents import as_plain
 from visleak.records import Int64
 
 Float64 = npt.NDArray[np.float64]
@@ -29,7 +30,8 @@ class Deviation:
     """A size or class share that differs from its target."""
 
     part: str  # name of the part
-    class_: str | None  # name of the class, ``None`` for the size of the part
+    # name of the class, ``None`` for the size of the part
+    class_: str | None = field(metadata={"key": "class"})
     # of a size, the deviation relative to the target; of a class, the difference between its share
     # of the part and of all images
     points: float
@@ -48,13 +50,7 @@ class Deviation:
 
     def as_dict(self) -> dict[str, object]:
         """Return the deviation as plain values."""
-        return {
-            "part": self.part,
-            "class": self.class_,
-            "points": self.points,
-            "images": self.images,
-            "words": str(self),
-        }
+        return {**as_plain(self), "words": str(self)}
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
@@ -53,18 +53,18 @@ class Cell:
 class Union:
     """A benchmark against several references at once: an image that leaks into any of them."""
 
-    query: str  # the benchmark
+    query: str = field(metadata={"key": "query_set"})  # the benchmark
     coverage: str  # of the comparisons: ``intra``, ``inter``, or ``any`` for all
-    references: tuple[str, ...]  # names of the sets
+    references: tuple[str, ...] = field(metadata={"key": "reference_sets"})
     rates: Rates  # over the benchmark's readable images
-    paper: Values  # published values, in per cent
+    paper: Values = field(metadata={"key": "published"})  # in per cent
 
 
 @dataclass(frozen=True, slots=True)
 class Repeats:
     """Images of one set that repeat each other: never a leak."""
 
-    query: str  # the set
+    query: str = field(metadata={"key": "query_set"})
     # of grade exact or near; each unordered pair once
     pairs: int
     images: int
@@ -259,30 +259,18 @@ def as_dict(result: Result) -> dict[str, object]:
                 **_comparison_dict(cell.comparison),
                 "modality": cell.modality,
                 "audit": cell.audit,
-                "rates": _rates_dict(cell.rates),
+                "rates": as_plain(cell.rates),
                 "own_pairs_left_out": cell.own,
                 "published": as_plain(cell.paper),
             }
             for cell in result.cells
         ],
-        "unions": [
-            {
-                "query_set": union.query,
-                "coverage": union.coverage,
-                "reference_sets": list(union.references),
-                "rates": _rates_dict(union.rates),
-                "published": as_plain(union.paper),
-            }
-            for union in result.unions
-        ],
+        "unions": as_plain(result.unions),
         "totals": [
-            {"query_set": union.query, "headline": line, "rates": _rates_dict(union.rates)}
+            {"query_set": union.query, "headline": line, "rates": as_plain(union.rates)}
             for union, line in zip(result.totals, result.headlines, strict=True)
         ],
-        "repeats": [
-            {"query_set": each.query, "pairs": each.pairs, "images": each.images}
-            for each in result.repeats
-        ],
+        "repeats": as_plain(result.repeats),
         "included": [_left_dict(left) for left in run.plan.included],
         "skipped": [_left_dict(left) for left in run.plan.skipped],
         "failed": [_left_dict(left) for left in run.failed],
@@ -321,10 +309,6 @@ def _set(run: Run, each: StudySet) -> dict[str, object]:
         "missing": run.missing.get(each.name),
         "contains": [inclusion.set for inclusion in each.contains],
     }
-
-
-def _rates_dict(rates: Rates) -> dict[str, object]:
-    return {name: rate.as_dict() if (rate := rates[name]) else None for name in RATES}
 
 
 def _left_dict(left: LeftOut) -> dict[str, str]:
