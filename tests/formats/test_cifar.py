@@ -9,6 +9,7 @@ import pickle
 import numpy as np
 import pytest
 
+from refusals import refused
 from visleak.errors import UsageError, VisleakError
 from visleak.formats import open_images
 from visleak.formats.cifar import load_pickle
@@ -78,8 +79,7 @@ def test_cifar_100(tmp_path, rows):
     source = f"cifar:{folder}#test"
     assert open_images(source).labels.to_pylist() == ["apple", "bed", "bed"]
     assert open_images(source, label="coarse_labels").labels.to_pylist() == ["things"] * 3
-    with pytest.raises(UsageError, match=r"label 'x': .* has fine_labels, coarse_labels$"):
-        open_images(source, label="x")
+    refused(UsageError, r"label 'x': .* has fine_labels, coarse_labels$", source, label="x")
 
 
 class Evil:
@@ -122,15 +122,13 @@ def test_a_codec_is_not_a_way_in(tmp_path):
 
     path = tmp_path / "x"
     path.write_bytes(pickle.dumps({"a": Evil(codecs.encode, ("text", "rot13"))}))
-    with pytest.raises(VisleakError, match=r"the encoding 'rot13' is not read"):
-        load_pickle(path)
+    refused(VisleakError, r"the encoding 'rot13' is not read", path, load_pickle)
 
 
 def test_arrays_of_objects_are_refused(tmp_path):
     path = tmp_path / "x"
     path.write_bytes(pickle.dumps({"data": np.array([{}, []], dtype=object)}, protocol=2))
-    with pytest.raises(VisleakError, match=r"arrays of O8? are not read"):
-        load_pickle(path)
+    refused(VisleakError, r"arrays of O8? are not read", path, load_pickle)
 
 
 def test_damaged_pickles(tmp_path):
@@ -147,29 +145,23 @@ def test_damaged_pickles(tmp_path):
         except VisleakError as error:
             assert "\n" not in str(error)  # noqa: PT017
     path.write_bytes(pickle.dumps([1]))
-    with pytest.raises(VisleakError, match=r"cannot be read as a CIFAR file: it is not a table"):
-        load_pickle(path)
+    refused(VisleakError, r"cannot be read as a CIFAR file: it is not a table", path, load_pickle)
 
 
 def test_what_is_missing_is_named(tmp_path, rows):
-    with pytest.raises(UsageError, match=r"source 'cifar:/nope#test': /nope does not exist"):
-        open_images("cifar:/nope#test")
+    refused(UsageError, r"source 'cifar:/nope#test': /nope does not exist", "cifar:/nope#test")
     with pytest.raises(VisleakError, match=r"holds no CIFAR files: expected batches.meta and"):
         open_images(f"cifar:{tmp_path}#test")
     folder = write_ten(tmp_path / "c", rows)
     for source in (f"cifar:{folder}", f"cifar:{folder}#val"):
-        with pytest.raises(UsageError, match=r"add #train or #test to choose a split"):
-            open_images(source)
-    with pytest.raises(UsageError, match=r"id 'x': CIFAR files have no such column"):
-        open_images(f"cifar:{folder}#test", id="x")
+        refused(UsageError, r"add #train or #test to choose a split", source)
+    refused(UsageError, r"id 'x': CIFAR files have no such column", f"cifar:{folder}#test", id="x")
     images = open_images(f"cifar:{folder}#train")
     (folder / "data_batch_3").unlink()
     assert [f.reason for f in images.opener.read([4, 5])] == ["io-error"] * 2
     with pytest.raises(VisleakError, match=r"data_batch_3 is missing; unpack the whole data set"):
         open_images(f"cifar:{folder}#train")
     (folder / "test_batch").write_bytes(pickle.dumps({"data": rows[:2], "labels": [1]}))
-    with pytest.raises(VisleakError, match=r"has no 'labels' for its 2 images"):
-        open_images(f"cifar:{folder}#test")
+    refused(VisleakError, r"has no 'labels' for its 2 images", f"cifar:{folder}#test")
     (folder / "test_batch").write_bytes(pickle.dumps({"data": rows[:2, :5], "labels": [1]}))
-    with pytest.raises(VisleakError, match=r"without its `data` of 3,072 bytes an image"):
-        open_images(f"cifar:{folder}#test")
+    refused(VisleakError, r"without its `data` of 3,072 bytes an image", f"cifar:{folder}#test")

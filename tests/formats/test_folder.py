@@ -10,6 +10,7 @@ import stat
 import numpy as np
 import pytest
 
+from refusals import refused
 from visleak.errors import UsageError, VisleakError
 from visleak.formats import files, open_images, open_splits
 from visleak.images import decode
@@ -184,27 +185,20 @@ def test_openers_travel_and_yield_what_was_asked_for(tmp_path, put):
 
 def test_an_empty_folder_and_a_missing_one(tmp_path, put):
     (tmp_path / "e").mkdir()
-    with pytest.raises(VisleakError, match=r"/e holds no images \(no file below it is an image"):
-        open_images(tmp_path / "e")
+    refused(VisleakError, r"/e holds no images \(no file below it is an image", tmp_path / "e")
     (tmp_path / "e" / "img_emb_0.npy").write_bytes(b"")
-    with pytest.raises(VisleakError, match=r"1 \.npy; embeddings are emb:FOLDER\?encoder=NAME"):
-        open_images(tmp_path / "e")
-    with pytest.raises(UsageError, match=r"source '.*/nope' does not exist; a source is a folder"):
-        open_images(tmp_path / "nope")
+    refused(VisleakError, r"1 \.npy; embeddings are emb:FOLDER\?encoder=NAME", tmp_path / "e")
+    refused(UsageError, r"source '.*/nope' does not exist; a source is a folder", tmp_path / "nope")
 
 
 def test_columns_are_refused(tmp_path, put):
     put("a.png")
-    with pytest.raises(UsageError, match=r"id 'x': the folder .* has no columns$"):
-        open_images(tmp_path, id="x")
-    with pytest.raises(UsageError, match=r"label 'x': the folder .* has no columns$"):
-        open_images(tmp_path, label="x")
-    with pytest.raises(
-        UsageError, match=r"group 'x': .* no columns; group may be /regex/ on the id"
-    ):
-        open_images(tmp_path, group="x")
-    with pytest.raises(UsageError, match=r"group '/\(/' is not a regular expression: "):
-        open_images(tmp_path, group="/(/")
+    refused(UsageError, r"id 'x': the folder .* has no columns$", tmp_path, id="x")
+    refused(UsageError, r"label 'x': the folder .* has no columns$", tmp_path, label="x")
+    refused(
+        UsageError, r"group 'x': .* no columns; group may be /regex/ on the id", tmp_path, group="x"
+    )
+    refused(UsageError, r"group '/\(/' is not a regular expression: ", tmp_path, group="/(/")
 
 
 def test_groups_by_a_regular_expression(tmp_path, put):
@@ -227,8 +221,7 @@ def test_a_list_keeps_its_order(tmp_path, put):
     assert open_images(beside).ids.to_pylist() == ["z/1.png", "a b.png"]
     with pytest.raises(VisleakError, match=r"id 'a.png' occurs more than once, in rows 0 and 2"):
         open_images(put("twice.txt", "a.png\nb.png\n./a.png\n"))
-    with pytest.raises(VisleakError, match=r"none\.txt holds no images"):
-        open_images(put("none.txt", "\n\n"))
+    refused(VisleakError, r"none\.txt holds no images", put("none.txt", "\n\n"))
     with pytest.raises(VisleakError, match=r"bytes\.txt cannot be read as UTF-8 text"):
         open_images(put("bytes.txt", b"\xff\xfe\n"))
 

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from refusals import refused
 from visleak.errors import UsageError, VisleakError
 from visleak.formats import open_images
 from visleak.images import content_digest, decode
@@ -184,11 +185,9 @@ def test_normalised_tensors_are_refused_in_one_line(arrays):
         r"^source: ItemSet yields tensors, but its values are not in \[0, 1\]: they are"
         r" normalised; give the data set without its transform$"
     )
-    with pytest.raises(UsageError, match=said):
-        open_images(ItemSet([(normalised(picture), 0) for picture in arrays]))
+    refused(UsageError, said, ItemSet([(normalised(picture), 0) for picture in arrays]))
     nan = torch.full((3, 4, 4), float("nan"))
-    with pytest.raises(UsageError, match=r"they are normalised"):
-        open_images(ItemSet([(nan, 0)]))
+    refused(UsageError, r"they are normalised", ItemSet([(nan, 0)]))
     mixed = open_images(ItemSet([(to_tensor(arrays[0]), 0), (normalised(arrays[1]), 1)]))
     assert next(mixed.opener.read([1])).reason == "unsupported"
 
@@ -216,16 +215,12 @@ def test_targets_spare_reading_every_item(arrays):
 
 
 def test_objects_that_are_no_data_set(arrays):
-    with pytest.raises(UsageError, match=r"source must be .*; got object"):
-        open_images(object())
-    with pytest.raises(UsageError, match=r"got one image.*: put it in a list"):
-        open_images(to_tensor(arrays[0]))
-    with pytest.raises(VisleakError, match=r"holds no images"):
-        open_images(ItemSet([]))
+    refused(UsageError, r"source must be .*; got object", object())
+    refused(UsageError, r"got one image.*: put it in a list", to_tensor(arrays[0]))
+    refused(VisleakError, r"holds no images", ItemSet([]))
     with pytest.raises(UsageError, match=r"a subset of 4 images names row 9"):
         open_images(torch.utils.data.Subset(ArraySet(arrays, [0] * 4), [9]))
-    with pytest.raises(UsageError, match=r"id 'x': the data set .*has no columns"):
-        open_images(ArraySet(arrays, [0] * 4), id="x")
+    refused(UsageError, r"id 'x': the data set .*has no columns", ArraySet(arrays, [0] * 4), id="x")
 
 
 def test_the_real_ones(folder, arrays, tmp_path):

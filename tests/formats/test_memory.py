@@ -6,10 +6,10 @@ import io
 import pickle
 
 import numpy as np
-import pytest
 import tifffile
 from PIL import Image
 
+from refusals import refused
 from visleak.errors import UsageError, VisleakError
 from visleak.formats import open_images
 
@@ -142,8 +142,7 @@ def test_an_array_of_pictures():
 
 def test_what_is_no_sequence(picture):
     for one in (picture(), np.asarray(picture()), np.zeros((4, 4))):
-        with pytest.raises(UsageError, match=r"got one image.*: put it in a list"):
-            open_images(one)
+        refused(UsageError, r"got one image.*: put it in a list", one)
     for other, seen in (
         (3, "int"),
         ({"a": 1}, "int"),
@@ -151,12 +150,9 @@ def test_what_is_no_sequence(picture):
         (b"x", "bytes"),
         (iter([]), "list_iterator, which has no length"),
     ):
-        with pytest.raises(UsageError, match=rf"source must be .*data frame.*; got {seen}"):
-            open_images(other)
-    with pytest.raises(VisleakError, match=r"holds no images"):
-        open_images([])
-    with pytest.raises(UsageError, match=r"label 'x': a sequence has no columns"):
-        open_images([picture()], label="x")
+        refused(UsageError, rf"source must be .*data frame.*; got {seen}", other)
+    refused(VisleakError, r"holds no images", [])
+    refused(UsageError, r"label 'x': a sequence has no columns", [picture()], label="x")
     assert open_images([picture()] * 3, group="/[01]/").groups.to_pylist() == ["0", "1", None]
 
 

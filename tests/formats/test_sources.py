@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from refusals import refused
 from visleak.errors import UsageError, VisleakError
 from visleak.formats import hub, open_images, parse_set
 from visleak.formats.sources import FORMATS, IN_SOURCE, resolved
@@ -71,14 +72,10 @@ def test_unknown_sources_name_the_known_ones(tmp_path, put):
         UsageError, match=rf"source 'tfds:mnist#test': tfds: is not a kind of source; {known}"
     ):
         open_images("tfds:mnist#test")
-    with pytest.raises(UsageError, match=rf"source '.*/a.doc' is of no known kind; {known}"):
-        open_images(put("a.doc", "x"))
-    with pytest.raises(UsageError, match=rf"source 'nope' does not exist; {known}"):
-        open_images("nope")
-    with pytest.raises(UsageError, match=r"a source is empty"):
-        open_images("")
-    with pytest.raises(UsageError, match=r"source 'coco:x.json': x.json does not exist"):
-        open_images("coco:x.json")
+    refused(UsageError, rf"source '.*/a.doc' is of no known kind; {known}", put("a.doc", "x"))
+    refused(UsageError, rf"source 'nope' does not exist; {known}", "nope")
+    refused(UsageError, r"a source is empty", "")
+    refused(UsageError, r"source 'coco:x.json': x.json does not exist", "coco:x.json")
 
 
 @pytest.mark.parametrize(
@@ -105,8 +102,7 @@ def test_a_stored_source_is_found_from_elsewhere(tmp_path, source, want):
 
 def test_splits_of_what_has_none(tmp_path, put):
     put("a/1.png")
-    with pytest.raises(UsageError, match=r"#test chooses a split of .*; this source has none"):
-        open_images(f"{tmp_path}/a#test")
+    refused(UsageError, r"#test chooses a split of .*; this source has none", f"{tmp_path}/a#test")
 
 
 def test_a_path_is_never_a_prefix(tmp_path, put, monkeypatch):

@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from webdataset_making import add, write_shard
 
+from refusals import refused
 from visleak.errors import UsageError, VisleakError
 from visleak.formats import open_images
 from visleak.formats.webdataset import MAX_SIDE_BYTES, expanded
@@ -143,8 +144,7 @@ def test_a_key_twice_in_a_shard_is_refused(tmp_path, blobs):
         tmp_path / "s.tar",
         [("k", {"png": blobs[0]}), ("l", {"png": blobs[1]}), ("k", {"jpg": b""})],
     )
-    with pytest.raises(VisleakError, match=rf"^shard {path} holds the key 'k' twice; the members"):
-        open_images(f"wds:{path}")
+    refused(VisleakError, rf"^shard {path} holds the key 'k' twice; the members", f"wds:{path}")
 
 
 def test_side_files_that_say_nothing(tmp_path, blobs):
@@ -168,8 +168,7 @@ def test_columns_come_from_the_json(shards):
     assert images.labels[5].as_py() == "c5"
     assert images.groups[5].as_py() == "2"
     said = r"id 'nope': no sample has this in the .json beside the image of .*\*\.tar$"
-    with pytest.raises(UsageError, match=said):
-        open_images(f"{shards}/*.tar", id="nope")
+    refused(UsageError, said, f"{shards}/*.tar", id="nope")
     assert open_images(f"{shards}/*.tar", group=r"/^(\d{5})/").groups[4].as_py() == "00001"
 
 
@@ -226,8 +225,7 @@ def test_a_list_of_shards(shards, blobs):
     (shards / "list.txt").write_text("00000.tar\n00002.tar\n")
     images = open_images(shards / "list.txt")
     assert list(images.opener.read(range(8))) == blobs[:4] + blobs[8:]
-    with pytest.raises(UsageError, match="one of image files"):
-        open_images([paths[0], "a.png"])
+    refused(UsageError, "one of image files", [paths[0], "a.png"])
 
 
 def test_one_tar_is_an_archive_unless_said_otherwise(shards):
@@ -247,14 +245,11 @@ def test_one_tar_is_an_archive_unless_said_otherwise(shards):
     ],
 )
 def test_braces_that_are_no_pattern(pattern, said):
-    with pytest.raises(UsageError, match=said) as caught:
-        open_images(pattern)
-    assert "\n" not in str(caught.value)
+    refused(UsageError, said, pattern)
 
 
 def test_patterns_that_name_nothing_or_twice(shards):
-    with pytest.raises(UsageError, match=r"source '.*/x-\*\.tar': no shard matches$"):
-        open_images(f"{shards}/x-*.tar")
+    refused(UsageError, r"source '.*/x-\*\.tar': no shard matches$", f"{shards}/x-*.tar")
     with pytest.raises(UsageError, match=r"names the shard .*/00000\.tar twice$"):
         open_images(f"{shards}/00000.tar::{shards}/*.tar")
     with pytest.raises(VisleakError, match=r"holds no images \(the shard cannot be read: no such"):
