@@ -369,7 +369,7 @@ def test_a_stated_number_of_files_must_be_there(tmp_path):
     # two files are there as stated, and the one between them is not
     assert "img_emb_1.npy is missing" in message(VisleakError, f"{source}2")
     for wrong in ("0", "-1", "many", ""):
-        assert "expect must be a number of files" in message(UsageError, f"{source}{wrong}")
+        assert "expect must be a whole number from 1" in message(UsageError, f"{source}{wrong}")
     single = f"emb:{tmp_path / 'img_emb' / 'img_emb_2.npy'}?encoder=clip&expect="
     assert opened(f"{single}1").files.expected == 1
     assert "1 of 2 files" in message(VisleakError, f"{single}2")

@@ -123,7 +123,7 @@ def test_what_is_no_kitti(detection, put):
     put("x/a.png")
     refused(UsageError, r"x holds neither training/image_2 \(object", f"kitti:{detection.parent}/x")
     refused(UsageError, r"holds neither val/image_2", f"kitti:{detection}#val")
-    refused(UsageError, r"camera is one of 0, 1, 2, 3; got '7'", f"kitti:{detection}?camera=7")
+    refused(UsageError, r"camera must be one of 0, 1, 2, 3; got '7'", f"kitti:{detection}?camera=7")
     with pytest.raises(UsageError, match=r"\?cam= is not an option of it; known are camera"):
         open_images(f"kitti:{detection}?cam=2")
     refused(UsageError, r"source 'kitti:nope': nope does not exist", "kitti:nope")

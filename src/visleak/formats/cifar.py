@@ -53,9 +53,7 @@ def open_cifar(request: Request) -> ImageSet:
     folder, (splits, meta, columns) = _layout(request)
     split = canonical_split(request.split)
     if split not in splits:
-        raise UsageError(
-            f"source {request.text!r}: add #train or #test to choose a split; got {split!r}"
-        )
+        raise request.refusal(f"add #train or #test to choose a split; got {split!r}")
     column = request.label or next(iter(columns))
     if column not in columns:
         raise UsageError(f"label {column!r}: {folder} has {', '.join(columns)}")

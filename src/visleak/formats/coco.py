@@ -184,10 +184,8 @@ def _coco_folder(request: Request, names: Sequence[str]) -> Path:
         tried = dict.fromkeys((Path(given), here / given))
         folder = next((folder for folder in tried if folder.is_dir()), None)
         if folder is None:
-            raise UsageError(
-                f"source {request.text!r}: images={given} is not a folder; looked for"
-                f" {' and '.join(map(str, tried))}"
-            )
+            places = " and ".join(map(str, tried))
+            raise request.refusal(f"images={given} is not a folder; looked for {places}")
         return folder
     stem = request.path.stem
     for prefix in ("instances_", "captions_", "person_keypoints_"):
@@ -197,8 +195,8 @@ def _coco_folder(request: Request, names: Sequence[str]) -> Path:
     for folder in likely:
         if any((folder / name).is_file() for name in names[:50]):
             return folder
-    raise UsageError(
-        f"source {request.text!r}: its images, such as {names[0]}, are in none of"
+    raise request.refusal(
+        f"its images, such as {names[0]}, are in none of"
         f" {', '.join(map(str, dict.fromkeys(likely)))}; add ?images=FOLDER"
     )
 

@@ -22,7 +22,6 @@ from visleak.formats.request import Request
 from visleak.formats.stacks import (
     Contents,
     check_size,
-    choice,
     files_of,
     only_holds,
     stack_set,
@@ -60,8 +59,8 @@ def is_dicom_folder(path: Path) -> bool:
 def open_dicom(request: Request) -> ImageSet:
     """List the images of a DICOM file or of those of a folder: ``dicom:FOLDER#group=series``."""
     request.refuse_options("group", "names")
-    by = choice(request, "group", tuple(_GROUPS), "patient")
-    hides = choice(request, "names", ("yes", "no"), "no") == "no"
+    by = request.choice("group", tuple(_GROUPS), "patient")
+    hides = request.choice("names", ("yes", "no"), "no") == "no"
     files = files_of(request, _takes, "a DICOM file")
     if hides:
         files = replace(files, hidden=pseudonym)

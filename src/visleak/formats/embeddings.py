@@ -184,7 +184,7 @@ def _names(
 
 def embedding_files_of(request: Request) -> tuple[Files, FileCount]:
     """Return the files of whatever layout there is, in the order of their numbers."""
-    path, expected = request.path, _expected(request)
+    path, expected = request.path, request.whole("expect", 0, least=1)
     partitions: Files
     if path.is_file():
         count = FileCount(1, expected or 1)
@@ -193,9 +193,9 @@ def embedding_files_of(request: Request) -> tuple[Files, FileCount]:
         elif path.suffix == ".parquet":
             partitions = list(_parquet_partitions(path, request))
         else:
-            raise UsageError(
-                f"source {request.text!r}: {path.name} is neither .npy nor .parquet; emb: takes one"
-                " of them, or a folder of them"
+            raise request.refusal(
+                f"{path.name} is neither .npy nor .parquet; emb: takes one of them, or a folder of"
+                " them"
             )
     elif places := [found for place in PLACES if (found := in_order((path / place).glob("*.npy")))]:
         vectors, *others = places
@@ -214,19 +214,6 @@ def embedding_files_of(request: Request) -> tuple[Files, FileCount]:
             " correct the number"
         )
     return partitions, count
-
-
-def _expected(request: Request) -> int:
-    """Return how many files there must be as the source states it, 0 where it does not."""
-    text = request.options.get("expect")
-    if text is None:
-        return 0
-    if not (text.isascii() and text.isdecimal() and len(text) < 10 and int(text)):
-        raise UsageError(
-            f"source {request.text!r}: option expect must be a number of files, 1 or more; got"
-            f" {text!r}"
-        )
-    return int(text)
 
 
 def in_order(files: Iterable[Path]) -> list[Path]:

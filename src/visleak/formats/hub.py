@@ -239,13 +239,13 @@ def _split_of(splits: datasets.DatasetDict, request: Request) -> datasets.Datase
     if not wanted and len(splits) == 1:
         return next(iter(splits.values()))
     if not wanted:
-        raise UsageError(f"source {request.text!r}: add #SPLIT, one of {names}")
+        raise request.refusal(f"add #SPLIT, one of {names}")
     if wanted in splits:
         return splits[wanted]
     for name, split in splits.items():
         if canonical_split(str(name)) == canonical_split(wanted):
             return split
-    raise UsageError(f"source {request.text!r}: no split {wanted!r}; there are {names}")
+    raise request.refusal(f"no split {wanted!r}; there are {names}")
 
 
 def _set_of(source: datasets.Dataset, request: Request, remote: bool) -> ImageSet:

@@ -15,7 +15,7 @@ from typing import Final, cast
 
 import pyarrow as pa
 
-from visleak.errors import UsageError, VisleakError, explaining
+from visleak.errors import VisleakError, explaining
 from visleak.formats.boxes import Boxes, BoxRows, damaged, label_text, numbers_of, only_name
 from visleak.formats.files import FileOpener, file_set, read_file
 from visleak.formats.listing import Listing, Walk, name_text
@@ -58,9 +58,7 @@ def open_kitti(request: Request) -> ImageSet:
     """
     request.refuse_columns("the KITTI folder")
     request.refuse_options("camera")
-    camera = request.options.get("camera", CAMERA)
-    if camera not in ("0", "1", "2", "3"):
-        raise UsageError(f"source {request.text!r}: camera is one of 0, 1, 2, 3; got {camera!r}")
+    camera = request.choice("camera", ("0", "1", "2", "3"), CAMERA)
     part = _find_part(request, camera)
     listing = Listing()
     names = sorted(Walk(str(part.root), listing.takes_file).names(), key=name_text)
@@ -197,8 +195,8 @@ def _find_part(request: Request, camera: str) -> KittiPart:
     near = [request.path.resolve(), *request.path.glob("*/"), *request.path.glob("*/*/")]
     if not request.split and any(_DRIVE.search(str(path)) for path in near):
         return KittiPart(request.path, None, "raw")
-    raise UsageError(
-        f"source {request.text!r}: {request.path} holds neither {part}/image_{camera} (object"
+    raise request.refusal(
+        f"{request.path} holds neither {part}/image_{camera} (object"
         f" detection) nor {part}/image_0{camera} (tracking) nor drives (raw data)"
     )
 

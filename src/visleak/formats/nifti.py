@@ -13,7 +13,7 @@ import numpy.typing as npt
 from visleak.errors import MissingExtra
 from visleak.formats.listing import ending_of
 from visleak.formats.request import Request
-from visleak.formats.stacks import Contents, check_size, choice, files_of, image_of, stack_set
+from visleak.formats.stacks import Contents, check_size, files_of, image_of, stack_set
 from visleak.records import Bytes8, ImageSet, Refused, Unreadable
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ def open_nifti(request: Request) -> ImageSet:
     three by default).
     """
     request.refuse_options("axis")
-    axis = int(choice(request, "axis", ("0", "1", "2"), "2"))
+    axis = int(request.choice("axis", ("0", "1", "2"), "2"))
     files = files_of(request, lambda path: ending_of(path) in ENDINGS, "a NIfTI file")
     return stack_set(request, files, partial(contents, axis=axis), partial(Volume, axis=axis))
 

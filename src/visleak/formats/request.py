@@ -119,18 +119,36 @@ class Request:
         for option in self.options:
             if option not in known:
                 allowed = f"; known are {', '.join(known)}" if known else "; it has none"
-                raise UsageError(
-                    f"source {self.text!r}: ?{option}= is not an option of it{allowed}"
-                    f"{did_you_mean(option, known)}"
-                )
+                hint = did_you_mean(option, known)
+                raise self.refusal(f"?{option}= is not an option of it{allowed}{hint}")
 
     def refuse_split(self) -> None:
         """Refuse ``#split`` for a source that has no splits."""
         if self.split:
-            raise UsageError(
-                f"source {self.text!r}: #{self.split} chooses a split of a manifest or Parquet with"
-                " a `split` column, of cifar:, yolo:, kitti: or hf:; this source has none"
+            raise self.refusal(
+                f"#{self.split} chooses a split of a manifest or Parquet with a `split` column, of"
+                " cifar:, yolo:, kitti: or hf:; this source has none"
             )
+
+    def refusal(self, why: str) -> UsageError:
+        """Return the error for a SOURCE that cannot be opened as it stands."""
+        return UsageError(f"source {self.text!r}: {why}")
+
+    def choice(self, option: str, allowed: Sequence[str], default: str) -> str:
+        """Return the value of what stands after ``?`` and is one of a few."""
+        value = self.options.get(option, default)
+        if value not in allowed:
+            raise self.refusal(f"{option} must be one of {', '.join(allowed)}; got {value!r}")
+        return value
+
+    def whole(self, option: str, default: int, least: int = 0) -> int:
+        """Return the value of what stands after ``?`` and is a whole number."""
+        text = self.options.get(option)
+        if text is None:
+            return default
+        if not re.fullmatch(r"[0-9]{1,9}", text) or int(text) < least:
+            raise self.refusal(f"{option} must be a whole number from {least}; got {text!r}")
+        return int(text)
 
     def refuse_empty(self, detail: str = "") -> NoReturn:
         """Refuse an empty set."""
@@ -329,16 +347,12 @@ def rows_of_split(table: pa.Table, request: Request) -> pa.Array | None:
     if not request.split:
         return None
     if "split" not in table.column_names:
-        raise UsageError(
-            f"source {request.text!r}: #{request.split} needs a `split` column; there is none"
-        )
+        raise request.refusal(f"#{request.split} needs a `split` column; there is none")
     texts = text_column(table["split"], "split").to_pylist()
     found, wanted = [canonical_split(text or "") for text in texts], canonical_split(request.split)
     if wanted not in found:
-        raise UsageError(
-            f"source {request.text!r}: no split {request.split!r}; there are"
-            f" {', '.join(sorted(set(filter(None, found))))}"
-        )
+        there = ", ".join(sorted(set(filter(None, found))))
+        raise request.refusal(f"no split {request.split!r}; there are {there}")
     return pa.array((row for row, split in enumerate(found) if split == wanted), pa.int64())
 
 

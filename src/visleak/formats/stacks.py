@@ -311,25 +311,3 @@ def _listed(path: str, contents: Callable[[str], Contents]) -> Contents:
         raise
     except Exception as error:  # a damaged file can make its library raise anything
         return Contents((), (), problem=why_unreadable(error))
-
-
-def choice(request: Request, name: str, allowed: Sequence[str], default: str) -> str:
-    """Return the value of an option of a SOURCE that is one of a few."""
-    value = request.options.get(name, default)
-    if value not in allowed:
-        raise UsageError(
-            f"source {request.text!r}: {name} must be one of {', '.join(allowed)}; got {value!r}"
-        )
-    return value
-
-
-def whole(request: Request, name: str, default: int, least: int = 0) -> int:
-    """Return the value of an option of a SOURCE that is a whole number."""
-    text = request.options.get(name)
-    if text is None:
-        return default
-    if not text.isdecimal() or int(text) < least:
-        raise UsageError(
-            f"source {request.text!r}: {name} must be a whole number from {least}; got {text!r}"
-        )
-    return int(text)

@@ -18,7 +18,7 @@ import numpy.typing as npt
 from visleak.errors import one_line
 from visleak.formats.listing import ending_of
 from visleak.formats.request import Request
-from visleak.formats.stacks import MAX_BYTES, Contents, check_size, files_of, stack_set, whole
+from visleak.formats.stacks import MAX_BYTES, Contents, check_size, files_of, stack_set
 from visleak.images.tiff import check_bytes, pixels_of, shown
 from visleak.lazy import library
 from visleak.records import Bytes8, ImageSet, Refused, Unreadable
@@ -57,8 +57,8 @@ class Plane:
 def open_tiff(request: Request) -> ImageSet:
     """List the pages or tiles of TIFF files, grouped by file: ``tiff:FILE#tile=512&level=1``."""
     request.refuse_options("tile", "level")
-    tile = whole(request, "tile", -1)
-    level = whole(request, "level", 0)
+    tile = request.whole("tile", -1)
+    level = request.whole("level", 0)
     files = files_of(request, lambda path: ending_of(path) in ENDINGS, "a TIFF file")
     listed = partial(contents, tile=tile, level=level)
     return stack_set(request, files, listed, partial(TiffStack, tile=tile, level=level))

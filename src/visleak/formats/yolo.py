@@ -51,9 +51,7 @@ def open_yolo(request: Request) -> ImageSet:
     splits = yolo_splits(content, yolo_base(request.path, content))
     wanted = canonical_split(request.split)
     if wanted not in splits:
-        raise UsageError(
-            f"source {request.text!r}: add #SPLIT, one of {', '.join(splits) or '(it has none)'}"
-        )
+        raise request.refusal(f"add #SPLIT, one of {', '.join(splits) or '(it has none)'}")
     listing = Listing()
     root, names = _yolo_names(request, content, splits[wanted], listing)
     classes = class_names(content.get("names"))
