@@ -201,10 +201,8 @@ class Audit:
     def plot(self) -> Image:
         """Return a chart of the rates with their intervals, as an image of Pillow."""
         bars = [
-            Bar.of_rate(f"{total.query_set}: {name.replace('_', ' ')}", colour, rate)
-            for total in self.summary.totals
-            for name, colour in PLOTTED.items()
-            if (rate := total.rates.get(name)) is not None
+            Bar.of_rate(f"{query_set}: {name}", colour, rate)
+            for query_set, name, colour, rate in self._plotted()
         ]
         title = "Test images with a copy, %"
         files = bar_chart(bars, "rates", title=title, kinds=("png",))
@@ -266,7 +264,7 @@ class Audit:
         )
         where = (pc.field("set") == set_name) & pc.field("id").isin(wanted)
         table = read_table(self.folder, IMAGES, ["id", "digest"], where)
-        audited = dict(zip(*(column.to_pylist() for column in table.columns), strict=True))
+        audited = dict(zip(table["id"].to_pylist(), table["digest"].to_pylist(), strict=True))
         data = images.opener.read([place for place, _ in order])
         result = {}
         for (_, name), stored in zip(order, data, strict=True):
@@ -318,14 +316,16 @@ class Audit:
         return f"Audit({str(self.folder)!r}: {self.headline})"
 
     def _repr_html_(self) -> str:
-        rates = [
-            (total.query_set, name.replace("_", " "), rate)
-            for total in self.summary.totals
-            for name in PLOTTED
-            if (rate := total.rates.get(name)) is not None
-        ]
+        rates = [(query_set, name, rate) for query_set, name, _, rate in self._plotted()]
         parts = [gallery.headline(self.headline), gallery.table(("set", "rate", "images"), rates)]
         return "".join([*parts, gallery.pairs(self._strongest())])
+
+    def _plotted(self) -> Iterator[tuple[str, str, str, Rate]]:
+        """Yield query set, name, colour and value of the rates that are shown."""
+        for total in self.summary.totals:
+            for name, colour in PLOTTED.items():
+                if (rate := total.rates.get(name)) is not None:
+                    yield total.query_set, name.replace("_", " "), colour, rate
 
     def _strongest(self) -> Iterator[tuple[str, Card]]:
         """Yield the strongest leaks, one per image, with captions; those that can be read."""

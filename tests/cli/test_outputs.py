@@ -20,6 +20,18 @@ def tree(folder: Path) -> dict[str, bytes]:
     return {str(path.relative_to(folder)): path.read_bytes() for path in files}
 
 
+#: Gates that the data set fails, and a verdict on one of its pairs.
+GATE = ("--fail-on", "near", "--fail-on", "unreadable=20%", "--no-images", "--views")
+JUDGED = "TestID,TrainID,Judgment\nthing/copy.png,thing/t0.png,0\n"
+
+
+@pytest.fixture
+def listed(tmp_path_factory):
+    path = tmp_path_factory.mktemp("verdicts") / "list.csv"
+    path.write_text(JUDGED)
+    return path
+
+
 def test_an_input_is_never_written_over(dataset, tmp_path):
     place = tmp_path / "d"
     place.mkdir()
@@ -83,15 +95,14 @@ def test_an_empty_folder_and_one_of_visleak_may_be_written_to(dataset, folder, t
     verdicts {audit} export -> is a part of an audit
     calibrate {data}/train --fpr 1e-1 -> is a part of an audit
 """)
-def test_the_files_of_an_audit_are_never_written_over(folder, dataset, tmp_path, arguments, words):
-    before = tree(folder)
+def test_the_files_of_an_audit_are_never_written_over(
+    folder, dataset, tmp_path, arguments, words, listed
+):
     (tmp_path / "link").symlink_to(folder)
-    given = tmp_path / "list.csv"
-    given.write_text("TestID,TrainID,Judgment\nthing/copy.png,thing/t0.png,0\n")
     option = "" if arguments.startswith("verdicts") else "-o "
     if not option:
-        assert run("verdicts", folder, "import", given, "--reviewer", "Ada").code == 0
-        before = tree(folder)
+        run("verdicts", folder, "import", listed, "--reviewer", "Ada", code=0)
+    before = tree(folder)
     for name in OWN:
         for place in (folder, tmp_path / "link", folder / ".." / "audit"):
             command = f"{arguments} {option}{place / name} --force"
@@ -119,10 +130,9 @@ def test_counts_replace_only_their_own_folder(audited, tmp_path):
     assert "kept in" not in run("stats", audited, "-o", out, "--force").err
 
 
-def test_exported_verdicts_write_over_nothing(folder, tmp_path):
-    given, out = tmp_path / "list.csv", tmp_path / "out.csv"
-    given.write_text("TestID,TrainID,Judgment\nthing/copy.png,thing/t0.png,0\n")
-    assert run("verdicts", folder, "import", given, "--reviewer", "Ada").code == 0
+def test_exported_verdicts_write_over_nothing(folder, listed, tmp_path):
+    out = tmp_path / "out.csv"
+    run("verdicts", folder, "import", listed, "--reviewer", "Ada", code=0)
     second = tmp_path / "out_within_test.csv"
     second.write_text("mine")
     assert refused("verdicts", folder, "export", out)[0] == 2
@@ -141,13 +151,10 @@ def test_a_document_that_lies_anywhere_makes_no_folder_ours(dataset, tmp_path):
     assert (folder / "images.parquet").read_text() == "mine"
 
 
-#: Gates that the data set fails.
-GATE = ("--fail-on", "near", "--fail-on", "unreadable=20%", "--no-images", "--views")
-JUDGED = "TestID,TrainID,Judgment\nthing/copy.png,thing/t0.png,0\n"
-
-
 @pytest.mark.parametrize("output", ["", "leaks/v1.2", "."])
-def test_an_earlier_audit_is_replaced_and_kept_aside(dataset, tmp_path, monkeypatch, output):
+def test_an_earlier_audit_is_replaced_and_kept_aside(
+    dataset, listed, tmp_path, monkeypatch, output
+):
     """A gate in a workspace that is kept must fail as a gate, not as a wrong command line."""
     work = tmp_path / "work"
     work.mkdir()
@@ -156,9 +163,7 @@ def test_an_earlier_audit_is_replaced_and_kept_aside(dataset, tmp_path, monkeypa
     previous = place.with_name(f"{place.name}.previous")
     given = ("audit", dataset, *(("-o", output) if output else ()), *GATE)
     assert run(*given, "mirror").code == 3
-    verdicts = tmp_path / "list.csv"
-    verdicts.write_text(JUDGED)
-    assert run("verdicts", place, "import", verdicts).code == 0
+    assert run("verdicts", place, "import", listed).code == 0
     for views in ("none", "mirror"):
         ran = run(*given, views)
         assert (ran.code, f"{previous.name}; verdicts of people stay in" in ran.err) == (3, True)
@@ -166,19 +171,15 @@ def test_an_earlier_audit_is_replaced_and_kept_aside(dataset, tmp_path, monkeypa
     assert Audit(previous).summary.settings.views == "none"
     assert Audit(place).summary.settings.views == "mirror"
     assert "thing/copy.png" in (place / "verdicts.csv").read_text()
-    assert {path.name for path in place.parent.iterdir()} == {place.name, previous.name} | (
-        {"list.csv"} if output == "." else set()
-    )
+    assert {path.name for path in place.parent.iterdir()} == {place.name, previous.name}
 
 
-def test_what_people_judged_in_the_previous_audit_alone_is_not_replaced(dataset, tmp_path):
+def test_what_people_judged_in_the_previous_audit_alone_is_not_replaced(dataset, listed, tmp_path):
     out, previous = tmp_path / "leaks", tmp_path / "leaks.previous"
     given = f"audit {dataset} -o {out} --no-verify --no-images --views"
     assert run(*given.split(), "none").code == 0
     assert run(*given.split(), "mirror").code == 0
-    verdicts = tmp_path / "list.csv"
-    verdicts.write_text(JUDGED)
-    assert run("verdicts", previous, "import", verdicts).code == 0
+    assert run("verdicts", previous, "import", listed).code == 0
     before = tree(tmp_path)
     check_refused(f"{given} none", "judgments of people")
     assert tree(tmp_path) == before
