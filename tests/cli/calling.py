@@ -81,3 +81,15 @@ def check_refused(command: str, words: str, code: int = 2, **places: object) -> 
     """Check exit code and words of a command line in which places stand for ``{names}``."""
     given = [part.format(**places) for part in shlex.split(command)]
     refused(*given, code=code, words=words.format(**places))
+
+
+def loaded(monkeypatch: pytest.MonkeyPatch, model: object) -> list[tuple[str, str, str]]:
+    """Let a model stand for every name; return names, devices and precisions as they are asked."""
+    asked = []
+
+    def load(name: str, *, device: str, precision: str) -> object:
+        asked.append((name, device, precision))
+        return model
+
+    monkeypatch.setattr("visleak.diffusion.load_model", load)
+    return asked

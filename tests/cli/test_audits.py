@@ -240,13 +240,8 @@ def test_a_side_without_a_readable_image_is_an_error(dataset, tmp_path, side, ga
     gone.write_text("path\n" + "".join(f"nowhere/{number}.png\n" for number in range(7)))
     sides = {"--test": dataset / "test", "--train": dataset / "train"} | {side: gone}
     call = [text for item in sides.items() for text in item]
-    refused(
-        f"audit -o {tmp_path}/out",
-        *call,
-        *gate,
-        code=1,
-        words=f"({gone}): none of its 7 images could be read (7 missing)",
-    )
+    words = f"({gone}): none of its 7 images could be read (7 missing)"
+    refused(f"audit -o {tmp_path}/out", *call, *gate, code=1, words=words)
     assert not (tmp_path / "out" / "audit.json").exists()
 
 

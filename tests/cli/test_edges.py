@@ -68,8 +68,7 @@ def test_version():
 
 
 def test_unknown_verb():
-    code, message = refused("adit")
-    assert (code, "'adit'" in message, "audit" in message) == (2, True, True)
+    refused("adit", code=2, words="'adit'")
 
 
 @pytest.mark.parametrize(

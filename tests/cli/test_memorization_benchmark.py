@@ -106,11 +106,10 @@ def test_every_method_runs_on_a_real_pipeline(given, tmp_path):
 
     again = run(*call)
     assert again.err.splitlines()[0].endswith("holds this benchmark, finished")
-    code, text = refused(*call, "--seed", 1)
-    assert code == 2
-    assert text.endswith("or --force replaces it and keeps its images and measurements")
-    code, text = refused("memorization", "detect", "--model", "m", "--prompts", "p", "-o", out)
-    assert "holds a result of visleak memorization benchmark" in text
+    words = "or --force replaces it and keeps its images and measurements"
+    refused(*call, "--seed", 1, code=2, words=words)
+    words = "holds a result of visleak memorization benchmark"
+    check_refused(f"memorization detect --model m --prompts p -o {out}", words)
 
 
 @pytest.mark.slow

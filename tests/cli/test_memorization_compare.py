@@ -4,14 +4,13 @@ import json
 
 import numpy as np
 import pytest
-from calling import check_refused, refusals, refused, run
+from calling import check_refused, loaded, refusals, refused, run
 from PIL import Image
 
 from linear_model import linear_model
 
 pytest.importorskip("torch", reason="needs torch")
 
-from visleak import diffusion
 from visleak.memorization.baselines import document
 from visleak.memorization.prompt_files import read_prompts
 
@@ -23,7 +22,7 @@ def model(monkeypatch, natural):
     """The model that every name stands for; it lies with the tests of the room."""
     made = linear_model()
     made.replays = {"cow": small(natural["chelsea"])}
-    monkeypatch.setattr(diffusion, "load_model", lambda name, *, device, precision: made)
+    loaded(monkeypatch, made)
     monkeypatch.setattr(document, "discoveries", lambda _: {})
     return made
 

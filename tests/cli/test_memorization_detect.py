@@ -2,13 +2,11 @@
 
 import json
 from types import SimpleNamespace
-from typing import Any
 
 import pytest
-from calling import check_refused, refusals, run
+from calling import check_refused, loaded, refusals, run
 
 from closed_form import ClosedForm
-from visleak import diffusion
 from visleak.errors import UsageError
 from visleak.memorization.detection import document
 from visleak.memorization.prompt_files import read_prompts
@@ -22,17 +20,9 @@ DETECT = ("memorization", "detect", "--model", "some/folder")
 def model(monkeypatch):
     """The model that every name stands for; figures are tested with the room."""
     made = ClosedForm()
-    asked: list[tuple[str, str, str]] = []
-
-    def load(name: str, *, device: str, precision: str) -> Any:
-        asked.append((name, device, precision))
-        return made
-
-    made.asked = asked
-    monkeypatch.setattr(diffusion, "load_model", load)
+    made.asked = loaded(monkeypatch, made)
     for name in ("scores_figure", "roc_figure", "tokens_figure"):
         monkeypatch.setattr(document, name, lambda *given: {})
-    # the notice is said once to each user; it has tests of its own
     return made
 
 

@@ -2,15 +2,13 @@
 
 import json
 import shutil
-from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
-from calling import check_refused, refusals, refused, run
+from calling import check_refused, loaded, refusals, refused, run
 from PIL import Image
 
 from replaying_model import ReplayingModel
-from visleak import diffusion
 from visleak.memorization.prompt_files import read_prompts
 
 pytest.importorskip("sklearn")
@@ -23,13 +21,7 @@ HOSTILE = "[red]=x\x1b[31m cat"
 @pytest.fixture(autouse=True)
 def model(monkeypatch):
     made = ReplayingModel({HOSTILE: (0, 1.0)})
-    made.asked = []
-
-    def load(name: str, *, device: str, precision: str) -> Any:
-        made.asked.append((name, device, precision))
-        return made
-
-    monkeypatch.setattr(diffusion, "load_model", load)
+    made.asked = loaded(monkeypatch, made)
     return made
 
 
@@ -65,9 +57,8 @@ def test_a_sentence_a_list_and_a_folder(prompts, tmp_path, model):
     assert json.loads(again.out)["headline"] == lines[0]
     assert model.rows == [12, 12]
 
-    code, text = refused(*EXTRACT, *FEW, "--prompts", prompts, "-o", out, "--seed", 1)
-    assert code == 2
-    assert text.endswith("or --force replaces it and keeps its images")
+    words = "or --force replaces it and keeps its images"
+    refused(*EXTRACT, *FEW, "--prompts", prompts, "-o", out, "--seed", 1, code=2, words=words)
 
     anew = run(
         *("memorization", "extract", "--recluster", "--similarity", "pixels"),
@@ -152,8 +143,7 @@ def test_only_the_best_of_a_search_are_made(tmp_path):
     reached = run(*given, "--above-threshold-only", "-o", tmp_path / "reached", "--json")
     assert json.loads(reached.out)["prompts"] == ["high", "middle"]
     path.write_text("prompt\nlow\n", encoding="utf-8")
-    code, text = refused(*given, "--top", 1, "-o", tmp_path / "none")
-    assert (code, text.startswith("--top needs a D of each prompt, and ")) == (2, True)
+    refused(*given, "--top", 1, "-o", tmp_path / "none", code=2, words="--top needs a D of each")
 
 
 @refusals("""
