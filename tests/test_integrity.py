@@ -66,8 +66,7 @@ def test_any_changed_byte_is_found(folder, name):
         damaged = bytearray(content)
         damaged[place] ^= 1 << int(place) % 8
         (folder / name).write_bytes(damaged)
-        found = check_audit(folder)
-        assert any(name in finding.where for finding in found.findings), place
+        assert any(name in finding.where for finding in check_audit(folder).findings), place
     (folder / name).unlink()
     assert name in {finding.where for finding in check_audit(folder).findings}
 

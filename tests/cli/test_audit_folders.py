@@ -130,8 +130,7 @@ def test_report_survives_the_loss_of_its_sources(dataset, tmp_path):
     shutil.copytree(dataset, copy)
     assert run("audit", copy, "-o", out).code == 0
     shutil.rmtree(copy)
-    ran = run("report", out, code=0)
-    assert "no images of test are shown: source" in ran.err
+    assert "no images of test are shown: source" in run("report", out, code=0).err
     assert "data:image/webp" not in (out / "report.html").read_text()
 
 
@@ -231,8 +230,7 @@ def test_the_same_audit_again_says_that_people_judged(dataset, folder, listed):
     before = (folder / "audit.json").read_bytes()
     assert "pairs judged" not in run("audit", dataset, "-o", folder).out
     run("verdicts", folder, "import", listed)
-    again = run("audit", dataset, "-o", folder)
-    assert "2 pairs judged; `visleak stats` counts that" in again.out
+    assert "2 pairs judged; `visleak stats` counts that" in run("audit", dataset, "-o", folder).out
     assert "<bdi>ada (2)</bdi>" in (folder / "report.html").read_text()
     assert (folder / "audit.json").read_bytes() == before
 
@@ -382,8 +380,7 @@ def test_another_encoder_is_told(dataset, audited, tmp_path):
 
 def test_every_pair_is_written(audited, cleaned, tmp_path):
     out = tmp_path / "changes.csv"
-    ran = run("diff", audited, cleaned, "-o", out)
-    assert ran.out.splitlines()[-1] == str(out)
+    assert run("diff", audited, cleaned, "-o", out).out.splitlines()[-1] == str(out)
     with out.open(newline="") as lines:
         leak, repeat = csv.DictReader(lines)
     assert (leak["change"], leak["reason"]) == ("vanished", "image gone")

@@ -249,8 +249,7 @@ def test_results_for_other_tools(dataset, tmp_path, monkeypatch):
     shown: list[str] = []
     monkeypatch.setattr("webbrowser.open", shown.append)
     given = ("audit", dataset, "-o", tmp_path / "out", "--fail-on", "near", *MOSTLY_READABLE)
-    ran = run(*given, "--format", "sarif", "--open", code=3)
-    assert json.loads(ran.out)["version"] == "2.1.0"
+    assert json.loads(run(*given, "--format", "sarif", "--open", code=3).out)["version"] == "2.1.0"
     assert shown == [(tmp_path / "out" / "report.html").as_uri()]
     assert run(*given, "--format", "junit").out.startswith("<?xml")
     assert run(*given, "--format", "json").out == (tmp_path / "out" / "audit.json").read_text()
@@ -310,8 +309,7 @@ def test_without_grades_degrees_are_told(dataset, audited, tmp_path):
     ran = run(*command, "-o", tmp_path / "builtin", code=0)
     assert ran.out.splitlines()[-1].startswith("gate soft: 0 new of 6 test images")
     # nobody knows a threshold of this encoder: there is nothing to tell
-    ran = run(*command, "-o", tmp_path / "phash", "--encoder", "phash", code=0)
-    assert "gate" not in ran.out
+    assert "gate" not in run(*command, "-o", tmp_path / "phash", "--encoder", "phash", code=0).out
 
 
 def test_accepted_pairs_from_a_file(changed, audited, tmp_path):

@@ -33,8 +33,7 @@ views = "none"
 output = "leaks"
 no-verify = false
 """)
-    ran = run("audit", dataset, code=3)
-    assert f"defaults from {project / 'pyproject.toml'}" in ran.err
+    assert f"defaults from {project / 'pyproject.toml'}" in run("audit", dataset, code=3).err
     found = Audit(Path("leaks")).summary.settings
     assert (found.views, found.near_at, found.verify) == ("none", 0.7, True)
     assert "data:image/png" not in (Path("leaks") / "report.html").read_text()

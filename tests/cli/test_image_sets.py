@@ -133,8 +133,7 @@ def test_a_changed_file_is_another_audit(encoded, tmp_path):
     assert run("audit", *sides, "-o", tmp_path / "out").code == 0
     assert "reused" in run("audit", *sides, "-o", tmp_path / "out").err
     np.save(tmp_path / "v.npy", np.eye(4, dtype=np.float32))
-    again = run("audit", *sides, "-o", tmp_path / "out", code=0)
-    assert "kept in" in again.err
+    assert "kept in" in run("audit", *sides, "-o", tmp_path / "out", code=0).err
 
 
 # -- find ----------------------------------------------------------------------------------------

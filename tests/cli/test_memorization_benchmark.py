@@ -104,8 +104,7 @@ def test_every_method_runs_on_a_real_pipeline(given, tmp_path):
     assert len(json.loads(board.read_text())["entries"]) == 5
     assert (tmp_path / "board.md").read_text().startswith("# Mitigation leaderboard")
 
-    again = run(*call)
-    assert again.err.splitlines()[0].endswith("holds this benchmark, finished")
+    assert run(*call).err.splitlines()[0].endswith("holds this benchmark, finished")
     words = "or --force replaces it and keeps its images and measurements"
     refused(*call, "--seed", 1, code=2, words=words)
     words = "holds a result of visleak memorization benchmark"

@@ -231,5 +231,4 @@ def test_a_file_in_the_place_of_the_folder_is_no_error(fresh):
     fresh.write_text("")
     assert default_folder() == fresh
     for _ in range(2):
-        ran = run("memorization", "dataset", code=2)
-        assert NOTICE in ran.err
+        assert NOTICE in run("memorization", "dataset", code=2).err

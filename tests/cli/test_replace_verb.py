@@ -55,8 +55,7 @@ def test_written_and_then_there_already(asked, tmp_path):
 
 
 def test_what_is_without_a_replacement(asked, tmp_path):
-    ran = run("replace", *asked)
-    assert "no replacement: cat/00.png (nothing approved)" in ran.out
+    assert "no replacement: cat/00.png (nothing approved)" in run("replace", *asked).out
     code, said = refused("replace", *asked, "--apply", "-o", tmp_path / "fair")
     assert code == 2
     assert said.startswith("5 of 5 duplicates have no replacement (cat 3, dog 2); approve some")
