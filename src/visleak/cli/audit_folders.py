@@ -86,15 +86,8 @@ class Export(Replaced):
         " a leak score, as tables of cleanlab and cleanvision; labelstudio, cvat: pairs to judge"
         " there; card: a section for a dataset card; croissant: the leaks with their description.",
         choices=(
-            "cifair",
-            "ids",
-            "csv",
-            "accepted",
-            "issues",
-            "labelstudio",
-            "cvat",
-            "card",
-            "croissant",
+            *("cifair", "ids", "csv", "accepted", "issues"),
+            *("labelstudio", "cvat", "card", "croissant"),
         ),
     )
     out: Path = output(..., "The file.", metavar="FILE")
@@ -104,8 +97,9 @@ class Export(Replaced):
         " contain similar ones too.",
         choices=("exact", "near", "similar", "different"),
     )
-    query_set: str | None = option(None, "The test set, if there are several.", "--set",
-                                   metavar="NAME")  # fmt: skip
+    query_set: str | None = option(
+        None, "The test set, if there are several.", "--set", metavar="NAME"
+    )
 
 
 def export(audit: AuditFolder, options: Export) -> Reply:
@@ -359,9 +353,9 @@ def stats(audit: AuditFolder, options: Stats) -> Reply:
         refuse_sets(opened.summary, out)
         free(out, COUNTS, force=options.force)
     counts = count(audit.folder, grade=options.grade, judged=options.reviewed_only)
-    written: tuple[Path, ...] = ()
-    if out is not None:
-        with claimed(out):
-            written = write_counts(counts, out, reader_for_page(opened))
     parts = [part for each in documents(counts) for part in (*whole(each), "")]
+    if out is None:
+        return Reply(parts, counts.as_dict())
+    with claimed(out):
+        written = write_counts(counts, out, reader_for_page(opened))
     return Reply(parts, counts.as_dict(), files=written)

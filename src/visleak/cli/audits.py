@@ -125,7 +125,12 @@ def audit(
         call.progress("timing a sample of images and pairs", 0, 0)
         cost = prepared.cost(**execution.chosen())
         return Reply([describe(cost)], cost.as_dict())
-    _show_cost(prepared, options, execution, call)
+    finished = (options.out / AUDIT).is_file() and not options.force
+    if sys.stderr.isatty() and not finished and prepared.images >= WORTH_TELLING:
+        # a person at a terminal sees what a run of more than a few seconds will cost
+        cost = prepared.cost(**execution.chosen())
+        if cost.seconds is None or cost.seconds > TELL_ABOVE:
+            edges.note(describe(cost))
     kept = execution.chosen()["cache"]
     if folder := default_folder() if kept == "default" else kept:
         resumes = "the same command resumes from there"
@@ -194,8 +199,8 @@ def _reply(
     from visleak.report.document import document, unfinished_line
     from visleak.storage import AUDIT, REPORT, read_summary
 
-    notes = [f"reused: {options.out} holds this audit, finished; --force runs it again"]
-    notes = notes if result.reused else []
+    reused = f"reused: {options.out} holds this audit, finished; --force runs it again"
+    notes = [reused] if result.reused else []
     shown: Iterable[object] = () if options.for_gates else whole(document(result))
     content = result.folder / AUDIT
     if result.unfinished:
@@ -218,19 +223,6 @@ def _reply(
         raw=raw,
         page=result.folder / REPORT,
     )
-
-
-def _show_cost(prepared: Prepared, options: AuditOptions, execution: Execution, call: Call) -> None:
-    """Show a person at a terminal what a run of more than a few seconds will cost."""
-    from visleak.pipeline.cost import describe
-    from visleak.storage import AUDIT
-
-    finished = (options.out / AUDIT).is_file() and not options.force
-    if not sys.stderr.isatty() or finished or prepared.images < WORTH_TELLING:
-        return
-    cost = prepared.cost(**execution.chosen())
-    if cost.seconds is None or cost.seconds > TELL_ABOVE:
-        edges.note(describe(cost))
 
 
 def _study(

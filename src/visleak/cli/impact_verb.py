@@ -45,10 +45,12 @@ def impact(
     Writes tables, figures and impact.json to a folder, and a section into the report of the audit.
     """
     from visleak.auditing import Audit
+    from visleak.impact import check
     from visleak.impact import impact as measured
     from visleak.impact.document import (
         KIND,
         SECTION,
+        check_lines,
         document,
         several_document,
         write,
@@ -70,7 +72,18 @@ def impact(
         for folder in folders.values():
             begin_with(folder)
     if inputs.check:
-        return _checked(folders, files, settings, call)
+        found = {
+            name: check(folders[name], own, settings, fair=fair, progress=call.progress)
+            for name, (own, fair) in files.items()
+        }
+        lines = [
+            f"{name}: {line}" if name else line
+            for name, each in found.items()
+            for line in check_lines(each)
+        ]
+        every = {name: asdict(each) for name, each in found.items()}
+        doubtful = any(each.doubts for each in found.values())
+        return Reply(lines, every.get("", every), code=int(doubtful))
     board.refuse(files[""][1] if one else {})
     audits = {name: Audit(folder) for name, folder in folders.items()}
     for audit in audits.values():
@@ -94,30 +107,6 @@ def impact(
     page = document(results[""], "terminal") if one else several_document(results, "terminal")
     written = [run.path, *([board.leaderboard] if board.leaderboard is not None else [])]
     return Reply(list(terminal(page, tables=None, rows=ROWS)), run.result, files=written)
-
-
-def _checked(
-    folders: Mapping[str, Path],
-    files: Mapping[str, tuple[Mapping[str, Path], Mapping[str, Path]]],
-    settings: ImpactSettings,
-    call: Call,
-) -> Reply:
-    """Compare files with their audits; exit with 1 where one is in doubt."""
-    from visleak.impact import check
-    from visleak.impact.document import check_lines
-
-    found = {
-        name: check(folders[name], own, settings, fair=fair, progress=call.progress)
-        for name, (own, fair) in files.items()
-    }
-    lines = [
-        f"{name}: {line}" if name else line
-        for name, each in found.items()
-        for line in check_lines(each)
-    ]
-    every = {name: asdict(each) for name, each in found.items()}
-    doubtful = any(each.doubts for each in found.values())
-    return Reply(lines, every.get("", every), code=int(doubtful))
 
 
 # -- ``visleak evaluate``: the built-in evaluators, each a command of its own ---------------------

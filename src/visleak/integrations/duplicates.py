@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 from visleak.auditing import Audit, audit
 from visleak.errors import UsageError
 from visleak.formats import open_image_set
-from visleak.groups import components
+from visleak.groups import chained, components, numbered
 from visleak.records import GradeName, ImageSet, Int64, Source
 from visleak.settings import Settings
 
@@ -51,10 +51,7 @@ def duplicate_groups(
     pairs = audit(opened, settings=settings, workers=workers).pairs(grade=grade)
     ties = [(_places(pairs["query"], opened), _places(pairs["reference"], opened))]
     if groups is not None:
-        number = np.unique(np.asarray(groups), return_inverse=True)[1].ravel()
-        order = np.argsort(number, kind="stable")
-        same = number[order[1:]] == number[order[:-1]]
-        ties.append((order[:-1][same].astype(np.int64), order[1:][same].astype(np.int64)))
+        ties.append(chained(numbered(np.asarray(groups))))
     return components(len(opened), ties)
 
 
