@@ -7,7 +7,7 @@ import itertools
 import numpy as np
 import pyarrow.compute as pc
 import pytest
-from PIL import Image
+from frames import scene, write, write_frames
 
 from visleak.auditing import audit
 from visleak.pipeline.selection import DENSE, LARGE, REPRESENTATIVES, Clusters, SpanningForest
@@ -96,31 +96,12 @@ def test_contents_have_the_group_that_near_pairs_connect():
 # -- audits --------------------------------------------------------------------------------------
 
 
-def scenery(side, seed):
-    rng = np.random.default_rng(seed)
-    pixels = np.kron(rng.integers(30, 220, (side // 12, side // 12, 3)), np.ones((12, 12, 1)))
-    pixels[side // 4 : side // 2, side // 3 : side // 2] = rng.integers(0, 256, 3)
-    return pixels
-
-
-def write(folder, name, pixels):
-    folder.mkdir(parents=True, exist_ok=True)
-    Image.fromarray(np.clip(pixels, 0, 255).astype(np.uint8)).save(folder / f"{name}.png")
-
-
-def write_frames(folder, count, side, seed=0):
-    rng = np.random.default_rng(seed)
-    still = scenery(side, 0)
-    for number in range(count):
-        write(folder, f"f{number:03d}", still + rng.normal(0, 3, still.shape))
-
-
 @pytest.fixture(scope="module")
 def crowd(tmp_path_factory):
     """Frames of a static scene, and a crop that shares half of its fingerprint's cells at most."""
     root = tmp_path_factory.mktemp("crowd")
-    write_frames(root / "frames", FRAMES, 144)
-    crop = scenery(144, 0)[12:108, 12:108] + np.random.default_rng(9).normal(0, 3, (96, 96, 3))
+    write_frames(root / "frames", FRAMES, 144, 144)
+    crop = scene(0, 144, 144)[12:108, 12:108] + np.random.default_rng(9).normal(0, 3, (96, 96, 3))
     write(root / "frames", "crop", crop)
     return audit(root / "frames", out=root / "out", cache=root / "cache", workers=1)
 
@@ -163,8 +144,8 @@ def test_order_workers_and_cache_change_nothing(crowd, tmp_path):
 
 
 def test_queries_of_a_crowd_leak_and_share_the_work(tmp_path):
-    write_frames(tmp_path / "test", 12, 96, seed=1)
-    write_frames(tmp_path / "train", FRAMES, 96, seed=2)
+    write_frames(tmp_path / "test", 12, 96, 96, seed=1)
+    write_frames(tmp_path / "train", FRAMES, 96, 96, seed=2)
     sides, own = (tmp_path / "test", tmp_path / "train"), Settings(within=False)
     found = audit(*sides, settings=own, out=tmp_path / "out", cache=None, workers=1)
     assert found.rate("near_or_exact").count == 12

@@ -7,33 +7,10 @@ import io
 import cv2
 import numpy as np
 import pytest
-from PIL import Image, ImageDraw, ImageFont
+from PIL import Image
 
 import visleak
-
-ITEMS = ("Pencils, blue", "Paper, 500 sheets", "Stapler", "Envelopes C5", "Printer ink, black")
-
-
-def invoice(total="148.20", number="2024-118", items=ITEMS):
-    """Return a rendered invoice of 620 x 800 pixels."""
-    image = Image.new("RGB", (620, 800), (252, 251, 246))
-    draw = ImageDraw.Draw(image)
-    font, small = ImageFont.load_default(size=30), ImageFont.load_default(size=20)
-    draw.text((60, 50), "Westbrook & Sons Ltd", (20, 30, 90), font)
-    draw.text((60, 110), "17 Harbour Road, Millport", (40, 40, 40), small)
-    draw.text((400, 160), f"Invoice {number}", (20, 20, 20), small)
-    draw.line((60, 220, 560, 220), (60, 60, 60), 2)
-    for row, item in enumerate(items):
-        top = 250 + 60 * row
-        draw.text((60, top), item, (20, 20, 20), small)
-        draw.text((470, top), f"{12 + 7 * row}.{10 + row}", (20, 20, 20), small)
-        draw.line((60, top + 38, 560, top + 38), (190, 190, 190), 1)
-    draw.text((60, 600), "Total", (20, 20, 20), font)
-    draw.text((440, 600), total, (20, 20, 20), font)
-    draw.text(
-        (60, 700), "Payable within thirty days. Thank you for your order.", (60, 60, 60), small
-    )
-    return np.asarray(image)
+from invoices import LINES, invoice
 
 
 def saved(pixels, quality):
@@ -76,9 +53,11 @@ def documents():
         "cropped": invoice()[60:700, 40:600].copy(),
     }
     others = {
-        "another total": invoice(total="748.20"),
-        "another number, saved again": saved(invoice(number="2024-947"), 80),
-        "other items": invoice("96.55", "2025-007", ITEMS[::-1]),
+        "another total": invoice(line_8="Total              748.20 EUR"),
+        "another number, saved again": saved(invoice(line_1="Invoice 2024-947"), 80),
+        "other items": invoice(
+            **{f"line_{n}": LINES[8 - n] for n in range(3, 6)}, line_8="Total   96.55 EUR"
+        ),
     }
     queries = [*copies.values(), *others.values()]
     found = grades(queries, [invoice()])

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
-from PIL import Image
+from frames import scene, write, write_frames
 
 from visleak.auditing import audit
 from visleak.pipeline import selection, verification
@@ -129,33 +129,15 @@ def test_parts_do_not_matter(within, seed, monkeypatch):
 # -- audits --------------------------------------------------------------------------------------
 
 
-def scene(seed):
-    rng = np.random.default_rng(seed)
-    pixels = np.kron(rng.integers(30, 220, (6, 8, 3)), np.ones((12, 12, 1)))
-    pixels[20:40, 30:60] = rng.integers(0, 256, 3)
-    return pixels
-
-
-def write_frames(folder, count, seed=0, scene_seed=0, first=0):
-    """Write frames of a fixed camera: one scene under noise, each file different."""
-    rng = np.random.default_rng(seed)
-    folder.mkdir(parents=True, exist_ok=True)
-    for number in range(first, first + count):
-        noisy = np.clip(scene(scene_seed) + rng.normal(0, 4, (72, 96, 3)), 0, 255)
-        Image.fromarray(noisy.astype(np.uint8)).save(folder / f"{number:03d}.png")
-
-
 def write_relatives(folder, count, seed=0):
     """Write images of one layout and other contents: all similar, none near."""
     rng = np.random.default_rng(seed)
-    folder.mkdir(parents=True, exist_ok=True)
-    layout = scene(99)
     for number in range(count):
-        own = layout.copy()
+        own = scene(99)
         for _ in range(20):
             top, left = rng.integers(0, 60), rng.integers(0, 80)
             own[top : top + 12, left : left + 16] = rng.integers(0, 256, 3)
-        Image.fromarray(own.astype(np.uint8)).save(folder / f"{number:03d}.png")
+        write(folder, f"{number:03d}", own)
 
 
 def verified(pairs):
@@ -233,7 +215,7 @@ def test_copies_of_a_near_duplicate_are_checked_once(tmp_path, monkeypatch):
     write_frames(tmp_path / "train", 1, seed=2)
     for folder in ("test", "train"):
         for number in range(1, 9):
-            shutil.copy(tmp_path / folder / "000.png", tmp_path / folder / f"{number:03d}.png")
+            shutil.copy(tmp_path / folder / "f000.png", tmp_path / folder / f"{number:03d}.png")
     calls, real = [], check.check_pairs
     monkeypatch.setattr(check, "check_pairs", lambda pairs: calls.extend(pairs) or real(pairs))
     found = audit(tmp_path / "test", tmp_path / "train", cache=None, workers=1)
@@ -273,8 +255,7 @@ def test_gates_and_reports_take_pairs_without_a_grade(static):
 def test_many_copies_stay_small(tmp_path, split):
     names = ("test", "train") if split else ("test",)
     for name in names:
-        (tmp_path / name).mkdir()
-        Image.fromarray(scene(1).astype(np.uint8)).save(tmp_path / name / "0000.png")
+        write(tmp_path / name, "0000", scene(1))
         for number in range(1, 1100):
             os.link(tmp_path / name / "0000.png", tmp_path / name / f"{number:04d}.png")
     train = tmp_path / "train" if split else None

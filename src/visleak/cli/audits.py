@@ -249,8 +249,7 @@ def _study(
     for each in asked.sets:
         announce(each.source, asked.folder)
     measured = asked.settings.overlap is not None
-    gates.check(wanted, verify=asked.settings.verify, overlap=measured)
-    gates.refuse_group(wanted)
+    gates.check(wanted, verify=asked.settings.verify, overlap=measured, groups=False)
     if options.dry_run:
         shown, content = documents.plan_of(asked)
         return Reply(whole(shown), content)

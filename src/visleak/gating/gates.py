@@ -120,9 +120,15 @@ def parse_all(texts: Iterable[str]) -> tuple[Gate, ...]:
     return gates if bounded else (*gates, _DEFAULT)
 
 
-def check(gates: Iterable[Gate], *, verify: bool, overlap: bool = True) -> None:
-    """Refuse gates by grade where pairs are not verified, and by overlap where none is measured."""
+def check(
+    gates: Iterable[Gate], *, verify: bool, overlap: bool = True, groups: bool = True
+) -> None:
+    """Refuse gates that cannot be answered, as pairs are verified, overlaps and groups compared."""
     for gate in gates:
+        if gate.name in (GROUP, RECORDING) and not groups:
+            raise UsageError(
+                f"--fail-on {gate.name} is for one audit; a study of --config compares no groups"
+            )
         if gate.name == OVERLAP and not overlap:
             raise UsageError(
                 "--fail-on overlap needs --overlap SHARE, such as --overlap 10%: it counts the"
@@ -142,15 +148,6 @@ def refuse_unmeasured(gates: Iterable[Gate], encoder: str, limits: Thresholds) -
             raise UsageError(
                 f"--fail-on {gate.name} needs a threshold, and none is known for encoder {encoder};"
                 f" give --{gate.name} X, or --thresholds with a file of visleak calibrate"
-            )
-
-
-def refuse_group(gates: Iterable[Gate]) -> None:
-    """Refuse the gates by groups and recordings where groups are not compared."""
-    for gate in gates:
-        if gate.name in (GROUP, RECORDING):
-            raise UsageError(
-                f"--fail-on {gate.name} is for one audit; a study of --config compares no groups"
             )
 
 

@@ -1,0 +1,30 @@
+"""Frames of a fixed camera: one scene under noise, each file different."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+from PIL import Image
+
+
+def scene(seed: int, height: int = 72, width: int = 96) -> np.ndarray:
+    """Return blocks of colour and one object, not rounded."""
+    rng = np.random.default_rng(seed)
+    pixels = np.kron(rng.integers(30, 220, (height // 12, width // 12, 3)), np.ones((12, 12, 1)))
+    pixels[height // 4 : height // 2, width // 3 : width // 2] = rng.integers(0, 256, 3)
+    return pixels
+
+
+def write(folder: Path, name: str, pixels: np.ndarray) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    Image.fromarray(np.clip(pixels, 0, 255).astype(np.uint8)).save(folder / f"{name}.png")
+
+
+def write_frames(
+    folder: Path, count: int, height: int = 72, width: int = 96, seed: int = 0
+) -> None:
+    rng = np.random.default_rng(seed)
+    still = scene(0, height, width)
+    for number in range(count):
+        write(folder, f"f{number:03d}", still + rng.normal(0, 3, still.shape))
