@@ -306,7 +306,6 @@ def _precision(encoder: Encoder) -> str:
 def _written(
     job: _Job, shard: Shard, workers: int, store: Any, progress: Progress, engine: Engine
 ) -> Note:
-    """Encode and write one shard."""
     before = shard.number * job.shard
     positions = np.sort(job.order[before : before + job.shard])
 
@@ -345,7 +344,6 @@ def _hidden(job: _Job, problems: Sequence[Problem]) -> list[Problem]:
 
 
 def _manifest(job: _Job, notes: Sequence[Note], unreadable: int) -> dict[str, object]:
-    """Return the content of the manifest."""
     images, encoder, salt = job.images, job.encoder, job.salt
     about = {"set": images.name, "dataset": images.dataset, "source": images.source}
     own = encoder.thresholds or {}
@@ -466,7 +464,6 @@ def _salt_for(folder: Path, given: Path | None) -> Salt:
 
 
 def _beside(folder: Path, ending: str) -> Path:
-    """Return a name beside a folder."""
     plain = folder.resolve()
     return plain.with_name(plain.name + ending)
 

@@ -138,7 +138,6 @@ def _asked(images: Sequence[str | os.PathLike[str]]) -> ImageSet:
 
 
 def _places(place: str, encoder: str) -> tuple[list[AnySet], Settings]:
-    """Return the sets to search, and the settings of the search."""
     path = Path(place)
     plain = Settings(encoder=encoder, candidates="best", within=False)
     if (path / AUDIT).is_file():
@@ -197,7 +196,6 @@ def documents(found: Sequence[Found]) -> list[Document]:
 
 
 def _verdict(each: Found) -> str:
-    """Return in a line whether an image is there."""
     if each.unreadable is not None:
         return f"cannot be read ({each.unreadable})"
     absent = "not found among the images that could be read" if each.unseen else "not found"

@@ -544,7 +544,6 @@ def assert_no_leak(
 
 
 def _leaks(result: Audit, level: Level, known: Baseline | None) -> tuple[NewLeaks, ...]:
-    """Return the leaks of an audit that are not known."""
     summary = judged_summary(result.folder)
     if any(total.rates.get(level.rate) is None for total in summary.totals):
         why = (

@@ -301,7 +301,6 @@ def _with_equal_bytes(
 
 
 def _self_similarity(matrix: Rows, index: Int64) -> Float32:
-    """Return the similarity of some rows to themselves, (n,)."""
     similarity = np.empty(len(index), np.float32)
     for start in range(0, len(index), CHUNK):
         exact = matrix[index[start : start + CHUNK]].astype(np.float64)
@@ -418,7 +417,6 @@ def reference_similarities(
 def _encoded(
     whole: EncodedSet, rows: Int64, builtin: Encoder, views: tuple[int, ...], context: RunContext
 ) -> Side:
-    """Return the built-in fingerprints of the images of some rows."""
     positions = whole.fingerprints.rows[rows]
     images = replace(whole.images, opener=whole.opener)
     fingerprints = fingerprint(images, builtin, context, positions)

@@ -249,7 +249,6 @@ class Processes:
                 self._shrink(self._pool, step, error)
 
     def _next(self, function: Callable[[T], R], waiting: deque[_Submitted[T, R]], step: str) -> R:
-        """Return the result of the task that was submitted first."""
         while True:
             first = waiting[0]
             try:
@@ -378,7 +377,6 @@ class _Pickler(pickle.Pickler):
 
 
 def _wait_for(gate: Path) -> None:
-    """Return when a file exists, or its folder has been removed."""
     while not gate.exists() and gate.parent.exists():
         time.sleep(0.005)
 

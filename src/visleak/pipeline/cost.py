@@ -310,7 +310,6 @@ def _pair_cost(
     settings: Settings,
     thresholds: Thresholds,
 ) -> _PairCost:
-    """Return the cost of the comparisons of some sets in one process."""
     found, clock = _PairCost(), _Clock()
     with RunContext.at(None, 1, None, clock) as context:
         comparer = Comparer(encoder, views_for(encoder, settings.views), settings, context)

@@ -118,7 +118,6 @@ class _Task:
 
 
 def _encode(task: _Task) -> Chunk:
-    """Read, digest, decode and encode a part of a set."""
     encoder = task.encoder.load()
     stored = task.opener.load().read(list(task.positions))
     rows: list[Row] = []

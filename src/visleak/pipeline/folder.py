@@ -116,7 +116,6 @@ def _order_of(comparison: Comparison) -> Int32 | None:
 
 
 def _rows(comparison: Comparison, rows: Int64, schema: pa.Schema) -> pa.Table:
-    """Return some pairs of a comparison as rows of ``pairs.parquet``."""
     pairs, count = comparison.pairs, len(rows)
     query, reference = comparison.query, comparison.reference
     left, right = query.fingerprints, reference.fingerprints
@@ -154,7 +153,6 @@ def _rows(comparison: Comparison, rows: Int64, schema: pa.Schema) -> pa.Table:
 
 
 def _grades(comparison: Comparison, rows: Int64) -> Columns:
-    """Return the columns that verification fills."""
     if comparison.grades is None or comparison.relations is None:
         return {}
     grades, (matrix, known) = comparison.grades, comparison.relations.of(rows)

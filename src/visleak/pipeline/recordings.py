@@ -339,7 +339,6 @@ def _recordings(
     distance: UInt64,
     close: Bool,
 ) -> Iterator[RecordingCounts]:
-    """Yield the shared recordings by name."""
     count = len(names)
     order = np.lexsort((distance, left.group))
     queries, references = (np.bincount(side.group, minlength=count) for side in (left, right))
@@ -397,7 +396,6 @@ def groups_of(
 
 
 def _groupable(side: Side, tested: set[str]) -> GroupableSet:
-    """Return what is known of the readable images of a side."""
     images, fingerprints = side.images, side.fingerprints
     rows = pa.array(fingerprints.rows)
 

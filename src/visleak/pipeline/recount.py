@@ -243,7 +243,6 @@ def _counted(about: SetSummary, side: Side, stored: AuditSummary) -> SetSummary:
 def _comparisons(
     stored: AuditSummary, sides: dict[str, Side], pairs: pa.Table
 ) -> Iterator[Comparison]:
-    """Yield the comparisons with the pairs of the table."""
     for about in stored.comparisons:
         names = about.query_set, about.reference_set
         if not {*names} <= sides.keys():
@@ -278,7 +277,6 @@ def _comparisons(
 
 
 def _with_grades(comparison: Comparison, rows: pa.Table) -> Comparison:
-    """Return a comparison with the grades of its rows."""
     reason = _array(rows, "reason").fill_null("").to_pylist()
     fitted = Relations(*_matrices(rows, "matrix"))
     codes = {text: code for code, text in enumerate(NOT_VERIFIED) if text}

@@ -199,7 +199,6 @@ def _between(
     points: _Points,
     progress: Progress,
 ) -> Iterator[Segment]:
-    """Yield the segments of two sets of recordings."""
     points, left, right = _couples(comparison, query, reference, points)
     couple = np.where(left >= 0, left * len(reference.names) + right, -1)
     for code in _counted(np.unique(couple[(left >= 0) & points.strong]), progress):

@@ -130,7 +130,6 @@ def verify_in_rounds(
 
 
 def _passed(distinct: Sequence[DistinctPairs], context: RunContext) -> list[Subset]:
-    """Screen pairs; return those that pass."""
     return _screened(
         [Subset(each, np.flatnonzero(~each.equal & ~each.connected)) for each in distinct], context
     )
@@ -322,7 +321,6 @@ def _scores(rows: Subset) -> tuple[Float32, Bool]:
 
 
 def _survivors(rows: Subset) -> Subset:
-    """Return the pairs that pass the screen."""
     reached, votes = _scores(rows)[1], rows.own.pairs.votes
     for part, some in rows.parts():
         reached[part] |= some.flat
