@@ -19,7 +19,7 @@ from visleak.grading import Grader, grade
 from visleak.grading.verdict import CHUNK
 from visleak.pipeline.encoded_set import EncodedSet, Side
 from visleak.pipeline.evidence import VerifiedPairs, parts_of
-from visleak.pipeline.selection import Clusters
+from visleak.pipeline.selection import Clusters, find
 from visleak.records import (
     DEGREES,
     GRADES,
@@ -55,9 +55,7 @@ class Relations:
     def of(self, pairs: Int64) -> tuple[Float32, Bool]:
         """Return the matrices (n, 9) of some pairs, and which have one; others are zero."""
         matrix = np.zeros((len(pairs), 9), np.float32)
-        at = np.searchsorted(self.pair, pairs)
-        known = at < len(self.pair)
-        known[known] = self.pair[at[known]] == pairs[known]
+        at, known = find(self.pair, pairs)
         matrix[known] = self.matrix[at[known]]
         return matrix, known
 

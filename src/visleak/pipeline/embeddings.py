@@ -98,13 +98,8 @@ def _chunks(partitions: Sequence[Partition]) -> Iterator[tuple[int, npt.NDArray[
 
 def joined_columns(parts: Sequence[Mapping[str, pa.Array]]) -> dict[str, pa.Array]:
     """Return the columns of several partitions, joined; null where a partition lacks one."""
-    names = dict.fromkeys(name for part in parts for name in part)
-    joined = {}
-    for name in names:
-        kind = next(part[name].type for part in parts if name in part)
-        pieces = [part[name] if name in part else pa.nulls(len(part["id"]), kind) for part in parts]
-        joined[name] = pa.concat_arrays(pieces)
-    return joined
+    table = pa.concat_tables([pa.table(dict(part)) for part in parts], promote_options="default")
+    return {name: table[name].combine_chunks() for name in table.column_names}
 
 
 def columns_at(

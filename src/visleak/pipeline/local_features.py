@@ -25,6 +25,7 @@ from visleak.pipeline.candidates import INVERSE_VIEW, similarities, with_added
 from visleak.pipeline.comparison import Comparison
 from visleak.pipeline.context import CacheHandle, Handle, RunContext, known_entries
 from visleak.pipeline.encoded_set import EncodedSet, ImagesLost, Refused, Side, numbered_contents
+from visleak.pipeline.selection import find
 from visleak.records import VIEWS, Bool, Bytes8, Encoder, Float32, Int64, Opener, Pairs, Unreadable
 from visleak.search.exact import Scored
 from visleak.search.votes import LEAST_SCORE, FeatureRows, LocalIndex, Votes
@@ -436,8 +437,7 @@ def _merged(pairs: Pairs, votes: Votes, sides: tuple[Side, Side], encoder: Encod
     ends = contents.query[votes.query], contents.reference[votes.reference]
     voted = contents.keys(*ends)
     rank = np.argsort(voted, kind="stable")
-    at = np.minimum(np.searchsorted(voted[rank], known), max(0, len(voted) - 1))
-    there = voted[rank[at]] == known if len(voted) else np.zeros(len(known), np.bool_)
+    at, there = find(voted[rank], known)
     score = np.zeros(len(pairs), np.float32)
     score[there] = votes.score[rank[at[there]]]
     new = np.flatnonzero(~np.isin(voted, known))

@@ -16,7 +16,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -140,7 +140,7 @@ class Clusters:
 
     def find(self, keys: npt.NDArray[np.void]) -> tuple[Int64, Bool]:
         """Return the positions of pairs among those verified, and which were, by their keys."""
-        return _find(self.keys, keys)
+        return find(self.keys, keys)
 
     def is_representative(self, contents: npt.NDArray[np.void]) -> Bool:
         """Return which images of a side are in no large group, or are representatives of one.
@@ -156,11 +156,11 @@ class Clusters:
 
     def group_of(self, contents: npt.NDArray[np.void]) -> Int64:
         """Return the group of contents (n,), -1 for those without a near pair."""
-        at, there = _find(self.contents, contents)
+        at, there = find(self.contents, contents)
         return np.where(there, self.group[at], -1) if len(self.group) else at - 1
 
 
-def _find(known: npt.NDArray[np.void], wanted: npt.NDArray[np.void]) -> tuple[Int64, Bool]:
+def find(known: npt.NDArray[Any], wanted: npt.NDArray[Any]) -> tuple[Int64, Bool]:
     """Return the positions of values among known ones, which ascend, and which are known."""
     if not len(known):
         return np.zeros(len(wanted), np.int64), np.zeros(len(wanted), np.bool_)
