@@ -151,8 +151,10 @@ def connect(
     forests = []
     for each in subsets:
         pairs, (left, right) = each.own.pairs, each.own.numbers
-        contents = left[each.query], right[each.reference]
-        forests.append(SpanningForest(contents, pairs.similarity[each.index], most_for(pairs)))
+        similarity, most = pairs.similarity[each.index], most_for(pairs)
+        ends = left[each.query], right[each.reference]
+        forests.append(SpanningForest(ends, similarity, most))
+        del similarity, ends
     while any(len(forest.due()) for forest in forests):
         due = [
             Subset(each.own, each.index[forest.due()])

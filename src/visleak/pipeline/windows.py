@@ -64,6 +64,7 @@ def with_windows(
         # all copies of a content of the query
         pair, place = places_within(np.diff(left.edges)[found[0]])
         one, other = left.members[left.edges[found[0]][pair] + place], other[pair]
+        del pair, place
     else:
         one = left.rows[found[0]]
         backwards = query.order[one] > query.order[other]
@@ -80,8 +81,8 @@ def with_windows(
     both = query.fingerprints, reference.fingerprints
     similarity, view = similarities(both, one, other, encoder, (0,))
     votes = None if pairs.votes is None else np.zeros(len(one), np.float32)
-    found_pairs = Scored(one, other, similarity, view)
-    return replace(comparison, pairs=with_added(pairs, sides, found_pairs, votes))
+    scored = Scored(one, other, similarity, view)
+    return replace(comparison, pairs=with_added(pairs, sides, scored, votes))
 
 
 def _small(side: Side) -> Int64:
