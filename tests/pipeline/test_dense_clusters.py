@@ -35,9 +35,6 @@ def grown(left, right, similarity, near, most=None):
     return seen, forest
 
 
-# -- the forest ----------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("seed", range(5))
 def test_a_clique_of_near_images_needs_one_pair_fewer_than_images(seed):
     left, right = np.triu_indices(40, 1)
@@ -61,9 +58,6 @@ def test_a_query_has_a_limit():
     _, forest = grown([0] * 60, range(1, 61), np.linspace(1, 0.5, 60), range(60), most=40)
     assert forest.near[:40].all()
     assert not forest.tried[40:].any()
-
-
-# -- representatives -----------------------------------------------------------------------------
 
 
 def spanning(groups):
@@ -91,9 +85,6 @@ def test_contents_have_the_group_that_near_pairs_connect():
     group = own.group_of(contents([1, 3, 8, 9, 5]))
     assert group[0] == group[1] != group[2] == group[3] >= 0
     assert group[4] == -1
-
-
-# -- audits --------------------------------------------------------------------------------------
 
 
 @pytest.fixture(scope="module")

@@ -86,9 +86,6 @@ def assert_same(left, right):
     assert (left.set, left.encoder) == (right.set, right.encoder)
 
 
-# -- what comes out ------------------------------------------------------------------------------
-
-
 def test_rows_are_the_readable_pictures_in_order(images, tmp_path):
     prints = run(images, tmp_path)
     assert prints.rows.tolist() == GOOD
@@ -117,9 +114,6 @@ def test_the_size_is_the_full_one_of_a_partly_decoded_picture(tmp_path):
     Image.fromarray(big).save(out, "JPEG")
     prints = run(image_set([out.getvalue()], tmp_path / "n"), tmp_path)
     assert prints.sizes.tolist() == [[1600, 1000]]
-
-
-# -- ways of working -----------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("chunk", [1, 7, 39, 40, 512])
@@ -205,9 +199,6 @@ def test_a_set_in_memory(tmp_path):
     first, second = (run(images, tmp_path) for images in sets)
     assert first.matrix.tobytes() == second.matrix.tobytes()
     assert first.digests.tobytes() == second.digests.tobytes()
-
-
-# -- nothing to do -------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("cached", [False, True])

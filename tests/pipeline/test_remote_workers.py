@@ -66,9 +66,6 @@ def test_vectors_that_are_written_as_files(natural, tmp_path):
     assert executor.tasks == ["_encode"] * 3
 
 
-# -- what is sent --------------------------------------------------------------------------------
-
-
 def test_a_drawer_is_sent_with_the_pictures_of_a_task_alone(tmp_path):
     """In any order, twice, or none at all; an image that was not decoded stays empty."""
     rng = np.random.default_rng(0)
@@ -132,9 +129,6 @@ def test_the_first_picture_that_can_be_read_is_the_proof(tmp_path):
     assert [item.reason for item in none.read([0, 2])] == ["missing", "missing"]
 
 
-# -- networks ------------------------------------------------------------------------------------
-
-
 class Known(Network):
     """A network that workers can load by its name."""
 
@@ -180,9 +174,6 @@ def test_an_object_of_the_callers_does_not_travel(natural, alone, tmp_path):
     assert np.array_equal(found.matrix, expected.matrix)
     assert place.executor.networks == 0
     assert place.executor.tasks
-
-
-# -- the search ----------------------------------------------------------------------------------
 
 
 def test_the_engine_is_chosen_by_where_workers_are(alone, tmp_path):

@@ -48,9 +48,6 @@ def played(entries, sizes, near):
     return seen, rounds
 
 
-# -- the rule ------------------------------------------------------------------------------------
-
-
 def test_the_best_by_score_and_by_votes_take_turns():
     entries = candidates(
         pair=range(6),
@@ -124,9 +121,6 @@ def test_parts_do_not_matter(within, seed, monkeypatch):
         seen, parted = played(entries, (2, 3, 5), near)
         assert seen == whole
         assert parted.skipped(1000).tolist() == rounds.skipped(1000).tolist()
-
-
-# -- audits --------------------------------------------------------------------------------------
 
 
 def write_relatives(folder, count, seed=0):
@@ -246,9 +240,6 @@ def test_gates_and_reports_take_pairs_without_a_grade(static):
     missing = np.asarray(pc.is_null(columns["grade"]))
     assert missing.any()
     assert not pairs.leak[missing].any()
-
-
-# -- many copies ---------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("split", [False, True])

@@ -165,9 +165,6 @@ def keys_of(folder: Path, table: pa.Table) -> pa.Array:
     return pc.binary_join_element_wise(low, high, _BETWEEN)
 
 
-# -- the leaks of an audit that its baseline does not know ----------------------------------------
-
-
 @dataclass(frozen=True, slots=True)
 class NewLeaks:
     """What is new in a query set at a level."""

@@ -120,9 +120,6 @@ def batched(
     yield queue.end()
 
 
-# -- in this process -----------------------------------------------------------------------------
-
-
 @dataclass
 class _Queue:
     """Images in the order of the set that wait until a batch is full."""
@@ -210,9 +207,6 @@ def _failure(encoder: BatchEncoder, count: int, error: Exception) -> str:
         f"{label_of(encoder)} failed on {count} images on {encoder.device}"
         f" ({type(error).__name__}: {text[:300]})"
     )
-
-
-# -- in a worker ---------------------------------------------------------------------------------
 
 
 def prepare(task: _Task) -> _Done:

@@ -158,9 +158,6 @@ def degree_of(similarity: Float32, hard: float | None, soft: float | None) -> In
     return result
 
 
-# -- labels --------------------------------------------------------------------------------------
-
-
 def coverage(query: ImageSet, reference: ImageSet) -> str:
     """Return ``within`` (one set), ``intra`` (one dataset) or ``inter``."""
     if query.name == reference.name:
@@ -216,8 +213,6 @@ def relation(query: pa.Array, reference: pa.Array, compare: bool) -> pa.Array:
     known = pc.if_else(equal, "same", "different")
     return pc.fill_null(known, "unknown").cast(pa.string())
 
-
-# -- thresholds -----------------------------------------------------------------------------------
 
 #: What a file of thresholds says it is, and the version of its layout.
 KIND: Final = "visleak thresholds"

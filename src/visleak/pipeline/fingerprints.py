@@ -106,9 +106,6 @@ def _chunks(
     return context.each(_encode, (_Task(*handles, cache, part) for part in parts), "reading images")
 
 
-# -- in a worker ---------------------------------------------------------------------------------
-
-
 @dataclass(frozen=True, slots=True)
 class _Task:
     opener: Handle[Opener]

@@ -72,9 +72,6 @@ def opener_for(images: ImageSet, positions: range | Int64, context: RunContext) 
     return images.opener
 
 
-# -- networks ------------------------------------------------------------------------------------
-
-
 @dataclass(frozen=True, slots=True)
 class _EncodeTask:
     opener: Handle[Opener]
@@ -129,9 +126,6 @@ def _loaded(name: str, options: tuple[tuple[str, object], ...], digest: str) -> 
             f" run is of {digest}; install the same weights and versions on every node"
         )
     return cast(BatchEncoder, encoder)
-
-
-# -- search --------------------------------------------------------------------------------------
 
 
 def search_for(

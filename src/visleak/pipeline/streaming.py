@@ -102,9 +102,6 @@ def _find(task: tuple[Handle[PartitionSearch], int, Partition]) -> tuple[int, Pa
     return number, search.load().find(partition)
 
 
-# -- pairs ---------------------------------------------------------------------------------------
-
-
 def stream_pairs(
     queries: Sequence[Side],
     reference: EmbeddingSet,
