@@ -225,14 +225,12 @@ def _skipped(outcome: Outcome, encoder: Encoder, settings: Settings, *, low: boo
         )
     if encoder.views <= 1 and settings.views != "none":
         local = settings.local and settings.candidates != "nearest"
-        seen = local and any(each.has_pixels for each in outcome.comparisons)
+        found = "were not searched"
+        if local and any(each.has_pixels for each in outcome.comparisons):
+            found = "are found by local features only, in images of 96 pixels and more"
         yield (
             f"views: {name} compares images as they are; mirrored, turned and inverted copies"
-            + (
-                " are found by local features only, in images of 96 pixels and more"
-                if seen
-                else " were not searched"
-            )
+            f" {found}"
         )
     if not settings.verify:
         hint = "; the thresholds are too low for these images: use `visleak calibrate`, or verify"
