@@ -301,6 +301,9 @@ class _PairCost:
     candidates: float = 0.0  # expected number of pairs to screen
     verified: float = 0.0  # expected number of pairs to verify in full
     timed: int = 0  # pairs on which screening and verification were timed
+    # by set, seconds per image to extract local features, and to decode it for verification
+    extraction: dict[str, float] = field(default_factory=dict)
+    decoding: dict[str, float] = field(default_factory=dict)
 
 
 def _pair_cost(
@@ -327,12 +330,10 @@ def _pair_cost(
             for c in couples
             if all(n in comparer.sides and len(comparer.sides[n].fingerprints) for n in c)
         ]
-        extraction, decoding = dict[str, float](), dict[str, float]()  # seconds per image
         for couple in seen:
-            trial = _Trial.of(comparer, couple, sets, thresholds, clock, len(seen))
-            trial.add_to(found, extraction, decoding)
-        found.local += sum(seconds * sets[name].count for name, seconds in extraction.items())
-        found.verification += sum(seconds * sets[name].count for name, seconds in decoding.items())
+            _Trial.of(comparer, couple, sets, thresholds, clock, len(seen)).add_to(found)
+        found.local += sum(each * sets[name].count for name, each in found.extraction.items())
+        found.verification += sum(each * sets[name].count for name, each in found.decoding.items())
     return found
 
 
@@ -404,17 +405,20 @@ class _Trial:
         most = PAIRS if _has_local(comparer, sides) else TINY_PAIRS
         count = min(len(ranked), max(4, most // comparisons))
         rows = np.sort(np.random.default_rng(SEED).choice(ranked, count, replace=False))
-        expected = _expected(pairs, own, rule, same=couple[0] == couple[1], share=share)
+        expected = float(len(pairs))
+        if share < 1.0 or len(pairs.total) < own[0].count:
+            once, unordered = (0.5, UNORDERED) if couple[0] == couple[1] else (1.0, 1.0)
+            reached = np.minimum(pairs.total / share, rule.cap) * once
+            best = min(rule.best, own[1].count) * unordered
+            expected = float(np.maximum(reached, best).mean()) * own[0].count
         patience = PAIR_PATIENCE / comparisons
         return cls(comparer, sides, own, expected, pairs, pairs.only(rows), clock, patience)
 
-    def add_to(
-        self, found: _PairCost, extraction: dict[str, float], decoding: dict[str, float]
-    ) -> None:
-        """Add what the comparison costs, and the seconds per image of each set."""
+    def add_to(self, found: _PairCost) -> None:
+        """Add what the comparison costs."""
         comparer, pairs = self.comparer, self.drawn
         if _has_local(comparer, self.sides):
-            pairs, seconds = self._voted(extraction)
+            pairs, seconds = self._voted(found.extraction)
             found.local += seconds * self.sets[0].count
         if not comparer.settings.verify:
             return
@@ -435,7 +439,7 @@ class _Trial:
             found.screening += each * done["screening"]
             found.verification += each * done["checking"]
             image = done["decoding"] / max(1, done["images"])
-            decoding |= dict.fromkeys((side.name for side in self.sides), image)
+            found.decoding |= dict.fromkeys((side.name for side in self.sides), image)
 
     @cached_property
     def _images(self) -> tuple[Bool, Bool]:
@@ -504,14 +508,3 @@ def _has_local(comparer: Comparer, sides: tuple[Side, Side]) -> bool:
     settings = comparer.settings
     compared = settings.local and settings.candidates != "nearest"
     return compared and applies(*sides, depth_for(settings))
-
-
-def _expected(
-    pairs: Pairs, sets: tuple[_Sampled, _Sampled], rule: Wanted, *, same: bool, share: float
-) -> float:
-    """Return how many candidates by similarity a whole comparison has."""
-    if share == 1.0 and len(pairs.total) == sets[0].count:
-        return float(len(pairs))
-    reached = np.minimum(pairs.total / share, rule.cap) * (0.5 if same else 1.0)
-    best = min(rule.best, sets[1].count) * (UNORDERED if same else 1.0)
-    return float(np.maximum(reached, best).mean()) * sets[0].count
