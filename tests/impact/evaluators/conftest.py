@@ -3,6 +3,8 @@
 import pytest
 import small_classifiers as small
 
+from visleak.formats import open_image_set
+
 
 @pytest.fixture(scope="session", autouse=True)
 def _one_torch_thread():
@@ -31,3 +33,13 @@ def networks(tmp_path_factory):
     torch.save({"state_dict": {f"module.{k}": v for k, v in state.items()}}, folder / "r.th")
     save_file(state, folder / "r.safetensors")
     return folder
+
+
+@pytest.fixture
+def images(labelled):
+    return open_image_set(str(labelled))
+
+
+@pytest.fixture
+def resnet(networks):
+    return f"checkpoint:{networks}/r.th?arch=resnet20"

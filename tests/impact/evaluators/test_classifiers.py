@@ -127,12 +127,11 @@ def test_a_recipe_orders_channels_and_axes(tmp_path, natural):
         load_classifier(f"torchscript:{path}?prep={wrong}")
 
 
-def test_batches_and_neighbours_do_not_count(networks, natural):
+def test_batches_and_neighbours_do_not_count(natural, resnet):
     pictures = shown(natural)
-    text = f"checkpoint:{networks}/r.th?arch=resnet20"
-    all_, one = logits(text, pictures, batch=3), logits(text, pictures[1:2], batch=3)
+    all_, one = logits(resnet, pictures, batch=3), logits(resnet, pictures[1:2], batch=3)
     np.testing.assert_array_equal(all_[1:2], one)
-    np.testing.assert_allclose(logits(text, pictures, batch=1), all_, atol=1e-4)
+    np.testing.assert_allclose(logits(resnet, pictures, batch=1), all_, atol=1e-4)
 
 
 def test_digests_tell_networks_apart(networks, tmp_path):
@@ -228,13 +227,13 @@ def test_weights_of_another_network(networks, tmp_path):
         assert said in message
 
 
-def test_counters_of_steps_may_be_missing(networks, tmp_path, natural):
+def test_counters_of_steps_may_be_missing(tmp_path, natural, resnet):
     """Checkpoints of old versions of torch have none, and no answer depends on them."""
     state = small.cifar_resnet(9).state_dict()
     old = {name: value for name, value in state.items() if "num_batches" not in name}
     torch.save(old, tmp_path / "old.pt")
     found = logits(f"checkpoint:{tmp_path}/old.pt?arch=resnet20", shown(natural))
-    wanted = logits(f"checkpoint:{networks}/r.th?arch=resnet20", shown(natural))
+    wanted = logits(resnet, shown(natural))
     np.testing.assert_array_equal(found, wanted)
 
 
@@ -270,7 +269,7 @@ def test_what_does_not_answer_by_class(tmp_path):
     )
 
 
-def test_what_needs_an_extra(networks, monkeypatch):
+def test_what_needs_an_extra(networks, monkeypatch, resnet):
 
     def gone(name):
         raise ModuleNotFoundError(f"No module named {name!r}", name=name.partition(".")[0])
@@ -281,7 +280,7 @@ def test_what_needs_an_extra(networks, monkeypatch):
     for text, said in {
         "timm:resnet18": "model timm needs an extra: pip install 'visleak[timm]'",
         f"torchscript:{networks}/r.ts": "model torchscript needs an extra: pip install 'visleak[t",
-        f"checkpoint:{networks}/r.th?arch=resnet20": "model checkpoint needs an extra: pip",
+        resnet: "model checkpoint needs an extra: pip",
         f"onnx:{networks}/r.onnx": "needs an extra: pip install 'visleak[onnx]'",
     }.items():
         with pytest.raises(MissingExtra) as caught:
@@ -311,10 +310,9 @@ print(json.dumps([found.accuracy.count, found.images]))
     assert right == sum(row.split(",")[1] == row.split(",")[2] for row in rows)
 
 
-def test_a_device_that_is_not_there(networks):
-    text = f"checkpoint:{networks}/r.th?arch=resnet20"
+def test_a_device_that_is_not_there(resnet):
     with pytest.raises(UsageError, match="option device of model checkpoint must be auto, cpu,"):
-        load_classifier(text, device="tpu")
+        load_classifier(resnet, device="tpu")
 
 
 def test_half_precision_is_for_those_who_ask(monkeypatch):

@@ -40,9 +40,8 @@ def directly(module, files):
     return np.stack(rows)
 
 
-def test_answers_of_a_set(networks, labelled, tmp_path):
-    images = open_image_set(str(labelled))
-    done = classify(images, f"checkpoint:{networks}/r.th?arch=resnet20", tmp_path / "p.parquet")
+def test_answers_of_a_set(labelled, tmp_path, images, resnet):
+    done = classify(images, resnet, tmp_path / "p.parquet")
     table = pq.read_table(done.file).to_pylist()
     files = [labelled / row["id"] for row in table]
     assert sorted(files) == sorted(labelled.rglob("*.png"))
@@ -65,15 +64,13 @@ def test_answers_of_a_set(networks, labelled, tmp_path):
     assert document(done).headline.startswith("36 images of ")
 
 
-def test_what_made_the_predictions(networks, labelled, tmp_path):
-    images = open_image_set(str(labelled))
+def test_what_made_the_predictions(tmp_path, images, resnet):
     object.__setattr__(images, "source", "https://me:secret@host/a.tar?sig=abc")
-    text = f"checkpoint:{networks}/r.th?arch=resnet20"
-    done = classify(images, text, tmp_path / "p.parquet")
+    done = classify(images, resnet, tmp_path / "p.parquet")
     about = json.loads(pq.read_schema(done.file).metadata[b"visleak"])
     assert about["evaluator"] == "classify"
-    assert about["model"]["name"] == text
-    assert about["model"]["digest"] == load_classifier(text).digest
+    assert about["model"]["name"] == resnet
+    assert about["model"]["digest"] == load_classifier(resnet).digest
     assert about["model"]["preparation"]["resize"] == [32, 32]
     assert about["classes"]["count"] == 9
     assert about["set"]["source"] == "https://host/a.tar"
@@ -81,7 +78,7 @@ def test_what_made_the_predictions(networks, labelled, tmp_path):
     assert about["versions"]["torch"] == torch.__version__
 
 
-def test_bad_pictures_have_no_row(networks, labelled, tmp_path):
+def test_bad_pictures_have_no_row(labelled, tmp_path, resnet):
     """They are counted and listed, the others answered as ever; whatever their number."""
     folder = tmp_path / "set"
     (folder / "moon").mkdir(parents=True)
@@ -89,10 +86,9 @@ def test_bad_pictures_have_no_row(networks, labelled, tmp_path):
         (folder / "moon" / name).write_bytes((labelled / "moon" / "0.png").read_bytes())
     (folder / "moon" / "b.png").write_bytes(b"no picture")
     (folder / "moon" / "d.png").write_bytes((labelled / "moon" / "0.png").read_bytes()[:200])
-    text = f"checkpoint:{networks}/r.th?arch=resnet20"
     names = tmp_path / "names.txt"
     names.write_text("\n".join(sorted(place.name for place in labelled.iterdir())))
-    done = classify(open_image_set(str(folder)), text, tmp_path / "p.parquet", classes=names)
+    done = classify(open_image_set(str(folder)), resnet, tmp_path / "p.parquet", classes=names)
     assert pq.read_table(done.file)["id"].to_pylist() == ["moon/a.png", "moon/c.png"]
     assert (done.images, done.unreadable) == (2, 2)
     with done.unreadable_file.open(newline="") as lines:
@@ -100,7 +96,7 @@ def test_bad_pictures_have_no_row(networks, labelled, tmp_path):
     for name in ("a.png", "c.png"):
         (folder / "moon" / name).unlink()
     with pytest.raises(VisleakError) as caught:
-        classify(open_image_set(str(folder)), text, tmp_path / "q.parquet", classes=names)
+        classify(open_image_set(str(folder)), resnet, tmp_path / "q.parquet", classes=names)
     assert str(caught.value).startswith("none of the 2 images of set 'set' could be read, such as")
     assert not (tmp_path / "q.parquet").exists()
 
@@ -207,9 +203,8 @@ def test_labels_that_the_model_lacks_count_as_wrong(labelled, tmp_path):
     assert pq.read_table(done.file)["label"].null_count == 2
 
 
-def test_what_is_refused_before_a_model_is_loaded(labelled, tmp_path, monkeypatch):
+def test_what_is_refused_before_a_model_is_loaded(tmp_path, monkeypatch, images):
     monkeypatch.setattr(classifying, "load_classifier", pytest.fail)
-    images = open_image_set(str(labelled))
     (tmp_path / "there.csv").write_text("mine")
     for out, options, said in (
         ("p.txt", {}, "predictions are written as .parquet or .csv; got"),
@@ -220,10 +215,9 @@ def test_what_is_refused_before_a_model_is_loaded(labelled, tmp_path, monkeypatc
             classify(images, "hf:x", tmp_path / out, **options)
 
 
-def test_a_second_run_takes_outputs_from_the_cache(networks, labelled, tmp_path, monkeypatch):
+def test_a_second_run_takes_outputs_from_the_cache(tmp_path, monkeypatch, images, resnet):
     """The same file, and the network is not run; images prepared otherwise are computed."""
-    images = open_image_set(str(labelled))
-    text, cache = f"checkpoint:{networks}/r.th?arch=resnet20", tmp_path / "cache"
+    text, cache = resnet, tmp_path / "cache"
     calls = []
     forward = Classifier.forward
 

@@ -57,9 +57,8 @@ def by_library(folder, labelled, ids, told):
 
 
 @pytest.mark.parametrize("which", ["first", "2", "all"])
-def test_ranks_are_those_of_the_library(clip_folder, labelled, tmp_path, which):
+def test_ranks_are_those_of_the_library(clip_folder, labelled, tmp_path, which, images):
     """Every image among all captions that are used, foreign images' among them."""
-    images = open_image_set(str(labelled))
     ids = images.ids.to_pylist()
     told = captions_for(ids, tmp_path / "c.csv")
     used = {"first": told[:36], "2": told[36:72], "all": told[:72]}[which]
@@ -85,9 +84,8 @@ def test_ranks_are_those_of_the_library(clip_folder, labelled, tmp_path, which):
     ]
 
 
-def test_what_a_reader_must_know(clip_folder, labelled, tmp_path):
+def test_what_a_reader_must_know(clip_folder, tmp_path, images):
     """What has no rank, what is in the way of all, what was not read to its end."""
-    images = open_image_set(str(labelled))
     ids = images.ids.to_pylist()
     lines = [f"{ids[0]},", f"{ids[1]},tree", f"{ids[2]},tree", f"{ids[3]},{'x' * 40}", "else,dog"]
     (tmp_path / "c.csv").write_text("id,caption\n" + "\n".join(lines))

@@ -50,10 +50,9 @@ def rows_of(file):
     return pq.read_table(file).to_pylist()
 
 
-def test_answers_are_the_librarys(clip_folder, labelled, tmp_path):
+def test_answers_are_the_librarys(clip_folder, labelled, tmp_path, images):
     """Every rank and probability, and the accuracy, of 36 images and 9 names."""
     (tmp_path / "t.txt").write_text("\n".join(TEMPLATES))
-    images = open_image_set(str(labelled))
     done = zeroshot(
         images, f"clip:{clip_folder}", tmp_path / "p.parquet", templates=str(tmp_path / "t.txt")
     )
@@ -139,8 +138,7 @@ def test_names_by_label_and_pictures_that_cannot_be_read(clip_folder, labelled, 
     )
 
 
-def test_what_is_refused_before_a_model_is_loaded(labelled, tmp_path):
-    images = open_image_set(str(labelled))
+def test_what_is_refused_before_a_model_is_loaded(tmp_path, images):
     for arguments, said in (
         ({"templates": "imagenet"}, "templates must be openai, simple or a text file"),
         ({"classes": tmp_path / "no.txt"}, "file not found"),
