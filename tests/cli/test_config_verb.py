@@ -99,17 +99,12 @@ def test_a_comparison_that_fails_is_said_and_ends_with_1(config, dataset, tmp_pa
 @refusals("""
     --config no.toml -> config no.toml is not a file; it is a TOML file
     --config {config} --hard 0.9 -> --hard cannot be used with --config
-    --config {config} --test x -> --test cannot be used with --config
     x --config {config} -> DIR cannot be used with --config
-    --config {config} --no-verify -> --no-verify cannot be used with --config
     --config {config} --baseline x -> --baseline cannot be used with --config
+    --config {no_pixels} --fail-on near -> asks for a grade
     --config {config} --fail-on recording -> --fail-on recording is for one audit
 """)
-def test_what_cannot_be_is_refused(config, arguments, words):
-    check_refused(f"audit {arguments}", words, config=config)
-
-
-def test_a_gate_for_grades_needs_pictures(config, tmp_path):
+def test_what_cannot_be_is_refused(config, tmp_path, arguments, words):
     file = tmp_path / "sets.toml"
     file.write_text(config.read_text().replace("local = false", "verify = false"))
-    check_refused(f"audit --config {file} --fail-on near", "asks for a grade")
+    check_refused(f"audit {arguments}", words, config=config, no_pixels=file)

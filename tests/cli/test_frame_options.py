@@ -52,10 +52,15 @@ def told(road, tmp_path_factory):
     return audited
 
 
+def sides(road):
+    return ("--test", road / "test", "--train", road / "train", "--frame", r"/_(\d+)\.png/")
+
+
+DRIVES = ("--group", r"/(drive\d)/", "--fail-on")
+
+
 def test_patterns_of_file_names(road, told):
-    sides = ("--test", road / "test", "--train", road / "train", "--group", r"/(drive\d)/")
-    frame = ("--frame", r"/_(\d+)\.png/", "--fail-on", "recording=10%")
-    folder, out, err = told(3, *sides, *frame)
+    folder, out, err = told(3, *sides(road), *DRIVES, "recording=10%")
     assert "1 recording leaks: 2 of 3 test images lie within 10 frames of a training frame" in out
     assert (
         "recordings 1 of 2 on both sides leaks (test frames within 10 frames): drive0 (2 of 2)"
@@ -71,9 +76,7 @@ def test_patterns_of_file_names(road, told):
 
 
 def test_a_bound_of_ones_own(road, told):
-    sides = ("--test", road / "test", "--train", road / "train", "--group", r"/(drive\d)/")
-    frame = ("--frame", r"/_(\d+)\.png/", "--max-frame-gap", "0", "--fail-on", "recording")
-    folder, out, _ = told(0, *sides, *frame)
+    folder, out, _ = told(0, *sides(road), *DRIVES, "recording", "--max-frame-gap", "0")
     assert read_summary(folder).settings.within_frames == 0
     assert "recordings none of 3 test frames lies within 0 frames of a training frame" in out
     assert "Recordings on both sides" in (folder / "report.html").read_text()
@@ -119,27 +122,22 @@ def test_numbers_that_may_be_times_pass_no_gate(road, told):
 
 
 @pytest.mark.parametrize(
-    ("frame", "options", "note"),
+    ("options", "note"),
     [
-        ((), ("--max-frame-gap", "3"), "--max-frame-gap is not used: no frames; give --frame"),
-        (("--frame", "odd"), ("--max-time-gap", "3"), "--max-time-gap is not used: the frames are"),
-        (
-            ("--frame", "at"),
-            ("--max-frame-gap", "3"),
-            "--max-frame-gap is not used: the frames are",
-        ),
-        (("--frame", "odd"), ("--max-frame-gap", "3"), ""),
+        ("--max-frame-gap 3", "--max-frame-gap is not used: no frames; give --frame"),
+        ("--frame odd --max-time-gap 3", "--max-time-gap is not used: the frames are"),
+        ("--frame at --max-frame-gap 3", "--max-frame-gap is not used: the frames are"),
+        ("--frame odd --max-frame-gap 3", ""),
     ],
 )
-def test_options_that_do_nothing_say_so(road, told, frame, options, note):
-    _, _, err = told(0, road / "table.csv", *frame, *options)
+def test_options_that_do_nothing_say_so(road, told, options, note):
+    _, _, err = told(0, road / "table.csv", *options.split())
     assert err.startswith(note)
     assert err.count("\n") == bool(note)
 
 
 def test_frames_without_recordings_say_so(road, told):
-    sides = ("--test", road / "test", "--train", road / "train")
-    _, _, err = told(0, *sides, "--frame", r"/_(\d+)\.png/")
+    _, _, err = told(0, *sides(road))
     assert err.startswith("--frame is not used: no recordings are known on both sides")
 
 
@@ -152,6 +150,6 @@ def test_frames_without_recordings_say_so(road, told):
     --max-time-gap 1e9 -> within_seconds must be 0 or more and below 1,000,000,000
 """)
 def test_wrong_calls(road, tmp_path, arguments, words):
-    sides = f"--test {road}/test --train {road}/train -o {tmp_path}/a"
-    check_refused(f"audit {sides} {arguments}", words)
+    given = f"--test {road}/test --train {road}/train -o {tmp_path}/a"
+    check_refused(f"audit {given} {arguments}", words)
     assert not (tmp_path / "a").exists()

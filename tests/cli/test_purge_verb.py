@@ -74,14 +74,11 @@ def test_a_wrong_call_is_one_line(arguments, words, audited, tmp_path, monkeypat
 
 
 def test_many_classes_are_counted_not_dropped_in_silence():
-    plan = SetPlan(
-        name="test",
-        writable=True,
-        total=90,
-        unreadable=0,
-        removed=tuple(Removed("test", f"{i}", label=f"c{i:02d}", why="near") for i in range(30)),
-        classes=tuple(ClassChange(f"c{i:02d}", 3, 2) for i in range(30)),
-    )
+    classes = [f"c{number:02d}" for number in range(30)]
+    removed = tuple(Removed("test", name, label=name, why="near") for name in classes)
+    changes = tuple(ClassChange(name, 3, 2) for name in classes)
+    about = {"name": "test", "writable": True, "total": 90, "unreadable": 0}
+    plan = SetPlan(**about, removed=removed, classes=changes)
     found = Purge(PurgeSettings(), (plan,), 2, 0, Advice("test", "because"), ("a caveat",))
     lines = rendered(whole(purge_document(found, {}, None))).splitlines()
     assert lines[0] == "30 of 90 images of test would be removed (near and exact pairs); 60 stay"

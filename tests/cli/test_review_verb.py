@@ -44,15 +44,11 @@ class Visitor:
 
     def judge(self, name: str, judgment: str) -> dict[str, Any]:
         data = json.dumps({"pairs": [name], "judgment": judgment}).encode()
-        told = {
-            "Origin": f"http://{self.host}",
-            "X-Visleak": "review",
-            "Content-Type": "application/json",
-        }
+        told = {"Origin": f"http://{self.host}", "X-Visleak": "review"}
+        told |= {"Content-Type": "application/json"}
         request = urllib.request.Request(f"http://{self.host}/api/judge", data, told)
         with self._open(request, timeout=30) as answer:
-            found: dict[str, Any] = json.loads(answer.read())
-            return found
+            return json.loads(answer.read())
 
     def end(self, number: int) -> tuple[int, str, str]:
         self.process.send_signal(number)
