@@ -223,7 +223,7 @@ class PixelSimilarity(_VectorSimilarity):
                 # a blank one becomes a random direction of its colour
                 drawn = np.random.default_rng([*np.rint(colour).astype(np.uint8).tolist(), 1])
                 row[:] = drawn.standard_normal(len(row))
-        return rows / np.linalg.norm(rows, axis=1, keepdims=True)
+        return np.asarray(rows / np.linalg.norm(rows, axis=1, keepdims=True))
 
 
 def squeezed(pixels: Bytes8) -> Float64:
