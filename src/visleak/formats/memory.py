@@ -76,7 +76,7 @@ def open_mapped(source: object, request: Request) -> ImageSet:
             return _file_set(holder, files, request)
     data = _array_of(source)
     if data is None:
-        return _item_set(source, request)
+        return open_memory(source, request)
     request.refuse_columns("the data set")
     targets = _targets(source)
     labels = None if targets is None else label_column(targets, _class_names(source))
@@ -88,17 +88,14 @@ def _numbers(count: int) -> pa.StringArray:
     return pa.array(range(count), pa.int64()).cast(pa.string())
 
 
-def open_memory(
-    images: Any,
-    request: Request,
-    targets: Sequence[object] | None = None,
-    names: Mapping[int, str] | None = None,
-) -> ImageSet:
+def open_memory(images: Any, request: Request) -> ImageSet:
     """Make a set of a sequence of images or of (image, label).
 
-    Ids are the row numbers. If the first item is a tuple or a mapping, the labels of all items are
-    read now.
+    Ids are the row numbers. Where the sequence keeps no list of labels and the first item is a
+    tuple or a mapping, the labels of all items are read now.
     """
+    targets = None if isinstance(images, list | tuple) else _targets(images)
+    names, kind = _class_names(images), type(images).__name__
     for option in ("id", "label"):
         if getattr(request, option) is not None:
             raise UsageError(f"{option} {getattr(request, option)!r}: a sequence has no columns")
@@ -111,7 +108,6 @@ def open_memory(
     if iterable and sized and not _indexed(images):
         images = list(images)
     if not sized or not _indexed(images) or isinstance(images, Mapping | bytes | bytearray):
-        kind = type(images).__name__
         if isinstance(images, Mapping):
             kind += f" with the keys {', '.join(map(str, images)) or '(none)'}"
         elif iterable and not sized:
@@ -120,14 +116,37 @@ def open_memory(
     count = len(images)
     if not count:
         request.refuse_empty()
-    if targets is None:
-        first = _item(images, 0)
-        _refuse_strangers(first)
-        if isinstance(first, tuple | Mapping):
-            targets = [_label_in(_item(images, row)) for row in range(count)]
-    labels = None if targets is None else label_column(targets, names or {})
+    first = _item(images, 0)
+    _refuse_useless(first, kind, labelled=targets is not None)
+    if targets is None and isinstance(first, tuple | Mapping):
+        targets = [_label_in(_item(images, row)) for row in range(count)]
+    labels = None if targets is None else label_column(targets, names)
     numbers = _numbers(count)
     return request.image_set(numbers, numbers, MemoryOpener(images), labels=labels)
+
+
+def _refuse_useless(item: object, kind: str, labelled: bool) -> None:
+    """Refuse a sequence whose first item holds no image, instead of listing all as unreadable."""
+    image: Any = image_in(item)
+    array = is_tensor(image) or isinstance(image, np.ndarray)
+    if array and image.ndim > 3:
+        raise UsageError(
+            f"source: items must be single images; got a batch of shape {tuple(image.shape)}"
+        )
+    shown = rgb_of(image) if is_tensor(image) else None
+    if isinstance(shown, Unreadable) and shown.reason == "unsupported":
+        raise UsageError(f"source: {kind} yields tensors, but {shown.detail}")
+    known = (Image.Image, bytes, str, os.PathLike)
+    if labelled or item is None or array or isinstance(image, known):
+        return
+    if isinstance(item, Mapping):
+        seen = f"a mapping with the keys {', '.join(map(str, item)) or '(none)'}"
+    else:
+        seen = f"{type(image).__name__}{' in a tuple' if isinstance(item, tuple) else ''}"
+    raise UsageError(
+        "source: items must be Pillow images, arrays, tensors, encoded bytes, paths, tuples that"
+        f" begin with one of these, or mappings with {', '.join(ROW_IMAGES)}; got {seen}"
+    )
 
 
 def _indexed(images: object) -> bool:
@@ -233,22 +252,6 @@ def image_in(item: object) -> object:
     if isinstance(item, Mapping):
         return next((item[name] for name in ROW_IMAGES if name in item), item)
     return item[0] if isinstance(item, tuple) and item else item
-
-
-def _refuse_strangers(item: object) -> None:
-    """Refuse a sequence whose first item holds no image, instead of listing all as unreadable."""
-    image = image_in(item)
-    known = (Image.Image, np.ndarray, bytes, str, os.PathLike)
-    if item is None or isinstance(image, known) or is_tensor(image):
-        return
-    if isinstance(item, Mapping):
-        seen = f"a mapping with the keys {', '.join(map(str, item)) or '(none)'}"
-    else:
-        seen = f"{type(image).__name__}{' in a tuple' if isinstance(item, tuple) else ''}"
-    raise UsageError(
-        "source: items must be Pillow images, arrays, tensors, encoded bytes, paths, tuples that"
-        f" begin with one of these, or mappings with {', '.join(ROW_IMAGES)}; got {seen}"
-    )
 
 
 def _item(images: Sequence[object], row: int) -> object:
@@ -375,23 +378,6 @@ def _class_names(source: object) -> dict[int, str]:
     if isinstance(numbers, dict):
         return {number: str(name) for name, number in numbers.items()}
     return dict(enumerate(map(str, classes if isinstance(classes, list | tuple) else ())))
-
-
-def _item_set(source: Any, request: Request) -> ImageSet:
-    """Return what the items themselves are; normalised tensors are refused at once."""
-    sequence = _indexed(source) and hasattr(source, "__len__")
-    if sequence and not isinstance(source, Mapping | bytes) and len(source):
-        image = image_in(_item(source, 0))
-        if (is_tensor(image) or isinstance(image, np.ndarray)) and image.ndim > 3:
-            raise UsageError(
-                f"source: items must be single images; got a batch of shape {tuple(image.shape)}"
-            )
-        shown = rgb_of(image) if is_tensor(image) else None
-        if isinstance(shown, Unreadable) and shown.reason == "unsupported":
-            name = type(source).__name__
-            raise UsageError(f"source: {name} yields tensors, but {shown.detail}")
-    targets = None if isinstance(source, list | tuple) else _targets(source)
-    return open_memory(source, request, targets, _class_names(source))
 
 
 # -- rows that a Python program holds: data frames of pandas or polars, and tables of Arrow -------
