@@ -90,7 +90,8 @@ def of_neighbours(
     chosen = np.sort(_draw(len(first), PAIRS))
     first, second = first[chosen], second[chosen]
     stretch = rank // STRETCH if near_by else members.group
-    stratum = _codes(np.stack([members.group, stretch], axis=1)[first])
+    both = np.stack([members.group, stretch], axis=1)[first]
+    stratum = np.unique(both, axis=0, return_inverse=True)[1].ravel().astype(np.int64)
     # frames beside each other cannot be counter-examples
     auc, p, pairs = _matched(
         compare.cross(first, second),
@@ -125,11 +126,6 @@ def of_groups(members: Members, compare: Compare) -> GroupEvidence:
         members.group[first][:, None] == members.group[second][None],
     )
     return GroupEvidence(pairs, auc, p, near, chance, asked)
-
-
-def _codes(rows: Int64) -> Int64:
-    """Return a number for each row of a table: equal for equal rows."""
-    return np.asarray(np.unique(rows, axis=0, return_inverse=True)[1].ravel(), np.int64)
 
 
 def _rank_of_frame(members: Members) -> Int64:

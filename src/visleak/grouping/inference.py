@@ -441,7 +441,10 @@ def _counter_evidence(scheme: Scheme, found: Found, sets: Sets) -> str:
     lasts = [name.rpartition("/")[2] for name in found.groups]
     words = sum(bool(re.search(r"\d", name)) for name in lasts) < NUMBERED * len(lasts)
     unstated = scheme.kind == "subjects" and not scheme.stated
-    if words and (unstated or (scheme.kind == "tiles" and _are_classes(found, sets))):
+    both = np.unique(np.stack([sets.stratum[found.rows], members.group], axis=1), axis=0)
+    # each group is a class, or a folder where classes are unknown
+    classes = len(both) == len(np.unique(both[:, 0])) == len(found.groups) > 1
+    if words and (unstated or (scheme.kind == "tiles" and classes)):
         return "the names of the groups are words, as of classes"
     if unstated and _one_class(members):
         sizes = Counter(found.groups[group] for group in members.group.tolist())
@@ -455,13 +458,6 @@ def _counter_evidence(scheme: Scheme, found: Found, sets: Sets) -> str:
                 " number of another image of another set"
             )
     return ""
-
-
-def _are_classes(found: Found, sets: Sets) -> bool:
-    """Whether each group is a class, or a folder where classes are unknown."""
-    both = np.stack([sets.stratum[found.rows], found.members.group], axis=1)
-    count = len(np.unique(both, axis=0))
-    return count == len(np.unique(both[:, 0])) == len(found.groups) > 1
 
 
 def _one_class(members: Members) -> bool:

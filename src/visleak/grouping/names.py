@@ -180,9 +180,12 @@ def _copies(stems: Sequence[str], ending: str) -> tuple[Scheme | None, str]:
             bases[stem[: found.start()]].add(stem)
     if not suffixes:
         named = False
-        for stem, base in _extended(stems, known):
-            suffixes[general(stem[len(base) :])] += 1
-            bases[base].add(stem)
+        for stem in stems:
+            # another name, and a suffix behind a separator
+            parts = (stem[: found.start()] for found in re.finditer(r"[ _.\-~(]+", stem))
+            if base := next((part for part in parts if part in known), ""):
+                suffixes[general(stem[len(base) :])] += 1
+                bases[base].add(stem)
     several = [b for b, own in bases.items() if len(own) + (b in known) > 1]
     common = [text for text, count in suffixes.most_common(LISTED) if count >= LEAST_GROUPS]
     everywhere = named and sum(suffixes.values()) >= NUMEROUS * len(stems)
@@ -208,16 +211,6 @@ def _of_one_image(base: str, suffix: str, known: set[str]) -> bool:
         return own is not None and base in known
     counts = r"\d+" in general(suffix)
     return bool(re.search(r"\w", base)) and (own is not None or base in known or not counts)
-
-
-def _extended(stems: Sequence[str], known: set[str]) -> Iterator[tuple[str, str]]:
-    """Yield names that are another name and a suffix behind a separator, and that name."""
-    for stem in stems:
-        for found in re.finditer(r"[ _.\-~(]+", stem):
-            base = stem[: found.start()]
-            if base in known:
-                yield stem, base
-                break
 
 
 # -- words ----------------------------------------------------------------------------------------
@@ -505,9 +498,9 @@ def tags_of(path: str) -> Tags | None:
     return made if made != Tags() else None
 
 
-def _digest(text: str) -> str | None:
+def _digest(text: str, size: int = 6) -> str | None:
     encoded = text.encode("utf-8", "replace")
-    return hashlib.blake2b(encoded, digest_size=6).hexdigest() if text else None
+    return hashlib.blake2b(encoded, digest_size=size).hexdigest() if text else None
 
 
 # -- camera and time ------------------------------------------------------------------------------
@@ -527,8 +520,7 @@ def _shot(tags: Mapping[int, object]) -> Shot | None:
         return None
     milliseconds = int(f"{fraction:0<3}"[:3]) if fraction.isdecimal() else 0
     if serial:
-        digest = hashlib.blake2b(serial.encode("utf-8", "replace"), digest_size=2).hexdigest()
-        camera = f"{camera} {digest}"
+        camera = f"{camera} {_digest(serial, 2)}"
     return Shot(camera, taken + milliseconds)
 
 

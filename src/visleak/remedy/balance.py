@@ -63,11 +63,6 @@ class Balance:
     counts: Int64  # ``int64`` (parts, classes)
 
     @property
-    def sizes(self) -> Int64:
-        """Images per part, (parts,)."""
-        return np.asarray(self.counts.sum(axis=1))
-
-    @property
     def total(self) -> int:
         """Number of all images."""
         return int(self.counts.sum())
@@ -185,11 +180,6 @@ class Loads:
         """Images per component."""
         sums = np.concatenate([[0], np.cumsum(self.counts)])
         return np.asarray(np.diff(sums[self.begin]))
-
-    @property
-    def totals(self) -> Int64:
-        """Images per class."""
-        return np.bincount(self.classes, self.counts, self.width).astype(np.int64)
 
     def counts_of(self, part: Int64, parts: int) -> Int64:
         """Return images by part and class, (parts, classes), given the part of each component."""

@@ -55,11 +55,6 @@ class Edges:
             np.concatenate([self.doubtful, other.doubtful]),
         )
 
-    @property
-    def disputed(self) -> int:
-        """Number of pairs about which reviewers disagree."""
-        return int(self.doubtful.sum())
-
 
 NO_EDGES: Final = Edges(np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0, np.bool_))
 

@@ -95,7 +95,8 @@ def _filled(
 ) -> Int64:
     """Assign large components first, each to the largest deficit, and single images last."""
     part = np.zeros(len(single), np.int64)
-    room = shares[:, None] * loads.totals
+    totals = np.bincount(loads.classes, loads.counts, loads.width).astype(np.int64)
+    room = shares[:, None] * totals
     big = np.flatnonzero(~single)
     sizes = loads.sizes[big].astype(np.float64)
     if shuffled:

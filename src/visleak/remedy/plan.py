@@ -230,7 +230,7 @@ class Plan:
                 "largest_is": graph.describe(np.flatnonzero(self.component == largest)),
             },
             "pairs": len(self.edges),
-            "disputed": self.edges.disputed,
+            "disputed": int(self.edges.doubtful.sum()),
             "parts": self.after.as_dict(),
         }
         if self.before is not None:

@@ -75,11 +75,6 @@ class Study:
     queries: tuple[str, ...] = ()
     paper: Path | None = None  # file of published values to print beside, or ``None``
 
-    @property
-    def folder(self) -> Path:
-        """Where relative sources count from."""
-        return self.path.parent
-
     def named(self, name: str) -> StudySet:
         """Return the set of a name."""
         return next(each for each in self.sets if each.name == name)

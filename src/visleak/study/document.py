@@ -71,7 +71,7 @@ def document(result: Result) -> Document:
     notes += [f"published: {result.paper.source}"] if result.paper.source else []
     repeats = [[each.query, f"{each.images:,}", f"{each.pairs:,}"] for each in result.repeats]
     return Document(
-        title=result.title,
+        title=run.study.title,
         headline=first,
         lines=tuple(others),
         tables=(
@@ -147,9 +147,9 @@ def _number(value: float) -> str:
 def _figures(result: Result) -> Iterator[Figure]:
     intra = [union for union in result.unions if union.coverage == "intra"]
     hard = "Hard and soft leaks of benchmarks (columns) into training sets (rows)"
-    yield Figure("matrix", hard, _matrices(result, DEGREES, "matrix") if result.has_degrees else {})
+    yield Figure("matrix", hard, _matrices(result, DEGREES, "matrix"))
     near = "Exact and near copies of benchmarks (columns) in training sets (rows)"
-    yield Figure("grades", near, _matrices(result, GRADES, "grades") if result.has_grades else {})
+    yield Figure("grades", near, _matrices(result, GRADES, "grades"))
     inside = "Leaks of each benchmark into the other sets of its dataset"
     yield Figure("intra", inside, _bars(intra, "Leaks within a dataset", "intra"))
     union = "Leaks of each benchmark into any of its references"
@@ -161,6 +161,9 @@ def _matrices(
 ) -> dict[str, bytes]:
     rows, columns = result.rows, result.columns
     cells = [[result.cell(query, reference) for query in columns] for reference in rows]
+    # the last panel sums up the others
+    if not any(cell.rates[panels[-1][0]] for cell in result.cells):
+        return {}
 
     def share(cell: Cell | None, rate: str) -> float:
         found = cell.rates[rate] if cell else None

@@ -85,21 +85,6 @@ class Result:
     notes: tuple[str, ...]  # what a reader must know, one line each
 
     @property
-    def title(self) -> str:
-        """What the study is called."""
-        return self.run.study.title
-
-    @property
-    def has_degrees(self) -> bool:
-        """Whether similarity was judged anywhere."""
-        return any(cell.rates["hard_or_soft"] for cell in self.cells)
-
-    @property
-    def has_grades(self) -> bool:
-        """Whether any comparison verified pairs."""
-        return any(cell.rates["near_or_exact"] for cell in self.cells)
-
-    @property
     def failed(self) -> tuple[LeftOut, ...]:
         """Comparisons that came to nothing."""
         return self.run.failed
@@ -248,7 +233,7 @@ def as_dict(result: Result) -> dict[str, object]:
         "schema": SCHEMA,
         "kind": KIND,
         "visleak": visleak.__version__,
-        "title": result.title,
+        "title": run.study.title,
         "headline": "; ".join(result.headlines),
         "settings": run.study.settings.as_dict(),
         "published": result.paper.source or None,

@@ -376,7 +376,7 @@ def locate(study: Study, environment: Mapping[str, str] | None = None) -> dict[s
     """Return where each set of a study lies, by name; nothing is opened."""
     known = os.environ if environment is None else environment
     # absolute: a source is the same wherever the command runs
-    folder = study.folder.absolute()
+    folder = study.path.parent.absolute()
     return {each.name: _located(each, folder, known) for each in study.sets}
 
 

@@ -1,14 +1,142 @@
-"""Who of a pool can stand in, and in which order."""
+"""Which test images need a replacement, who of a pool can stand in, and what is compared."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
+import pyarrow as pa
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from made_sets import made_set
 
-from visleak.records import Problem
-from visleak.remedy.pool import class_of, make_pool
+from visleak.encoders import load_encoder
+from visleak.errors import UsageError
+from visleak.pipeline.encoded_set import Side
+from visleak.records import Fingerprints, ImageSet, Problem
+from visleak.remedy.pool import COLUMNS, class_of, find_duplicates, make_pool
+from visleak.remedy.selection import COMPARED, SHOWN, Neighbours
+
+
+def made_set(
+    name: str,
+    ids: Sequence[str],
+    digests: Sequence[Sequence[int]],
+    flat: Sequence[bool] = (),
+    labels: Sequence[str | None] | None = None,
+    matrix: np.ndarray | None = None,
+    problems: tuple[Problem, ...] = (),
+) -> tuple[ImageSet, Fingerprints]:
+    count, texts = len(ids), pa.array(ids, pa.string())
+    prints = Fingerprints(
+        set=name,
+        rows=np.arange(count),
+        ids=texts,
+        matrix=np.ones((count, 1), np.float32) if matrix is None else matrix,
+        digests=np.array(digests, np.uint8).reshape(count, 16),
+        sizes=np.ones((count, 2), np.int32),
+        flat=np.array(flat, np.bool_) if len(flat) else np.zeros(count, np.bool_),
+        encoder="e",
+    )
+    known = None if labels is None else pa.array(labels, pa.string())
+    return ImageSet(name, texts, texts, opener=None, labels=known, problems=problems), prints
+
+
+def made(contents: str, flat: str = "", labels: list[str | None] | None = None):
+    ids = [str(i) for i in range(len(contents))]
+    return made_set(
+        "test", ids, [[ord(c)] * 16 for c in contents], [i in flat for i in ids], labels
+    )
+
+
+def pairs(*rows: str) -> pa.Table:
+    """Return pairs from ``QUERY SET/REFERENCE GRADE [SIMILARITY [JUDGED]]``."""
+    found = []
+    for row in rows:
+        query, reference, grade, similarity, judged, *_ = [*row.split(), "-", ""]
+        other, _, name = reference.partition("/")
+        number = None if similarity in ("-", "") else float(similarity)
+        coverage = "within" if other == "test" else "intra"
+        cells = ("test", query, other, name, number, grade, coverage, judged.strip("-") or None)
+        found.append(dict(zip(COLUMNS, cells, strict=True)))
+    kinds = {"similarity": pa.float32()}
+    schema = pa.schema([(name, kinds.get(name, pa.string())) for name in COLUMNS])
+    return pa.Table.from_pylist(found, schema)
+
+
+def ids(found) -> list[str]:
+    return [each.id for each in found.images]
+
+
+def test_the_rule_of_the_paper():
+    """Queries of pairs with train; of a pair within test only the query; both lists count once."""
+    table = pairs(
+        "4 train/9 near 0.9",
+        "1 train/9 exact 1",
+        "2 test/3 similar 0.7",
+        "1 test/5 near 0.8",
+        "0 train/8 different 0.2",
+    )
+    assert ids(find_duplicates(table, *made("abcdef"))) == ["1", "4"]
+    found = find_duplicates(table, *made("abcdef"), "similar")
+    assert ids(found) == ["1", "2", "4"]
+    one = found.images[0]
+    assert [(leak.set, leak.id, leak.within) for leak in one.leaks] == [
+        ("train", "9", False),
+        ("test", "5", True),
+    ]
+    assert [leak.id for each in found.images for leak in each.leaks] == ["9", "5", "3", "9"]
+
+
+@pytest.mark.parametrize(
+    ("grade", "want"), [("exact", ["0"]), ("near", ["0", "1"]), ("similar", ["0", "1", "2"])]
+)
+def test_a_grade_means_it_or_stronger(grade, want):
+    table = pairs("0 train/0 exact", "1 train/0 near", "2 train/0 similar", "3 train/0 different")
+    assert ids(find_duplicates(table, *made("abcd"), grade)) == want
+
+
+def test_a_wrong_grade():
+    with pytest.raises(UsageError, match="grade must be one of exact, near, similar; got 'soft'"):
+        find_duplicates(pairs("0 train/0 near"), *made("a"), "soft")
+
+
+def test_disputed_pairs_wait():
+    table = pairs(
+        "0 train/0 near 0.9 disputed", "1 train/0 near 0.9 disputed", "1 train/1 near 0.8 human"
+    )
+    found = find_duplicates(table, *made("ab"))
+    assert (ids(found), found.disputed) == (["1"], 1)
+    assert [leak.id for leak in found.images[0].leaks] == ["1"]
+    found = find_duplicates(table, *made("ab"), include_disputed=True)
+    assert (ids(found), found.disputed) == (["0", "1"], 0)
+
+
+def test_blank_pictures_are_left_out_and_counted():
+    table = pairs("0 train/0 exact 1", "1 train/0 exact 1", "1 train/1 similar 0.9")
+    found = find_duplicates(table, *made("ab", flat="1"))
+    assert (ids(found), found.blank) == (["0"], 1)
+
+
+def test_copies_of_one_content_are_told_apart():
+    """Decisions are keyed by content; two test images of equal bytes need two replacements."""
+    table = pairs("0 train/0 exact", "2 train/0 exact", "3 train/0 exact")
+    found = find_duplicates(table, *made("aaab"))
+    assert [(each.id, each.copy) for each in found.images] == [("0", 0), ("2", 2), ("3", 0)]
+    assert found.images[0].digest == found.images[1].digest
+
+
+def test_labels_and_unmeasured_similarities_come_along():
+    table = pairs("0 train/7 near -", "0 train/8 near 0.5", "1 train/8 near 0.4")
+    found = find_duplicates(table, *made("ab", labels=["cat", None]))
+    assert [each.label for each in found.images] == ["cat", None]
+    assert [leak.similarity for leak in found.images[0].leaks] == [0.5, None]
+
+
+def test_other_test_sets_are_not_looked_at():
+    table = pairs("0 train/0 near")
+    other = table.set_column(0, "query_set", pa.array(["val"]))
+    assert ids(find_duplicates(other, *made("a"))) == []
 
 
 def pool(contents: list[int], flat: set[int] = frozenset(), labels: list[str | None] | None = None):
@@ -72,3 +200,37 @@ def test_an_empty_pool_and_one_without_labels():
 def test_classes_are_compared_as_labels_are_everywhere():
     assert class_of("Great_White-Shark ") == "great white shark"
     assert class_of(None) is None
+
+
+def side(name: str, count: int, seed: int) -> Side:
+    rng = np.random.default_rng(seed)
+    matrix = rng.normal(size=(count, 560)).astype(np.float32)
+    matrix /= np.linalg.norm(matrix, axis=1, keepdims=True)
+    ids, digests = [f"{row:03d}" for row in range(count)], rng.integers(0, 256, (count, 16))
+    images, prints = made_set(name, ids, digests, matrix=matrix)
+    background = rng.uniform(0, 0.2, count).astype(np.float32)
+    return Side(images, prints, background, np.arange(count))
+
+
+def test_an_audits_candidates_are_all_compared() -> None:
+    """Against all similarities: a copy behind three images of the like is not passed by."""
+    existing = {name: side(name, 90, seed) for seed, name in enumerate(("test", "train"))}
+    pool = side("pool", 40, 7)
+    neighbours = Neighbours(existing, pool, load_encoder("builtin"), (0,), 1)
+    approved = np.arange(1, 40)
+    found = neighbours.of(0, approved)
+    compared = {(near.set, near.row) for near in found}
+    query = pool.fingerprints.matrix[0].astype(np.float64)
+    want = set()
+    for name, own in existing.items():
+        alike = own.fingerprints.matrix.astype(np.float64) @ query
+        for score in (alike, alike - own.background / 2):
+            want |= {(name, int(row)) for row in np.argsort(-score)[:COMPARED]}
+    others = pool.fingerprints.matrix.astype(np.float64) @ query
+    others[0] = -2.0
+    want |= {("pool", int(row)) for row in np.argsort(-others)[:COMPARED]}
+    assert compared == want
+    assert len(want) > 3 * COMPARED  # the two rankings differ
+    similarities = [near.similarity for near in found]
+    assert similarities == sorted(similarities, reverse=True)
+    assert len(found) == len(compared) > SHOWN
