@@ -91,6 +91,29 @@ class Sample:
             if ending != chosen:
                 yield f".{ending}" if ending in self.images else ending_of(f"x.{ending}")
 
+    def columns(self, request: Request) -> dict[str, str | None]:
+        """Return what the side files say, by the names of :data:`COLUMNS`."""
+        about, wanted = self.side.get("json"), request.columns
+
+        def stated(name: str) -> str | None:
+            value = about.get(name) if isinstance(about, dict) else None
+            if isinstance(value, bool) or not isinstance(value, str | int | float):
+                return None
+            # of floats, seconds are meant
+            is_text = not isinstance(value, float) or name == wanted.get("frame")
+            return writable(str(value)) if is_text else None
+
+        def first(files: Sequence[str], fields: Sequence[str]) -> str | None:
+            texts = (str(self.side[name]) for name in files if self.side.get(name))
+            known = (text for name in fields if (text := stated(name)) is not None)
+            return next(chain(texts, known), None)
+
+        found = {option: stated(name) for option, name in wanted.items()}
+        if request.label in (None, "cls"):
+            fields = ("cls",) if request.label else ("label_name", "label", "cls")
+            found["label"] = first(["cls"], fields)
+        return {**found, "key": writable(self.key), "caption": first(CAPTIONS, ["caption"])}
+
 
 @dataclass(frozen=True)
 class Shard:
@@ -231,31 +254,6 @@ def _read_side(stream: TarStream, member: tarfile.TarInfo, ending: str) -> objec
         return None
 
 
-def field_of(side: Mapping[str, object], name: str | None) -> str | None:
-    """Return a field of the JSON side file as text."""
-    about = side.get("json")
-    value = about.get(name) if isinstance(about, dict) else None
-    if isinstance(value, bool) or not isinstance(value, str | int):
-        return None
-    return writable(str(value))
-
-
-def label_of(side: Mapping[str, object], wanted: str | None) -> str | None:
-    """Return the label: the wanted field, else ``.cls``, else the usual fields of ``.json``."""
-    if wanted is not None and wanted != "cls":
-        return field_of(side, wanted)
-    if side.get("cls"):
-        return str(side["cls"])
-    names = ("cls",) if wanted else ("label_name", "label", "cls")
-    return next((text for name in names if (text := field_of(side, name)) is not None), None)
-
-
-def caption_of(side: Mapping[str, object]) -> str | None:
-    """Return the caption: ``.txt`` or ``.caption``, else the field of ``.json``."""
-    text = next((str(side[name]) for name in CAPTIONS if side.get(name)), None)
-    return field_of(side, "caption") if text is None else text
-
-
 def _shards_set(shards: Sequence[str], request: Request) -> ImageSet:
     request.refuse_split()
     request.refuse_options("image", "remote")
@@ -338,28 +336,11 @@ def _list_shard(shard: str, request: Request) -> Shard:
     # a link lies where its target lies; reading must stay ascending
     rows = sorted(found.values(), key=lambda row: row[0][0])
     table = pa.Table.from_pylist(
-        [_columns_of(sample, request) for _, sample in rows],
+        [sample.columns(request) for _, sample in rows],
         pa.schema([(name, pa.string()) for name in COLUMNS]),
     )
     opener = tar_opener(shard, [place for place, _ in rows], stamp)
     return Shard(shown, table, opener, tuple(problems), others.skipped)
-
-
-def _columns_of(sample: Sample, request: Request) -> dict[str, str | None]:
-    """Return what the side files of a sample tell, by the names of :data:`COLUMNS`."""
-    side, columns = sample.side, request.columns
-    fields = {name: field_of(side, columns.get(name)) for name in columns.keys() & {"id", "group"}}
-    if "frame" in columns:
-        about = side.get("json")
-        frame = about.get(columns["frame"]) if isinstance(about, dict) else None
-        is_float = isinstance(frame, float)  # seconds
-        fields["frame"] = str(frame) if is_float else field_of(side, columns["frame"])
-    return {
-        "key": writable(sample.key),
-        "label": label_of(side, request.label),
-        "caption": caption_of(side),
-        **fields,
-    }
 
 
 def _unique_keys(shards: Sequence[Shard]) -> pa.StringArray:
