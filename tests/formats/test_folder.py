@@ -30,15 +30,8 @@ def test_a_folder_lists_every_picture_by_id_with_labels(tmp_path, put):
         put(name)
     put("top.png")
     for name in (
-        "notes.txt",
-        "a.json",
-        "b.csv",
-        "c.md",
-        ".DS_Store",
-        "Thumbs.db",
-        ".hid.png",
-        ".git/x.png",
-        "._a.jpg",
+        *("notes.txt", "a.json", "b.csv", "c.md", ".DS_Store", "Thumbs.db", ".hid.png"),
+        *(".git/x.png", "._a.jpg"),
     ):
         put(name, b"x")
     images = open_images(tmp_path)

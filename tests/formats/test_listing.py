@@ -176,16 +176,8 @@ def test_a_recursive_glob_does_not_follow_links_in_circles(tmp_path, put):
 @pytest.mark.parametrize(
     "pattern",
     [
-        "**/*.png",
-        "*/*.png",
-        "**",
-        "a/**",
-        "a/**/b/*",
-        "**/b/**/*.p?g",
-        "*",
-        "a/[1-2].png",
-        "**/.h/*",
-        "nope/**",
+        *("**/*.png", "*/*.png", "**", "a/**", "a/**/b/*", "**/b/**/*.p?g", "*", "a/[1-2].png"),
+        *("**/.h/*", "nope/**"),
     ],
 )
 def test_globs_find_what_python_finds(pattern, tmp_path, put):

@@ -76,19 +76,8 @@ def test_reasons(picture, encode, monkeypatch):
     monkeypatch.setattr(decoding, "_READERS", {})
     assert reason(b"") == "empty"
     for text in (
-        b"hello",
-        b"B",
-        b"BMW is a car",
-        b"P",
-        b"PK\3\4",
-        b"<svg/>",
-        b"GI",
-        b"\0" * 99,
-        b"I",
-        b"RIFF\x24\0\0\0WAVEfmt ",
-        b"%PDF-1.4",
-        b"\x7fELF",
-        b"Pete went home",
+        *(b"hello", b"B", b"BMW is a car", b"P", b"PK\3\4", b"<svg/>", b"GI", b"\0" * 99, b"I"),
+        *(b"RIFF\x24\0\0\0WAVEfmt ", b"%PDF-1.4", b"\x7fELF", b"Pete went home"),
     ):
         assert reason(text) == "not-an-image", text
     assert reason(b"\0\0\0\x18ftypheic\0\0\0\0mif1heic" + b"\0" * 100) == "unsupported"
@@ -145,17 +134,8 @@ def test_between_pillows_limit_and_ours_there_is_no_warning(monkeypatch, encode)
     st.binary(max_size=300),
     st.sampled_from(
         [
-            b"",
-            b"\xff\xd8\xff",
-            b"\x89PNG\r\n\x1a\n",
-            b"GIF89a",
-            b"II*\0",
-            b"RIFF\x20\0\0\0WEBP",
-            b"BM",
-            b"P6\n",
-            b"8BPS\0\x01",
-            b"qoif",
-            b"\0\0\x01\0",
+            *(b"", b"\xff\xd8\xff", b"\x89PNG\r\n\x1a\n", b"GIF89a", b"II*\0"),
+            *(b"RIFF\x20\0\0\0WEBP", b"BM", b"P6\n", b"8BPS\0\x01", b"qoif", b"\0\0\x01\0"),
         ]
     ),
 )
