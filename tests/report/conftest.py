@@ -23,3 +23,9 @@ def made(base: list[Pixels], tmp_path_factory: pytest.TempPathFactory) -> Made:
 def fresh(base: list[Pixels], tmp_path: Path) -> Callable[..., Made]:
     """Makes audits that a test may change."""
     return lambda **changes: make_audit(tmp_path / "audit", base, **changes)
+
+
+@pytest.fixture
+def own(fresh: Callable[..., Made]) -> Made:
+    """An audit that a test may change."""
+    return fresh()

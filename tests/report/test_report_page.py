@@ -171,25 +171,23 @@ def test_table_lists_every_pair_above_different(made: Made, html: str, page: Pag
     assert {row["card"] for row in found if row["kind"] in ("exact", "near")} <= ids
 
 
-def test_table_has_a_bounded_size(fresh: Callable[..., Made]) -> None:
-    made = fresh()
-    many = pa.concat_tables([read_table(made.folder, PAIRS).slice(0, 1)] * 40_000)
-    write_tables(made.folder / PAIRS, PAIRS_SCHEMA, [many])
+def test_table_has_a_bounded_size(own: Made) -> None:
+    many = pa.concat_tables([read_table(own.folder, PAIRS).slice(0, 1)] * 40_000)
+    write_tables(own.folder / PAIRS, PAIRS_SCHEMA, [many])
     names = pa.array([f"{'long name ' * 12}{n}" for n in range(len(many))])
-    made.set_columns(PAIRS, query=names, reference=names)
-    html = build(made.folder)
+    own.set_columns(PAIRS, query=names, reference=names)
+    html = build(own.folder)
     rows = listed(html)
     assert 1_000 < len(rows) < 20_000
     assert len(html) < MOST_BYTES + 1_500_000
     assert f"The table lists the strongest {len(rows):,} of 40,000" in Page(html).words
 
 
-def test_commands_in_caveats_are_code(fresh: Callable[..., Made]) -> None:
-    made = fresh()
+def test_commands_in_caveats_are_code(own: Made) -> None:
     chance = {"sampled": 9, "per_image": {"soft": 2.0}, "pairs": {"soft": 99.0}}
-    made.summary["comparisons"][0]["chance"] = chance
-    made.change(skipped=["no <pair>: run `visleak audit`"])
-    text = build(made.folder)
+    own.summary["comparisons"][0]["chance"] = chance
+    own.change(skipped=["no <pair>: run `visleak audit`"])
+    text = build(own.folder)
     assert "<code>visleak calibrate</code>" in text
     assert "no &lt;pair&gt;: run <code>visleak audit</code>" in text
     assert "`" not in Page(text).words
@@ -213,11 +211,10 @@ def test_strongest_leaks_come_first(page: Page) -> None:
     assert not any(str(known[name]["data-between"]).startswith("within") for name in strong)
 
 
-def test_address_of_a_pair_is_the_same_in_every_page(fresh: Callable[..., Made]) -> None:
-    made = fresh()
+def test_address_of_a_pair_is_the_same_in_every_page(own: Made) -> None:
     few, many = (
         {(c.row["query"], c.row["reference"]): c.anchor for c in found.cards}
-        for found in (findings.read(made.folder, [], None, cap) for cap in (8, 300))
+        for found in (findings.read(own.folder, [], None, cap) for cap in (8, 300))
     )
     assert few
     assert few.items() <= many.items()
@@ -244,38 +241,33 @@ def test_copies_are_called_identical_and_have_no_black_difference(made: Made) ->
 
 
 def test_files_are_linked_from_where_the_page_lies(
-    fresh: Callable[..., Made], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    own: Made, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    made = fresh()
     monkeypatch.chdir(tmp_path)
     name = "javascript:alert(1) #?.png"
     (tmp_path / name).write_bytes(b"x")
-    count = pq.read_metadata(made.folder / IMAGES).num_rows
-    made.set_columns(IMAGES, locator=pa.array([name] * count))
-    output = write_report(made.folder, tmp_path / "pages" / "a.html", loader=made.pictures)
+    count = pq.read_metadata(own.folder / IMAGES).num_rows
+    own.set_columns(IMAGES, locator=pa.array([name] * count))
+    output = write_report(own.folder, tmp_path / "pages" / "a.html", loader=own.pictures)
     links = {a["href"] for a in Page(output.read_text("utf-8")).all("a") if "target" in a}
     assert links == {"../javascript%3Aalert%281%29%20%23%3F.png"}
-    private = Page(build(made.folder, made.pictures, private=True))
+    private = Page(build(own.folder, own.pictures, private=True))
     assert not [a for a in private.all("a") if "target" in a]
 
 
-def test_pictures_are_asked_for_once_a_set(fresh: Callable[..., Made]) -> None:
-    made = fresh()
-    build(made.folder, made.pictures)
-    names = [name for name, _ in made.asked]
+def test_pictures_are_asked_for_once_a_set(own: Made) -> None:
+    build(own.folder, own.pictures)
+    names = [name for name, _ in own.asked]
     assert sorted(names) == sorted(set(names))
-    assert all(ids == sorted(set(ids)) for _, ids in made.asked)
+    assert all(ids == sorted(set(ids)) for _, ids in own.asked)
 
 
 @pytest.mark.parametrize(
     ("private", "words"), [(True, "made without images"), (False, "No images were available")]
 )
-def test_page_without_images_says_why(
-    fresh: Callable[..., Made], private: bool, words: str
-) -> None:
-    made = fresh()
-    page = Page(build(made.folder, made.pictures if private else None, private=private))
-    assert made.asked == []
+def test_page_without_images_says_why(own: Made, private: bool, words: str) -> None:
+    page = Page(build(own.folder, own.pictures if private else None, private=private))
+    assert own.asked == []
     assert len(page.all("img")) == len(charts(page))
     assert words in page.words
     assert cards(page)
@@ -290,11 +282,10 @@ def test_hostile_names_and_labels_are_text(html: str, page: Page) -> None:
     assert HOSTILE_LABEL not in html
 
 
-def test_characters_that_hide_become_visible(fresh: Callable[..., Made]) -> None:
-    made = fresh()
-    summary = {**made.summary, "headline": "a\u202egpj.exe \x07 \ud800 b"}
-    (made.folder / "audit.json").write_text(json.dumps(summary), encoding="utf-8")
-    html = build(made.folder, made.pictures)
+def test_characters_that_hide_become_visible(own: Made) -> None:
+    summary = {**own.summary, "headline": "a\u202egpj.exe \x07 \ud800 b"}
+    (own.folder / "audit.json").write_text(json.dumps(summary), encoding="utf-8")
+    html = build(own.folder, own.pictures)
     assert r"a\u202egpj.exe \u0007 \ud800 b" in html
     html.encode("utf-8")
 
@@ -306,29 +297,27 @@ def test_conflicts_lead_to_their_cards(page: Page) -> None:
     assert sorted(map(str, links)) == sorted(disputed)
 
 
-def test_possible_conflicts_are_ranked_by_probability(fresh: Callable[..., Made]) -> None:
+def test_possible_conflicts_are_ranked_by_probability(own: Made) -> None:
     """The same pair may be a false positive, so none is called a wrong label."""
-    made = fresh()
-    found = findings.read(made.folder, [], None, 100)
+    found = findings.read(own.folder, [], None, 100)
     chances = [each.row["probability"] or 0.0 for each in found.conflicts]
     assert len(set(chances)) > 1
     assert chances == sorted(chances, reverse=True)
-    words = Page(build(made.folder, made.pictures)).words
+    words = Page(build(own.folder, own.pictures)).words
     assert "Possible label conflicts" in words
     assert "false positive" in words
 
 
-def test_audit_without_a_leak_says_what_that_means(fresh: Callable[..., Made]) -> None:
-    made = fresh()
-    write_tables(made.folder / PAIRS, PAIRS_SCHEMA, [PAIRS_SCHEMA.empty_table()])
-    for item in [*made.summary["comparisons"], *made.summary["totals"]]:
+def test_audit_without_a_leak_says_what_that_means(own: Made) -> None:
+    write_tables(own.folder / PAIRS, PAIRS_SCHEMA, [PAIRS_SCHEMA.empty_table()])
+    for item in [*own.summary["comparisons"], *own.summary["totals"]]:
         for name, rate in item.get("rates", {}).items():
             item["rates"][name] = Rate.of(0, rate["total"]).as_dict()
         if "within" in item:
             item["within"] = {"duplicate_pairs": {}, "distinct_images": {}}
-    made.change(headline="none of 236 test images was found in train or web")
-    page = Page(build(made.folder, made.pictures))
-    total = made.summary["totals"][0]["rates"]["exact"]["total"]
+    own.change(headline="none of 236 test images was found in train or web")
+    page = Page(build(own.folder, own.pictures))
+    total = own.summary["totals"][0]["rates"]["exact"]["total"]
     upper = 100 * (1 - 0.025 ** (1 / total))
     for words in (
         "No leak was found.",
@@ -343,37 +332,34 @@ def test_audit_without_a_leak_says_what_that_means(fresh: Callable[..., Made]) -
     assert "data-kind" not in {name for _, attributes in page.elements for name in attributes}
 
 
-def test_unverified_audit_speaks_of_degrees_only(fresh: Callable[..., Made]) -> None:
-    made = fresh()
+def test_unverified_audit_speaks_of_degrees_only(own: Made) -> None:
     ungraded = ("grade", "probability", "reason", "transform", "matrix")
-    made.set_columns(PAIRS, **dict.fromkeys(ungraded))
-    for item in [*made.summary["comparisons"], *made.summary["totals"]]:
+    own.set_columns(PAIRS, **dict.fromkeys(ungraded))
+    for item in [*own.summary["comparisons"], *own.summary["totals"]]:
         rates = item.get("rates", {})
         item["rates"] = {n: rate for n, rate in rates.items() if "hard" in n or "soft" in n}
-    made.change(settings=made.summary["settings"] | {"verify": False})
-    page = Page(build(made.folder, made.pictures))
+    own.change(settings=own.summary["settings"] | {"verify": False})
+    page = Page(build(own.folder, own.pictures))
     assert "No pixels were compared" in page.words
     assert "Near or exact" not in page.words
     assert "hard or soft" in page.words
     assert {a["data-kind"] for a in cards(page)} == {"hard", "soft"}
 
 
-def test_one_set_pair_gets_bars_and_no_matrix(fresh: Callable[..., Made]) -> None:
-    made = fresh()
-    made.change(comparisons=made.summary["comparisons"][:1], totals=made.summary["totals"][:1])
-    page = Page(build(made.folder, made.pictures))
+def test_one_set_pair_gets_bars_and_no_matrix(own: Made) -> None:
+    own.change(comparisons=own.summary["comparisons"][:1], totals=own.summary["totals"][:1])
+    page = Page(build(own.folder, own.pictures))
     assert "By similarity alone" in page.words
     assert not any("Shares of hard and soft leaks" in words for words in charts(page))
     assert page.words.count("95 % CI") >= 3
 
 
-def test_one_reference_set_gets_one_bar_a_query_set(fresh: Callable[..., Made]) -> None:
-    made = fresh()
+def test_one_reference_set_gets_one_bar_a_query_set(own: Made) -> None:
     kept = [
-        c for c in made.summary["comparisons"] if c["reference_set"] in ("train", c["query_set"])
+        c for c in own.summary["comparisons"] if c["reference_set"] in ("train", c["query_set"])
     ]
-    summary = made.change(comparisons=kept)
-    page = Page(build(made.folder, made.pictures))
+    summary = own.change(comparisons=kept)
+    page = Page(build(own.folder, own.pictures))
     assert not any("Shares of hard and soft leaks" in words for words in charts(page))
     for item in summary["totals"]:
         hard, soft = (100 * item["rates"][name]["share"] for name in ("hard", "soft"))
@@ -381,11 +367,10 @@ def test_one_reference_set_gets_one_bar_a_query_set(fresh: Callable[..., Made]) 
         assert any(numbers in words for words in charts(page))
 
 
-def test_nearly_empty_summary_still_makes_a_page(fresh: Callable[..., Made]) -> None:
-    made = fresh()
-    write_json(made.folder / "audit.json", {"schema": 1})
-    (made.folder / "unreadable.csv").unlink()
-    page = Page(build(made.folder, made.pictures))
+def test_nearly_empty_summary_still_makes_a_page(own: Made) -> None:
+    write_json(own.folder / "audit.json", {"schema": 1})
+    (own.folder / "unreadable.csv").unlink()
+    page = Page(build(own.folder, own.pictures))
     assert "no rate of leakage to state" in page.words
     assert "Every listed image could be read." in page.words
 
@@ -399,13 +384,12 @@ def test_audit_within_one_set_only(fresh: Callable[..., Made]) -> None:
     assert "No leak was found" not in page.words
 
 
-def test_a_section_may_have_a_line_at_the_top(fresh: Callable[..., Made]) -> None:
+def test_a_section_may_have_a_line_at_the_top(own: Made) -> None:
     """Before charts and gallery, as text, with a link; sections without one add nothing."""
-    made = fresh()
     headline = "<b>the split</b> seems to leak, 22.4 %"
-    made.section("dlede", {"title": "Retraining", "headline": headline})
-    made.section("purge", {"title": "Purge"})
-    text = build(made.folder)
+    own.section("dlede", {"title": "Retraining", "headline": headline})
+    own.section("purge", {"title": "Purge"})
+    text = build(own.folder)
     page = Page(text)
     assert "Retraining <b>the split</b> seems to leak, 22.4 %" in page.words
     top = text[text.index('id="numbers"') : text.index('id="charts"')]
@@ -413,26 +397,24 @@ def test_a_section_may_have_a_line_at_the_top(fresh: Callable[..., Made]) -> Non
     assert '<a href="#section-dlede">Retraining</a> &lt;b&gt;the split' in top
 
 
-def test_a_short_table_of_a_section_is_shown_whole(fresh: Callable[..., Made]) -> None:
+def test_a_short_table_of_a_section_is_shown_whole(own: Made) -> None:
     """A list that ends in the middle of a window of its own would look finished."""
-    made = fresh()
     tables = [{"caption": f"{n} rows", "rows": [["a"]] * n} for n in (25, 26)]
-    made.section("dlede", {"tables": tables})
-    regions = {e.get("aria-label"): e.get("class") for e in Page(build(made.folder)).all("div")}
+    own.section("dlede", {"tables": tables})
+    regions = {e.get("aria-label"): e.get("class") for e in Page(build(own.folder)).all("div")}
     assert (regions["25 rows"], regions["26 rows"]) == ("scroll", "scroll tall")
 
 
-def test_sections_of_other_steps_are_on_the_page(fresh: Callable[..., Made]) -> None:
-    made = fresh()
+def test_sections_of_other_steps_are_on_the_page(own: Made) -> None:
     value = {
         "title": "Impact <b>",
         "markdown": "Costs **2 %**. <script>alert(1)</script>",
         "tables": [{"caption": "Runs", "header": ["seed"], "rows": [[1], [HOSTILE_NAME]]}],
         "svg": "<svg xmlns='http://www.w3.org/2000/svg'><rect width='3' height='3'/></svg>",
     }
-    made.section("impact", value)
-    made.section("purge", "{")
-    page = Page(build(made.folder, made.pictures))
+    own.section("impact", value)
+    own.section("purge", "{")
+    page = Page(build(own.folder, own.pictures))
     assert "Impact <b>" in page.words
     assert "sections/purge.json cannot be shown" in page.words
     assert "Impact <b>" in charts(page)
@@ -450,11 +432,10 @@ def test_folder_without_an_audit_is_refused(tmp_path: Path) -> None:
         build(tmp_path)
 
 
-def test_damaged_table_is_named(fresh: Callable[..., Made]) -> None:
-    made = fresh()
-    (made.folder / IMAGES).write_bytes(b"PAR1")
+def test_damaged_table_is_named(own: Made) -> None:
+    (own.folder / IMAGES).write_bytes(b"PAR1")
     with pytest.raises(VisleakError, match=r"images\.parquet cannot be read"):
-        build(made.folder)
+        build(own.folder)
 
 
 def test_classes_count_images_and_leave_flat_ones_out(made: Made) -> None:

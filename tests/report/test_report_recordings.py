@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -33,8 +32,8 @@ def told(made: Made, block: Any) -> Page:
     return Page(build(made.folder))
 
 
-def test_the_section_says_what_time_found(fresh: Callable[..., Made]) -> None:
-    page = told(fresh(), BLOCK)
+def test_the_section_says_what_time_found(own: Made) -> None:
+    page = told(own, BLOCK)
     for words in (
         "Leaking recordings",
         "22 of 30 recordings on both sides leak: 41 of 200 test images",
@@ -48,21 +47,21 @@ def test_the_section_says_what_time_found(fresh: Callable[..., Made]) -> None:
     assert not any("onerror" in attributes for _, attributes in page.elements)
 
 
-def test_the_page_doubts_numbers_that_may_be_times(fresh: Callable[..., Made]) -> None:
+def test_the_page_doubts_numbers_that_may_be_times(own: Made) -> None:
     """Where nothing is near, and least of all where the next frame is thousands away."""
     alone = BLOCK | {"leaking": 0, "listed": [], "nearest": 50_000_000}
-    words = told(fresh(), alone).words
+    words = told(own, alone).words
     assert "the nearest are 50,000,000 frames apart; if the numbers are times, give" in words
 
 
-def test_without_a_leak_the_page_says_how_many_were_compared(fresh: Callable[..., Made]) -> None:
-    page = told(fresh(), BLOCK | {"leaking": 0, "listed": [], "unit": "ms", "within": 1500})
+def test_without_a_leak_the_page_says_how_many_were_compared(own: Made) -> None:
+    page = told(own, BLOCK | {"leaking": 0, "listed": [], "unit": "ms", "within": 1500})
     assert "Recordings on both sides" in page.words
     assert "None of the 90 test frames of the 30 recordings" in page.words
     assert "lies within 1.5 s of a training frame." in page.words
 
 
 @pytest.mark.parametrize("block", [None, {}, {"shared": 0}])
-def test_audits_without_recordings_have_no_section(fresh: Callable[..., Made], block: Any) -> None:
-    page = told(fresh(), block)
+def test_audits_without_recordings_have_no_section(own: Made, block: Any) -> None:
+    page = told(own, block)
     assert not any(attributes.get("id") == "recordings" for attributes in page.all("section"))

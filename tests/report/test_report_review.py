@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -17,8 +16,8 @@ from visleak.verdicts import Ledger, Verdict, judged_pairs, read_verdicts
 
 
 @pytest.fixture
-def made(fresh: Callable[..., Made]) -> Made:
-    return fresh()
+def made(own: Made) -> Made:
+    return own
 
 
 def test_nobody_judged_no_byte_of_it(made: Made) -> None:
