@@ -134,26 +134,13 @@ class Failing(Network):
             8,
             "ran out of memory on cuda:0 with 8 images at a time; use a smaller batch (--batch 4)",
         ),
-        (
-            MemoryError(),
-            8,
-            "ran out of memory on cuda:0 with 8 images at a time; use a smaller batch (--batch 4)",
-        ),
-        (
-            MemoryError(),
-            1,
-            "ran out of memory on cuda:0 with 1 images at a time; it needs another device"
-            " (--device cpu) or a smaller network",
-        ),
-        (
-            RuntimeError("mat1 and mat2\ndo not fit"),
-            8,
-            "failed on 8 images on cuda:0 (RuntimeError: mat1 and mat2 do not fit)",
-        ),
+        (MemoryError(), 8, "use a smaller batch (--batch 4)"),
+        (MemoryError(), 1, "it needs another device (--device cpu) or a smaller network"),
+        (RuntimeError("no\nfit"), 8, "failed on 8 images on cuda:0 (RuntimeError: no fit)"),
     ],
 )
 def test_a_network_that_fails_is_told_in_a_line(images, tmp_path, error, batch, line):
-    with pytest.raises(VisleakError, match=f"^encoder network {re.escape(line)}$"):
+    with pytest.raises(VisleakError, match=f"^encoder network [^\n]*{re.escape(line)}$"):
         run(images, tmp_path, encoder=Failing(error=error, batch=batch))
 
 

@@ -360,20 +360,11 @@ def test_the_background_is_the_mean_of_the_nearest_cohort():
     np.testing.assert_allclose(few, (some @ cohort[:2].T).mean(axis=1), atol=1e-6)
 
 
-@pytest.mark.parametrize(
-    ("choice", "made", "expected"),
-    [
-        ("none", 9, (0,)),
-        ("mirror", 9, (0, 4)),
-        ("all", 9, ALL),
-        ("all", 8, tuple(range(8))),
-        ("all", 1, (0,)),
-        ("mirror", 1, (0,)),
-        ("all", 0, (0,)),
-    ],
-)
-def test_views_are_those_the_encoder_can_make(choice, made, expected):
-    assert views_for(Toy(views=made), choice) == expected
+def test_views_are_those_the_encoder_can_make():
+    for made, expected in {9: [(0,), (0, 4), ALL], 8: [(0,), (0, 4), ALL[:8]]}.items():
+        assert [views_for(Toy(views=made), c) for c in ("none", "mirror", "all")] == expected
+    for made in (0, 1):
+        assert {views_for(Toy(views=made), c) for c in ("none", "mirror", "all")} == {(0,)}
 
 
 @pytest.mark.parametrize("view", ALL, ids=VIEWS)

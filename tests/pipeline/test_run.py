@@ -25,6 +25,8 @@ from visleak.settings import Settings
 from visleak.storage import PAIRS
 from visleak.storage.cache import Cache
 
+ENTRY = {"name": "builtin", "hard": 0.9375, "soft": 0.75, "provenance": "measured on doves"}
+
 
 def pictures(count, seed):
     """Return random smooth images, all different."""
@@ -89,22 +91,26 @@ def test_a_set_alone_is_compared_whole():
 
 
 @pytest.mark.parametrize(
-    ("settings", "hard", "soft", "provisional"),
+    ("given", "hard", "soft"),
     [
-        (Settings(), None, None, False),
-        (Settings(hard=0.99, soft=0.9), 0.99, 0.9, False),
-        (Settings(hard=0.3), 0.3, 0.3, False),
-        (Settings(soft=0.97), 0.97, 0.97, False),
+        ({}, None, None),
+        ({"hard": 0.99, "soft": 0.9}, 0.99, 0.9),
+        ({"hard": 0.3}, 0.3, 0.3),
+        ({"soft": 0.97}, 0.97, 0.97),
     ],
 )
-def test_thresholds_are_given_or_the_encoders_own(settings, hard, soft, provisional):
+def test_thresholds_are_given_or_the_encoders_own(given, hard, soft):
     """A given threshold wins; the other one gives way where they would cross."""
     encoder = load_encoder()
-    own = encoder.thresholds
-    found = thresholds_of(encoder, settings)
-    assert found.hard == (own["hard"] if hard is None else hard)
-    assert found.soft == (own["soft"] if soft is None else soft)
-    assert found.provisional is provisional
+    found = thresholds_of(encoder, Settings(**given))
+    assert (found.hard, found.soft) == (
+        hard or encoder.thresholds["hard"],
+        soft or encoder.thresholds["soft"],
+    )
+    assert not found.provisional
+    rough = {**ENTRY, "provisional": True}
+    # until both are given
+    assert thresholds_of(encoder, Settings(**given), rough).provisional == (len(given) < 2)
 
 
 def test_labels_of_a_training_set_were_exposed():
@@ -131,9 +137,6 @@ def test_two_sets_of_one_name_are_refused():
         audit([one, other], cache=None)
 
 
-ENTRY = {"name": "builtin", "hard": 0.9375, "soft": 0.75, "provenance": "measured on doves"}
-
-
 def written(path: Path, entry: object = None, digest: str | None = None, **extra: Any) -> Path:
     digest = digest or load_encoder().digest
     content = {"kind": KIND, "schema": SCHEMA, "encoders": {digest: entry or ENTRY}} | extra
@@ -151,14 +154,6 @@ def test_a_file_comes_before_what_ships_and_the_caller_before_the_file(tmp_path:
     assert (mixed.hard, mixed.soft) == (0.97, 0.75)
     assert mixed.provenance == "hard given by the caller; otherwise measured on doves"
     assert thresholds_of(encoder, Settings()).hard == encoder.thresholds["hard"]
-
-
-def test_provisional_thresholds_stay_so_until_both_are_given() -> None:
-    rough = {**ENTRY, "provisional": True}
-    encoder = load_encoder()
-    assert thresholds_of(encoder, Settings(), rough).provisional
-    assert thresholds_of(encoder, Settings(hard=0.95), rough).provisional
-    assert not thresholds_of(encoder, Settings(hard=0.95, soft=0.9), rough).provisional
 
 
 def test_another_encoders_thresholds_are_refused(tmp_path: Path) -> None:

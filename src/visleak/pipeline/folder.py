@@ -71,7 +71,10 @@ def pair_tables(comparisons: Sequence[Comparison], *, overlap: bool = False) -> 
     for name in sorted({each.query.name for each in comparisons}):
         own = (each for each in comparisons if each.query.name == name)
         schema = schema_of(PAIRS, overlap=overlap)
-        yield from _by_query(sorted(own, key=lambda each: each.reference.name), schema)
+        for table in _by_query(sorted(own, key=lambda each: each.reference.name), schema):
+            yield table
+            # before the next one is made
+            trim_heap()
 
 
 def _by_query(own: Sequence[Comparison], schema: pa.Schema) -> Iterator[pa.Table]:
@@ -389,7 +392,7 @@ def write(folder: Path, outcome: Outcome, summary: AuditSummary) -> None:
         sides, comparisons = outcome.sides.values(), outcome.comparisons
         measured = summary.settings.overlap is not None
         pairs, images = (schema_of(name, overlap=measured) for name in (PAIRS, IMAGES))
-        write_tables(folder / PAIRS, pairs, _trimmed(pair_tables(comparisons, overlap=measured)))
+        write_tables(folder / PAIRS, pairs, pair_tables(comparisons, overlap=measured))
         write_tables(folder / IMAGES, images, image_tables(sides, comparisons, overlap=measured))
         problems = [p for side in sides for p in side.images.problems]
         problems += [p for side in sides for p in side.fingerprints.problems]
@@ -406,13 +409,6 @@ def write(folder: Path, outcome: Outcome, summary: AuditSummary) -> None:
         replace(summary, files={n: file_digest(folder / n) for n in names}).save(folder)
     except OSError as error:
         raise VisleakError(f"{folder} cannot be written ({error.strerror or error})") from error
-
-
-def _trimmed(tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
-    """Yield tables; the memory of each is returned before the next one is made."""
-    for table in tables:
-        yield table
-        trim_heap()
 
 
 def _group_rows(outcome: Outcome) -> Iterator[tuple[str, ...]]:

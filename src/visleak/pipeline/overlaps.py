@@ -10,6 +10,7 @@ import hashlib
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Final
 
 import numpy as np
@@ -48,7 +49,7 @@ def with_overlaps(comparisons: Sequence[Comparison], context: RunContext) -> lis
     needed = (
         end for each in todo for end in zip(each.sides, (each.query, each.reference), strict=True)
     )
-    pixels = shared_pixels(needed, _bounded, BOUND, context)
+    pixels = shared_pixels(needed, partial(bounded, side=BOUND), BOUND, context)
     total, done = sum(len(each.query) for each in todo), 0
     relations: dict[tuple[str, str], Float32] = {}
     for each in todo:
@@ -133,10 +134,6 @@ class _Task:
     starts: Float32
     keys: Bytes8  # of the cache, (n, bytes)
     cache: CacheHandle | None
-
-
-def _bounded(pixels: Bytes8) -> Bytes8:
-    return bounded(pixels, BOUND)
 
 
 def digest() -> bytes:

@@ -194,7 +194,11 @@ def unknown_times(comparison: Comparison, shared: int) -> str:
     between = f"time between frames of {query.name} and {reference.name}"
     if not shared:
         return ""
-    without = [images.name for images in (query, reference) if not _has_frames(images)]
+    without = [
+        images.name
+        for images in (query, reference)
+        if images.frames is None or images.frames.null_count == len(images)
+    ]
     if without:
         return (
             f"{between}: frame numbers of {' and '.join(without)} are not known; if the groups are"
@@ -217,10 +221,6 @@ def doubt(unit: str, within: int, nearest: int | None) -> str:
         return ""
     apart = words(nearest, unit)
     return f"the nearest are {apart} apart; if the numbers are times, give seconds or dates"
-
-
-def _has_frames(images: ImageSet) -> bool:
-    return images.frames is not None and images.frames.null_count < len(images)
 
 
 def unnumbered(sets: Iterable[ImageSet]) -> list[str]:

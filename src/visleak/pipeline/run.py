@@ -234,8 +234,11 @@ class Comparer:
     accounts: dict[tuple[str, str], Sequence[Account]] = field(default_factory=dict)
 
     def add(self, images: AnySet, tested: bool) -> None:
-        """Encode a set, or read its embeddings."""
-        drawn = _drawn(images, self.settings) if tested else None
+        """Encode a set, or read its embeddings; of a tested one a random sample, if one is set."""
+        drawn: Int64 | None = None
+        if tested and 0 < self.settings.sample < len(images):
+            rng = np.random.default_rng(SAMPLE_SEED)
+            drawn = np.sort(rng.choice(len(images), self.settings.sample, replace=False))
         with self.context.timed("fingerprint"):
             if isinstance(images, EmbeddingSet):
                 encoded = read_embeddings(images, self.encoder.digest, self.context, drawn)
@@ -340,14 +343,6 @@ def wanted_of_stream(thresholds: Thresholds, settings: Settings) -> Wanted:
     if settings.candidates == "auto" and thresholds.soft is not None:
         return Wanted(thresholds.soft, best=0, cap=settings.per_query)
     return wanted(thresholds, settings)
-
-
-def _drawn(images: AnySet, settings: Settings) -> Int64 | None:
-    """Return the rows of a random sample of a query set, or ``None`` for all."""
-    if not 0 < settings.sample < len(images):
-        return None
-    rng = np.random.default_rng(SAMPLE_SEED)
-    return np.sort(rng.choice(len(images), settings.sample, replace=False)).astype(np.int64)
 
 
 # -- checks --------------------------------------------------------------------------------------

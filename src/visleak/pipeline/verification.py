@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Final, Generic, TypeVar
 
 import numpy as np
@@ -47,7 +47,6 @@ from visleak.pipeline.selection import (
 from visleak.records import (
     GRADES,
     Bool,
-    Bytes8,
     Evidence,
     Float32,
     Grade,
@@ -350,9 +349,16 @@ def _check_and_compare(todo: Sequence[Subset], context: RunContext) -> None:
         # open ones are stored after their fine comparison
         remember(rows.only(~rows.open), context.cache)
     unfinished = [rows.only(rows.open) for rows in todo]
-    reduce = (_bounded, fine_comparison.PLACES_SIDE)
+    side = fine_comparison.PLACES_SIDE
+    reduce = (partial(check.bounded, side=side), side)
     for rows, found in _in_tasks(
-        unfinished, context, "comparing fine detail", FINE_CHUNK, reduce, _fine_inputs, _compare
+        unfinished,
+        context,
+        "comparing fine detail",
+        FINE_CHUNK,
+        reduce,
+        lambda rows: lambda part: rows.only(part).table,
+        _compare,
     ):
         rows.own.table.put_checks(rows.index, found[:, CHECKED])
         remember(rows, context.cache)
@@ -444,14 +450,6 @@ def _compared_at_full_size(
 
 
 # -- the fine comparison ------------------------------------------------------------------------
-
-
-def _bounded(pixels: Bytes8) -> Bytes8:
-    return check.bounded(pixels, fine_comparison.PLACES_SIDE)
-
-
-def _fine_inputs(rows: Subset) -> Callable[[slice], Float32]:
-    return lambda part: rows.only(part).table
 
 
 def _compare(task: _Task[Float32]) -> Float32:
