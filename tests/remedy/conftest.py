@@ -12,8 +12,7 @@ import pytest
 
 from planted_pool import audited, plant, traps
 from visleak.remedy import writing
-from visleak.remedy.opening import open_selection
-from visleak.remedy.selection import Selection
+from visleak.remedy.selection import Selection, open_selection
 from visleak.remedy.settings import SelectionSettings
 
 

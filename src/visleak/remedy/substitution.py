@@ -20,9 +20,8 @@ import pyarrow as pa
 from visleak.errors import UsageError, VisleakError
 from visleak.progress import Progress, silent
 from visleak.records import GRADES, ImageSet
-from visleak.remedy.opening import open_selection
 from visleak.remedy.pool import Decision, Decisions
-from visleak.remedy.selection import Selection, distance
+from visleak.remedy.selection import Selection, distance, open_selection
 from visleak.remedy.settings import ReplaceSettings
 from visleak.remedy.writing import Part, Piece, Substitute, Written, refuse_existing, write
 from visleak.storage import csv_of, read_summary, refuse_sets

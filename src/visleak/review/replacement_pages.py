@@ -23,9 +23,8 @@ from visleak.errors import UsageError
 from visleak.formats.remote import redacted
 from visleak.progress import Progress
 from visleak.records import ImageSet, Unreadable
-from visleak.remedy.opening import open_selection
 from visleak.remedy.pool import PLAIN, AlreadyDecided, Decision, class_of
-from visleak.remedy.selection import Candidate, NotEligible, Selection
+from visleak.remedy.selection import Candidate, NotEligible, Selection, open_selection
 from visleak.remedy.settings import SelectionSettings
 from visleak.review.app import image_of
 from visleak.review.registry import ImageRegistry

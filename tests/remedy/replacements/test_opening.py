@@ -12,7 +12,7 @@ import visleak
 from planted_pool import plant, png, scene, store
 from visleak.errors import UsageError, VisleakError
 from visleak.formats import open_images
-from visleak.remedy.opening import _encoder_name
+from visleak.remedy.selection import _encoder_name
 
 
 def test_pools_that_cannot_be_used(planted, opened, tmp_path):
