@@ -56,7 +56,10 @@ def load_encoder(encoder: str | Encoder | Encodes = "builtin", **options: object
     560
     """
     if not isinstance(encoder, str):
-        return _checked(encoder, options)
+        if options:
+            given = ", ".join(sorted(options))
+            raise UsageError(f"an encoder object takes no options here; got {given}")
+        return _checked(encoder)
     request = known_request(encoder).updated(options)
     make: Callable[[Request], Encoder] = load(ENCODERS[request.name])
     return make(request)
@@ -70,12 +73,8 @@ def known_request(encoder: str) -> Request:
     return request
 
 
-def _checked(encoder: Any, options: dict[str, object]) -> Encoder:
+def _checked(encoder: Any) -> Encoder:
     """Return an encoder object that has every part, or one around an object with ``encode``."""
-    if options:
-        raise UsageError(
-            f"an encoder object takes no options here; got {', '.join(sorted(options))}"
-        )
     if isinstance(encoder, type) or not any(hasattr(encoder, part) for part in _FULL):
         from visleak.encoders.network import ObjectEncoder
 

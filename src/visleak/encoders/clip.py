@@ -36,7 +36,6 @@ from visleak.lazy import library, member
 
 if TYPE_CHECKING:
     import torch
-    import transformers
 
 BACKENDS: Final = ("transformers", "open_clip")
 
@@ -84,30 +83,22 @@ def _load_transformers(request: Request) -> tuple[Tower, Path]:
     """Return the image tower of a CLIP of transformers, and its folder."""
     transformers = transformers_for("encoder clip")
     found = find_clip(request)
-    whole = found.config().get("model_type") == "clip"
-    config = _vision_config(transformers, found, whole)
+    stated = found.config()
+    with loading(f"model {found.name}: {found.path / 'config.json'} is not understood"):
+        if stated.get("model_type") == "clip":
+            whole = transformers.CLIPConfig.from_dict(stated)
+            config = whole.vision_config
+            # the width of the vectors is stated twice, and may differ
+            config.projection_dim = whole.projection_dim
+        else:
+            config = transformers.CLIPVisionConfig.from_dict(stated)
     factory = member(transformers, "CLIPVisionModelWithProjection", "encoder clip")
     module, missing = load_weights(found, factory, config=config)
     refuse_missing(found, missing)
-    tower = Tower(
-        module,
-        lambda module, inputs: module(pixel_values=inputs).image_embeds,
-        transformers_digest(module),
-    )
-    return tower, found.path
-
-
-def _vision_config(
-    transformers: ModuleType, found: Found, whole: bool
-) -> transformers.CLIPVisionConfig:
-    """Return the configuration of the image tower, in a model that is ``whole`` or that alone."""
-    with loading(f"model {found.name}: {found.path / 'config.json'} is not understood"):
-        if not whole:
-            return transformers.CLIPVisionConfig.from_dict(found.config())
-        config = transformers.CLIPConfig.from_dict(found.config())
-    # the width of the vectors is stated twice, and may differ
-    config.vision_config.projection_dim = config.projection_dim
-    return config.vision_config
+    digest = transformers_digest(module)
+    return Tower(
+        module, lambda net, inputs: net(pixel_values=inputs).image_embeds, digest
+    ), found.path
 
 
 HUB: Final = "hf-hub:"  # prefixes of open_clip for a name on the hub, and for a folder

@@ -91,9 +91,8 @@ def local_features(
     response = np.array([k.response for k in found], np.float32)
     order = _spread(keypoints, response, width, height)[:most]
     keypoints[:, 3] %= 360
-    return LocalFeatures(
-        _square_rooted(np.asarray(raw, np.float32)[order]), keypoints[order], width, height
-    )
+    kept = np.asarray(raw, np.float32)[order]
+    return LocalFeatures(_square_rooted(kept), keypoints[order], width, height)
 
 
 def _spread(

@@ -14,6 +14,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Callable
 from typing import Final, NoReturn
 
 GRACE: Final = 5.0  # seconds that processes are given to end before they are killed
@@ -27,9 +28,13 @@ def main(command: list[str]) -> int:
     except (OSError, ValueError) as error:
         print(f"{command[0]} cannot be started: {error}", file=sys.stderr)
         return NOT_STARTED
+
+    def in_background(function: Callable[[int], None]) -> None:
+        threading.Thread(target=function, args=(child.pid,), daemon=True).start()
+
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-        signal.signal(number, lambda *_: _in_background(child.pid))
-    threading.Thread(target=_watch, args=(child.pid,), daemon=True).start()
+        signal.signal(number, lambda *_: in_background(end))
+    in_background(_watch)
     code = child.wait()
     end(child.pid)  # what it has left running
     return code if code >= 0 else _die_of(-code)
@@ -39,10 +44,6 @@ def _watch(group: int) -> None:
     while os.read(0, 1024):
         pass
     end(group)
-
-
-def _in_background(group: int) -> None:
-    threading.Thread(target=end, args=(group,), daemon=True).start()
 
 
 def end(group: int) -> None:

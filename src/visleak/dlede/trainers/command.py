@@ -8,6 +8,7 @@ what these load is not.
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import json
 import math
@@ -211,9 +212,11 @@ class Template:
         package.train``. What the named files load in turn is not found.
         """
         found: dict[str, Path] = {}
-        program = shutil.which(self.words[0])
-        if program is not None and _is_script(Path(program)):
-            found[self.words[0]] = Path(program)
+        if program := shutil.which(self.words[0]):
+            with contextlib.suppress(OSError), open(program, "rb") as file:
+                # a text that another program runs, not an interpreter itself
+                if file.read(2) == b"#!":
+                    found[self.words[0]] = Path(program)
         for before, word in zip(self.words, self.words[1:], strict=False):
             names = [word, f"{word}/__main__.py", *_PARTS.split(word)]
             if before == "-m":
@@ -253,15 +256,6 @@ class Template:
         handing.given.mkdir()
         values = {name: str(FILLED[name](handing)) for name in sorted(self.names)}
         return [PLACEHOLDER.sub(lambda found: values[found[1]], word) for word in self.words]
-
-
-def _is_script(path: Path) -> bool:
-    """Whether a program is a text that another program runs, and not an interpreter itself."""
-    try:
-        with path.open("rb") as file:
-            return file.read(2) == b"#!"
-    except OSError:
-        return False
 
 
 # -- result files of a training run: our JSON, or YOLO's results.txt and .csv ----------------------

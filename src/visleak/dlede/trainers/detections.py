@@ -132,21 +132,21 @@ def _matches(evaluated: Any) -> _Matches:
     return _Matches(*numbers, np.array(score, np.float64), np.array(right, np.bool_))
 
 
-def _objects(evaluated: Any) -> list[tuple[int, int, int]]:
-    """Return (image, class, objects to be found) of all parts."""
-    return [
+def _objects(evaluated: Any) -> tuple[Int64, Int64, Int64]:
+    """Return image, class, and number of objects to be found of all parts."""
+    rows = [
         (part["image_id"], part["category_id"], int((np.asarray(part["gtIgnore"]) == 0).sum()))
         for part in evaluated.evalImgs
         if part is not None
     ]
+    image, label, count = np.array(rows, np.int64).reshape(-1, 3).T
+    return image, label, count
 
 
 def _best(matches: _Matches, known: Int64, evaluated: object) -> tuple[float, dict[str, float]]:
     """Return the highest confidence at which the mean F1 is highest, and the means there."""
-    objects = np.zeros(int(known.max()) + 1)
-    for _, label, count in _objects(evaluated):
-        if label < len(objects):
-            objects[label] += count
+    _, classes, count = _objects(evaluated)
+    objects = np.bincount(classes, count)
     levels = np.unique(matches.score)[::-1]
     if not len(levels):
         return float("inf"), {"precision": 0.0, "recall": 0.0, "f1": 0.0}
@@ -169,10 +169,8 @@ def _each_image(evaluated: Any, matches: _Matches, confidence: float, images: in
     counts = matches.score >= confidence
     found = np.bincount(matches.image[counts], minlength=images)
     right = np.bincount(matches.image[counts & matches.right], minlength=images)
-    objects = np.zeros(images)
-    for image, _, count in _objects(evaluated):
-        objects[image] += count
-    whole = found + objects
+    image, _, count = _objects(evaluated)
+    whole = found + np.bincount(image, count, images)
     return np.where(whole > 0, 2 * right / np.maximum(whole, 1), 1.0)
 
 
