@@ -270,65 +270,50 @@ def distribute(sizes: Int64, ends: Int64, rng: np.random.Generator) -> Int64:
 
     In each part, and up to the end of each part, a stratum's share is rounded up or down.
     """
-    whole = int(ends[-1])
-    if not whole:
-        return np.zeros((len(sizes), len(ends) - 1), np.int64)
     # in units of 1/n images, so that all arithmetic is exact
-    flow = _Flow(np.outer(sizes, np.diff(ends)), np.outer(sizes, ends[1:-1]), whole)
-    flow.round(rng)
-    return flow.cells()
+    whole, cells = int(ends[-1]), np.outer(sizes, np.diff(ends))
+    if not whole:
+        return np.zeros(cells.shape, np.int64)
+    # columns (parts) flow into one chain of nodes per stratum, where the flow accumulates
+    nodes = np.arange(cells.size).reshape(cells.shape)
+    columns = np.broadcast_to(cells.size + np.arange(cells.shape[1]), cells.shape)
+    tail: list[int] = np.concatenate([columns.ravel(), nodes[:, :-1].ravel()]).tolist()
+    head: list[int] = np.concatenate([nodes.ravel(), nodes[:, 1:].ravel()]).tolist()
+    flow: list[int] = [*cells.ravel().tolist(), *np.outer(sizes, ends[1:-1]).ravel().tolist()]
+    # a dict keeps the order of its keys, and so the result
+    fractional: list[dict[int, None]] = [{} for _ in range(cells.size + cells.shape[1])]
+    for arc, value in enumerate(flow):
+        if value % whole:
+            fractional[tail[arc]][arc] = fractional[head[arc]][arc] = None
+    for start in range(len(fractional)):
+        walk: list[tuple[int, bool]] = []
+        met: dict[int, int] = {}
+        node = start
+        # the flow of a node is whole in sum, so a walk along fractions closes
+        while fractional[node]:
+            met[node] = len(walk)
+            last = walk[-1][0] if walk else -1
+            arc = next(arc for arc in fractional[node] if arc != last)
+            along = tail[arc] == node
+            walk.append((arc, along))
+            node = head[arc] if along else tail[arc]
+            if node in met:
+                begin = met[node]
+                for arc in _pushed(flow, walk[begin:], whole, rng):
+                    del fractional[tail[arc]][arc], fractional[head[arc]][arc]
+                del walk[begin:]
+                met = {known: at for known, at in met.items() if at < begin}
+    return np.array(flow[: cells.size], np.int64).reshape(cells.shape) // whole
 
 
-class _Flow:
-    """A flow through columns (parts) into one chain of nodes per stratum, where it accumulates."""
-
-    def __init__(self, cells: Int64, carried: Int64, unit: int) -> None:
-        self._strata, self._parts = cells.shape
-        self._unit = unit
-        self._flow: list[int] = [*cells.reshape(-1).tolist(), *carried.reshape(-1).tolist()]
-        node = np.arange(cells.size).reshape(cells.shape)
-        column = np.broadcast_to(cells.size + np.arange(self._parts), cells.shape)
-        self._tail: list[int] = np.concatenate([column.ravel(), node[:, :-1].ravel()]).tolist()
-        self._head: list[int] = np.concatenate([node.ravel(), node[:, 1:].ravel()]).tolist()
-        # a dict keeps the order of its keys, and so the result
-        self._open: list[dict[int, None]] = [{} for _ in range(cells.size + self._parts)]
-        for arc, value in enumerate(self._flow):
-            if value % unit:
-                self._open[self._tail[arc]][arc] = None
-                self._open[self._head[arc]][arc] = None
-
-    def cells(self) -> Int64:
-        """Return the whole numbers from columns into chains."""
-        count = self._strata * self._parts
-        return np.array(self._flow[:count], np.int64).reshape(self._strata, -1) // self._unit
-
-    def round(self, rng: np.random.Generator) -> None:
-        """Make all flows whole; those of a node are in sum, so a walk along fractions closes."""
-        for start in range(len(self._open)):
-            walk: list[tuple[int, bool]] = []
-            nodes: dict[int, int] = {}
-            node = start
-            while self._open[node]:
-                nodes[node] = len(walk)
-                last = walk[-1][0] if walk else -1
-                arc = next(arc for arc in self._open[node] if arc != last)
-                along = self._tail[arc] == node
-                walk.append((arc, along))
-                node = self._head[arc] if along else self._tail[arc]
-                if node in nodes:
-                    begin = nodes[node]
-                    self._push(walk[begin:], rng)
-                    del walk[begin:]
-                    nodes = {known: at for known, at in nodes.items() if at < begin}
-
-    def _push(self, cycle: list[tuple[int, bool]], rng: np.random.Generator) -> None:
-        """Raise or lower the flow along a cycle until an arc is whole."""
-        unit, flow = self._unit, self._flow
-        over = [(flow[arc] % unit, along) for arc, along in cycle]
-        up = min(unit - part if along else part for part, along in over)
-        down = min(part if along else unit - part for part, along in over)
-        change = up if rng.random() * (up + down) < down else -down
-        for arc, along in cycle:
-            flow[arc] += change if along else -change
-            if not flow[arc] % unit:
-                del self._open[self._tail[arc]][arc], self._open[self._head[arc]][arc]
+def _pushed(
+    flow: list[int], cycle: list[tuple[int, bool]], unit: int, rng: np.random.Generator
+) -> list[int]:
+    """Raise or lower the flow along a cycle until arcs are whole; return those."""
+    over = [(flow[arc] % unit, along) for arc, along in cycle]
+    up = min(unit - part if along else part for part, along in over)
+    down = min(part if along else unit - part for part, along in over)
+    change = up if rng.random() * (up + down) < down else -down
+    for arc, along in cycle:
+        flow[arc] += change if along else -change
+    return [arc for arc, _ in cycle if not flow[arc] % unit]

@@ -21,7 +21,7 @@ from visleak.dlede.draw.recipes import clean_splits
 from visleak.dlede.judge import check_steps
 from visleak.dlede.judge.judge import judged
 from visleak.dlede.judge.scores import Scores, deciding_metrics, missing_metrics
-from visleak.dlede.results import Calibration, Convergence, Failure, Judgement, LongerScore
+from visleak.dlede.results import Calibration, Convergence, Failure, LongerScore
 from visleak.dlede.settings import ControlSettings, DecisionSettings, Execution, Forecast, Plan
 from visleak.dlede.train import PreparedTrainer, Run, RunFiles, Trainer, scores_of
 from visleak.dlede.train.execution import Job, SharedContext, known, train_all
@@ -270,7 +270,11 @@ def calibrate(
     controls: ControlSettings,
     execution: Execution,
 ) -> tuple[Calibration | None, list[Scores], list[str]]:
-    """Train on clean splits of the same images, and derive the threshold."""
+    """Train on clean splits of the same images, and derive the threshold.
+
+    It is the lower prediction limit (Student's t; Hahn & Meeker 1991, "Statistical intervals",
+    section 4.7) of the largest statistic of each: a split leaks if all are at or below it.
+    """
     judgements, sizes, scores = [], [], []
     notes: list[str] = []
     for number, (curve, size) in enumerate(curves.clean, 1):
@@ -292,28 +296,13 @@ def calibrate(
         scores.append(trained.scores)
     if not judgements:
         return None, scores, notes
-    groups = sizes[0]["test_groups"] + sizes[0]["training_groups"]
-    return calibration_of(judgements, sizes, groups=groups, alpha=controls.alpha), scores, notes
-
-
-def calibration_of(
-    judgements: Sequence[Judgement],
-    splits: Sequence[Mapping[str, int]],
-    *,
-    groups: int,
-    alpha: float,
-) -> Calibration:
-    """Return the threshold that the next clean split's statistic is below with probability alpha.
-
-    It is the lower prediction limit (Student's t; Hahn & Meeker 1991, "Statistical intervals",
-    section 4.7) of the largest statistic of each: a split leaks if all are at or below it.
-    """
-    names = [metric.metric for metric in judgements[0].metrics]
+    groups, alpha = sizes[0]["test_groups"] + sizes[0]["training_groups"], controls.alpha
     found = np.array([[each.statistic.value for each in one.metrics] for one in judgements])
-    columns = zip(names, found.T, strict=True)
+    names = [metric.metric for metric in judgements[0].metrics]
+    each = {name: prediction_limit(row, alpha) for name, row in zip(names, found.T, strict=True)}
     threshold = prediction_limit(found.max(axis=1), alpha)
-    each = {name: prediction_limit(column, alpha) for name, column in columns}
-    return Calibration(groups, tuple(splits), tuple(judgements), alpha, threshold, each)
+    made = Calibration(groups, tuple(sizes), tuple(judgements), alpha, threshold, each)
+    return made, scores, notes
 
 
 def prediction_limit(values: Float64, alpha: float) -> float:
