@@ -17,7 +17,7 @@ import re
 import shlex
 import shutil
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
@@ -58,6 +58,7 @@ class CommandTrainer:
 
     template: Template  # the command
     time_limit: float | None = None  # time limit of a training run in seconds, or None
+    sizes: ImageSizes | None = None  # of the images of the split, if they are needed
     name: str = "command"
     decides: tuple[str, ...] = ("map50", "f1", "accuracy")
     lower: tuple[str, ...] = ()
@@ -94,24 +95,14 @@ class CommandTrainer:
             check_folder(folder)
         boxes = split.train_boxes
         pixels = boxes is not None and not boxes.relative and template.has(WITH_LABELS)
-        sizes = ImageSizes.of(split, progress) if pixels or template.has(WITH_SIZES) else None
-        return PreparedCommand(template, sizes, self.time_limit)
-
-
-@dataclass(frozen=True)
-class PreparedCommand:
-    """A command prepared for a split."""
-
-    template: Template  # the command
-    sizes: ImageSizes | None  # of the images, if they are needed
-    time_limit: float | None  # time limit of a training run in seconds, or None
+        needed = pixels or template.has(WITH_SIZES)
+        return replace(self, sizes=ImageSizes.of(split, progress) if needed else None)
 
     def train(self, task: TrainingTask, folder: Path) -> Outcome:
         """Run the command and read what it left."""
-        if task.epochs is not None and "epochs" not in self.template.names:
+        if task.epochs is not None and not self.takes_epochs:
             raise TrainingFailed(
-                f"{task.epochs} epochs are requested, and the command has no placeholder"
-                " {{epochs}}"
+                f"{task.epochs} epochs are requested, and the command has no placeholder {{epochs}}"
             )
         folder = Path(os.path.abspath(folder))
         words = self.template.filled(TaskFiles(task, folder, self.sizes))

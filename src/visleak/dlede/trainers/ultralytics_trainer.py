@@ -15,7 +15,7 @@ import re
 import socket
 import sys
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from pathlib import Path
@@ -78,6 +78,7 @@ class UltralyticsTrainer:
     device: str = "auto"
     threads: int = 1
     time_limit: float | None = None
+    sizes: ImageSizes | None = None  # of the images of the split, if its boxes are in pixels
     decides: tuple[str, ...] = ("map50", "f1")
     lower: tuple[str, ...] = ()
 
@@ -106,35 +107,27 @@ class UltralyticsTrainer:
         progress(step, 1, 1)
         boxes = split.train_boxes
         relative = boxes is None or boxes.relative
-        return PreparedUltralytics(self, None if relative else ImageSizes.of(split, progress))
-
-
-@dataclass(frozen=True)
-class PreparedUltralytics:
-    """A model prepared for a split."""
-
-    trainer: UltralyticsTrainer
-    sizes: ImageSizes | None  # of the images, if boxes are in pixels
+        return replace(self, sizes=None if relative else ImageSizes.of(split, progress))
 
     def train(self, task: TrainingTask, folder: Path) -> Outcome:
         """Train and evaluate in a process of its own."""
         folder = Path(os.path.abspath(folder))
-        given, out, trainer = folder / GIVEN, folder / OUT, self.trainer
+        given, out = folder / GIVEN, folder / OUT
         given.mkdir()
         job = Job(
-            trainer.model,
+            self.model,
             data=str(write_yolo(given, task, self.sizes)),
             images=str(given / "test" / "images"),
             out=str(out),
             folder=str(folder),
             epochs=task.epochs or EPOCHS,
             seed=task.seed,
-            imgsz=trainer.imgsz,
-            batch=trainer.batch,
-            workers=trainer.workers,
-            device="" if trainer.device == "auto" else trainer.device,
+            imgsz=self.imgsz,
+            batch=self.batch,
+            workers=self.workers,
+            device="" if self.device == "auto" else self.device,
         )
-        _carry_out(job, folder, folder / LOG, trainer.time_limit, threads=trainer.threads)
+        _carry_out(job, folder, folder / LOG, self.time_limit, threads=self.threads)
         if not out.is_file():
             raise TrainingFailed("it ended well and left no result")
         outcome = read_json(out, rows_by_name(given, task.test), len(task.test))
