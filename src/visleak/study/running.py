@@ -398,19 +398,11 @@ def _located(each: StudySet, folder: Path, environment: Mapping[str, str]) -> Lo
 
 def _is_there(text: str) -> bool:
     """Whether ``path``, ``path#split`` or ``path?options`` exists, or a pattern that may match."""
-    if any(Path(text[:end]).exists() for end in _ends(text)):
+    marks = (at for at in range(len(text) - 1, 0, -1) if text[at] in "#?")
+    if any(Path(text[:end]).exists() for end in (len(text), *marks)):
         return True
     # braces are ranges of shards, which are resolved when they are opened
     return "{" in text or (glob.has_magic(text) and next(glob.iglob(text), None) is not None)
-
-
-def _ends(text: str) -> list[int]:
-    """Return where the path of a source may end: at the text's end, or before a mark.
-
-    >>> [("a?x#y")[:end] for end in _ends("a?x#y")]
-    ['a?x#y', 'a?x', 'a']
-    """
-    return [len(text), *(at for at in range(len(text) - 1, 0, -1) if text[at] in "#?")]
 
 
 # -- which images leak, comparison by comparison and together --------------------------------------
@@ -499,18 +491,17 @@ def _own(pairs: pa.Table, match: str) -> pa.Array:
     """Return which pairs are one image in two sets, as the known inclusion tells it."""
     if not match:
         return pa.array(np.zeros(len(pairs), bool))
-    left, right = (_keys(pairs[side], match) for side in ("query", "reference"))
-    same = [a is not None and a == b for a, b in zip(left, right, strict=True)]
-    return pa.array(same, pa.bool_())
+    # what is compared of each id: all of it, or the pattern's first group
+    pattern = None if match == "id" else re.compile(match[1:-1])
 
+    def compared(ids: pa.ChunkedArray) -> list[str | None]:
+        texts = ids.to_pylist()
+        if pattern is None:
+            return list(texts)
+        return [hit[1] if (hit := pattern.search(text)) else None for text in texts]
 
-def _keys(ids: pa.ChunkedArray, match: str) -> list[str | None]:
-    """Return what is compared of each id: all of it, or the pattern's first group."""
-    if match == "id":
-        return list(ids.to_pylist())
-    pattern = re.compile(match[1:-1])
-    found = (pattern.search(id_) for id_ in ids.to_pylist())
-    return [hit[1] if hit else None for hit in found]
+    sides = zip(compared(pairs["query"]), compared(pairs["reference"]), strict=True)
+    return pa.array([a is not None and a == b for a, b in sides], pa.bool_())
 
 
 def _best(pairs: pa.Table, column: str, words: tuple[str, ...]) -> dict[str, int]:
