@@ -136,7 +136,6 @@ class PromptTokens:
         cleaned: Callable[[str], str] = str,
         table: torch.nn.Embedding | None = None,
     ) -> None:
-        """Take the two apart."""
         self._torch = library("torch", "diffusion", f"model {name}")
         self._tokenizer, self._encoder, self._cleaned = tokenizer, encoder, cleaned
         self._table = table or encoder.get_input_embeddings()
@@ -331,7 +330,6 @@ class Pipeline:
         return self.pipeline.unet
 
     def _prompt_tokens(self) -> PromptTokens:
-        """Return what reads prompts as the first text encoder does."""
         encoder, tokenizer = self.pipeline.text_encoder, self.pipeline.tokenizer
         return PromptTokens(self.name, tokenizer, encoder, self._length())
 
@@ -468,7 +466,6 @@ class Pipeline:
         return {"latents": noises.to(self._dtype), "generator": generators}
 
     def _prompted(self, conditioning: Conditioning, guidance: float) -> dict[str, object]:
-        """Return the arguments for prompts."""
         given: dict[str, object] = {"prompt_embeds": conditioning.states.to(self._dtype)}
         if guidance > 1:
             empty = self.unconditional(len(conditioning))

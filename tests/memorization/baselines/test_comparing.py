@@ -244,16 +244,13 @@ def test_discoveries_come_at_the_cost_of_search_and_images_so_far():
     assert attempt(0).discoveries() == [(0.0, 0), (50.0, 0)]
 
 
-def test_intervals_are_over_seeds():
+def test_intervals_are_over_seeds_and_candidates_the_different_best_prompts():
     row = row_of("gibbs", [attempt(0), attempt(1, seed=1), attempt(2, seed=2)])
     assert row.found.value == 1.0
     # Student's t of 2 degrees of freedom: 4.3027 / sqrt(3)
     assert row.found.high - 1.0 == pytest.approx(4.30265 / math.sqrt(3), rel=1e-5)
     assert math.isnan(row_of("gibbs", [attempt(1)]).found.low)
     assert math.isnan(mean_of([math.nan]).value)
-
-
-def test_candidates_are_the_different_best_prompts():
     best = (Candidate("b", 1.0), Candidate("", 9.0), Candidate("a", 1.0), Candidate("b", 3.0, 2))
     found = candidates_of(SearchResult("m", {}, best, (), 0, 0.0))
     assert found == (Candidate("b", 3.0, 2), Candidate("a", 1.0))

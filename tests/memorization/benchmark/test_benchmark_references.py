@@ -59,12 +59,6 @@ def test_several_addresses_of_one_file_are_said(tmp_path: Path) -> None:
     )
 
 
-def test_two_files_of_one_name_are_refused(tmp_path: Path) -> None:
-    folder = made(tmp_path, "a/1.png", "b/1.png")
-    with pytest.raises(UsageError, match=r"1\.png are both named like the source '1\.png'"):
-        references_of(prompts(one=("1.png",)), folder)
-
-
 def test_a_table_names_files_by_prompt_and_by_source(tmp_path: Path) -> None:
     folder = made(tmp_path, "x.png", "y.png")
     table = tmp_path / "map.csv"
@@ -103,14 +97,17 @@ def test_no_file_at_all_says_what_one_would_be_called(tmp_path: Path) -> None:
         references_of(triggers)
 
 
-def test_a_file_that_is_no_picture_is_said(tmp_path: Path) -> None:
+def test_files_that_cannot_be_are_said(tmp_path: Path) -> None:
     path = tmp_path / "a.png"
     path.write_text("no picture")
     with pytest.raises(VisleakError, match=r"reference .*a\.png cannot be read as an image"):
         read_reference(path)
-
-
-def test_the_last_part_of_what_is_no_address() -> None:
+    with pytest.raises(UsageError, match="; a reference map is a CSV with the"):
+        references_of(prompts(one=("a",)), table=tmp_path / "map.csv")
+    folder = made(tmp_path, "a/1.png", "b/1.png")
+    with pytest.raises(UsageError, match=r"1\.png are both named like the source '1\.png'"):
+        references_of(prompts(one=("1.png",)), folder)
+    # the last part of what is no address
     assert last_part("http://[bad/x.png") == "x.png"
     assert last_part("C/d/e%20f.png") == "e%20f.png"
 
@@ -130,8 +127,3 @@ def test_sources_may_be_paths_beside_the_list_and_never_lead_out_of_its_folder(t
     )
     assert found.files == ((folder / "memorised/a.png",), (), (folder / "b.png",))
     assert len(found.notes) == 1
-
-
-def test_a_map_that_is_not_there_is_named_once(tmp_path: Path):
-    with pytest.raises(UsageError, match="; a reference map is a CSV with the"):
-        references_of(prompts(one=("a",)), table=tmp_path / "map.csv")

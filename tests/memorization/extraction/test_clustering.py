@@ -100,20 +100,16 @@ def test_the_medoid_is_most_similar_to_all_others_by_brute_force() -> None:
         assert row == sorted(row, reverse=True)
 
 
-def test_equal_medoids_go_by_the_lowest_seed() -> None:
+def test_ties_rounding_and_nothing() -> None:
     (found,) = clusters_of(block(4), [9, 4, 2, 7], eps=0.5, min_samples=3, min_cluster=2)
+    # equal medoids go by the lowest seed
     assert found.medoid == 2
     assert found.members == (2, 1, 3, 0)
-
-
-def test_a_similarity_above_one_by_rounding_is_a_distance_of_zero() -> None:
+    # a similarity above one is a distance of zero
     alike = block(3)
     alike[0, 1] = alike[1, 0] = 1.0000002
     (found,) = clusters_of(alike, range(3), eps=0.5, min_samples=3, min_cluster=3)
     assert len(found.members) == 3
-
-
-def test_no_images_no_clusters() -> None:
     assert clusters_of(np.empty((0, 0)), [], eps=0.5, min_samples=3, min_cluster=1) == []
 
 

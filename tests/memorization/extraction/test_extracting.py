@@ -39,9 +39,9 @@ def model() -> ReplayingModel:
     return ReplayingModel(REPLAYS)
 
 
-def made(folder: Path, **changes) -> Extraction:
+def made(folder: Path, settings: ExtractSettings = SETTINGS, **changes) -> Extraction:
     options = {"sampling": SAMPLING, "similarity": "pixels", "sheets": False, **changes}
-    return extract(options.pop("model", model()), PROMPTS, SETTINGS, folder, **options)
+    return extract(options.pop("model", model()), PROMPTS, settings, folder, **options)
 
 
 @pytest.fixture(scope="session")
@@ -125,13 +125,10 @@ def test_the_tables_agree_with_each_other(finished: Path) -> None:
 
 
 def test_another_request_is_refused_and_forced_reuses_images(copied: Path) -> None:
-    another = ExtractSettings(images=24, min_cluster=24)
-    fresh = model()
+    another, fresh = ExtractSettings(images=24, min_cluster=24), model()
     with pytest.raises(UsageError, match=r"holds a result already \(extract\.json\);"):
-        extract(fresh, PROMPTS, another, copied, similarity="pixels", sampling=SAMPLING)
-    result = extract(
-        fresh, PROMPTS, another, copied, similarity="pixels", sampling=SAMPLING, force=True
-    )
+        made(copied, another, model=fresh)
+    result = made(copied, another, model=fresh, force=True)
     assert fresh.rows == []
     assert [each.prompt for each in result.clusters] == ["always"]
 
@@ -194,38 +191,23 @@ def test_two_clusters_of_a_prompt_are_two(tmp_path: Path) -> None:
     assert result.clusters[0].size > result.clusters[1].size
 
 
-def test_no_prompts_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="there are no prompts to make images of;"):
-        extract(model(), [], folder=tmp_path)
-
-
-def test_an_encoder_without_a_threshold_wants_eps(tmp_path: Path) -> None:
+def test_what_cannot_be_extracted_is_refused(tmp_path: Path) -> None:
     untouched = model()
+    with pytest.raises(UsageError, match="there are no prompts to make images of;"):
+        extract(untouched, [], folder=tmp_path)
     with pytest.raises(UsageError, match="similarity phash has no threshold of"):
         extract(untouched, ["a"], folder=tmp_path, similarity="phash")
     assert untouched.rows == []
+    for eps in (0.0, 3.0, float("nan")):
+        with pytest.raises(UsageError, match="eps must be"):
+            ExtractSettings.by("code", eps=eps)
 
 
 def test_the_codes_rule_keeps_every_cluster() -> None:
-    assert ExtractSettings.by("code").about() == {
-        "images": 50,
-        "eps": None,
-        "min_samples": 3,
-        "min_cluster": 1,
-        "seed": 0,
-        "paired": True,
-        "rule": "code",
-    }
+    about = ExtractSettings.by("code").about()
+    assert about == ExtractSettings().about() | {"images": 50, "min_cluster": 1, "rule": "code"}
     assert ExtractSettings.by("paper") == ExtractSettings()
     assert ExtractSettings.by("paper", images=30).min_cluster == 20
-
-
-@pytest.mark.parametrize("eps", [0.0, 3.0, float("nan")])
-def test_a_distance_that_cannot_be_is_refused(eps: float) -> None:
-    with pytest.raises(UsageError, match="eps must be"):
-        ExtractSettings(eps=eps)
-    with pytest.raises(UsageError, match="eps must be"):
-        ExtractSettings.by("code", eps=eps)
 
 
 def test_prompts_of_high_d_without_a_cluster_are_listed(finished: Path, tmp_path: Path) -> None:

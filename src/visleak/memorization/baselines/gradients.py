@@ -318,7 +318,6 @@ class Zerocap(Search):
         return Beam((word,), float(np.log(chances[word])))
 
     def _chain(self, run: Run, state: dict[str, Any]) -> Iterator[Unit]:
-        """Carry a chain to its end, word by word, and visit its best text."""
         chain, length, chains = state["chain"], self.settings.length, run.task.chains
         while True:
             beams = [Beam(tuple(ids), *rest) for ids, *rest in state["beams"]]

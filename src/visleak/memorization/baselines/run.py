@@ -332,7 +332,6 @@ class _Entry:
         return made
 
     def _made(self, folder: Path, key: str, progress: Progress) -> Attempt:
-        """Search, and verify what was found."""
         # another request never meets the state of this one
         found = self._search(folder / f"search-{key[:12]}", progress)
         candidates, checked, calls = self._checked(candidates_of(found))

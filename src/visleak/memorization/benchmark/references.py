@@ -156,7 +156,6 @@ def last_part(source: str) -> str:
 
 
 def _mapped(table: Path) -> dict[str, list[Path]]:
-    """Return the files that a table names, by source and by prompt."""
     if not table.is_file():
         raise UsageError(
             f"there is no file {table}; a reference map is a CSV with the columns file and source"

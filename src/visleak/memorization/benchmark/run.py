@@ -175,7 +175,6 @@ class _Run:
 
     @property
     def count(self) -> int:
-        """Images of all methods and scenarios."""
         return sum(scene.count for scene in self.scenes) * len(self.plan.mitigations)
 
     def makers(self) -> list[list[Maker]]:
@@ -186,7 +185,6 @@ class _Run:
         ]
 
     def made(self, makers: Sequence[Sequence[Maker]]) -> list[list[list[StoredImage]]]:
-        """Return the images."""
         steps = Steps("making images", self.count, self.progress)
 
         def images(maker: Maker, scene: Scene) -> list[StoredImage]:
@@ -198,7 +196,6 @@ class _Run:
         return [[images(*each) for each in zip(own, self.scenes, strict=True)] for own in makers]
 
     def measured(self, made: Sequence[Sequence[Sequence[StoredImage]]]) -> list[Entry]:
-        """Return what was measured of every method."""
         plan, judges = self.plan, self.plan.judges
         many = sum(each is not None for each in (judges.alignment, judges.aesthetic))
         counts = [each.count * (many + (each.memorized is not None)) for each in self.scenes]
@@ -226,7 +223,6 @@ class _Run:
         return entries
 
     def result(self, entries: Sequence[Entry], key: str) -> Benchmark:
-        """Return rows, curves and notes."""
         plan, scenes, memorized = self.plan, self.scenes, self.memorized
         most = min(MOST, max(len(scene.prompts) for scene in scenes)) * len(scenes[0].seeds)
         steps = Steps("measuring the floor of the similarity", most, self.progress)

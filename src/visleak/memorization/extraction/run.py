@@ -400,7 +400,6 @@ class _Clustering:
 
     @property
     def eps(self) -> float:
-        """The largest distance of neighbours: as given, else the similarity's own."""
         eps = self.similarity.eps if self.settings.eps is None else self.settings.eps
         if eps is None:
             raise UsageError(
@@ -411,7 +410,6 @@ class _Clustering:
 
     @property
     def about(self) -> dict[str, Any]:
-        """Everything but the prompts, as plain data."""
         used = {name: getattr(self.similarity, name) for name in ("name", "number", "digest")}
         settings = {**self.settings.about(), "eps": self.eps}
         return {**self.request, "similarity": used, "settings": settings}

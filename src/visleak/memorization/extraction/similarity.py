@@ -157,15 +157,12 @@ class _VectorSimilarity:
     least: float = -1.0
 
     def vectors(self, images: Sequence[Bytes8]) -> Float64:
-        """Return unit vectors (n, width)."""
         raise NotImplementedError
 
     def matrix(self, images: Sequence[Bytes8]) -> Float64:
-        """Return the cosines among images, see :class:`CopySimilarity`."""
         return among(self.vectors(images))
 
     def between(self, one: Sequence[Bytes8], other: Sequence[Bytes8]) -> Float64:
-        """Return the cosines to other images."""
         return np.asarray(np.clip(self.vectors(one) @ self.vectors(other).T, -1.0, 1.0))
 
 

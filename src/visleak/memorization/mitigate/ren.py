@@ -73,7 +73,6 @@ class _BeginScaled:
         return getattr(self._attention, name)
 
     def to_k(self, states: Tensor) -> Tensor:
-        """Return the keys (rows, tokens, width)."""
         keys = self._attention.to_k(states).clone()
         keys[:, :1] *= self._scale.to(keys)
         return keys

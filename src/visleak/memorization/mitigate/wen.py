@@ -245,7 +245,6 @@ class PromptOptimisation(Mitigation):
         return Maker(key, images)
 
     def _score(self, model: DiffusionModel, sampling: Sampling) -> TriggerScore:
-        """Return D at the sampler's first step."""
         steps, batch = sampling.steps, sampling.batch
         return TriggerScore(model, ScoreSettings(steps=steps, output=self.output, batch=batch))
 

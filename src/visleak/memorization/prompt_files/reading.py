@@ -173,7 +173,6 @@ class _Entry:
     cells: dict[str, str] = field(default_factory=dict)
 
     def join(self, row: Row, where: str) -> None:
-        """Take in a row of the same prompt."""
         own = {name: writable(row.columns[name]) for name in RECORD if name in row.columns}
         for name, value in row.columns.items():
             if name not in RECORD:
@@ -352,7 +351,6 @@ def _jsonl_rows(path: Path, column: str | None) -> Iterator[Row]:
 
 
 def _json_row(value: object, place: str, path: Path, column: str | None) -> Row:
-    """Return the row of one value of JSON: an object, or the prompt itself."""
     if isinstance(value, str) and column is None:
         return Row(place, value)
     if isinstance(value, dict):

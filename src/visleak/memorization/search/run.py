@@ -218,7 +218,6 @@ def search_into(
 
 
 def _found_table(norm: str, candidates: Iterable[Candidate]) -> pa.Table:
-    """Return candidates as a table; empty prompts are left out."""
     names = ("prompt", f"d_{norm}", "chain", "step")
     columns = tuple(map(Column, names, (_TEXT, _REAL, _WHOLE, _WHOLE)))
     rows = [(c.prompt, c.score, c.chain, c.step) for c in candidates if c.prompt]
@@ -286,7 +285,6 @@ def augment_into(
 
 
 def _banked_table(norm: str, banked: Iterable[BankEntry]) -> pa.Table:
-    """Return augmented prompts as a table; ``trigger`` is the prompt they were made from."""
     names = ("prompt", TRIGGER, f"d_{norm}", "times", "changed")
     columns = tuple(map(Column, names, (_TEXT, _TEXT, _REAL, _WHOLE, _WHOLE)))
     rows = [(b.prompt, b.source, b.mean, b.times, b.changed) for b in banked]

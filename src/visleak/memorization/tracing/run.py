@@ -221,7 +221,6 @@ def _share(matches: Sequence[Match], tau: float) -> tuple[float, float, float]:
 
 
 def _prompts(matches: Sequence[Match], settings: TraceSettings) -> list[Replication]:
-    """Return how often each prompt's images replicate, the most often first."""
     counted = defaultdict[str, list[bool]](list)
     for match in matches:
         counted[match.prompt].append(match.nearest > settings.tau)

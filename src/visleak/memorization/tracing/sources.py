@@ -141,7 +141,6 @@ def refusals(made: Audit, name: str, hits: Iterable[Hit]) -> list[Hit]:
 
 
 def _decoded(made: Audit, places: Iterable[Place]) -> dict[Place, Bytes8]:
-    """Return images by source and id, each of them."""
     wanted = defaultdict[str, set[str]](set)
     for source, name in places:
         wanted[source].add(name)
@@ -339,7 +338,6 @@ def _measured(
 
 
 def _hits(made: Audit, name: str, sides: Sides) -> Iterator[Hit]:
-    """Yield every pair that the audit lists, verdicts laid over."""
     for row in judged_pairs(made.folder, list(_COLUMNS)).to_pylist():
         one = sides.get((name, row["query"]), {})
         other = sides.get((row["reference_set"], row["reference"]), {})
