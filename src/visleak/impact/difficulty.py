@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
@@ -229,13 +229,13 @@ def _by_ridge(vectors: Float32, rows: Int64, classes: Int64, groups: Int64, seed
         order = np.random.default_rng([seed, _FOLDS, repeat]).permutation(int(groups.max()) + 1)
         folds = (order % FOLDS)[groups]
         members = [np.flatnonzero(folds == fold) for fold in range(FOLDS)]
-        sums = [_Sums.of(vectors, rows[part], classes[part], count) for part in members]
+        sums = [_sums(vectors, rows[part], classes[part], count) for part in members]
         for fold, judged in enumerate(members):
-            kept = (own for at, own in enumerate(sums) if at != fold)
-            others = _Sums(*(np.sum(parts, axis=0) for parts in zip(*kept, strict=True)))
-            if not len(judged) or not others.images:
+            if len(judged) in (0, len(rows)):
                 continue
-            weights, offset = others.classifier()
+            kept = (own for at, own in enumerate(sums) if at != fold)
+            others = (np.sum(parts, axis=0) for parts in zip(*kept, strict=True))
+            weights, offset = _classifier(*others)
             for start in range(0, len(judged), _BLOCK):
                 part = judged[start : start + _BLOCK]
                 scores = vectors[rows[part]].astype(np.float64) @ weights + offset
@@ -284,35 +284,28 @@ def _behind(scores: Float64, classes: Int64) -> Float64:
     return np.asarray(others.max(axis=1) - own, np.float64)
 
 
-class _Sums(NamedTuple):
-    """The statistics of some images for a ridge classifier, which add up over folds."""
+def _sums(vectors: Float32, rows: Int64, classes: Int64, count: int) -> tuple[Float64, ...]:
+    """Return what a ridge classifier needs of some images, which adds up over folds."""
+    width = vectors.shape[1]
+    by_class, products = np.zeros((count, width)), np.zeros((width, width))
+    for start in range(0, len(rows), _BLOCK):
+        block = vectors[rows[start : start + _BLOCK]].astype(np.float64)
+        products += block.T @ block
+        np.add.at(by_class, classes[start : start + _BLOCK], block)
+    counts = np.bincount(classes, minlength=count).astype(np.float64)
+    return by_class.sum(axis=0), products, counts, by_class
 
-    images: int
-    vector: Float64
-    products: Float64
-    counts: Float64
-    by_class: Float64
 
-    @classmethod
-    def of(cls, vectors: Float32, rows: Int64, classes: Int64, count: int) -> _Sums:
-        """Return the sums of the images at some rows."""
-        width = vectors.shape[1]
-        by_class = np.zeros((count, width))
-        products = np.zeros((width, width))
-        for start in range(0, len(rows), _BLOCK):
-            block = vectors[rows[start : start + _BLOCK]].astype(np.float64)
-            products += block.T @ block
-            np.add.at(by_class, classes[start : start + _BLOCK], block)
-        counts = np.bincount(classes, minlength=count).astype(np.float64)
-        return cls(len(rows), by_class.sum(axis=0), products, counts, by_class)
-
-    def classifier(self) -> tuple[Float64, Float64]:
-        """Return weights (d, classes) and offsets of a ridge regression on one-hot classes."""
-        mean, share = self.vector / self.images, self.counts / self.images
-        inner = self.products - self.images * np.outer(mean, mean)
-        across = self.by_class.T - np.outer(self.vector, share)
-        weights = np.asarray(np.linalg.solve(inner + RIDGE * np.eye(len(mean)), across), np.float64)
-        return weights, np.asarray(share - mean @ weights)
+def _classifier(
+    vector: Float64, products: Float64, counts: Float64, by_class: Float64
+) -> tuple[Float64, Float64]:
+    """Return weights (d, classes) and offsets of a ridge regression on one-hot classes."""
+    images = counts.sum()
+    mean, share = vector / images, counts / images
+    inner = products - images * np.outer(mean, mean)
+    across = by_class.T - np.outer(vector, share)
+    weights = np.asarray(np.linalg.solve(inner + RIDGE * np.eye(len(mean)), across), np.float64)
+    return weights, np.asarray(share - mean @ weights)
 
 
 def _rows(folder: Path, benchmark: Benchmark, prints: Fingerprints) -> Int64:

@@ -53,35 +53,6 @@ class Separation:
     tpr_within: Estimate  #: the same at the last one that is not *above* ``rate``
 
 
-@dataclass(frozen=True, slots=True)
-class _Curve:
-    """Points of a ROC curve, from (0, 0) with a threshold above all scores on, (k + 1,) each."""
-
-    fpr: Float64
-    tpr: Float64
-    threshold: Float64
-
-    @property
-    def best(self) -> int:
-        """Where the mean accuracy on both kinds is best; of equal ones the highest threshold."""
-        return int((self.tpr - self.fpr).argmax())
-
-    @property
-    def accuracy(self) -> float:
-        """The best mean accuracy on both kinds."""
-        return float(1.0 - (self.fpr[self.best] + 1.0 - self.tpr[self.best]) / 2.0)
-
-    @property
-    def area(self) -> float:
-        """The area beneath, by trapezoids."""
-        return float((np.diff(self.fpr) * (self.tpr[1:] + self.tpr[:-1])).sum() / 2.0)
-
-    def at(self, rate: float, *, below: bool) -> float:
-        """The true-positive rate at the last false-positive rate below, or not above, a rate."""
-        kept = self.fpr < rate - _SLACK if below else self.fpr <= rate + _SLACK
-        return float(self.tpr[kept][-1])
-
-
 def separation(
     score: npt.ArrayLike,
     positive: npt.ArrayLike,
@@ -113,13 +84,13 @@ def separation(
     for number, counts in enumerate(cluster_draws(int(owner.max()) + 1, resamples, seed)):
         weight = counts[owner]
         if weight[hit].any() and weight[~hit].any():
-            curve = _Curve(*roc_points(value[order], hit[order], weight[order]))
-            ends = (curve.at(rate, below=strict) for strict in (True, False))
-            drawn[:, number] = (curve.area, curve.accuracy, *ends)
-    whole = _Curve(*roc_points(value, hit))
+            fpr, tpr, _ = roc_points(value[order], hit[order], weight[order])
+            area = (np.diff(fpr) * (tpr[1:] + tpr[:-1])).sum() / 2.0
+            drawn[:, number] = (area, *_read_off(fpr, tpr, rate)[1:])
+    fpr, tpr, threshold = roc_points(value, hit)
+    best, accuracy, below, within = _read_off(fpr, tpr, rate)
     area = auc(value, hit)
-    right = float(whole.tpr[whole.best]), 1.0 - float(whole.fpr[whole.best])
-    below, within = (whole.at(rate, below=strict) for strict in (True, False))
+    right = float(tpr[best]), 1.0 - float(fpr[best])
     return Separation(
         by,
         int(hit.sum()),
@@ -127,12 +98,24 @@ def separation(
         sides[0],
         sides[1],
         _estimate(area, drawn[0], auc_interval(area, *sides)),
-        _estimate(whole.accuracy, drawn[1], _mean_interval(right, sides)),
-        float(whole.threshold[whole.best]),
+        _estimate(accuracy, drawn[1], _mean_interval(right, sides)),
+        float(threshold[best]),
         rate,
         _estimate(below, drawn[2], score_interval(below, sides[0], CONFIDENCE)),
         _estimate(within, drawn[3], score_interval(within, sides[0], CONFIDENCE)),
     )
+
+
+def _read_off(fpr: Float64, tpr: Float64, rate: float) -> tuple[int, float, float, float]:
+    """Return where the mean accuracy on both kinds is best, it, and the rates below and within.
+
+    Of equal accuracies that of the highest threshold; true-positive rates at the last
+    false-positive rate below ``rate``, and not above it.
+    """
+    best = int((tpr - fpr).argmax())
+    accuracy = float(1.0 - (fpr[best] + 1.0 - tpr[best]) / 2.0)
+    below, within = tpr[fpr < rate - _SLACK][-1], tpr[fpr <= rate + _SLACK][-1]
+    return best, accuracy, float(below), float(within)
 
 
 def auc_interval(

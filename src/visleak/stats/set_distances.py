@@ -25,64 +25,40 @@ from visleak.stats.group_intervals import effective_groups, jackknife_variance
 BLOCK: Final = 1024  # rows of a kernel matrix that are held at a time
 
 
-@dataclass(frozen=True)
-class PairSums:
-    """Sums of the kernel over pairs of a set, no row with itself."""
+def _cubic(one: Float64, other: Float64) -> Float64:
+    """Return the kernel (x y / width + 1)^3 of two sets of vectors, (n, m)."""
+    return np.asarray((one @ other.T / one.shape[1] + 1.0) ** 3)
 
-    owner: Int64  #: (n,): group of each row, from 0
-    sizes: Float64  #: (groups,)
-    sums: Float64  #: (groups,): over pairs of which the first is in the group
-    inside: Float64  #: (groups,): over pairs of which both are
 
-    @property
-    def mean(self) -> float:
-        """Mean over all pairs."""
-        count = self.sizes.sum()
-        return float(self.sums.sum() / (count * (count - 1)))
+def _left_out(rows: Float64, owner: Int64, towards: Float64) -> tuple[float, Float64, Float64]:
+    """Return the mean kernel over all pairs of a set, no row with itself, and two means of groups.
 
-    def without(self) -> Float64:
-        """Return the mean over all pairs without each group in turn; NaN where no pair is left."""
-        rest = self.sizes.sum() - self.sizes
-        left = self.sums.sum() - 2.0 * self.sums + self.inside
-        return _ratio(left, rest * (rest - 1))
-
-    def share(self, rows: Float64) -> Float64:
-        """Return the mean of a number of rows, without each group in turn."""
-        rest = self.sizes.sum() - self.sizes
-        return _ratio(rows.sum() - np.bincount(self.owner, rows), rest)
+    ``owner`` (n,): group of each row, from 0. The means (groups,) are that of the pairs and that of
+    ``towards`` (n,) without each group in turn; NaN where nothing is left.
+    """
+    sums, inside = np.empty(len(rows)), np.empty(len(rows))
+    for start in range(0, len(rows), BLOCK):
+        part = slice(start, start + BLOCK)
+        values = _cubic(rows[part], rows)
+        values[np.arange(len(values)), start + np.arange(len(values))] = 0.0
+        sums[part] = values.sum(axis=1)
+        inside[part] = (values * (owner[part, None] == owner[None, :])).sum(axis=1)
+    count, rest = float(len(rows)), len(rows) - np.bincount(owner).astype(np.float64)
+    own, both, across = (np.bincount(owner, each) for each in (sums, inside, towards))
+    total = own.sum()
+    pairs = _ratio(total - 2.0 * own + both, rest * (rest - 1))
+    return float(total / (count * (count - 1))), pairs, _ratio(towards.sum() - across, rest)
 
 
 def _ratio(sums: Float64, counts: Float64) -> Float64:
     return np.asarray(np.divide(sums, counts, out=np.full(len(sums), np.nan), where=counts > 0))
 
 
-def cubic(one: Float64, other: Float64) -> Float64:
-    """Return the kernel (x y / width + 1)^3 of two sets of vectors, (n, m)."""
-    return np.asarray((one @ other.T / one.shape[1] + 1.0) ** 3)
-
-
-def within(rows: Float64, owner: Int64) -> PairSums:
-    """Return the sums over pairs of a set.
-
-    ``rows``: (n, width); ``owner``: (n,): group of each row, from 0.
-    """
-    sums, inside = np.empty(len(rows)), np.empty(len(rows))
-    for start in range(0, len(rows), BLOCK):
-        part = slice(start, start + BLOCK)
-        values = cubic(rows[part], rows)
-        values[np.arange(len(values)), start + np.arange(len(values))] = 0.0
-        sums[part] = values.sum(axis=1)
-        inside[part] = (values * (owner[part, None] == owner[None, :])).sum(axis=1)
-    sizes = np.bincount(owner).astype(np.float64)
-    by_group = (np.asarray(np.bincount(owner, each), np.float64) for each in (sums, inside))
-    return PairSums(owner, sizes, *by_group)
-
-
-def across(one: Float64, other: Float64) -> tuple[Float64, Float64]:
+def _across(one: Float64, other: Float64) -> tuple[Float64, Float64]:
     """Return the sums of the kernel from each row of a set to the other set, for both."""
     towards, back = np.empty(len(one)), np.zeros(len(other))
     for start in range(0, len(one), BLOCK):
-        values = cubic(one[start : start + BLOCK], other)
+        values = _cubic(one[start : start + BLOCK], other)
         towards[start : start + BLOCK] = values.sum(axis=1)
         back += values.sum(axis=0)
     return towards, back
@@ -175,16 +151,17 @@ def kernel_distance(
     check_confidence(confidence)
     one, other = _two(a, b)
     owner, owner_b = _owners(one, groups, "groups"), _owners(other, other_groups, "other_groups")
-    own, own_b = within(one, owner), within(other, owner_b)
-    towards, back = across(one, other)
+    towards, back = _across(one, other)
+    mean, pairs, share = _left_out(one, owner, towards)
+    mean_b, pairs_b, share_b = _left_out(other, owner_b, back)
     cross = float(towards.sum()) / (len(one) * len(other))
-    value = own.mean + own_b.mean - 2.0 * cross
-    left_a = own.without() - 2.0 * own.share(towards) / len(other)
-    left_b = own_b.without() - 2.0 * own_b.share(back) / len(one)
+    value = mean + mean_b - 2.0 * cross
+    left_a = pairs - 2.0 * share / len(other)
+    left_b = pairs_b - 2.0 * share_b / len(one)
     variances = [jackknife_variance(left, 3) for left in (left_a, left_b)]
     total, error, reach = sum(variances), math.nan, math.nan
     if total > 0:
-        freedom = [max(effective_groups(each.sizes) - 1.0, 1.0) for each in (own, own_b)]
+        freedom = [max(effective_groups(np.bincount(each)) - 1.0, 1.0) for each in (owner, owner_b)]
         shares = [(each / total) ** 2 / n for each, n in zip(variances, freedom, strict=True)]
         error = math.sqrt(total)
         reach = error * float(stdtrit(1.0 / sum(shares), 0.5 + confidence / 2))
@@ -192,8 +169,8 @@ def kernel_distance(
         *(value, value - reach, value + reach, error),
         images=len(one),
         others=len(other),
-        groups=len(own.sizes),
-        other_groups=len(own_b.sizes),
+        groups=len(share),
+        other_groups=len(share_b),
         confidence=confidence,
     )
 

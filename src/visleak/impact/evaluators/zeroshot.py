@@ -104,15 +104,6 @@ def load_templates(text: str) -> Templates:
 BLOCK: Final = 2_048  # images compared with all classes at a time
 
 
-@dataclass(frozen=True)
-class ClassVectors:
-    """The classifier of some class names."""
-
-    matrix: Float64  # (classes, width), unit rows
-    prompts: int  # number of prompts
-    cut: int  # prompts longer than the context of the model
-
-
 def zeroshot(
     images: ImageSet,
     model: str,
@@ -136,12 +127,13 @@ def zeroshot(
     sentences = load_templates(templates)
     names = class_names(images.labels, Path(classes) if classes is not None else None)
     towers = load_vision_language(model, **options)
-    made = class_vectors(towers.texts, names.names, sentences, progress)
+    vectors, cut = _class_vectors(towers.texts, names.names, sentences, progress)
+    prompts = len(names.names) * len(sentences.sentences)
     notes = []
-    if made.cut:
+    if cut:
         notes.append(
             f"prompts longer than the {towers.texts.context} tokens of the model, which are"
-            f" truncated: {made.cut:,} of {made.prompts:,}"
+            f" truncated: {cut:,} of {prompts:,}"
         )
     if names.shared:
         notes.append(
@@ -154,14 +146,14 @@ def zeroshot(
         "model": {**towers.about(), "logit scale": towers.texts.logit_scale},
         "classes": {**names.classes.about(), "names digest": names.digest},
         "templates": {"name": sentences.name, "count": count, "digest": sentences.digest},
-        "prompts": {"count": made.prompts, "cut": made.cut},
+        "prompts": {"count": prompts, "cut": cut},
     }
     with context(images, workers, cache, progress) as place:
         prints = image_vectors(images, towers.images, place)
         result = save(
             images,
             prints.rows,
-            predicted(prints.matrix, made.matrix, towers.texts.logit_scale),
+            predicted(prints.matrix, vectors, towers.texts.logit_scale),
             names.classes,
             target,
             model=towers.images.name,
@@ -171,13 +163,13 @@ def zeroshot(
             force=force,
         )
     named = (sentences.name, count)
-    return replace(result, templates=named, prompts=made.prompts, cut=made.cut)
+    return replace(result, templates=named, prompts=prompts, cut=cut)
 
 
-def class_vectors(
-    tower: TextTower, names: Sequence[str], templates: Templates, progress: Progress = silent
-) -> ClassVectors:
-    """Return the unit vectors of classes, ensembled over templates."""
+def _class_vectors(
+    tower: TextTower, names: Sequence[str], templates: Templates, progress: Progress
+) -> tuple[Float64, int]:
+    """Return the unit vectors of classes, ensembled over templates, and how many are truncated."""
     prompts = [prompt for name in names for prompt in templates.prompts(name)]
     read = tower.encode(prompts, lambda done, total: progress("reading prompts", done, total))
     by_class = read.matrix.reshape(len(names), len(templates.sentences), -1).astype(np.float64)
@@ -185,7 +177,7 @@ def class_vectors(
     # prompts that cancel each other out leave no direction, and the class is never predicted
     lengths = np.linalg.norm(means, axis=1, keepdims=True)
     matrix = np.divide(means, lengths, out=np.zeros_like(means), where=lengths > 0)
-    return ClassVectors(matrix, len(prompts), int(np.count_nonzero(read.cut)))
+    return matrix, int(np.count_nonzero(read.cut))
 
 
 def predicted(images: Float32, classes: Float64, scale: float) -> Ranked:
