@@ -129,7 +129,7 @@ def test_top_k_equals_scikit_learn(size):
     values = random.permuted(np.tile(np.arange(30.0), (500, 1)), axis=1)
     label = random.integers(0, 30, 500)
     truth = truth_of([str(number) for number in label])
-    found = correct_scores(in_blocks(values, size), np.arange(500), truth).correct
+    found, *_ = correct_scores(in_blocks(values, size), np.arange(500), truth)
     classes = np.arange(30)
     assert found.first.mean() == top_k_accuracy_score(label, values, k=1, labels=classes)
     assert found.top.mean() == top_k_accuracy_score(label, values, k=5, labels=classes)
@@ -155,25 +155,25 @@ def test_places_are_those_of_a_stable_sort(values):
 
 def test_minus_infinity_is_a_score():
     values = np.array([[-np.inf, 0.0], [-np.inf, -np.inf]])
-    found = correct_scores(in_blocks(values, 9), np.arange(2), truth_of(["1", "0"]))
-    assert found.correct.first.tolist() == [1.0, 1.0]
+    found, *_ = correct_scores(in_blocks(values, 9), np.arange(2), truth_of(["1", "0"]))
+    assert found.first.tolist() == [1.0, 1.0]
 
 
 def test_classes_of_one_name_are_one_class():
     """ImageNet has two classes `crane`; the better of them counts, as it does for a prediction."""
     values = np.array([[0.1, 0.2, 0.7], [0.7, 0.2, 0.1], [0.1, 0.7, 0.2]])
     scores = in_blocks(values, 2, ["crane", "dog", "Crane"])
-    found = correct_scores(scores, np.arange(3), truth_of(["crane"] * 3))
-    assert found.correct.first.tolist() == [1.0, 1.0, 0.0]
-    assert found.correct.top is None  # of three classes all are among the first five
+    found, *_ = correct_scores(scores, np.arange(3), truth_of(["crane"] * 3))
+    assert found.first.tolist() == [1.0, 1.0, 0.0]
+    assert found.top is None  # of three classes all are among the first five
 
 
 def test_only_rows_that_are_asked_for_count():
     """A NaN of an image that the audit lacks is nobody's business; one of another is refused."""
     values = np.array([[np.nan, 1.0], [0.0, 1.0], [1.0, 0.0]])
     scores = in_blocks(values, 2)
-    found = correct_scores(scores, np.array([1, 2]), truth_of(["1", "1"]))
-    assert found.correct.first.tolist() == [1.0, 0.0]
+    found, *_ = correct_scores(scores, np.array([1, 2]), truth_of(["1", "1"]))
+    assert found.first.tolist() == [1.0, 0.0]
     with pytest.raises(VisleakError, match="f: row 0 has a class score that is missing or NaN"):
         correct_scores(scores, np.array([0, 1]), truth_of(["1", "1"]))
 

@@ -201,19 +201,14 @@ def correct_predictions(predicted: pa.StringArray, truth: Truth) -> Correct:
     return Correct(np.where(known, guesses == label, np.nan), None, guesses)
 
 
-@dataclass(frozen=True)
-class RankedResult:
-    """Ranked classes compared with labels."""
+def correct_ranked(
+    file: PredictionFile, rows: Int64, truth: Truth
+) -> tuple[Correct, pa.StringArray, int]:
+    """Compare lists of classes, best first, with labels, in ascending ``rows`` (m,).
 
-    # without the top five where no list has as many, or where no more classes occur
-    correct: Correct
-    firsts: pa.StringArray  # the best class of each image, null where there is none
-    longest: int  # length of the longest list
-    many: bool  # more than TOP classes occur
-
-
-def correct_ranked(file: PredictionFile, rows: Int64, truth: Truth) -> RankedResult:
-    """Compare lists of classes, best first, with labels, in ascending ``rows`` (m,)."""
+    Returns also the best class of each row, null where there is none, and the length of the longest
+    list where lists are too short for the top five of the classes that occur; else 0.
+    """
     label = truth.codes(truth.labels)
     first, top = np.full(len(rows), np.nan), np.full(len(rows), np.nan)
     firsts: list[pa.Array] = []
@@ -234,22 +229,18 @@ def correct_ranked(file: PredictionFile, rows: Int64, truth: Truth) -> RankedRes
         if len(classes) <= TOP:
             classes.update(pc.unique(normalised(pc.unique(flat))).drop_null().to_pylist())
     names = pa.chunked_array(firsts, pa.string()).combine_chunks()
-    many = len(classes) > TOP
-    correct = Correct(first, top if longest >= TOP and many else None, truth.guesses(names))
-    return RankedResult(correct, names, longest, many)
+    many, short = len(classes) > TOP, longest < TOP
+    correct = Correct(first, top if many and not short else None, truth.guesses(names))
+    return correct, names, longest if many and short else 0
 
 
-@dataclass(frozen=True)
-class ScoredResult:
-    """Class scores compared with labels."""
+def correct_scores(
+    file: PredictionFile, rows: Int64, truth: Truth
+) -> tuple[Correct, Bool, pa.StringArray]:
+    """Compare class scores with labels in ascending rows; a label without a class is wrong.
 
-    correct: Correct  # see Correct
-    classless: Bool  # (m,): the label is not one of the classes
-    classes: pa.StringArray  # their names
-
-
-def correct_scores(file: PredictionFile, rows: Int64, truth: Truth) -> ScoredResult:
-    """Compare class scores with labels in ascending rows; a label without a class is wrong."""
+    Returns also which labels (m,) have no class, and the names of the classes.
+    """
     first, top = np.full(len(rows), np.nan), np.full(len(rows), np.nan)
     labelled = truth.labels.is_valid().to_numpy(zero_copy_only=False)
     members = names = label = None
@@ -278,7 +269,7 @@ def correct_scores(file: PredictionFile, rows: Int64, truth: Truth) -> ScoredRes
     if names is None or label is None:
         raise VisleakError(f"{file.path} has class scores for none of the images")
     correct = Correct(first, top if len(names) > TOP else None, guesses)
-    return ScoredResult(correct, labelled & (label < 0), names)
+    return correct, labelled & (label < 0), names
 
 
 def places(values: Float64, members: Int64) -> Int64:

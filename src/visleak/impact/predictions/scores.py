@@ -332,43 +332,43 @@ class _Gathered:
 
     def _add_ranked(self, truth: Truth, predicted: pa.StringArray | None) -> None:
         rows = self.found.rows
-        ranked = correct_ranked(self.file, rows, truth)
+        correct, firsts, short = correct_ranked(self.file, rows, truth)
         if predicted is not None:
-            other = pc.not_equal(normalised(predicted), normalised(ranked.firsts))
+            other = pc.not_equal(normalised(predicted), normalised(firsts))
             differ = np.flatnonzero(pc.fill_null(other, False).to_numpy(zero_copy_only=False))
             if len(differ):
                 at = int(differ[0])
                 raise VisleakError(
                     f"{self.file.path}: row {rows[at]} predicts {quoted(predicted[at])} in"
-                    f" `prediction` and first {quoted(ranked.firsts[at])} in `predictions`; leave"
+                    f" `prediction` and first {quoted(firsts[at])} in `predictions`; leave"
                     " one of the columns out"
                 )
-        if self._fits("predictions", ranked.firsts, truth, silent=predicted is not None):
-            self._add_correct("predictions", ranked.correct, truth)
-        if ranked.many and ranked.correct.top is None:
+        if self._fits("predictions", firsts, truth, silent=predicted is not None):
+            self._add_correct("predictions", correct, truth)
+        if short:
             self.notes.append(
-                f"its lists of predictions have at most {ranked.longest}, so there is no {TOP_FIVE}"
+                f"its lists of predictions have at most {short}, so there is no {TOP_FIVE}"
             )
 
     def _add_scores(self, truth: Truth) -> None:
-        scored = correct_scores(self.file, self.found.rows, truth)
-        count = int(scored.classless.sum())
+        correct, classless, classes = correct_scores(self.file, self.found.rows, truth)
+        count = int(classless.sum())
         labelled = len(truth.labels) - truth.labels.null_count
         if count and count == labelled:
             ask = "name them in `classes`" if self.file.classes is None else _remedy(truth)
             self.unusable.append(
-                f"no label is one of its {len(scored.classes):,} classes: labels of {truth.source}"
+                f"no label is one of its {len(classes):,} classes: labels of {truth.source}"
                 f" are such as {_example(truth.labels)}, classes such as"
-                f" {_example(scored.classes)}; {ask}"
+                f" {_example(classes)}; {ask}"
             )
             return
         if count:
-            lost = quoted(truth.labels[int(scored.classless.argmax())])
+            lost = quoted(truth.labels[int(classless.argmax())])
             self.notes.append(
-                f"{count:,} of {labelled:,} labels are not among its {len(scored.classes):,}"
+                f"{count:,} of {labelled:,} labels are not among its {len(classes):,}"
                 f" classes, such as {lost}: those images count as wrong"
             )
-        self._add_correct("scores", scored.correct, truth)
+        self._add_correct("scores", correct, truth)
 
     def _settle(self) -> None:
         """Refuse predictions that cannot be compared with labels, unless ``correct`` is there."""
