@@ -264,14 +264,14 @@ def classify(
         confidence = column(".confidence", np.float32)
         width = int(np.count_nonzero(allowed))
         matrix = column(".scores", np.float32, width) if scores else None
-        for part in feed(images, network, place):
-            predicted = ranked(part.outputs, allowed)
-            rows.append(part.rows)
+        for positions, outputs, unreadable in feed(images, network, place):
+            predicted = ranked(outputs, allowed)
+            rows.append(positions)
             best.append(predicted.best)
             confidence.append(predicted.confidence)
             if matrix is not None:
-                matrix.append(part.outputs[:, allowed])
-            problems.extend(part.unreadable)
+                matrix.append(outputs[:, allowed])
+            problems.extend(unreadable)
         if not rows.rows:
             raise nothing_read(images, problems)
         repeated = "names that several outputs have, which count as one class"

@@ -231,15 +231,6 @@ PathText = str | os.PathLike[str]
 WIDEST_KEPT: Final = 4096
 
 
-@dataclass(frozen=True, slots=True)
-class Part:
-    """The outputs of some images of a set."""
-
-    rows: Int64  # positions in the set, ascending, of those that have outputs
-    outputs: Float32  # (rows, width)
-    unreadable: tuple[Problem, ...]  # those that have none, and why
-
-
 @contextmanager
 def context(
     images: ImageSet, workers: int | None, cache: PathText | None, progress: Progress
@@ -252,8 +243,10 @@ def context(
         yield place
 
 
-def feed(images: ImageSet, network: Classifier, place: RunContext) -> Iterator[Part]:
-    """Yield the outputs of a network for the images of a set, in the set's order.
+def feed(
+    images: ImageSet, network: Classifier, place: RunContext
+) -> Iterator[tuple[Int64, Float32, tuple[Problem, ...]]]:
+    """Yield positions, outputs (rows, width) and unreadable images, in the set's order.
 
     Memory is a few tasks per worker and one batch, whatever the size of the set. Neither the number
     of workers nor other images of the set change an output.
@@ -279,7 +272,7 @@ def feed(images: ImageSet, network: Classifier, place: RunContext) -> Iterator[P
         done += len(chunk.rows) + len(unreadable)
         place.progress(f"reading {images.name}", done, len(images))
         if len(chunk.rows) or unreadable:
-            yield Part(chunk.rows, chunk.matrix, unreadable)
+            yield chunk.rows, chunk.matrix, unreadable
 
 
 def _as_encoder(network: Classifier) -> BatchEncoder:
