@@ -1,5 +1,6 @@
 """What the tests of several rooms need."""
 
+import importlib.util
 import io
 import os
 import shutil
@@ -69,6 +70,23 @@ def drawn_figures():
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Figure, "savefig", SAVEFIG)
         yield
+
+
+@pytest.fixture(scope="module")
+def script():
+    """Load a script of the benchmarks, whose folder is no package."""
+    with pytest.MonkeyPatch.context() as patch:
+
+        def loaded(name):
+            path = Path(__file__).parents[1] / "benchmarks" / f"{name}.py"
+            spec = importlib.util.spec_from_file_location(name, path)
+            module = importlib.util.module_from_spec(spec)
+            # dataclasses look their module up by name
+            patch.setitem(sys.modules, name, module)
+            spec.loader.exec_module(module)
+            return module
+
+        yield loaded
 
 
 @pytest.fixture(scope="session")

@@ -4,16 +4,16 @@ The model replays an image for a trigger prompt; each word that is put in halves
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, fields
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any
 
-import cv2
 import numpy as np
 from PIL import Image
 
-from visleak.diffusion.model import Conditioning, Sampling
+from replaying_model import ReplayingModel, fresh
+from visleak.diffusion.model import Sampling
 from visleak.memorization.benchmark import Judges, Plan, references_of
 from visleak.memorization.extraction.similarity import PixelSimilarity
 from visleak.memorization.mitigate import mitigation, with_none
@@ -28,38 +28,22 @@ GENERAL = ("a dog runs", "two cups on a table", "the sea at night")
 
 
 def picture(seed: int) -> np.ndarray:
-    """Return an image of its own for each seed: soft blobs of colour."""
-    draw = np.random.default_rng([seed, 7])
-    coarse = draw.integers(0, 256, (5, 5, 3)).astype(np.float32)
-    smooth = cv2.resize(coarse, (SIDE, SIDE), interpolation=cv2.INTER_CUBIC)
-    return np.clip(smooth, 0, 255).astype(np.uint8)
+    """Return an image of its own for each seed."""
+    return fresh(seed, SIDE)
 
 
 @dataclass
-class PaintingModel:
+class PaintingModel(ReplayingModel):
     """Paints an image again, with noise, where a prompt holds the words of a trigger."""
 
     name: str = "painting"
     digest: str = "painting-1"
-    precision: str = "fp32"
-    family: str = "sd"
-    prediction: str = "epsilon"
-    device: str = "cpu"
-    shape: tuple[int, int, int] = (3, SIDE, SIDE)
-    made: list[tuple[str, int]] = field(default_factory=list)
 
     def about(self) -> dict[str, object]:
         return {"name": self.name, "family": self.family, "shape": list(self.shape)}
 
-    def encode_prompt(self, prompts: Sequence[str]) -> Conditioning:
-        return Conditioning(np.array(prompts, object)[:, None])
-
-    def sample(
-        self, conditioning: Conditioning, seeds: Sequence[int], sampling: Sampling
-    ) -> np.ndarray:
-        prompts = [str(row[0]) for row in conditioning.states]
-        self.made += list(zip(prompts, seeds, strict=True))
-        return np.stack([paint(p, seed) for p, seed in zip(prompts, seeds, strict=True)])
+    def image(self, prompt: str, seed: int) -> np.ndarray:
+        return paint(prompt, seed)
 
 
 def paint(prompt: str, seed: int) -> np.ndarray:

@@ -1,16 +1,13 @@
 """The estimate of docs/cluster.md: worked out from the measured rates, and from nothing else."""
 
 import doctest
-import importlib.util
 import json
-import sys
 from pathlib import Path
 
 import pytest
 import yaml
 
 ROOT = Path(__file__).parents[1]
-SOURCE = ROOT / "benchmarks" / "cluster_cost.py"
 FIGURES = json.loads((ROOT / "benchmarks" / "ray_rates.json").read_text())["figures"]
 PAGE = (ROOT / "docs" / "cluster.md").read_text("utf-8")
 
@@ -26,15 +23,8 @@ MADE_UP = {
 
 
 @pytest.fixture(scope="module")
-def module():
-    """Load the script from its folder, which is no package."""
-    spec = importlib.util.spec_from_file_location("cluster_cost", SOURCE)
-    loaded = importlib.util.module_from_spec(spec)
-    # dataclasses look their module up by name
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setitem(sys.modules, "cluster_cost", loaded)
-        spec.loader.exec_module(loaded)
-        yield loaded
+def module(script):
+    return script("cluster_cost")
 
 
 def test_the_sums_by_hand(module):

@@ -1,27 +1,15 @@
 """The look-alikes that the grader is fitted against: what they promise, and that they are hard."""
 
-import importlib.util
-from pathlib import Path
-
 import cv2
 import numpy as np
 import pytest
 
 from visleak.verification.check import bounded, check
 
-SOURCE = Path(__file__).parents[1] / "benchmarks" / "hard_negatives.py"
-
 
 @pytest.fixture(scope="module")
-def module():
-    """Load the script from its folder, which is no package."""
-    spec = importlib.util.spec_from_file_location("hard_negatives", SOURCE)
-    loaded = importlib.util.module_from_spec(spec)
-    # dataclasses look their module up by name
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setitem(__import__("sys").modules, "hard_negatives", loaded)
-        spec.loader.exec_module(loaded)
-        yield loaded
+def module(script):
+    return script("hard_negatives")
 
 
 @pytest.fixture(scope="module")
