@@ -1,8 +1,7 @@
-"""CSV and TSV files as people have them: the encoding and what separates cells, where it is sure.
+"""CSV and TSV files as people have them: encoding by byte order mark, delimiter by header.
 
-A byte order mark names UTF-16 and UTF-32. A header without a comma tells of semicolons, which
-spreadsheets write where a comma is in numbers, of tabs or of vertical bars. Anything else is an
-error that names the encoding, never a guess.
+Anything else than UTF-8 with commas, semicolons, tabs or bars, or UTF-16 and UTF-32 with a mark,
+is an error that names the encoding, never a guess.
 """
 
 from __future__ import annotations

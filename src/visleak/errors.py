@@ -1,8 +1,4 @@
-"""The errors visleak raises on purpose.
-
-Every one of them is a :class:`VisleakError`, says in one line what is wrong, where, and
-what to do, and carries the exit code the command line ends with.
-"""
+"""The errors visleak raises on purpose: one line each, with the exit code of the command line."""
 
 from __future__ import annotations
 
@@ -12,11 +8,7 @@ from contextlib import contextmanager
 
 
 class VisleakError(Exception):
-    """Something the caller can fix; the message is one line, the command line exits with 1.
-
-    Used as it is for content that cannot be worked with: an empty set, a manifest without a
-    ``path`` column, a corrupt archive, a missing model file, a full disk.
-    """
+    """Something the caller can fix, such as an empty set, a corrupt archive or a full disk."""
 
     exit_code = 1
 

@@ -1,9 +1,7 @@
 """Options of public functions: declared once, on the fields of their settings.
 
-A settings class is a frozen dataclass whose fields are made by :func:`option`. The command line is
-derived from these declarations (``visleak.cli.command``); :func:`check` applies their choices and
-bounds wherever settings are created. This module imports nothing heavy, and neither may a module
-of settings: the command line imports all of them at start-up.
+The command line is derived from these declarations (``visleak.cli.command``). This module imports
+nothing heavy, and neither may a module of settings: all are imported at start-up.
 """
 
 from __future__ import annotations

@@ -1,9 +1,4 @@
-"""Shares of a count and how sure one may be of them.
-
-Every rate visleak prints comes with an interval, because a test set is a sample: two leaks in
-a hundred images and two hundred in ten thousand are the same share and not the same knowledge.
-Where images were drawn from a set, the interval is of the share in that set.
-"""
+"""Shares of a count and their intervals: a test set is a sample."""
 
 from __future__ import annotations
 
@@ -21,16 +16,13 @@ def wilson(
 ) -> tuple[float, float]:
     """Return the score interval of a share ``k / n``, both ends within [0, 1].
 
-    Unlike the textbook ``p +- z * s`` it stays honest where no or all images leak.
-
     Args:
         k: how many of them, between 0 and ``n``.
         n: how many there are; 0 gives ``(nan, nan)``, because nothing is known.
         confidence: between 0 and 1, both excluded.
-        population: of how many the ``n`` were drawn, each at most once: the interval is then of
-            the share in just these, narrower by the finite population correction (``n`` counts
-            as ``n (population - 1) / (population - n)``); a point where all were drawn. By
-            default they are drawn from endlessly many.
+        population: of how many the ``n`` were drawn, each at most once: the interval is of the
+            share in these, narrower by the finite population correction (``n`` counts as
+            ``n (population - 1) / (population - n)``). By default they are endlessly many.
 
     Raises:
         UsageError: ``k`` does not lie between 0 and ``n``, ``confidence`` not between 0 and 1, or

@@ -1,8 +1,4 @@
-"""The record types between the steps, one for each arrow of the data flow.
-
-Records hold data only. They are frozen, columnar (one array per column, all of one length) and
-validated on creation, so that later steps need not check them again.
-"""
+"""The record types between the steps: frozen, columnar, and validated on creation."""
 
 from __future__ import annotations
 
@@ -29,17 +25,8 @@ Bool = npt.NDArray[np.bool_]
 
 #: Why a listed image could not be read; the only reasons in ``unreadable.csv``.
 REASONS: Final = (
-    "missing",
-    "no-permission",
-    "empty",
-    "not-an-image",
-    "truncated",
-    "too-large",
-    "corrupt",
-    "unsupported",
-    "io-error",
-    "gone",
-    "changed",
+    *("missing", "no-permission", "empty", "not-an-image", "truncated", "too-large", "corrupt"),
+    *("unsupported", "io-error", "gone", "changed"),
 )
 
 #: Missing files of a set that are listed by name.
@@ -48,14 +35,8 @@ MISSING_LISTED: Final = 10
 #: The eight mirror and quarter-turn views of an image, then its inversion. Turns are clockwise;
 #: in ``mirror-turn-90`` the image is mirrored left-right first and turned after.
 VIEWS: Final = (
-    "original",
-    "turn-90",
-    "turn-180",
-    "turn-270",
-    "mirror",
-    "mirror-turn-90",
-    "mirror-turn-180",
-    "mirror-turn-270",
+    *("original", "turn-90", "turn-180", "turn-270"),
+    *("mirror", "mirror-turn-90", "mirror-turn-180", "mirror-turn-270"),
     "inverted",
 )
 
@@ -197,10 +178,8 @@ class Opener(Protocol):
 
         Encoded images are ``bytes``, images that are stored as arrays are ``uint8`` arrays of
         shape (height, width, 3). An image that cannot be read is :class:`Unreadable`, never an
-        exception.
-
-        A set is read in several passes, and positions ascend from call to call of a pass. So a
-        stream is read forward, and restarted for a position that has passed.
+        exception. Positions also ascend from call to call of a pass; a stream is restarted for a
+        position that has passed.
         """
 
 
