@@ -95,9 +95,6 @@ def test_what_is_broken_is_named_with_a_remedy(there, answers, what, remedies):
     assert [each.remedy for each in found] == remedies
 
 
-# -- children ------------------------------------------------------------------------------------
-
-
 def test_what_children_say(monkeypatch):
     """Answers, errors, deaths, silence, and one that hangs; all at once."""
     monkeypatch.setattr("visleak.doctor.PATIENCE", 2.0)
@@ -138,9 +135,6 @@ def test_this_installation():
     assert found.versions["torch"] == version("torch")
     assert not [each for each in found.issues if not each.what.startswith("torchvision")]
     json.dumps(found.as_dict())
-
-
-# -- the verb ------------------------------------------------------------------------------------
 
 
 def pretend(folder: Path, name: str, number: str, code: str) -> None:

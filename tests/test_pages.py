@@ -168,9 +168,6 @@ def test_a_notebook_runs(notebook, folder):
     run_python(cells(notebook), notebook, {"__name__": "page"})
 
 
-# -- site ------------------------------------------------------------------------------------------
-
-
 @pytest.fixture(scope="module")
 def site(tmp_path_factory):
     if importlib.util.find_spec("mkdocs") is None:

@@ -66,9 +66,6 @@ def test_percent_never_rounds_something_to_nothing():
     assert (percent(0.0), percent(1.0), percent(math.nan)) == ("0.00", "100.00", "-")
 
 
-# -- of a sample of a finite set ------------------------------------------------------------------
-
-
 @given(st.data())
 def test_a_sample_says_more_of_a_small_set(data):
     """The interval lies within the plain one, holds the share, and allows what was seen."""

@@ -184,9 +184,6 @@ def test_bits_that_are_not_used_cost_no_contrast(natural, tmp_path, bits):
     assert near == {(f"{number}.png", f"{number}.jpg") for number in range(len(sources))}
 
 
-# -- what cannot be read -------------------------------------------------------------------------
-
-
 def huge_png(side: int) -> bytes:
     """Return a whole black PNG of one bit a pixel, never held unpacked."""
 
@@ -265,9 +262,6 @@ def test_a_file_that_may_not_be_read_is_listed(broken, pictures, tmp_path):
     assert audit.rate("exact").count == 1
 
 
-# -- equal pixels --------------------------------------------------------------------------------
-
-
 def gradient(rng: np.random.Generator, width: int, height: int) -> np.ndarray:
     """Return a linear gradient, steep enough not to pass for blank."""
     low, high = rng.integers(0, 60, 3), rng.integers(150, 256, 3)
@@ -319,9 +313,6 @@ def test_equal_pixels_are_always_exact(natural, tmp_path_factory, specs):
         assert rows[pair]["grade"] == "exact", (specs[number], rows[pair])
 
 
-# -- blank images ------------------------------------------------------------------------------
-
-
 def blanks(count: int, seed: int) -> Iterator[bytes]:
     """Yield blank images, no two of the same bytes, most of one colour."""
     rng = np.random.default_rng(seed)
@@ -350,9 +341,6 @@ def test_blank_pictures_neither_flood_nor_slow_the_result(pictures, tmp_path):
     assert all(row["grade"] in ("exact", "similar") for row in blank)
     assert audit.headline.startswith("1 of 502 test images")
     assert audit.rate("near_or_exact").count == 1
-
-
-# -- mosaics -------------------------------------------------------------------------------------
 
 
 def test_mosaics_of_random_blocks_are_not_near(tmp_path):

@@ -216,9 +216,6 @@ def write_audit(
     return summary
 
 
-# -- one test set and one training set -------------------------------------------------------------
-
-
 @dataclass(frozen=True)
 class Image:
     """An image: its id, label, and content where it equals another's."""
@@ -291,9 +288,6 @@ def split_audit(
     headline = f"{len(near)} of {len(test)} test images leak, as measured"
     write_audit(folder, images, rows, compared, graded=verified, headline=headline)
     return folder
-
-
-# -- any number of sets ----------------------------------------------------------------------------
 
 
 def digest(number: int | None) -> str | None:

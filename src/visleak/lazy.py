@@ -57,11 +57,8 @@ def load(place: str) -> Any:
     return getattr(import_module(module), name)
 
 
-# -- heavy libraries; a missing or broken one is reported in one line ------------------------------
-
-
 def library(name: str, extra: str, what: str) -> ModuleType:
-    """Return a library."""
+    """Return a heavy library; a missing or broken one is reported in one line."""
     try:
         return import_module(name)
     except ImportError as error:

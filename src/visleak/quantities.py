@@ -68,9 +68,6 @@ def duration(seconds: float) -> str:
     return f"{hours}:{minutes:02d}:{rest:02d}" if hours else f"{minutes}:{rest:02d}"
 
 
-# -- what the name of a metric says: whether it is a share, and which direction is better ---------
-
-
 #: Ends of names of metrics for which lower is better.
 _LOWER: Final = ("loss", "error", "mae", "mse", "rmse", "nll", "perplexity")
 

@@ -78,9 +78,6 @@ def test_one_of_several_test_sets_is_asked_for(dataset, tmp_path):
     assert not ids.exists()
 
 
-# -- same verb -------------------------------------------------------------------------------------
-
-
 def test_the_grade_is_that_of_the_audit(dataset, audited):
     test, train = dataset / "test" / "thing", dataset / "train" / "thing"
     pairs = visleak.Audit(audited).pairs().to_pylist()
@@ -112,9 +109,6 @@ def test_pixels_in_python(natural):
         visleak.same("nowhere.png", image)
 
 
-# -- report verb -----------------------------------------------------------------------------------
-
-
 def test_report_is_written_where_it_is_wanted(audited, tmp_path):
     out = tmp_path / "page.html"
     ran = run("report", audited, "-o", out)
@@ -144,9 +138,6 @@ def test_folder_as_output(audited, tmp_path, verb):
 def test_newer_schema_is_refused(audited, tmp_path):
     (tmp_path / "audit.json").write_text('{"schema": 99}')
     check_refused(f"report {tmp_path}", "has schema 99", code=1)
-
-
-# -- verdicts verb ---------------------------------------------------------------------------------
 
 
 SCRIPT = "<img src=x onerror=alert(1)>"
@@ -279,9 +270,6 @@ def test_hostile_ids_survive(folder, tmp_path):
     assert "\x1b" not in run("verdicts", folder).out
 
 
-# -- stats verb ------------------------------------------------------------------------------------
-
-
 def judge(folder: Path, place: Path) -> None:
     path = place / "ada.csv"
     path.write_text("TestID,TrainID,Judgment\nthing/mirrored.png,thing/t1.png,3\n")
@@ -331,9 +319,6 @@ def test_a_narrower_grade_and_wrong_words(folder, tmp_path):
     check_refused(f"stats {tmp_path}/none", "holds no finished audit")
     (tmp_path / "file").write_text("")
     check_refused(f"stats {folder} -o {tmp_path}/file", "file is a file")
-
-
-# -- diff verb -------------------------------------------------------------------------------------
 
 
 @pytest.fixture(scope="module")

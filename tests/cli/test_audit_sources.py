@@ -100,9 +100,6 @@ def test_the_same_files_on_both_sides_are_named(dataset, tmp_path):
     assert "the very files" not in ran.err
 
 
-# -- root option -----------------------------------------------------------------------------------
-
-
 #: Where the files were when the table was made.
 ELSEWHERE = "/home/ann/photos"
 

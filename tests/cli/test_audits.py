@@ -173,8 +173,6 @@ def test_cache_can_be_switched_off_or_put_elsewhere(dataset, tmp_path, monkeypat
     assert any((tmp_path / "own").iterdir())
 
 
-# -- the probability from which a pair is near -----------------------------------------------------
-
 #: Above the probability of every pair that is not exact.
 NEVER = "0.9999999"
 
@@ -199,9 +197,6 @@ def test_pairs_below_near_at_are_similar(dataset, audited, tmp_path):
     assert content["grader"]["near_at"] == content["settings"]["near_at"] == float(NEVER)
     assert f"near from probability <strong>{NEVER}<" in (strict / "report.html").read_text()
     assert f"near_at: 0.5 -> {NEVER}" in run("diff", audited, strict).out
-
-
-# -- gates -----------------------------------------------------------------------------------------
 
 
 def test_tripped_gates_end_with_three_after_all_is_written(dataset, tmp_path):
@@ -254,9 +249,6 @@ def test_results_for_other_tools(dataset, tmp_path, monkeypatch):
     assert run(*given, "--format", "junit").out.startswith("<?xml")
     assert run(*given, "--format", "json").out == (tmp_path / "out" / "audit.json").read_text()
     check_refused(f"audit {dataset} --format junit", "--format junit reports gates")
-
-
-# -- baseline option -------------------------------------------------------------------------------
 
 
 @pytest.fixture(scope="module")
@@ -362,9 +354,6 @@ def test_a_wrong_baseline_ends_before_anything_is_done(
         out = baseline = audited
     check_refused(f"audit {dataset} -o {out} --baseline {baseline}", words, code)
     assert not (tmp_path / "out").exists()
-
-
-# -- cost verb -------------------------------------------------------------------------------------
 
 
 def test_cost_says_a_line_and_stops(dataset, tmp_path):

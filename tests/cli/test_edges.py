@@ -136,9 +136,6 @@ def test_plain_keeps_what_people_write():
 STEPS = ("step ", "listing ", "loading ")
 
 
-# -- streams ---------------------------------------------------------------------------------------
-
-
 def shell(command: str) -> subprocess.CompletedProcess[str]:
     """Run visleak by a shell, which can close what Python cannot."""
     return subprocess.run(
@@ -183,9 +180,6 @@ def test_a_reader_that_left_is_no_error(dataset, audited, command, code):
     assert [line.startswith(start) for line, start in zip(lines, starts, strict=True)] == [
         True for _ in starts
     ]
-
-
-# -- limits ----------------------------------------------------------------------------------------
 
 
 def bounded(kind: int, most: int) -> Callable[[], None]:
@@ -265,9 +259,6 @@ def test_names_that_are_not_utf8(dataset, tmp_path):
     assert run("diff", audit, audit, "-o", tmp_path / f"{name}.json").code == 0
     for kind in ("jpg", "html", "csv", "json"):
         assert (tmp_path / f"{name}.{kind}").stat().st_size
-
-
-# -- interrupts ------------------------------------------------------------------------------------
 
 
 #: Seconds after which a run that was stopped has ended.

@@ -134,9 +134,6 @@ def test_help_warns_of_programs():
     assert "classify" in alone.out
 
 
-# -- zeroshot verbs --------------------------------------------------------------------------------
-
-
 pytest.importorskip("torch")
 
 

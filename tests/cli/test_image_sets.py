@@ -136,9 +136,6 @@ def test_a_changed_file_is_another_audit(encoded, tmp_path):
     assert "kept in" in run("audit", *sides, "-o", tmp_path / "out", code=0).err
 
 
-# -- find ----------------------------------------------------------------------------------------
-
-
 def test_find_in_pictures_looks_at_them(dataset):
     copy, other = dataset / "test" / "thing" / "copy.png", dataset / "test" / "thing" / "q0.png"
     ran = run(f"find {copy} {other} --against {dataset}/train --json --top-k 2", code=0, err="")
@@ -251,9 +248,6 @@ def test_the_table_of_ids_replaces_no_other_file(dataset, tmp_path):
     assert [run(*command).code for _ in range(2)] == [0, 0]
 
 
-# -- robustness verbs ------------------------------------------------------------------------------
-
-
 @pytest.fixture(scope="module")
 def pictures(tmp_path_factory, natural):
     root = tmp_path_factory.mktemp("collection")
@@ -341,9 +335,6 @@ def test_a_set_that_cannot_be_read_is_told_with_the_cure(tmp_path, verb):
         (folder / f"{number}.jpg").write_text(pointer)
     more = ("--fpr", "1e-1") if verb == "calibrate" else ()
     refused(verb, folder, *more, "-o", tmp_path / "out", code=1, words="`git lfs pull`")
-
-
-# -- train verb ------------------------------------------------------------------------------------
 
 
 #: A training of seconds.

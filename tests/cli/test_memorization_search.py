@@ -138,9 +138,6 @@ def test_what_cannot_be_asked_is_refused(tmp_path, asked, arguments, words):
     assert not (tmp_path / "out").exists()
 
 
-# -- memorization augment --------------------------------------------------------------------------
-
-
 BRIEF = ("--iterations", "4", "--candidates", "4", "--patience", "2", "--top", "6")
 
 

@@ -100,9 +100,6 @@ def test_unverified(folders, tmp_path):
     assert (tmp_path / "trace.csv").is_file()
 
 
-# -- memorization dataset --------------------------------------------------------------------------
-
-
 @pytest.fixture
 def listed(tmp_path):
     file = tmp_path / "list.csv"
@@ -194,9 +191,6 @@ def test_another_set_is_not_replaced(tmp_path, listed):
     assert run(*call).code == 0
     refused(*call, "--unverified", code=2, words="--force replaces it")
     assert run(*call, "--unverified", "--force").code == 0
-
-
-# -- memorization notice ---------------------------------------------------------------------------
 
 
 @pytest.fixture

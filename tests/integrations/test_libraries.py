@@ -93,9 +93,6 @@ def test_splits_of_hugging_face(images):
         filter_leaks(whole["test"])
 
 
-# -- trackers --------------------------------------------------------------------------------------
-
-
 @pytest.fixture(scope="module")
 def result(natural):
     leaking, clean = (natural[name][:96, :96] for name in ("astronaut", "coffee"))

@@ -146,9 +146,6 @@ def run(arguments: Sequence[str]) -> int:
     return edges.run(_commands(), arguments, defaults)
 
 
-# -- defaults of options: from visleak.toml or pyproject.toml, and from the environment -----------
-
-
 #: What variables of the environment begin with: VISLEAK_AUDIT_FAIL_ON, VISLEAK_WORKERS.
 PREFIX: Final = "VISLEAK_"
 
@@ -165,7 +162,10 @@ Click = Any
 
 
 def defaults(group: Click) -> dict[str, object]:
-    """Return the defaults of all commands, as click takes them; the environment comes first."""
+    """Return the defaults of all commands that the environment, visleak.toml or pyproject.toml set.
+
+    The environment comes first; the result is as click takes it.
+    """
     place, table = _file(Path.cwd())
     named = any(name.startswith(PREFIX) for name in os.environ if name not in OTHERS)
     if not table and not named:

@@ -184,9 +184,6 @@ def doctor(options: Printed, call: Call) -> Reply:
     return Reply(shown, found.as_dict(), code=1 if found.issues else 0)
 
 
-# -- verdicts of people ---------------------------------------------------------------------------
-
-
 @dataclass(frozen=True)
 class Review(Options):
     """Options of ``review``."""

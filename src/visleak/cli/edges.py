@@ -29,9 +29,6 @@ from visleak.options import Messages
 from visleak.progress import logger
 from visleak.templates import plain
 
-# -- signals --------------------------------------------------------------------------------------
-
-
 #: What ends a run.
 SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
 
@@ -97,9 +94,6 @@ def handled() -> Iterator[_Interrupts]:
         sys.unraisablehook = hook
         for number, handler in zip(taken, before, strict=True):
             signal.signal(number, handler)
-
-
-# -- streams --------------------------------------------------------------------------------------
 
 
 class _Outlet(io.RawIOBase):

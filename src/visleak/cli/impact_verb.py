@@ -109,9 +109,6 @@ def impact(
     return Reply(list(terminal(page, tables=None, rows=ROWS)), run.result, files=written)
 
 
-# -- ``visleak evaluate``: the built-in evaluators, each a command of its own ---------------------
-
-
 def classify(
     data: Source,
     settings: Classify,

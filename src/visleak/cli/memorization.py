@@ -59,9 +59,6 @@ def say_once() -> None:
             shown.touch()
 
 
-# -- what several commands have -------------------------------------------------------------------
-
-
 @dataclass(frozen=True)
 class Result(Printed, Replaced):
     """The folder of a result."""
@@ -104,9 +101,6 @@ def _missing(model: str | None, file: str) -> UsageError:
     return UsageError(f"--{name} is missing: give --model MODEL and --{file} FILE")
 
 
-# -- detect ---------------------------------------------------------------------------------------
-
-
 def detect(
     model: inputs.Model,
     prompts: inputs.PromptList,
@@ -131,9 +125,6 @@ def detect(
     shared = result.shared(progress=call.progress)
     found = detected(d, listed, out, general=ordinary, analysis=analysis, **shared)
     return reply(document(found), out / "detect.json")
-
-
-# -- searches -------------------------------------------------------------------------------------
 
 
 def _task(
@@ -271,9 +262,6 @@ def diversify(
     return reply(document("diversify", made), out / "diversify.json", rows=20)
 
 
-# -- compare --------------------------------------------------------------------------------------
-
-
 def compare(
     model: inputs.Model,
     options: inputs.Compare,
@@ -349,9 +337,6 @@ def compare(
     return reply(document(found), out / "compare.json", columns=columns)
 
 
-# -- dataset --------------------------------------------------------------------------------------
-
-
 def dataset(options: inputs.Dataset, result: Result) -> Reply:
     """Write verified trigger prompts as a data set, with a datasheet and groups of shared images.
 
@@ -388,9 +373,6 @@ def dataset(options: inputs.Dataset, result: Result) -> Reply:
         str(out),
     )
     return Reply(lines, content=out / "dataset.json")
-
-
-# -- extract --------------------------------------------------------------------------------------
 
 
 def extract(
@@ -441,9 +423,6 @@ def extract(
         )
     columns = ("prompt", "cluster", "size", "images", "cohesion")
     return reply(document(found), out / "extract.json", notes=notes, columns=columns)
-
-
-# -- trace ----------------------------------------------------------------------------------------
 
 
 def _gate(text: str) -> float:
@@ -507,9 +486,6 @@ def trace(
     ]
     shown = reply(page, out / "trace.json", more=more)
     return replace(shown, complaints=failed, code=3 if failed else 0)
-
-
-# -- benchmark ------------------------------------------------------------------------------------
 
 
 def benchmark(
