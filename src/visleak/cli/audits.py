@@ -247,7 +247,7 @@ def _study(
     call.only_with("--config, whose file says what is compared and how", OF_STUDIES)
     asked = read_study(options.config or "")
     for each in asked.sets:
-        announce(each.source, asked.folder)
+        announce(each.source, asked.path.parent)
     measured = asked.settings.overlap is not None
     gates.check(wanted, verify=asked.settings.verify, overlap=measured, groups=False)
     if options.dry_run:
