@@ -51,10 +51,6 @@ class Captions:
     empty: int  # captions without any text, which are ignored
     source: str  # where they come from, in words
 
-    def __post_init__(self) -> None:
-        if len(self.ids) != len(self.texts):
-            raise ValueError("each caption must be of one image")
-
     def __len__(self) -> int:
         return len(self.texts)
 
