@@ -219,27 +219,12 @@ _PRESET: Final = (
 )
 
 
-def _iterations(default: int) -> int:
-    return option(default, "Moves of a chain.", metavar="N", least=1)
-
-
-def _candidates() -> int:
-    return option(
-        200,
-        "Words that are tried at a position, the most probable.",
-        metavar="Q",
-        panel=SEARCH,
-        least=1,
-    )
-
-
 def _temperature(default: float) -> float:
     return option(
         default,
         "Temperature of the draw among them, softmax(D / K): lower is greedier. On the scale of D"
         " of the model: the default is of Stable Diffusion 1.",
         metavar="K",
-        panel=SEARCH,
         above=0,
     )
 
@@ -249,7 +234,9 @@ class MoveSettings(Options, panel=SEARCH):
     """What Algorithms 1 and 2 share; see :class:`GibbsSettings`, :class:`AugmentSettings`."""
 
     preset: Preset = "paper"
-    candidates: int = _candidates()
+    candidates: int = option(
+        200, "Words that are tried at a position, the most probable.", metavar="Q", least=1
+    )
     temperature: float = 0.1
     norm: Norm = "squared"
 
@@ -261,20 +248,16 @@ class MoveSettings(Options, panel=SEARCH):
 
 @dataclass(frozen=True)
 class GibbsSettings(MoveSettings):
-    """Settings of Algorithm 1; K and kappa are on the scale of ``norm``.
+    """Settings of Algorithm 1; Q is ``candidates``, K and kappa are on the scale of ``norm``.
 
     Where the code differs from the paper, the preset decides: the code returns the best of all
     scored candidates instead of the visited states, and always lets mask and present word be
     drawn, so that prompts may be shorter than n.
-
-    Attributes:
-        candidates: Q.
-        norm: of D, K and kappa.
     """
 
     preset: Preset = option("paper", _PRESET, choices=("paper", CODE))
     length: int = option(8, "Word pieces of a prompt.", least=1)
-    iterations: int = _iterations(150)
+    iterations: int = option(150, "Moves of a chain.", metavar="N", least=1)
     temperature: float = _temperature(0.1)
     kappa: float | None = option(
         5.0,
@@ -295,18 +278,14 @@ class GibbsSettings(MoveSettings):
 
 @dataclass(frozen=True)
 class AugmentSettings(MoveSettings):
-    """Settings of Algorithm 2; K, kappa and ``floor`` are on the scale of ``norm``.
+    """Settings of Algorithm 2; Q is ``candidates``, K, kappa, ``floor`` are on the scale of ``norm``.
 
     The code stops a chain at s moves below kappa instead of above s, runs one chain per position
     from the trigger, and lets the trigger's and the present word be drawn.
-
-    Attributes:
-        candidates: Q.
-        norm: of D, K, kappa and floor.
     """
 
     preset: Preset = option("paper", _PRESET, choices=("paper", "paper-sd2", CODE))
-    iterations: int = _iterations(20)
+    iterations: int = option(20, "Moves of a chain.", metavar="N", least=1)
     temperature: float = _temperature(1.5)
     kappa: float = option(3.0, "A chain that stays below it is stopped.", metavar="D")
     patience: int = option(3, "Moves in a row that may end below kappa.", metavar="S", least=1)
