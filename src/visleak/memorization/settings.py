@@ -278,7 +278,7 @@ class GibbsSettings(MoveSettings):
 
 @dataclass(frozen=True)
 class AugmentSettings(MoveSettings):
-    """Settings of Algorithm 2; Q is ``candidates``, K, kappa, ``floor`` are on the scale of ``norm``.
+    """Settings of Algorithm 2; Q is ``candidates``; K, kappa, floor are on the scale of ``norm``.
 
     The code stops a chain at s moves below kappa instead of above s, runs one chain per position
     from the trigger, and lets the trigger's and the present word be drawn.
