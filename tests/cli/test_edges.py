@@ -188,7 +188,8 @@ def bounded(kind: int, most: int) -> Callable[[], None]:
 
 def limited(command: str, limit: Callable[[], None], cwd: Path | None = None) -> str:
     """Return the one line in which a run ends with 1."""
-    ran = program(command, preexec_fn=limit, cwd=cwd)
+    # Python would keep bytecode that the limit cuts, and every later run would fail to load it
+    ran = program(command, {"PYTHONDONTWRITEBYTECODE": "1"}, preexec_fn=limit, cwd=cwd)
     assert ran.returncode == 1, ran
     line = ran.stderr.splitlines()[-1]
     assert "defect" not in ran.stderr
