@@ -109,7 +109,6 @@ def edit(folder: Path, change: Callable[[dict[str, object]], None]) -> None:
         ({"files": {}}, "is not the file"),
         ({"comparisons": []}, "lacks the comparison"),
     ],
-    ids=str,
 )
 def test_an_edited_summary(folder, change, said):
     edit(folder, lambda content: content.update(change))
@@ -163,7 +162,7 @@ TABLE_EDITS = [
 ]
 
 
-@pytest.mark.parametrize(("name", "change", "said"), TABLE_EDITS, ids=str)
+@pytest.mark.parametrize(("name", "change", "said"), TABLE_EDITS)
 def test_an_edited_table_with_its_digest(folder, name, change, said):
     def changed(table):
         if callable(change):
@@ -201,7 +200,6 @@ def test_an_edited_table_with_its_digest(folder, name, change, said):
         (("unfinished",), 1, ""),
         (("verification", "stopped"), 77, ""),
     ],
-    ids=str,
 )
 def test_any_number_of_the_summary_follows_from_the_tables(folder, path, value, said):
     edit(folder, lambda content: reduce(getitem, path[:-1], content).update({path[-1]: value}))
@@ -222,7 +220,7 @@ def test_a_headline_with_its_totals(folder):
 @pytest.mark.parametrize("options", [
     {"sample": 3}, {"verify": False}, {"group": "/(.)/"}, {"train": "again"}, {"near_at": 0.99},
     {"candidates": "nearest"}, {"within": False}, {"hard": 0.3, "soft": 0.2}, {"soft": 0.99},
-], ids=str)  # fmt: skip
+])  # fmt: skip
 def test_audits_of_all_kinds_are_whole(audited, tmp_path, options):
     given = dict(options)
     group, train = given.pop("group", None), given.pop("train", None)
