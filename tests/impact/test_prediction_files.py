@@ -12,6 +12,7 @@ import pyarrow as pa
 import pytest
 from predictions_making import IDS, LABELS, as_csv, as_npz, as_parquet, benchmark, scores_of
 
+import refusals
 from visleak.errors import UsageError, VisleakError
 from visleak.impact.predictions import files as prediction_files
 from visleak.impact.predictions.files import numbers_of, read_predictions, text_of
@@ -19,10 +20,7 @@ from visleak.impact.predictions.files import numbers_of, read_predictions, text_
 
 def refusal(path):
     """Return the one line by which a file is refused, without its path."""
-    with pytest.raises(VisleakError) as caught:
-        scores_of(path, benchmark())
-    said = str(caught.value)
-    assert "\n" not in said
+    said = refusals.refusal(VisleakError, scores_of, path, benchmark())
     assert str(path) in said
     return said.replace(str(path), "F")
 

@@ -316,7 +316,8 @@ def _ungraded(summary: AuditSummary, level: Level, leaks: pa.Table) -> int:
 
 def _advise(summary: AuditSummary, lost: int) -> Advice:
     """Return the recommended side: train if possible, else test (Ramos et al. 2025, section 8)."""
-    trains = [each for each in summary.sets if each.name in _sides(summary)[1]]
+    _, trained = _sides(summary)
+    trains = [each for each in summary.sets if each.name in trained]
     if not trains:
         return Advice("test", "the set was compared with itself only, so it has no other side")
     names = ", ".join(each.name for each in trains)

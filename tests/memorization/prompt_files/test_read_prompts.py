@@ -15,6 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import refusals
 from visleak.errors import UsageError, VisleakError
 from visleak.memorization import read_prompts
 from visleak.memorization.prompt_files.reading import FORMATS, sources_of
@@ -38,10 +39,7 @@ def wrote(folder: Path, name: str, content: str | bytes) -> Path:
 
 
 def refusal(file: Path, **options: Any) -> str:
-    with pytest.raises(VisleakError) as caught:
-        read_prompts(file, **options)
-    message = str(caught.value)
-    assert "\n" not in message
+    message = refusals.refusal(VisleakError, read_prompts, file, **options)
     assert len(message) < 700
     return message.replace(str(file), "FILE")
 
