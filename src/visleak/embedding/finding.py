@@ -23,7 +23,8 @@ from visleak.pipeline.encoded_set import CHANGED, GONE
 from visleak.progress import Progress
 from visleak.rates import chance
 from visleak.records import GRADES, AnySet, ImageSet
-from visleak.reporting import Column, Document, Table
+from visleak.reporting import Document
+from visleak.reporting.markup import Grid
 from visleak.settings import Settings
 from visleak.storage import AUDIT, IMAGES, read_table
 
@@ -178,16 +179,11 @@ def _matches(result: Audit) -> dict[str, list[Match]]:
     return found
 
 
-_COLUMNS: Final = (
-    *(Column(heading=name, show=str) for name in ("grade", "set", "image", "reason")),
-    *(Column(heading=name, show=str, number=True) for name in ("sim.", "prob.")),
-)
-
-
 def documents(found: Sequence[Found]) -> list[Document]:
     """Return what was found, one document per image."""
     made = [
-        Document("Search", f"{each.image}: {_verdict(each)}", tables=_table(each)) for each in found
+        Document("Search", f"{each.image}: {_verdict(each)}", tables=(_table(each),))
+        for each in found
     ]
     if found and found[0].unseen:
         reasons = ", ".join(f"{count:,} {reason}" for reason, count in found[0].unseen.items())
@@ -212,7 +208,7 @@ def _verdict(each: Found) -> str:
     return f"{sure}: {same.id} of {same.set} ({same.grade or same.degree})"
 
 
-def _table(each: Found) -> tuple[Table, ...]:
+def _table(each: Found) -> Grid:
     rows = [
         [
             match.grade or match.degree or "-",
@@ -224,4 +220,4 @@ def _table(each: Found) -> tuple[Table, ...]:
         ]
         for match in each.matches
     ]
-    return (Table("matches", _COLUMNS, rows),)
+    return Grid("matches", ["grade", "set", "image", "reason", "sim.", "prob."], rows, texts=4)

@@ -15,9 +15,10 @@ from visleak.formats.listing import name_text
 from visleak.quantities import counted
 from visleak.rates import chance
 from visleak.records import GRADES, ImageRow, PairRow, ends_of
-from visleak.reporting import Column, Document, Table, gallery
+from visleak.reporting import Document, gallery
 from visleak.reporting.contact_sheet import drawable, write_card
 from visleak.reporting.gallery import decoded, drawn, relation
+from visleak.reporting.markup import Grid
 from visleak.storage import free_file, refuse_sets
 
 
@@ -43,7 +44,7 @@ class ImagePairs:
 
     def _repr_html_(self) -> str:
         found = document(self)
-        (grid,) = (each.grid() for each in found.tables if isinstance(each, Table))
+        grid = _grid(self)
         rows = self.pairs[: gallery.MOST]
         images = decoded(rows, self.audit.readable_images)
         cards = ((pair_text(row), drawn(row, images, gallery.DETAIL)) for row in rows)
@@ -111,18 +112,18 @@ def document(found: ImagePairs) -> Document:
             f"no pair; nearest is {image['nearest']} of"
             f" {image['nearest_set']} at {image['nearest_similarity']:.3f}"
         )
-    texts = ("grade", "set", "image", "transform", "reason")
-    columns = (
-        *(Column(heading=name, show=str) for name in texts),
-        *(Column(heading=name, number=True) for name in ("sim.", "prob.")),
-    )
     return Document(
         "Pairs of an image",
         f"{image['id']} of {image['set']} ({size}{label})",
         lines=tuple(lines),
-        tables=(Table("pairs", columns, [_cells(row, image) for row in found.pairs]),),
+        tables=(_grid(found),),
         notes=tuple(notes),
     )
+
+
+def _grid(found: ImagePairs) -> Grid:
+    header = ["grade", "set", "image", "transform", "reason", "sim.", "prob."]
+    return Grid("pairs", header, [_cells(row, found.image) for row in found.pairs], texts=5)
 
 
 def _image(audit: Audit, image: str, set_name: str | None) -> ImageRow:

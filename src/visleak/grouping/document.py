@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 from visleak.quantities import counted
 from visleak.reporting import Document, Figure
 from visleak.reporting.charts import decay_chart
-from visleak.reporting.document import Column, Fact, Table
+from visleak.reporting.document import Fact, Table
 from visleak.storage.audit_folder import GroupingSummary, Hypothesis, SharedGroups, SideGroups
 
 #: Frames per second with which a span of frames is put in seconds: that of most video.
@@ -220,55 +220,36 @@ def commands(found: GroupingSummary, folder: str, *, repairs: bool) -> Iterator[
 # -- tables and figures ---------------------------------------------------------------------------
 
 
-#: Headings of numbers, and of texts that are not cut.
-_NUMBERS: Final = ("images", "groups", "in groups", "independent units", "query images")
-_WHOLE: Final = ("why", "options")
-
-
-def _table(title: str, headings: Sequence[str], rows: Iterable[Sequence[object]]) -> Table:
-    columns = (
-        Column(heading=name, show=str if name in _WHOLE else None, number=name in _NUMBERS)
-        for name in headings
-    )
-    return Table(title, tuple(columns), list(rows))
-
-
 def _hypotheses(found: Sequence[Hypothesis]) -> Table:
     rows = []
     for each in found:
         believed = ("yes", each.why) if each.believed else ("no", each.why)
         shown = options(each) if each.believed else ""
         rows.append((each.kind, each.words, *believed, each.covered, each.groups, shown))
-    return _table(
-        "What names may mean, and whether the images confirm it",
-        ("what", "pattern", "believed", "why", "images", "groups", "options"),
-        rows,
-    )
+    headings = ("what", "pattern", "believed", "why", "images", "groups", "options")
+    title = "What names may mean, and whether the images confirm it"
+    return Table.of(title, headings, rows, 5, show={"why": str, "options": str})
 
 
 def _sides(found: Sequence[Hypothesis]) -> Table:
-    return _table(
-        "Groups and independent units by set",
-        ("set", "what", "images", "in groups", "groups", "independent units"),
-        (
-            (side.set, each.kind, side.images, side.covered, side.groups, side.units)
-            for each in found
-            for side in each.sides
-        ),
-    )
+    headings = ("set", "what", "images", "in groups", "groups", "independent units")
+    rows = [
+        (side.set, each.kind, side.images, side.covered, side.groups, side.units)
+        for each in found
+        for side in each.sides
+    ]
+    return Table.of("Groups and independent units by set", headings, rows, 2)
 
 
 def _shared(found: Sequence[Hypothesis]) -> Table:
-    return _table(
-        "Groups in both sets, those with the most images first",
-        ("sets", "group", "query images"),
-        (
-            (f"{one.query_set} and {one.reference_set}", name or "(all)", count)
-            for each in found
-            for one in each.shared
-            for name, count in one.named
-        ),
-    )
+    rows = [
+        (f"{one.query_set} and {one.reference_set}", name or "(all)", count)
+        for each in found
+        for one in each.shared
+        for name, count in one.named
+    ]
+    title = "Groups in both sets, those with the most images first"
+    return Table.of(title, ("sets", "group", "query images"), rows, 2)
 
 
 def decay_figures(found: GroupingSummary | None) -> Iterator[Figure]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import fields, replace
 from functools import partial
 from pathlib import Path
@@ -29,6 +29,7 @@ from visleak.impact.results import (
 from visleak.impact.run import Check, CheckedFile
 from visleak.quantities import counted
 from visleak.reporting import Column, Document, Figure, Table, latex, markdown
+from visleak.reporting.document import Show
 from visleak.stats.bootstrap import Estimate
 from visleak.storage import File, RunFolder
 
@@ -53,9 +54,6 @@ _RENAMED: Final = {
     "within_classes": "p_within_classes",
     "within_classes_adjusted": "p_within_classes_holm",
 }
-
-#: Headings of texts; all other columns are numbers.
-_TEXTS: Final = ("model", "leak", "subset", "metric", "first", "second")
 
 
 def write(result: Impact, folder: str | os.PathLike[str]) -> Path:
@@ -271,31 +269,6 @@ def _estimate(heading: str, percent: bool, *, sign: bool = False, ends: bool = T
     return _number(heading, partial(estimated, percent=percent, sign=sign, ends=ends))
 
 
-def _wide_table(
-    title: str, columns: Sequence[Column], rows: Sequence[Sequence[object]], **options: Any
-) -> Table:
-    return Table(title, tuple(columns), rows, limit=len(rows), **options)
-
-
-def _table(
-    title: str,
-    headings: str,
-    rows: Sequence[Sequence[object]],
-    shown: Mapping[str, Callable[[Any], str]],
-    hidden: Collection[str] = (),
-    **options: Any,
-) -> Table:
-    """Return a table, some of its headings hidden; ``shown`` makes texts of values."""
-    names = headings.split(", ")
-    kept = [place for place, name in enumerate(names) if name not in hidden]
-    columns = tuple(
-        Column(heading=names[at], show=shown.get(names[at]), number=names[at] not in _TEXTS)
-        for at in kept
-    )
-    own = [[row[at] for at in kept] for row in rows]
-    return Table(title, columns, own, limit=len(rows), **options)
-
-
 def metric_name(result: Impact, metric: str) -> str:
     """Return a metric as it is shown, with its direction where lower is better."""
     lower = any(effect.lower for effect in result.effects if effect.metric == metric)
@@ -356,7 +329,8 @@ def _side_by_side(
         for row in found:
             cells += [row, row and row.gain]
         rows.append(cells)
-    return _wide_table(title + ", mean ± standard deviation over draws" * drawn, columns, rows)
+    title += ", mean ± standard deviation over draws" * drawn
+    return Table(title, tuple(columns), rows, limit=len(rows))
 
 
 def _row_score(row: Row, *, percent: bool, drawn: bool, ends: bool) -> str:
@@ -391,8 +365,9 @@ def _comparisons(result: Impact, metric: str, *, brief: bool) -> Table:
         for effect, each in found
     ]
     title = f"Leaked images against the others, {metric_name(result, metric)}"
-    headings = "model, leak, leaked, others, difference, p (Holm), within classes"
-    return _table(title, headings, rows, {"difference": _difference(percent)}, hidden)
+    headings = ["model", "leak", "leaked", "others", "difference", "p (Holm)", "within classes"]
+    shown = {"difference": _difference(percent)}
+    return Table.of(title, headings, rows, 2, show=shown, hidden=hidden, limit=len(rows))
 
 
 def _difference(percent: bool) -> Callable[[Any], str]:
@@ -417,9 +392,9 @@ def _matched_tables(result: Impact, metric: str, *, brief: bool) -> Table:
     name = metric_name(result, metric)
     title = f"Leaked images against others of the same class and difficulty, {name}"
     harder = ("leaked harder than %", "others %", "twins %")
-    headings = ", ".join(("model, leak, matched, twins, difference, p (Holm)", *harder))
-    shown = {"difference": _difference(percent)}
-    return _table(title, headings, rows, shown, harder if brief else ())
+    headings = ("model", "leak", "matched", "twins", "difference", "p (Holm)", *harder)
+    shown, hidden = {"difference": _difference(percent)}, harder if brief else ()
+    return Table.of(title, headings, rows, 2, show=shown, hidden=hidden, limit=len(rows))
 
 
 def _fair_tables(result: Impact, metric: str, *, brief: bool) -> Table:
@@ -435,14 +410,15 @@ def _fair_tables(result: Impact, metric: str, *, brief: bool) -> Table:
         )
         for effect, each in found
     ]
-    shown: dict[str, Callable[[Any], str]] = {
+    shown: Show = {
         "original": partial(score, percent=percent),
         "fair": partial(estimated, percent=percent),
         "inflation": _difference(percent),
     }
     title = f"Scores of images that do not leak, {metric_name(result, metric)}{', %' * percent}"
-    headings = "model, leak, images, original, fair, inflation, classes lost"
-    return _table(f"{title}; classes weighted as in the whole", headings, rows, shown, hidden)
+    title += "; classes weighted as in the whole"
+    headings = ["model", "leak", "images", "original", "fair", "inflation", "classes lost"]
+    return Table.of(title, headings, rows, 2, show=shown, hidden=hidden, limit=len(rows))
 
 
 def _flip_table(result: Impact, *, brief: bool) -> Table:
@@ -455,8 +431,9 @@ def _flip_table(result: Impact, *, brief: bool) -> Table:
         rows.append((metric_name(result, flip.metric), *order, *chances))
     shown = dict.fromkeys(("chance %", "behind %"), partial(score, percent=True))
     title = "Models that change places without the leaked images, or may"
-    headings = "metric, leak, first, second, original, fair, change, chance %, behind %"
-    return _table(title, headings, rows, shown, ("metric",) if brief else ())
+    names, hidden = ("metric", "leak", "first", "second"), ("metric",) if brief else ()
+    headings = (*names, "original", "fair", "change", *shown)
+    return Table.of(title, headings, rows, 4, show=shown, hidden=hidden, limit=len(rows))
 
 
 def _may_flip(flip: Flip) -> bool:
@@ -474,13 +451,15 @@ def _gap_table(result: Impact, gaps: Sequence[Gap], *, brief: bool) -> Table:
     ]
     names = ("original %", "fair %", "gap", "relative %")
     numbers = zip(*map(_gap_numbers, gaps), strict=True)
-    shown: dict[str, Callable[[Any], str]] = dict.fromkeys(names, partial(score, percent=True))
-    shown |= {"gap": _difference(percent=True), "p": probability}
+    shown: Show = {
+        **dict.fromkeys(names, partial(score, percent=True)),
+        **{"gap": _difference(percent=True), "p": probability},
+    }
     what = "Error" if gaps[0].metric == "accuracy" else f"Error ({gaps[0].metric})"
     title = f"{what} on {result.test_set} and on its fair test set"
-    headings = "model, original %, fair %, gap, relative %, p, images"
+    headings, hidden = ("model", *names, "p", "images"), ("images",) if brief else ()
     bold = _best(dict(zip(names, numbers, strict=True)))
-    return _table(title, headings, rows, shown, ("images",) if brief else (), bold=bold)
+    return Table.of(title, headings, rows, show=shown, hidden=hidden, bold=bold, limit=len(rows))
 
 
 def _gap_numbers(gap: Gap) -> tuple[float, float, float, float]:
@@ -572,7 +551,8 @@ def _several_fair(results: Mapping[str, Impact]) -> Table:
                 whole = effect.original.score.value
                 row += [whole, each.fair, each.fair.value - whole]
     title = "Scores of all images, and of those that do not leak with classes weighted as in the"
-    return _wide_table(f"{title} whole ({', '.join(named)})", columns, list(cells.values()))
+    title += f" whole ({', '.join(named)})"
+    return Table(title, tuple(columns), list(cells.values()), limit=len(cells))
 
 
 def _several_gaps(results: Mapping[str, Impact]) -> Table:
@@ -584,10 +564,10 @@ def _several_gaps(results: Mapping[str, Impact]) -> Table:
         for at, heading in enumerate(("error %", "fair %", "gap", "relative gap %")):
             numbers = [first[model][at] if model in first else math.nan for model in models]
             values[f"{name}: {heading}"] = numbers
-    columns = [Column(heading="model"), *(_score(name, percent=True) for name in values)]
-    rows = [list(row) for row in zip(models, *values.values(), strict=True)]
+    columns = (Column(heading="model"), *(_score(name, percent=True) for name in values))
+    rows = list(zip(models, *values.values(), strict=True))
     title = "Errors on the test sets and on the fair ones"
-    return _wide_table(title, columns, rows, bold=_best(values))
+    return Table(title, columns, rows, limit=len(rows), bold=_best(values))
 
 
 def _several_parts(results: Mapping[str, Impact], *, brief: bool) -> Table:
@@ -616,7 +596,7 @@ def _several_parts(results: Mapping[str, Impact], *, brief: bool) -> Table:
             columns.append(column)
             for cells, row in zip(rows, found, strict=True):
                 cells.append(row and value(row))
-    return _wide_table("Scores on parts of the test sets", columns, rows)
+    return Table("Scores on parts of the test sets", tuple(columns), rows, limit=len(rows))
 
 
 def check_lines(found: Check) -> list[str]:

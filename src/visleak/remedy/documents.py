@@ -15,7 +15,7 @@ from visleak.quantities import counted, listed, size
 from visleak.remedy.manifest import Undo
 from visleak.remedy.removal import Purge, SetPlan, gaps_of
 from visleak.remedy.substitution import ReplacePlan
-from visleak.reporting import Column, Document, Fact, Table
+from visleak.reporting import Document, Fact, Table
 from visleak.reporting.markup import Grid
 from visleak.storage import AuditSummary
 from visleak.verdicts.overlay import Level
@@ -297,10 +297,9 @@ def replace_document(plan: ReplacePlan, out: Path | None) -> Document:
     if len(rows) > 1:
         left = sum(each.candidates_left for each in plan.classes) if plan.by_class else None
         rows.append(("all", plan.duplicates, len(plan.replaced), len(plan.missing), left))
-    headings = ("duplicates", "replaced", "without", "candidates left")
-    columns = (Column(heading="class"), *(Column(heading=each, number=True) for each in headings))
+    headings = ("class", "duplicates", "replaced", "without", "candidates left")
     facts = tuple(Fact("", line) for line in _replace_lines(plan, out))
-    table = Table("replacements", columns, rows, limit=len(rows))
+    table = Table.of("replacements", headings, rows, limit=len(rows))
     return Document("Fair test set", headline, tuple(_left_out(plan)), (table,), facts=facts)
 
 

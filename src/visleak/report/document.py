@@ -16,7 +16,8 @@ from visleak.pipeline.encoded_set import lost
 from visleak.quantities import counted
 from visleak.rates import percent
 from visleak.report import scenes
-from visleak.reporting import Column, Document, Fact, Table
+from visleak.reporting import Document, Fact
+from visleak.reporting.markup import Grid
 from visleak.settings import NEAR_AT
 from visleak.storage import REPORT, UNREADABLE, AuditSummary, TotalSummary
 from visleak.storage.audit_folder import GroupingSummary, Thresholds
@@ -31,12 +32,6 @@ SHOWN: Final = (
 #: Groups that are named.
 SOME: Final = 5
 
-_COLUMNS: Final = (
-    Column(heading="set", show=str),
-    Column(heading="copies", show=str),
-    *(Column(heading=name, show=str, number=True) for name in ("images", "share", "95 % CI")),
-)
-
 
 def document(audit: Audit) -> Document:
     """Return the summary of a finished audit."""
@@ -46,7 +41,9 @@ def document(audit: Audit) -> Document:
         "Audit",
         first,
         lines=tuple(others),
-        tables=(Table("rates", _COLUMNS, list(_rates(content))),),
+        tables=(
+            Grid("rates", ["set", "copies", "images", "share", "95 % CI"], [*_rates(content)], 2),
+        ),
         facts=(
             *_within(content),
             *_groups(content),

@@ -18,7 +18,7 @@ from visleak.quantities import counted
 from visleak.rates import percent
 from visleak.records import Bytes8, ends_of
 from visleak.reporting import Document
-from visleak.reporting.document import Column, Fact, Figure, Table
+from visleak.reporting.document import Fact, Figure, Show, Table
 from visleak.reporting.gallery import ImageLoader, decoded
 from visleak.storage import IMAGES, PAIRS, AuditSummary, read_table
 
@@ -106,13 +106,9 @@ def _seen(folder: Path, content: AuditSummary) -> Table:
     images = read_table(folder, IMAGES, names, (pc.field("seen") > 0) & tested)
     images = images.sort_by([("seen", "descending"), ("id", "ascending")])
     rows = list(zip(*(images[name].to_pylist() for name in names), strict=True))
-    columns = (
-        Column(heading="set"),
-        Column(heading="image"),
-        Column(heading="seen, %", show=percent, number=True),
-        Column(heading="scene", show=str, number=True),
-    )
-    return Table("Test images by the share that is seen", columns, rows, "images.parquet", limit=50)
+    title, headings = "Test images by the share that is seen", ("set", "image", "seen, %", "scene")
+    show: Show = {"seen, %": percent, "scene": str}
+    return Table.of(title, headings, rows, 2, show=show, file="images.parquet", limit=50)
 
 
 # -- drawings --------------------------------------------------------------------------------------

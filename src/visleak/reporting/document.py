@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 import pyarrow as pa
 
 from visleak.reporting.drawing import cut
 from visleak.reporting.markup import Grid
+
+#: What makes a text of a value, by heading.
+Show: TypeAlias = Mapping[str, Callable[[Any], str]]
 
 #: Rows of a table for people; its file has all.
 LIMIT: Final = 200
@@ -52,15 +55,38 @@ class Table:
     # row and column name or heading of values that stand out
     bold: frozenset[tuple[int, str]] = frozenset()
 
-    def grid(self, limit: int | None = None) -> Grid:
-        """Return the columns for people, as texts.
+    @classmethod
+    def of(
+        cls,
+        title: str,
+        headings: Sequence[str],
+        rows: Sequence[Sequence[object]],
+        texts: int = 1,
+        *,
+        show: Show | None = None,
+        hidden: Collection[str] = (),
+        **options: Any,
+    ) -> Table:
+        """Return a table for people only.
 
         Args:
-            limit: rows at most; by default the table's own.
+            title, rows, options: as in the class.
+            headings: of all columns of the rows.
+            texts: number of columns that hold texts; those after them hold numbers.
+            show: by heading, what makes a text of a value.
+            hidden: headings of columns that are not shown.
         """
-        most = self.limit if limit is None else limit
+        known = show or {}
+        columns = tuple(
+            Column(heading="" if name in hidden else name, show=known.get(name), number=at >= texts)
+            for at, name in enumerate(headings)
+        )
+        return cls(title, columns, rows, **options)
+
+    def grid(self) -> Grid:
+        """Return the columns for people, as texts."""
         shown = [(at, column) for at, column in enumerate(self.columns) if column.heading]
-        rows = [[column.text(row[at]) for at, column in shown] for row in self.rows[:most]]
+        rows = [[column.text(row[at]) for at, column in shown] for row in self.rows[: self.limit]]
         title = self.title
         if len(rows) < len(self.rows):
             all_in = f"; {self.file} has all" if self.file else ""

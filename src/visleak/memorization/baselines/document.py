@@ -277,8 +277,7 @@ def found(result: Comparison) -> Table:
             if first[copy.number] is copy
         ]
     headings = ("method", "seed", "memorized image", "prompt")
-    columns = tuple(Column(heading=heading) for heading in headings)
-    return Table("Memorized images found", columns, rows, file="candidates.csv")
+    return Table.of("Memorized images found", headings, rows, 4, file="candidates.csv")
 
 
 def candidates(result: Comparison) -> Table:

@@ -318,13 +318,10 @@ def tables(result: Detection) -> Iterator[Table | Grid]:
     """Yield the tables, the most important first."""
     d = name_of_d(result.settings)
     labelled = any(each.label is not None for each in result.top)
-    columns = (
-        Column(heading="prompt", show=lambda text: cut(text, LONGEST)),
-        Column(heading="label" if labelled else ""),
-        Column(heading=d, show=number, number=True),
-    )
-    top = [(each.prompt, LABELS[each.label], each.d) for each in result.top]
-    yield Table(f"Largest {d}", columns, top, file="scores.csv")
+    top = [(cut(each.prompt, LONGEST), LABELS[each.label], number(each.d)) for each in result.top]
+    hidden, show = () if labelled else ("label",), {"prompt": str}
+    names, file = ("prompt", "label", d), "scores.csv"
+    yield Table.of(f"Largest {d}", names, top, 2, show=show, hidden=hidden, file=file)
     if (found := result.threshold) is not None:
         rate = "" if found.rate is None else f" {100 * found.rate:g} %"
         rows = [
@@ -369,9 +366,9 @@ def _tokens_of(each: Attribution, rank: int) -> Table:
     if each.rest is not None:
         rows.append(("(end, padding, other text encoders)", each.rest))
     name = "gradient" if each.method == "gradient" else "D lost without it"
-    columns = (Column(heading="token"), Column("", heading=name, show="{:.4g}".format, number=True))
-    title = f"Tokens of prompt {rank}: {cut(each.prompt, LONGEST)}"
-    return Table(title, columns, rows, bold=frozenset({(largest, name)}))
+    title, show = f"Tokens of prompt {rank}: {cut(each.prompt, LONGEST)}", {name: "{:.4g}".format}
+    bold = frozenset({(largest, name)})
+    return Table.of(title, ("token", name), rows, show=show, bold=bold)
 
 
 def reading(result: Detection) -> list[str]:

@@ -33,6 +33,7 @@ from visleak.memorization.search.proposals import Proposer
 from visleak.memorization.settings import AugmentSettings, DiversifySettings
 from visleak.quantities import counted
 from visleak.reporting import Column, Document, Table
+from visleak.reporting.document import Show
 from visleak.storage import RunFolder, free_folder, write_tables
 
 #: Tables of prompts.
@@ -61,20 +62,15 @@ def document(command: str, content: Mapping[str, Any]) -> Document:
     lines: list[str] = []
     tables = []
     if command == "search":
-        columns = [
-            Column(heading="prompt"),
-            Column(heading="D", show="{:.4g}".format, number=True),
-            *(Column(heading=name, show=str, number=True) for name in ("chain", "step")),
-        ]
+        names = ("prompt", "D", "chain", "step")
+        show: Show = {"D": "{:.4g}".format, "chain": str, "step": str}
         best = sorted(content["best"], key=lambda each: -each["d"])
         rows = [(each["prompt"], each["d"], each["chain"], each["step"]) for each in best]
-        tables.append(Table("Best prompts", tuple(columns), rows, file=PROMPTS_CSV))
+        tables.append(Table.of("Best prompts", names, rows, show=show, file=PROMPTS_CSV))
     elif command == "augment":
-        columns = [Column(heading="trigger")]
-        columns += [Column(heading=h, number=True) for h in ("scored", "above kappa", "kept")]
         names = ("trigger", "scored", "above_kappa", "kept")
         rows = [tuple(each[name] for name in names) for each in content["triggers"]]
-        tables.append(Table("Triggers", tuple(columns), rows))
+        tables.append(Table.of("Triggers", [name.replace("_", " ") for name in names], rows))
         if unknown := sum(each["unknown"] > 0 for each in content["triggers"]):
             lines.append(
                 f"{counted(unknown, 'trigger', 'has', 'have')} pieces that the language model does"

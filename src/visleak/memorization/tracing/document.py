@@ -13,7 +13,7 @@ import pyarrow as pa
 from visleak.memorization.extraction.similarity import recall_line, recall_of
 from visleak.quantities import counted, listed
 from visleak.rates import Rate, chance, percent
-from visleak.reporting import Column, Document, Figure, Table, markdown
+from visleak.reporting import Document, Figure, Table, markdown
 from visleak.reporting.charts import Bar, bar_chart
 from visleak.reporting.document import LONGEST
 from visleak.reporting.drawing import cut
@@ -154,8 +154,7 @@ def document(result: Trace) -> Document:
     first, *lines = headlines(result)
     if compares_images(result):
         lines.append(recall_line(str(result.about.get("similarity")), "trace"))
-    headings = ("M_tau = 1", "share", "95 % CI", "in D_mem")
-    columns = (Column(heading="prompt"), *(Column(heading=h, number=True) for h in headings))
+    headings = ("prompt", "M_tau = 1", "share", "95 % CI", "in D_mem")
     rows = [
         (
             *(p.prompt, f"{p.replicated:,} of {p.images:,}", f"{percent(p.share)} %"),
@@ -163,7 +162,7 @@ def document(result: Trace) -> Document:
         )
         for p in result.prompts
     ]
-    prompts = Table("Prompts by replicated share", columns, rows)
+    prompts = Table.of("Prompts by replicated share", headings, rows)
     return Document(
         title="Memorization: sources of the generated images",
         headline=first,
@@ -271,12 +270,7 @@ def reading(result: Trace) -> Iterator[str]:
 
 def _originals(result: Trace) -> Table:
     known = any(each.category for each in result.originals)
-    columns = (
-        Column(heading="memorized image"),
-        Column(heading="source"),
-        *(Column(heading=name, number=True) for name in ("variants", "matches", "prompts", "how")),
-        Column(heading="category" if known else "", number=True),
-    )
+    names = ("memorized image", "source", "variants", "matches", "prompts", "how", "category")
     rows = []
     for each in result.originals:
         more = len(each.references) - 1
@@ -284,20 +278,12 @@ def _originals(result: Trace) -> Table:
         how = "layout in other colours" if each.layout else "copied"
         counts = (each.variants, each.matches, each.prompts)
         rows.append((name, each.source, *counts, how, each.category))
-    return Table("Memorized images", columns, rows, file=CSV)
+    hidden = () if known else ("category",)
+    return Table.of("Memorized images", names, rows, 2, hidden=hidden, file=CSV)
 
 
 def _matches(result: Trace) -> Table:
-    columns = (
-        Column(heading="image"),
-        Column(heading="prompt"),
-        Column(heading="size", number=True),
-        Column(heading="closest", number=True),
-        Column(heading="similarity", show="{:.3f}".format, number=True),
-        Column(heading="grade", number=True),
-        Column(heading="prob.", show=chance, number=True),
-        Column(heading="counts", number=True),
-    )
+    names = ("image", "prompt", "size", "closest", "similarity", "grade", "prob.", "counts")
     rows = []
     for each in sorted(result.matches, key=lambda m: (not m.verified, m.memorized or 0)):
         closest = grade = None
@@ -307,7 +293,8 @@ def _matches(result: Trace) -> Table:
         counts = None if each.memorized is None else f"memorized {each.memorized}"
         found = (closest, each.similarity, grade, each.probability, counts)
         rows.append((each.image, each.prompt, each.size, *found))
-    return Table("Generated images", columns, rows, file=CSV)
+    show = {"similarity": "{:.3f}".format, "prob.": chance}
+    return Table.of("Generated images", names, rows, 2, show=show, file=CSV)
 
 
 def fates(result: Trace) -> dict[str, bytes]:
