@@ -1,9 +1,6 @@
 """Results of D-LeDe made by hand: the paper's curves, and repeated runs."""
 
-from __future__ import annotations
-
 import math
-from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -20,7 +17,6 @@ from visleak.dlede.results import (
     Gain,
     HashEvidence,
     HashPair,
-    Judgement,
     LongerScore,
     SplitSet,
 )
@@ -43,15 +39,11 @@ KITTI = {
 KITTI_PAIRS = (851, 0, 3662, 0, 5141, 0, 6047, 0, 5417, 0, 6251, 0, 7903, 0, 9544, 0, 12120)
 
 
-def judged(
-    scores: Scores, metrics: Sequence[str], threshold: float = 0.05, rule: str = "both-steps"
-) -> Judgement:
+def judged(scores, metrics, threshold=0.05, rule="both-steps"):
     return judge(scores, rule=rule, threshold=threshold, metrics=metrics, resamples=1000)
 
 
-def curves(
-    means: Mapping[str, Sequence[float]], repetitions: int = 1, spread: float = 0.0, seed: int = 1
-) -> Scores:
+def curves(means, repetitions=1, spread=0.0, seed=1):
     """Return scores whose means are as given; repetitions differ alike at all steps, and a bit."""
     rng = np.random.default_rng(seed)
     wanted = np.array(list(means.values()))[:, None, :]
@@ -64,9 +56,7 @@ def curves(
     )  # fmt: skip
 
 
-def result(
-    scores: Scores, metrics: Sequence[str] = ("map50", "f1"), threshold: float = 0.05
-) -> DLeDeResult:
+def result(scores, metrics=("map50", "f1"), threshold=0.05):
     rules = ("both-steps", "any-step", "cumulative")
     first, *others = (judged(scores, metrics, threshold, rule) for rule in rules)
     return DLeDeResult(
@@ -81,28 +71,28 @@ def result(
     )
 
 
-def cirrus(repetitions: int = 10) -> DLeDeResult:
+def cirrus(repetitions=10):
     return result(curves(CIRRUS, repetitions, 0.012 if repetitions > 1 else 0.0))
 
 
-def kitti(repetitions: int = 10) -> DLeDeResult:
+def kitti(repetitions=10):
     spread = 0.004 if repetitions > 1 else 0.0
     return replace(result(curves(KITTI, repetitions, spread)), hashes=pairs())
 
 
-def pairs() -> HashEvidence:
+def pairs():
     nearest = [312, 0, 401, 0, 377, 0, 290, 0, 214, 0, 150, 0, 121, 0, 95, 0, 80, *[0] * 48]
     alike = tuple(HashPair(f"{n:06d}.png", f"{n + 900:06d}.png", 0) for n in range(100))
     return HashEvidence(5231, 2250, 3, (*KITTI_PAIRS, *[400] * 48), tuple(nearest), alike)
 
 
-def early(repetitions: int = 5, spread: float = 0.01) -> DLeDeResult:
+def early(repetitions=5, spread=0.01):
     """The first three steps alone, of a made-up split."""
     means = {"map50": (0.60, 0.63, 0.65), "f1": (0.58, 0.60, 0.62)}
     return result(curves(means, repetitions, spread))
 
 
-def whole() -> DLeDeResult:
+def whole():
     made = kitti()
     clean = result(curves({m: CIRRUS[m][:3] for m in ("map50", "f1")}, 5, 0.01)).judgement
     classes = ("car", "van", "pedestrian")

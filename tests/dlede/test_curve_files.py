@@ -1,9 +1,6 @@
 """Files of scores: what is read, and the one line that is said of what is not."""
 
-from __future__ import annotations
-
 import math
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -13,20 +10,20 @@ from visleak.dlede.judge.scores import LIMIT, read_scores
 from visleak.errors import UsageError, VisleakError
 
 
-def written(folder: Path, text: str, name: str = "curve.csv") -> Path:
+def written(folder, text, name="curve.csv"):
     path = folder / name
     path.write_text(text, encoding="utf-8")
     return path
 
 
-def test_repetitions_in_any_order(tmp_path: Path) -> None:
+def test_repetitions_in_any_order(tmp_path):
     text = "Repetition,f1,Step\n2,0.6,10\n1,0.5,0\n2,0.52,0\n1,0.55,10\n"
     scores = read_scores(written(tmp_path, text))
     assert scores.repetitions == (1, 2)
     assert np.array_equal(scores.of("f1"), [[0.5, 0.55], [0.52, 0.6]])
 
 
-def test_tabs_percent_signs_a_mark_of_utf8_and_empty_lines(tmp_path: Path) -> None:
+def test_tabs_percent_signs_a_mark_of_utf8_and_empty_lines(tmp_path):
     text = "\ufeffstep\tf1\tloss\n\n0 %\t48.6%\t2.5\n10%\t 59.5 % \t1e0\n20.0\t\tnan\n"
     scores = read_scores(written(tmp_path, text, "curve.TSV"), lower=["loss"])
     assert np.allclose(scores.of("f1")[0], [0.486, 0.595, math.nan], equal_nan=True)
@@ -35,7 +32,7 @@ def test_tabs_percent_signs_a_mark_of_utf8_and_empty_lines(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("name", ["f1", "F1-score", "mAP@0.5", "AP50", "Recall", "mIoU"])
-def test_percent_without_a_sign_are_read_as_shares(tmp_path: Path, name: str) -> None:
+def test_percent_without_a_sign_are_read_as_shares(tmp_path, name):
     text = f"step,{name},psnr\n0,48.6,30.5\n10,59.5,31\n20,100,0.5\n"
     scores = read_scores(written(tmp_path, text))
     assert scores.of(name)[0] == pytest.approx([0.486, 0.595, 1.0])
@@ -52,13 +49,11 @@ def test_percent_without_a_sign_are_read_as_shares(tmp_path: Path, name: str) ->
         ("step,map50\n0,-0.1\n10,.5\n", "line 2, column 'map50': must be a share from 0 to 1"),
     ],
 )
-def test_a_share_that_is_none_or_two_units_are_refused(
-    tmp_path: Path, text: str, words: str
-) -> None:
+def test_a_share_that_is_none_or_two_units_are_refused(tmp_path, text, words):
     assert words in refusal(VisleakError, read_scores, written(tmp_path, text))
 
 
-def test_a_training_that_is_missing_is_missing(tmp_path: Path) -> None:
+def test_a_training_that_is_missing_is_missing(tmp_path):
     text = "step,repetition,f1\n0,1,.5\n10,1,.5\n0,3,.5\n"
     scores = read_scores(written(tmp_path, text))
     assert scores.repetitions == (1, 3)
@@ -87,12 +82,12 @@ def test_a_training_that_is_missing_is_missing(tmp_path: Path) -> None:
         ("step,f1,note\n0,.5,\n10,.6,\n", ", column 'note' has no values; remove it"),
     ],
 )
-def test_odd_files_give_one_line(tmp_path: Path, text: str, said: str) -> None:
+def test_odd_files_give_one_line(tmp_path, text, said):
     path = written(tmp_path, text)
     assert said in refusal(VisleakError, read_scores, path)
 
 
-def test_names_and_cells_stay_on_one_line(tmp_path: Path) -> None:
+def test_names_and_cells_stay_on_one_line(tmp_path):
     odd = written(tmp_path, 'step,"<img\nsrc=x>"\n0,1\n')
     with pytest.raises(VisleakError) as error:
         read_scores(odd)
@@ -105,7 +100,7 @@ def test_names_and_cells_stay_on_one_line(tmp_path: Path) -> None:
     assert len(told) < 200
 
 
-def test_what_is_no_text_or_too_large_or_not_there(tmp_path: Path) -> None:
+def test_what_is_no_text_or_too_large_or_not_there(tmp_path):
     path = tmp_path / "curve.csv"
     path.write_bytes(b"step,f1\n" + b"0,1\n" * (LIMIT // 4))
     with pytest.raises(VisleakError, match="has more than 10 MiB, too much for a list of scores"):
@@ -113,7 +108,7 @@ def test_what_is_no_text_or_too_large_or_not_there(tmp_path: Path) -> None:
     assert "there is no file of scores" in refusal(UsageError, read_scores, tmp_path / "no.csv")
 
 
-def test_lower_names_a_metric_of_the_file(tmp_path: Path) -> None:
+def test_lower_names_a_metric_of_the_file(tmp_path):
     path = written(tmp_path, "step,f1,loss\n0,.5,1\n10,.6,1\n")
     said = refusal(UsageError, read_scores, path, lower=["los"])
     assert said == f"{path} has no metric 'los'; it has f1, loss"

@@ -1,7 +1,5 @@
 """The detection limit: against simulated splits that are judged, and where there is none."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 
@@ -21,14 +19,13 @@ from visleak.dlede.judge.detection_limit import (
 )
 from visleak.dlede.judge.judge import judge
 from visleak.dlede.judge.scores import Scores
-from visleak.dlede.results import DLeDeResult
 
 STEPS = (0, 10, 20)
 METRICS = ("map50", "f1")
 NOISE = 0.004
 
 
-def chains(means: np.ndarray, repetitions: int, rng: np.random.Generator) -> np.ndarray:
+def chains(means, repetitions, rng):
     return means[:, None] + rng.normal(0, NOISE, (len(means), repetitions, means.shape[1]))
 
 
@@ -36,7 +33,7 @@ def chains(means: np.ndarray, repetitions: int, rng: np.random.Generator) -> np.
 CLEAN = np.array([(0.30, 0.34, 0.38), (0.28, 0.32, 0.36)])
 
 
-def protocol(rule: str = "both-steps", repetitions: int = 10, calibrated: bool = True) -> Protocol:
+def protocol(rule="both-steps", repetitions=10, calibrated=True):
     return Protocol(
         METRICS, STEPS, STEPS, repetitions, RULES[rule], 0.05, 0.95, calibrated=calibrated
     )
@@ -44,8 +41,7 @@ def protocol(rule: str = "both-steps", repetitions: int = 10, calibrated: bool =
 
 @pytest.mark.parametrize("rule", RULES)
 @pytest.mark.parametrize("repetitions", [3, 10])
-def test_splits_that_leak_are_found_as_often_as_it_says(rule: str, repetitions: int) -> None:
-    """Simulated, and judged by the public function: never found less often than that."""
+def test_splits_that_leak_are_found_as_often_as_it_says(rule, repetitions):
     rng = np.random.default_rng(1)
     # many chains, so that the spread is known
     clean = [chains(CLEAN, 400, rng)]
@@ -71,7 +67,7 @@ def test_splits_that_leak_are_found_as_often_as_it_says(rule: str, repetitions: 
     assert detection_probability(share - 0.3, clean, asked) < 0.2
 
 
-def test_without_noise_the_limit_is_where_the_increase_falls_to_the_threshold() -> None:
+def test_without_noise_the_limit_is_where_the_increase_falls_to_the_threshold():
     """.4 (1 - L) / 10 = .05 (.3 + .4 L): L = .417; the other metric, which starts lower, .433."""
     clean = [np.repeat(CLEAN[:, None], 3, axis=1)]
     assert detection_range(clean, protocol())[0] == pytest.approx(0.44)
@@ -79,7 +75,7 @@ def test_without_noise_the_limit_is_where_the_increase_falls_to_the_threshold() 
     assert detection_probability(0.44, clean, protocol()) == 1.0
 
 
-def test_a_leak_that_starts_too_high_is_not_found_without_calibration() -> None:
+def test_a_leak_that_starts_too_high_is_not_found_without_calibration():
     """It starts at .667 where .917 of the test images have leaked."""
     clean = [np.repeat(CLEAN[:, None], 3, axis=1)]
     share, up_to = detection_range(clean, protocol(calibrated=False))
@@ -87,7 +83,7 @@ def test_a_leak_that_starts_too_high_is_not_found_without_calibration() -> None:
     assert up_to == pytest.approx(0.91)
 
 
-def test_no_limit_where_no_verdict_would_tell_of_a_leak() -> None:
+def test_no_limit_where_no_verdict_would_tell_of_a_leak():
     rng = np.random.default_rng(0)
     scores = Scores(("accuracy",), STEPS, tuple(range(10)), chains(CLEAN[:1], 10, rng))
     found = detection_limit(scores, judge(scores))
@@ -98,14 +94,14 @@ def test_no_limit_where_no_verdict_would_tell_of_a_leak() -> None:
     assert found.share > 0.0
 
 
-def test_scores_between_and_beyond_the_steps() -> None:
+def test_scores_between_and_beyond_the_steps():
     values = np.array([[0.3, 0.5, 0.7, np.nan], [0.3, 0.5, 0.7, np.nan]])
     found = score_at(np.array([0.0, 0.05, 0.2, 0.3, 0.9]), (0, 10, 20, 30), values)
     assert found == pytest.approx([0.3, 0.4, 0.7, 0.9, 1.0])
     assert score_at(np.array([0.9]), (0, 10, 20, 30), 100 * values) == pytest.approx([210.0])
 
 
-def limited(made: DLeDeResult, *clean: Scores) -> DLeDeResult:
+def limited(made, *clean):
     found = detection_limit(made.scores, made.judgement, clean=clean, calibrated=bool(clean))
     return replace(made, detection=found)
 
@@ -120,15 +116,15 @@ def limited(made: DLeDeResult, *clean: Scores) -> DLeDeResult:
         (lambda: cirrus(10), "no-leak-is-found", "start too high"),
     ],
 )
-def test_where_there_is_no_limit_the_reason_is_told(made: object, code: str, words: str) -> None:
-    found = limited(made()).detection  # type: ignore[operator]
+def test_where_there_is_no_limit_the_reason_is_told(made, code, words):
+    found = limited(made()).detection
     assert found is not None
     assert math.isnan(found.share)
     assert found.reason_code == code
     assert words in detection_line(found)
 
 
-def test_a_limit_is_told_with_what_it_assumes() -> None:
+def test_a_limit_is_told_with_what_it_assumes():
     means = dict(zip(METRICS, CLEAN.tolist(), strict=True))
     found = limited(result(curves(means, 10, 0.004))).detection
     assert found is not None

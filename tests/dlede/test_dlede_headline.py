@@ -1,7 +1,5 @@
 """The texts of a result: true in every state, and never more than retraining shows."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 
@@ -10,7 +8,7 @@ from dlede_making import cirrus, curves, early, kitti, result, whole
 
 from visleak.dlede.document.text import headline, statements
 from visleak.dlede.hashes import hash_line
-from visleak.dlede.results import Calibration, DLeDeResult, precise_rise
+from visleak.dlede.results import Calibration, precise_rise
 
 RISES = (
     "leaking 10 % of the test images on purpose raises mAP@0.5 by 0.5 % and F1 by 0.4 %, the next"
@@ -22,21 +20,21 @@ CLEAN = (
 )
 
 
-def judged(made: DLeDeResult, **changes: object) -> DLeDeResult:
+def judged(made, **changes):
     return replace(made, judgement=replace(made.judgement, **changes))
 
 
-def text(made: DLeDeResult) -> str:
+def text(made):
     return "\n".join((headline(made), *statements(made)))
 
 
-def flat(repetitions: int = 10) -> DLeDeResult:
+def flat(repetitions=10):
     """A detector that may rise, and does not."""
     means = {"map50": (0.5, 0.5025, 0.5075), "f1": (0.4, 0.402, 0.406)}
     return result(curves(means, repetitions, 0.002 if repetitions > 1 else 0.0))
 
 
-def test_the_papers_curves() -> None:
+def test_the_papers_curves():
     assert headline(cirrus()) == "no leak shows (certainty over 99.9 %, 10 repetitions)"
     assert CLEAN in text(cirrus())
     # KITTI starts at F1 .839: memorizing 10 % adds .1 (1 - .839) / .839 = 1.9 %, leak or not
@@ -54,13 +52,13 @@ def test_the_papers_curves() -> None:
         ("cumulative", cirrus, "by 39.7 % and F1 by 30.6 % (above 5 %)"),
     ],
 )
-def test_every_rule_states_what_it_compares(rule: str, of: object, words: str) -> None:
-    made = of()  # type: ignore[operator]
+def test_every_rule_states_what_it_compares(rule, of, words):
+    made = of()
     (other,) = (each for each in made.others if each.rule == rule)
     assert words in text(replace(made, judgement=other))
 
 
-def test_undecided_states_what_would_decide_it() -> None:
+def test_undecided_states_what_would_decide_it():
     made = judged(early(), leaking=0.72, clean=0.031, more=6, verdict="undecided")
     for words in ("undecided", "5 repetitions", "72.0 %", "3.1 %", "--repetitions 11"):
         assert words in text(made)
@@ -69,7 +67,7 @@ def test_undecided_states_what_would_decide_it() -> None:
     assert "--repetitions" not in text(replace(judged(made, more=1), trainer={"name": "scores"}))
 
 
-def test_metrics_that_contradict_each_other() -> None:
+def test_metrics_that_contradict_each_other():
     means = {"map50": (0.6, 0.605, 0.61), "f1": (0.5, 0.6, 0.7)}
     made = result(curves(means, 8, 0.002))
     assert made.judgement.disagree
@@ -77,14 +75,14 @@ def test_metrics_that_contradict_each_other() -> None:
         assert "by mAP@0.5 the split seems to leak already and by F1 no leak" in headline(each)
 
 
-def test_many_metrics_are_given_as_a_range() -> None:
+def test_many_metrics_are_given_as_a_range():
     means = {f"m{n}": (0.5, 0.5 + n / 100, 0.6) for n in range(1, 6)}
     made = result(curves(means, 5, 0.0005), tuple(means))
     assert "raises 5 metrics by 2.0 to 10.0 %, the next 10 % by 9.1 to 17.6 %" in text(made)
 
 
 @pytest.mark.parametrize("repetitions", [1, 5])
-def test_a_reason_of_several_metrics_is_given_once(repetitions: int) -> None:
+def test_a_reason_of_several_metrics_is_given_once(repetitions):
     both = (
         ({"map50": (0.8, 0.81, 0.82), "f1": (0.75, 0.76, 0.77)}, "0.800 and 0.750", "so high"),
         ({"map50": (0.02, 0.02, 0.0203), "f1": (0.01, 0.01, 0.0102)}, "0.020 and 0.010", "guess"),
@@ -99,7 +97,7 @@ def test_a_reason_of_several_metrics_is_given_once(repetitions: int) -> None:
     assert "mAP@0.5 of 0.800" in told
 
 
-def test_a_calibrated_threshold() -> None:
+def test_a_calibrated_threshold():
     made = whole()
     assert "the threshold is 8.3 %, by which the means say that the split seems" in text(made)
     found = made.calibration
@@ -114,12 +112,12 @@ def test_a_calibrated_threshold() -> None:
     assert "is 0.852 on this split and 0.486 on clean splits of the same images" in text(made)
 
 
-def test_a_rounded_number_keeps_its_side_of_the_threshold() -> None:
+def test_a_rounded_number_keeps_its_side_of_the_threshold():
     for share in (0.0496, 0.04999, 0.05, 0.0500001, 0.0501, 0.12):
         assert (float(precise_rise(share, 0.05)) > 5.0) == (share > 0.0500005)
 
 
-def test_hashes_in_a_line() -> None:
+def test_hashes_in_a_line():
     """Table 5 of the paper: 851 equal, 27,369 up to 10 (its printed 27,000 is no sum)."""
     hashes = kitti().hashes
     assert hashes is not None

@@ -1,12 +1,8 @@
 """What is written: files that come back, the paper's tables, names as text, figures."""
 
-from __future__ import annotations
-
 import csv
-from collections.abc import Callable
 from dataclasses import replace
 from itertools import pairwise
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -17,32 +13,30 @@ from matplotlib.text import Annotation
 from visleak.dlede.document import document, read_result, write
 from visleak.dlede.document.figures import figures
 from visleak.dlede.judge.scores import read_scores
-from visleak.dlede.results import DLeDeResult
-from visleak.reporting.markup import Grid
 
 pytestmark = pytest.mark.usefixtures("drawn_figures")
 
 
 @pytest.fixture(scope="module")
-def out(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def out(tmp_path_factory):
     folder = tmp_path_factory.mktemp("whole")
     write(whole(), folder, sheet=b"png")
     return folder
 
 
-def table(made: DLeDeResult, title: str) -> Grid:
+def table(made, title):
     return next(grid for grid in document(made).grids() if grid.title.startswith(title))
 
 
-def scores(made: DLeDeResult) -> Grid:
+def scores(made):
     return table(made, "Scores by share")
 
 
-def column(grid: Grid, name: str) -> list[str]:
+def column(grid, name):
     return [row[grid.header.index(name)] for row in grid.rows]
 
 
-def test_the_hash_table_counts_every_cut(out: Path) -> None:
+def test_the_hash_table_counts_every_cut(out):
     grid = table(whole(), "Perceptual hashes")
     assert column(grid, "distance") == [str(cut) for cut in range(17)]
     pairs = [row[2] for row in grid.rows]
@@ -53,7 +47,7 @@ def test_the_hash_table_counts_every_cut(out: Path) -> None:
 
 
 @pytest.mark.parametrize("make", [cirrus, kitti, early, whole])
-def test_what_was_written_comes_back(make: Callable[[], DLeDeResult], tmp_path: Path) -> None:
+def test_what_was_written_comes_back(make, tmp_path):
     made = make()
     write(made, tmp_path)
     found = read_result(tmp_path)
@@ -61,7 +55,7 @@ def test_what_was_written_comes_back(make: Callable[[], DLeDeResult], tmp_path: 
     assert repr(found) == repr(made)
 
 
-def test_a_missing_training_stays_missing(tmp_path: Path) -> None:
+def test_a_missing_training_stays_missing(tmp_path):
     made = kitti()
     values = made.scores.values.copy()
     values[:, 3, 5] = np.nan
@@ -76,8 +70,7 @@ def test_a_missing_training_stays_missing(tmp_path: Path) -> None:
     assert column(grid, "runs") == ["10"] * 5 + ["9"] + ["10"] * 5
 
 
-def test_the_curve_can_be_judged_again(out: Path) -> None:
-    """``--scores curve.csv`` reads what was written."""
+def test_the_curve_can_be_judged_again(out):
     found, scores = read_scores(out / "curve.csv"), whole().scores
     assert (found.steps, found.repetitions) == (scores.steps, scores.repetitions)
     for metric in scores.metrics:
@@ -87,10 +80,7 @@ def test_the_curve_can_be_judged_again(out: Path) -> None:
 @pytest.mark.parametrize(
     ("means", "repetitions"), [((0.6, 0.59, 0.585), 1), ((0.5, 0.505, 0.52), 2)]
 )
-def test_wide_intervals_and_other_units_can_be_drawn(
-    means: tuple[float, ...], repetitions: int
-) -> None:
-    """Warnings are errors: a layout that does not fit would be one."""
+def test_wide_intervals_and_other_units_can_be_drawn(means, repetitions):
     made = result(curves({"map50": means, "f1": means}, repetitions, 0.12, seed=5))
     loss = 20.0 * made.scores.values[:1]
     scores_with_loss = replace(
@@ -109,10 +99,9 @@ def test_wide_intervals_and_other_units_can_be_drawn(
 @pytest.mark.parametrize("repetitions", [1, 5])
 @pytest.mark.parametrize("means", [(0.80, 0.76, 0.78), (0.80, 0.70, 0.62)])
 def test_increases_carry_no_arrow_without_an_interval_and_no_number_on_the_axis(
-    means: tuple[float, ...], repetitions: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """One repetition has no interval, so nothing lies beyond the axis; falls are numbered below."""
-    drawn: list[Canvas] = []
+    means, repetitions, monkeypatch
+):
+    drawn = []
     monkeypatch.setattr(Canvas, "savefig", lambda figure, *_, **__: drawn.append(figure))
     spread = 0.02 if repetitions > 1 else 0.0
     figures(result(curves({"map50": means, "f1": means[::-1]}, repetitions, spread)))
@@ -133,7 +122,7 @@ def test_increases_carry_no_arrow_without_an_interval_and_no_number_on_the_axis(
         assert box.y1 <= inside.y1
 
 
-def test_everything_is_reported() -> None:
+def test_everything_is_reported():
     made = document(whole())
     assert any("851 of 2,250 test images have a copy" in line for line in made.lines)
     captions = [grid.title for grid in made.grids()]
@@ -145,7 +134,7 @@ def test_everything_is_reported() -> None:
         assert any(words in caption for caption in captions), words
 
 
-def test_intervals_hold_the_means(out: Path) -> None:
+def test_intervals_hold_the_means(out):
     with (out / "increases.csv").open(newline="") as lines:
         rows = list(csv.DictReader(lines))
     assert {row["metric"] for row in rows} == {"map50", "f1"}
@@ -161,7 +150,7 @@ def test_intervals_hold_the_means(out: Path) -> None:
 
 
 @pytest.mark.parametrize("missing", ["zero", "step"])
-def test_a_curve_that_cannot_be_judged_is_shown_all_the_same(missing: str, tmp_path: Path) -> None:
+def test_a_curve_that_cannot_be_judged_is_shown_all_the_same(missing, tmp_path):
     made = early(3)
     values = made.scores.values.copy()
     if missing == "zero":

@@ -1,7 +1,5 @@
 """Verdicts: the paper's own curves, hand-made ones, and what must hold of any."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 from itertools import pairwise
@@ -14,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from refusals import refusal
-from visleak.dlede.judge import RULES, excess, increase, on_means
+from visleak.dlede.judge import RULES, excess, increase
 from visleak.dlede.judge.judge import judge
 from visleak.dlede.judge.scores import Scores, deciding_metrics, deciding_steps, missing_metrics
 from visleak.dlede.results import metric_name
@@ -39,18 +37,13 @@ INCREASES = (
 )
 
 
-def published(means: dict[str, tuple[float, ...]]) -> Scores:
+def published(means):
     """Return the published means that decide as scores of one repetition."""
     return curves_of({name: means[name] for name in ("map50", "f1")})
 
 
 @pytest.mark.parametrize(("means", "decimals", "of_map", "of_f1"), INCREASES)
-def test_tables_3_and_4_to_the_printed_digit(
-    means: dict[str, tuple[float, ...]],
-    decimals: int,
-    of_map: tuple[str, ...],
-    of_f1: tuple[str, ...],
-) -> None:
+def test_tables_3_and_4_to_the_printed_digit(means, decimals, of_map, of_f1):
     found = judge(published(means))
     for judged, cells in zip(found.metrics, (of_map, of_f1), strict=True):
         rises = [100 * step.increase.value for step in judged.steps]
@@ -61,9 +54,7 @@ def test_tables_3_and_4_to_the_printed_digit(
 
 @pytest.mark.parametrize("rule", RULES)
 @pytest.mark.parametrize(("means", "verdict"), [(CIRRUS, "clean"), (KITTI, "leaking")])
-def test_verdicts_of_the_paper_under_every_rule(
-    means: dict[str, tuple[float, ...]], verdict: str, rule: str
-) -> None:
+def test_verdicts_of_the_paper_under_every_rule(means, verdict, rule):
     found = judge(published(means), rule=rule)
     assert found.on_means == verdict
     assert {each.on_means for each in found.metrics} == {verdict}
@@ -77,9 +68,7 @@ def test_verdicts_of_the_paper_under_every_rule(
     assert found.reason_code == ("score-too-high" if high else "one-repetition")
 
 
-def chains(
-    *means: tuple[float, ...], repetitions: int = 6, noise: float = 0.004, seed: int = 0
-) -> Scores:
+def chains(*means, repetitions=6, noise=0.004, seed=0):
     """Return scores of the metrics mAP50, f1, ... around their means."""
     rng = np.random.default_rng(seed)
     values = np.array(means)[:, None] + rng.normal(
@@ -90,7 +79,7 @@ def chains(
     return Scores(names, steps, tuple(range(1, repetitions + 1)), values)
 
 
-def test_leaking_clean_and_undecided() -> None:
+def test_leaking_clean_and_undecided():
     flat, steep, between = (0.5, 0.505, 0.51), (0.5, 0.57, 0.6), (0.5, 0.525, 0.535)
     leaking, clean = judge(chains(flat, flat)), judge(chains(steep, steep))
     assert (leaking.verdict, leaking.on_means, leaking.more) == ("leaking", "leaking", None)
@@ -102,7 +91,7 @@ def test_leaking_clean_and_undecided() -> None:
     assert not open_.disagree
 
 
-def test_metrics_that_contradict_each_other_leave_it_undecided() -> None:
+def test_metrics_that_contradict_each_other_leave_it_undecided():
     found = judge(chains((0.5, 0.57, 0.6), (0.5, 0.505, 0.51)))
     assert [each.verdict for each in found.metrics] == ["clean", "leaking"]
     assert (found.on_means, found.verdict, found.disagree) == ("undecided", "undecided", True)
@@ -125,8 +114,8 @@ def test_metrics_that_contradict_each_other_leave_it_undecided() -> None:
     ],
 )
 def test_what_would_not_rise_without_a_leak_either_is_undecided(
-    means: tuple[float, ...], noise: float, code: str, repetitions: int, rule: str
-) -> None:
+    means, noise, code, repetitions, rule
+):
     # memorizing 20 % raises .80 to .84, by exactly 5 %
     threshold = 0.06 if rule == "cumulative" else 0.05
     scores = chains(means, means, repetitions=repetitions, noise=noise)
@@ -138,7 +127,7 @@ def test_what_would_not_rise_without_a_leak_either_is_undecided(
         assert metric_name(each.metric) in each.reason
 
 
-def test_a_calibrated_threshold_allows_for_a_high_start_and_not_for_a_low_one() -> None:
+def test_a_calibrated_threshold_allows_for_a_high_start_and_not_for_a_low_one():
     high = chains((0.80, 0.801, 0.802), (0.80, 0.801, 0.802), noise=0.001)
     assert judge(high, calibrated=True).verdict == "leaking"
     # memorizing raises .80 by 2.5 %
@@ -147,7 +136,7 @@ def test_a_calibrated_threshold_allows_for_a_high_start_and_not_for_a_low_one() 
     assert judge(low, calibrated=True).reason_code == "model-did-not-learn"
 
 
-def test_an_accuracy_needs_to_know_what_guessing_scores() -> None:
+def test_an_accuracy_needs_to_know_what_guessing_scores():
     made = chains((0.5, 0.505, 0.51))
     scores = replace(made, metrics=("Accuracy",))
     assert judge(scores).reason_code == "chance-not-known"
@@ -175,9 +164,7 @@ def test_an_accuracy_needs_to_know_what_guessing_scores() -> None:
         (("quality",), 81.0, "scale-not-known"),
     ],
 )
-def test_no_leak_is_told_by_a_metric_of_which_guessing_is_not_known(
-    names: tuple[str, ...], start: float, code: str
-) -> None:
+def test_no_leak_is_told_by_a_metric_of_which_guessing_is_not_known(names, start, code):
     for seed in range(5):
         noise = np.random.default_rng(seed).normal(0, 0.003, (len(names), 10, 3))
         lower = frozenset(name for name in names if name == "loss")
@@ -187,7 +174,7 @@ def test_no_leak_is_told_by_a_metric_of_which_guessing_is_not_known(
         assert judge(scores, calibrated=True, resamples=FEW).verdict == "leaking"
 
 
-def test_repetitions_that_are_all_the_same_are_one() -> None:
+def test_repetitions_that_are_all_the_same_are_one():
     for means in ((0.5, 0.505, 0.51), (0.5, 0.6, 0.7)):
         found = judge(chains(means, means, repetitions=10, noise=0.0))
         assert (found.verdict, found.reason_code) == ("undecided", "identical-repetitions")
@@ -196,7 +183,7 @@ def test_repetitions_that_are_all_the_same_are_one() -> None:
 
 
 @pytest.mark.parametrize("repetitions", [2, 3, 10])
-def test_rounded_scores_are_not_surer_than_their_digits(repetitions: int) -> None:
+def test_rounded_scores_are_not_surer_than_their_digits(repetitions):
     """The increase lies on the threshold, where a verdict is to be wrong in 5 % of cases."""
     rng = np.random.default_rng(repetitions)
     runs, wrong = 200, 0
@@ -214,10 +201,7 @@ def test_rounded_scores_are_not_surer_than_their_digits(repetitions: int) -> Non
     ("learned", "start", "code"),
     [(2, 0.6, "repetitions-did-not-learn"), (7, 0.8, "score-too-high")],
 )
-def test_repetitions_that_did_not_learn_are_no_sign_of_a_leak(
-    learned: int, start: float, code: str
-) -> None:
-    """Their mean score is neither low nor high."""
+def test_repetitions_that_did_not_learn_are_no_sign_of_a_leak(learned, start, code):
     values = 0.02 + np.random.default_rng(0).normal(0, 0.0003, (1, 10, 3))
     values[0, :learned] += start
     found = judge(Scores(("map50",), (0, 10, 20), tuple(range(10)), values))
@@ -225,8 +209,7 @@ def test_repetitions_that_did_not_learn_are_no_sign_of_a_leak(
     assert (found.verdict, found.reason_code) == ("undecided", code)
 
 
-def test_scores_that_no_leak_moves_are_undecided() -> None:
-    """Repetitions differ by their seeds, and are the same at every step."""
+def test_scores_that_no_leak_moves_are_undecided():
     still = np.broadcast_to(np.array([0.5, 0.51, 0.52])[:, None], (3, 3))
     scores = Scores(("map50", "f1"), (0, 10, 20), (1, 2, 3), np.stack([still, still]))
     found = judge(scores)
@@ -234,14 +217,13 @@ def test_scores_that_no_leak_moves_are_undecided() -> None:
 
 
 @pytest.mark.parametrize("means", [(0.45, 0.4, 0.35), (0.5, 0.505, 0.45)])
-def test_scores_that_worsen_where_test_images_leak_are_undecided(means: tuple[float, ...]) -> None:
-    """As of steps in the wrong order: a leak keeps scores as they are."""
+def test_scores_that_worsen_where_test_images_leak_are_undecided(means):
     found = judge(chains(means, means))
     assert (found.verdict, found.reason_code) == ("undecided", "worsening-scores")
     assert judge(chains((0.5, 0.49, 0.485), (0.5, 0.49, 0.485))).verdict == "leaking"
 
 
-def test_chains_that_lack_a_deciding_step_are_left_out_and_counted() -> None:
+def test_chains_that_lack_a_deciding_step_are_left_out_and_counted():
     whole = chains((0.5, 0.57, 0.6, 0.61), (0.5, 0.57, 0.6, 0.61), repetitions=5)
     torn = whole.values.copy()
     # chain 2 lacks a deciding step in one metric only; chain 4 only what decides nothing
@@ -260,7 +242,7 @@ def test_chains_that_lack_a_deciding_step_are_left_out_and_counted() -> None:
     assert steps[3].mean.value == pytest.approx(pair[:, 3].mean())
 
 
-def test_no_complete_chain_is_said_not_judged() -> None:
+def test_no_complete_chain_is_said_not_judged():
     values = np.full((1, 2, 3), np.nan)
     values[0, 0, :2] = 0.5
     found = judge(Scores(("acc",), (0, 10, 20), (1, 2), values))
@@ -270,7 +252,7 @@ def test_no_complete_chain_is_said_not_judged() -> None:
     assert math.isnan(found.leaking)
 
 
-def test_a_metric_that_is_nothing_at_first_says_nothing_and_says_why() -> None:
+def test_a_metric_that_is_nothing_at_first_says_nothing_and_says_why():
     scores = chains((0.5, 0.57, 0.6), (0.5, 0.57, 0.6))
     values = scores.values.copy()
     values[0, :, 0] = 0.0
@@ -283,7 +265,7 @@ def test_a_metric_that_is_nothing_at_first_says_nothing_and_says_why() -> None:
     assert judge(scores, metrics=["f1"]).verdict == "clean"
 
 
-def test_less_is_better() -> None:
+def test_less_is_better():
     scores = chains((0.5, 0.44, 0.4), (0.5, 0.44, 0.4))
     assert judge(scores).on_means == "leaking"
     lower = Scores(
@@ -295,7 +277,7 @@ def test_less_is_better() -> None:
     assert found.metrics[0].steps[1].increase.value == pytest.approx(0.12, abs=0.02)
 
 
-def test_other_steps_may_decide() -> None:
+def test_other_steps_may_decide():
     scores = chains((0.5, 0.505, 0.51, 0.6), (0.5, 0.505, 0.51, 0.6))
     assert judge(scores).verdict == "leaking"
     found = judge(scores, decided_by=(0, 10, 20, 30))
@@ -308,16 +290,13 @@ def test_other_steps_may_decide() -> None:
 @pytest.mark.parametrize(
     ("arguments", "text"),
     [
-        (
-            {"rule": "both"},
-            "rule is one of both-steps, any-step, cumulative; got 'both'",
-        ),
+        ({"rule": "both"}, "rule is one of both-steps, any-step, cumulative; got 'both'"),
         ({"threshold": math.nan}, "threshold is a share such as 0.05; got nan"),
         ({"certainty": 1.0}, "certainty must be at least 0.5 and below 1; got 1.0"),
         ({"resamples": 0}, "resamples must be 1 or more; got 0"),
     ],
 )
-def test_arguments_out_of_their_range(arguments: dict[str, object], text: str) -> None:
+def test_arguments_out_of_their_range(arguments, text):
     assert refusal(UsageError, judge, chains((0.5, 0.5, 0.5)), **arguments) == text
 
 
@@ -330,7 +309,7 @@ curves = st.tuples(
 Curve = tuple[int, int, list[float], float]
 
 
-def drawn(curve: Curve) -> Scores:
+def drawn(curve):
     seed, repetitions, rises, noise = curve
     means = 0.4 * np.cumprod([1.0, *(1.0 + rise for rise in rises)])
     return chains(tuple(means), tuple(means), repetitions=repetitions, noise=noise, seed=seed)
@@ -338,7 +317,7 @@ def drawn(curve: Curve) -> Scores:
 
 @settings(max_examples=25, deadline=None)
 @given(curve=curves, factor=st.sampled_from([0.01, 3.0, 100.0]), rule=st.sampled_from(list(RULES)))
-def test_the_unit_of_a_metric_changes_no_increase(curve: Curve, factor: float, rule: str) -> None:
+def test_the_unit_of_a_metric_changes_no_increase(curve, factor, rule):
     scores = drawn(curve)
     other = Scores(scores.metrics, scores.steps, scores.repetitions, scores.values * factor)
     first, second = (judge(each, rule=rule, resamples=FEW) for each in (scores, other))
@@ -355,7 +334,7 @@ def test_the_unit_of_a_metric_changes_no_increase(curve: Curve, factor: float, r
 
 @settings(max_examples=25, deadline=None)
 @given(curve=curves, rule=st.sampled_from(list(RULES)))
-def test_a_higher_threshold_never_turns_leaking_into_clean(curve: Curve, rule: str) -> None:
+def test_a_higher_threshold_never_turns_leaking_into_clean(curve, rule):
     found = [
         judge(drawn(curve), rule=rule, threshold=threshold, resamples=FEW, calibrated=True)
         for threshold in (-0.02, 0.02, 0.05, 0.1, 0.2)
@@ -376,47 +355,11 @@ CURVE = [0.4, 0.5, 0.6, 0.63]
 
 @pytest.mark.parametrize(
     ("rule", "three", "four"),
-    [
-        ("both-steps", 0.25, 0.25),
-        ("any-step", 0.20, 0.05),
-        ("cumulative", 0.2 / 0.4, 0.23 / 0.4),
-    ],
+    [("both-steps", 0.25, 0.25), ("any-step", 0.20, 0.05), ("cumulative", 0.2 / 0.4, 0.23 / 0.4)],
 )
-def test_statistic(rule: str, three: float, four: float) -> None:
+def test_statistic(rule, three, four):
     assert RULES[rule].statistic(CURVE[:3]) == pytest.approx(three)
     assert RULES[rule].statistic(CURVE) == pytest.approx(four)
-
-
-@pytest.mark.parametrize("rule", ["both-steps", "any-step"])
-def test_what_one_increase_leaves_unknown_is_unknown(rule: str) -> None:
-    assert np.isnan(RULES[rule].statistic([0.5, 0.0, 0.5]))
-
-
-def test_five_percent_exactly_is_leaking() -> None:
-    # Algorithm 1 compares by <=; in binary this increase is 0.05000000000000004
-    statistic = float(RULES["both-steps"].statistic([0.5, 0.525]))
-    assert statistic > 0.05
-    assert on_means(statistic, 0.05) == "leaking"
-    assert on_means(0.0501, 0.05) == "clean"
-
-
-def test_of_an_unknown_statistic_nothing_is_said() -> None:
-    assert on_means(float("nan"), 0.05) == "undecided"
-
-
-def relative_increase(means: object, lower: bool = False) -> np.ndarray:
-    array = np.asarray(means, np.float64)
-    return increase(array[..., :-1], array[..., 1:], lower)
-
-
-def test_of_a_metric_of_which_less_is_better_a_fall_is_an_increase() -> None:
-    assert np.allclose(relative_increase([2.0, 1.0, 1.5], lower=True), [0.5, -0.5])
-
-
-def test_a_share_of_nothing_or_less_is_not_known() -> None:
-    found = relative_increase([0.0, 0.5, -0.5, 1.0, math.nan, 1.0])
-    assert np.isnan(found[[0, 2, 3, 4]]).all()
-    assert found[1] == -2.0
 
 
 score = st.floats(0.01, 1.0)
@@ -424,15 +367,15 @@ score = st.floats(0.01, 1.0)
 
 @given(before=score, after=score, threshold=st.floats(-0.5, 0.5), lower=st.booleans())
 def test_the_excess_is_positive_where_the_increase_is_above_the_threshold(
-    before: float, after: float, threshold: float, lower: bool
-) -> None:
+    before, after, threshold, lower
+):
     first, last = np.array(before), np.array(after)
     above = float(increase(first, last, lower)) - threshold
     if abs(above) > 1e-9:
         assert (float(excess(first, last, threshold, lower)) > 0) == (above > 0)
 
 
-def having(*metrics: str, steps: tuple[int, ...] = (0, 10, 20, 30)) -> Scores:
+def having(*metrics, steps=(0, 10, 20, 30)):
     return Scores(metrics, steps, (1,), np.ones((len(metrics), 1, len(steps))))
 
 
@@ -440,17 +383,17 @@ def having(*metrics: str, steps: tuple[int, ...] = (0, 10, 20, 30)) -> Scores:
     "name", ["map50", "mAP50", "mAP@0.5", "mAP@.5", "mAP_0.5", "AP50", "metrics/mAP50(B)", "mAP"]
 )
 @pytest.mark.parametrize("f1", ["f1", "F1", "F1-score", "f1_score"])
-def test_map_and_f1_decide_whatever_they_are_called(name: str, f1: str) -> None:
+def test_map_and_f1_decide_whatever_they_are_called(name, f1):
     assert deciding_metrics(having("precision", f1, name)) == (name, f1)
 
 
-def test_a_plain_map_does_not_decide_beside_the_map_at_half() -> None:
+def test_a_plain_map_does_not_decide_beside_the_map_at_half():
     # of COCO's metrics "map" is the mean over 0.5:0.95
     assert deciding_metrics(having("map", "f1", "map_50")) == ("map_50", "f1")
     assert deciding_metrics(having("mAP50-95", "f1", "mAP50")) == ("mAP50", "f1")
 
 
-def test_metrics_are_asked_for_in_any_case_and_by_alias() -> None:
+def test_metrics_are_asked_for_in_any_case_and_by_alias():
     there = having("mAP_0.5", "mIoU", "miou")
     assert deciding_metrics(there, ["map50"]) == ("mAP_0.5",)
     assert deciding_metrics(there, ["miou", "mIoU"]) == ("miou", "mIoU")
@@ -468,9 +411,7 @@ def test_metrics_are_asked_for_in_any_case_and_by_alias() -> None:
         (("loss",), ""),
     ],
 )
-def test_one_metric_of_the_paper_without_the_other_is_told(
-    there: tuple[str, ...], missing: str
-) -> None:
+def test_one_metric_of_the_paper_without_the_other_is_told(there, missing):
     line = missing_metrics(having(*there), ())
     assert line.startswith(missing)
     assert bool(line) == bool(missing)
@@ -484,18 +425,18 @@ def test_one_metric_of_the_paper_without_the_other_is_told(
         (["f1", "F1"], "the metric 'f1' is requested twice; name it once"),
     ],
 )
-def test_metrics_that_cannot_decide(asked: list[str], text: str) -> None:
+def test_metrics_that_cannot_decide(asked, text):
     assert refusal(UsageError, deciding_metrics, having("map50", "f1"), asked) == text
 
 
-def test_the_first_three_steps_decide() -> None:
+def test_the_first_three_steps_decide():
     assert deciding_steps(having("f1")) == (0, 10, 20)
     assert deciding_steps(having("f1", steps=(0, 50))) == (0, 50)
     assert deciding_steps(having("f1"), (0, 20, 30)) == (0, 20, 30)
 
 
 @pytest.mark.parametrize("asked", [(), (0,), (10, 20), (0, 15), (0, 20, 10), (0, 10, 10)])
-def test_steps_that_cannot_decide(asked: tuple[int, ...]) -> None:
+def test_steps_that_cannot_decide(asked):
     shown = ", ".join(map(str, asked)) or "none"
     said = refusal(UsageError, deciding_steps, having("f1"), asked)
     assert said.endswith(f"beginning with 0 %; there are 0, 10, 20, 30, got {shown}")

@@ -1,7 +1,5 @@
 """Recipes: those of the paper to the number, the others by what they promise."""
 
-from __future__ import annotations
-
 import itertools
 
 import numpy as np

@@ -1,14 +1,10 @@
 """The rendered drives of benchmarks/dlede, and the page of their experiment."""
 
-from __future__ import annotations
-
 import hashlib
 import importlib
 import json
 import sys
-from collections.abc import Iterator
 from pathlib import Path
-from types import ModuleType
 
 import numpy as np
 import pytest
@@ -27,7 +23,7 @@ SIZE = (64, 48)
 
 
 @pytest.fixture(scope="module")
-def road() -> Iterator[ModuleType]:
+def road():
     """Load the scripts from their folder, which is no package."""
     with pytest.MonkeyPatch.context() as patch:
         patch.syspath_prepend(str(FOLDER))
@@ -50,7 +46,6 @@ def shown(road, recordings):
 
 
 def test_same_bytes_on_every_machine(road, shown):
-    """Figures of the experiment hold for these very bytes; a renderer that changes makes others."""
     hasher = hashlib.blake2b(digest_size=8)
     for frame in shown:
         hasher.update(road.png(frame.pixels) + road.label_lines(frame).encode())
@@ -58,7 +53,6 @@ def test_same_bytes_on_every_machine(road, shown):
 
 
 def test_boxes_hold_all_that_is_seen_of_an_object(shown):
-    """What nothing hides fills its box from edge to edge; what is hidden in parts lies within."""
     whole = 0
     for frame in shown:
         assert len(frame.boxes) == len(frame.things) > 0

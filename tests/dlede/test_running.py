@@ -15,15 +15,8 @@ import pytest
 
 from toy_splits import Rehearsed, split_of
 from visleak.dlede.settings import DecisionSettings, Execution, Plan
-from visleak.dlede.train import (
-    Outcome,
-    PreparedTrainer,
-    RunFiles,
-    TrainingTask,
-    read_images,
-    read_run,
-)
-from visleak.dlede.train.curves import Curve, TrainedCurve, train_curve
+from visleak.dlede.train import Outcome, RunFiles, read_images, read_run
+from visleak.dlede.train.curves import Curve, train_curve
 from visleak.dlede.train.execution import SharedContext, carry_out_remotely
 from visleak.errors import VisleakError
 from visleak.pipeline.context import InlineValue
@@ -31,33 +24,31 @@ from visleak.pipeline.context import InlineValue
 PLAN = Plan((0, 10, 20), repetitions=2)
 
 
-def trained(
-    course: Curve, trainer: PreparedTrainer, jobs: int = 1, limit: float | None = None
-) -> TrainedCurve:
+def trained(course, trainer, jobs=1, limit=None):
     execution = Execution(jobs=jobs, limit=limit)
     return train_curve(course, trainer, DecisionSettings(), execution, partial=True)
 
 
-def course_of(folder: Path, trainer: Rehearsed, plan: Plan = PLAN) -> Curve:
+def course_of(folder, trainer, plan=PLAN):
     return Curve.of(split_of(60, 40), plan, trainer, folder / "runs")
 
 
-def lines(path: Path) -> list[str]:
+def lines(path):
     return path.read_text().splitlines() if path.exists() else []
 
 
 @pytest.fixture
-def _in_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
+def _in_this_process(monkeypatch):
     """Train without worker processes, which take seconds to start."""
 
-    def refused(_: object) -> bytes:
+    def refused(_):
         raise VisleakError("trains in this process")
 
     monkeypatch.setattr("visleak.dlede.train.execution.sendable", refused)
 
 
 @pytest.mark.usefixtures("_in_this_process")
-def test_a_course_trains_every_step_of_every_chain_once(tmp_path: Path) -> None:
+def test_a_course_trains_every_step_of_every_chain_once(tmp_path):
     trainer = Rehearsed(told=tmp_path / "told")
     result = trained(course_of(tmp_path, trainer), trainer)
     # the seed is the repetition's number at every step: chains are paired
@@ -74,7 +65,7 @@ def test_a_course_trains_every_step_of_every_chain_once(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("_in_this_process")
-def test_files_say_all_that_is_needed_to_read_them_again(tmp_path: Path) -> None:
+def test_files_say_all_that_is_needed_to_read_them_again(tmp_path):
     trainer = Rehearsed()
     course = course_of(tmp_path, trainer)
     run = trained(course, trainer).runs[1]
@@ -88,7 +79,7 @@ def test_files_say_all_that_is_needed_to_read_them_again(tmp_path: Path) -> None
 
 
 @pytest.mark.usefixtures("_in_this_process")
-def test_what_is_done_is_not_done_again_and_more_can_be_asked_for(tmp_path: Path) -> None:
+def test_what_is_done_is_not_done_again_and_more_can_be_asked_for(tmp_path):
     trainer = Rehearsed(told=tmp_path / "told")
     first = trained(course_of(tmp_path, trainer), trainer)
     done = len(lines(tmp_path / "told"))
@@ -105,7 +96,7 @@ def test_what_is_done_is_not_done_again_and_more_can_be_asked_for(tmp_path: Path
 
 
 @pytest.mark.parametrize("jobs", [1, 3])
-def test_a_training_that_fails_is_tried_once_more(tmp_path: Path, jobs: int) -> None:
+def test_a_training_that_fails_is_tried_once_more(tmp_path, jobs):
     trainer = Rehearsed(told=tmp_path / "told", broken={(10, 1): 1, (20, 2): 2})
     course = course_of(tmp_path, trainer)
     result = trained(course, trainer, jobs)
@@ -120,7 +111,7 @@ def test_a_training_that_fails_is_tried_once_more(tmp_path: Path, jobs: int) -> 
     assert result.scores.complete((0, 10, 20)).tolist() == [True, False]
 
 
-def test_the_number_of_jobs_changes_nothing(tmp_path: Path) -> None:
+def test_the_number_of_jobs_changes_nothing(tmp_path):
     trainer = Rehearsed()
     results = [trained(course_of(tmp_path / str(n), trainer), trainer, n) for n in (1, 3)]
     one, other = (
@@ -135,7 +126,7 @@ def test_the_number_of_jobs_changes_nothing(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("_in_this_process")
-def test_nothing_goes_on_where_everything_fails(tmp_path: Path) -> None:
+def test_nothing_goes_on_where_everything_fails(tmp_path):
     broken = {(step, repetition): 9 for step in (0, 10, 20) for repetition in (1, 2)}
     trainer = Rehearsed(told=tmp_path / "told", broken=broken)
     with pytest.raises(
@@ -150,7 +141,7 @@ def test_nothing_goes_on_where_everything_fails(tmp_path: Path) -> None:
 class Dying(Rehearsed):
     """Ends its process at one training, or hangs there."""
 
-    def train(self, task: TrainingTask, folder: Path) -> Outcome:
+    def train(self, task, folder):
         if (task.step, task.repetition) == (10, 1):
             if self.lasts:
                 time.sleep(60)
@@ -169,9 +160,7 @@ Dying.__module__ = "test_running"
         (1.0, 5.0, "it took longer than 5 seconds"),
     ],
 )
-def test_a_training_that_dies_or_hangs_takes_no_other_with_it(
-    tmp_path: Path, lasts: float, limit: float | None, reason: str
-) -> None:
+def test_a_training_that_dies_or_hangs_takes_no_other_with_it(tmp_path, lasts, limit, reason):
     trainer = Dying(lasts=lasts)
     plan = replace(PLAN, repetitions=1)
     result = trained(course_of(tmp_path, trainer, plan), trainer, 2, limit)
@@ -179,10 +168,10 @@ def test_a_training_that_dies_or_hangs_takes_no_other_with_it(
     assert [run.step for run in result.runs] == [0, 20]
 
 
-def test_a_trainer_that_gives_too_few_values_fails_in_words(tmp_path: Path) -> None:
+def test_a_trainer_that_gives_too_few_values_fails_in_words(tmp_path):
     @dataclass(frozen=True)
     class Short(Rehearsed):
-        def train(self, task: TrainingTask, folder: Path) -> Outcome:
+        def train(self, task, folder):
             return Outcome({"accuracy": 0.5}, {"accuracy": np.zeros(3)})
 
     trainer = Short()  # of no module a worker could import: it trains in this process
@@ -190,7 +179,7 @@ def test_a_trainer_that_gives_too_few_values_fails_in_words(tmp_path: Path) -> N
         trained(course_of(tmp_path, trainer), trainer)
 
 
-def test_an_object_that_cannot_travel_needs_one_job(tmp_path: Path) -> None:
+def test_an_object_that_cannot_travel_needs_one_job(tmp_path):
     trainer = Rehearsed()
     object.__setattr__(trainer, "held", lambda: None)
     with pytest.raises(VisleakError, match=r"cannot be sent to worker processes .* use jobs=1"):
@@ -206,13 +195,13 @@ def test_an_object_that_cannot_travel_needs_one_job(tmp_path: Path) -> None:
         (48.6, r"f1 must be a share from 0 to 1, got 48\.6; divide percent by 100"),
     ],
 )
-def test_a_metric_that_is_no_share_is_no_result(number: float, said: str) -> None:
+def test_a_metric_that_is_no_share_is_no_result(number, said):
     with pytest.raises(VisleakError, match=said):
         Outcome({"map50": 0.5, "f1": number})
 
 
 @pytest.mark.usefixtures("_in_this_process")
-def test_a_damaged_file_is_named(tmp_path: Path) -> None:
+def test_a_damaged_file_is_named(tmp_path):
     trainer = Rehearsed()
     course = course_of(tmp_path, trainer)
     trained(course, trainer)
@@ -222,7 +211,7 @@ def test_a_damaged_file_is_named(tmp_path: Path) -> None:
         trained(course, trainer)
 
 
-def started(script: str, folder: Path) -> subprocess.Popen[bytes]:
+def started(script, folder):
     """Start a script in which ``folder`` and what this module has are known."""
     folder.mkdir(exist_ok=True)
     body = textwrap.indent(textwrap.dedent(script), "    ")
@@ -239,7 +228,7 @@ def started(script: str, folder: Path) -> subprocess.Popen[bytes]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("sent", [signal.SIGKILL, signal.SIGINT])
-def test_a_killed_run_loses_only_what_was_in_progress(tmp_path: Path, sent: signal.Signals) -> None:
+def test_a_killed_run_loses_only_what_was_in_progress(tmp_path, sent):
     script = """
         trainer = Rehearsed(told=folder / "told", lasts=0.4)
         trained(course_of(folder, trainer), trainer, 2)
@@ -266,7 +255,7 @@ def test_a_killed_run_loses_only_what_was_in_progress(tmp_path: Path, sent: sign
 
 
 @pytest.mark.slow
-def test_a_cluster_trains_the_same(tmp_path: Path) -> None:
+def test_a_cluster_trains_the_same(tmp_path):
     pytest.importorskip("ray")
     script = """
         from visleak.pipeline.ray_engine import RayEngine
@@ -287,7 +276,7 @@ def test_a_cluster_trains_the_same(tmp_path: Path) -> None:
     assert len(lines(tmp_path / "far" / "told")) == 7
 
 
-def test_a_node_that_does_not_see_the_folder_says_so(tmp_path: Path) -> None:
+def test_a_node_that_does_not_see_the_folder_says_so(tmp_path):
     course = course_of(tmp_path / "elsewhere", Rehearsed())
     sent = (InlineValue(SharedContext(Rehearsed(), course.split)), course.jobs[0])
     with pytest.raises(VisleakError, match=r"does not see .*elsewhere/runs; choose a folder with"):

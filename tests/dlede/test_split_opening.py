@@ -1,9 +1,6 @@
 """Splits of two sets, and splits of a recipe as tables of paths."""
 
-from __future__ import annotations
-
 import json
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -15,7 +12,6 @@ from visleak.dlede.draw.recipes import split_by
 from visleak.errors import UsageError, VisleakError
 from visleak.formats import open_images
 from visleak.formats.files import chosen
-from visleak.records import ImageSet
 
 
 def put(path, text=None):
@@ -27,7 +23,7 @@ def put(path, text=None):
     return path
 
 
-def yolo(folder: Path, names="[cat, dog]"):
+def yolo(folder, names="[cat, dog]"):
     for split, pictures in (("train", "abc"), ("val", "de")):
         for at, name in enumerate(pictures):
             put(folder / "images" / split / f"{name}.png")
@@ -65,7 +61,6 @@ def test_two_splits_of_a_data_set(tmp_path):
 
 
 def test_classes_are_matched_by_name(tmp_path):
-    """Numbers of two annotation files need not mean the same; boxes of no class stay so."""
     train = open_images(f"coco:{coco(tmp_path / 'a', ['car', 'van'], [['car', 'van'], []])}")
     test = open_images(f"coco:{coco(tmp_path / 'b', ['bus', 'car'], [['bus', 'car', 'car']])}")
     split = split_of(test, train)
@@ -116,7 +111,6 @@ def test_sets_that_do_not_go_together(tmp_path):
 
 
 def test_classes_of_one_name_cannot_be_matched(tmp_path):
-    """Where both sets have the same list there is nothing to match."""
     path = yolo(tmp_path / "y", "[cat, cat]")
     other = yolo(tmp_path / "z", "[cat, dog]")
     assert split_of(opened(path, "val"), opened(path, "train")).test_boxes.names == ("cat", "cat")
@@ -146,7 +140,7 @@ def test_a_recipe_parts_images_and_boxes_alike(tmp_path):
 
 
 @pytest.fixture
-def video(tmp_path: Path) -> ImageSet:
+def video(tmp_path):
     for drive in ("=one", "two ä"):
         for frame in range(4):
             path = tmp_path / "video" / drive / f"{frame}.png"
@@ -157,7 +151,7 @@ def video(tmp_path: Path) -> ImageSet:
     )
 
 
-def test_parts_open_from_their_tables_as_they_were(tmp_path: Path, video: ImageSet) -> None:
+def test_parts_open_from_their_tables_as_they_were(tmp_path, video):
     before = split_by(video, "first-groups:1")
     after = write_split_tables(before, tmp_path / "out")
     for name in ("train", "test"):
@@ -172,7 +166,7 @@ def test_parts_open_from_their_tables_as_they_were(tmp_path: Path, video: ImageS
         assert one == other
 
 
-def test_tables_of_another_split_are_not_written_over(tmp_path: Path, video: ImageSet) -> None:
+def test_tables_of_another_split_are_not_written_over(tmp_path, video):
     write_split_tables(split_by(video, "first:6"), tmp_path / "out")
     write_split_tables(split_by(video, "first:6"), tmp_path / "out")
     with pytest.raises(UsageError, match=r"train.parquet is of another split; choose another"):
@@ -181,7 +175,7 @@ def test_tables_of_another_split_are_not_written_over(tmp_path: Path, video: Ima
     assert len(forced.train) == 5
 
 
-def test_times_stay_times(tmp_path: Path, video: ImageSet) -> None:
+def test_times_stay_times(tmp_path, video):
     from dataclasses import replace
 
     timed = replace(video, timed=True)
@@ -191,7 +185,7 @@ def test_times_stay_times(tmp_path: Path, video: ImageSet) -> None:
     assert test.frames.to_pylist() == [2, 3]
 
 
-def test_pictures_that_are_no_files_stay_where_they_are(tmp_path: Path) -> None:
+def test_pictures_that_are_no_files_stay_where_they_are(tmp_path):
     split = small_split(6, 4)
     assert write_split_tables(split, tmp_path / "out") is split
     assert not (tmp_path / "out").exists()

@@ -12,7 +12,6 @@ from visleak.errors import UsageError, VisleakError
 from visleak.impact.difficulty import difficulty_of, probe, read_difficulty
 from visleak.impact.effects import Sampling, effects_of
 from visleak.progress import silent
-from visleak.records import Bool
 from visleak.stats.draws import CALIPER, MOST, matched_controls
 
 FEW = Sampling(draws=2)
@@ -47,7 +46,6 @@ def test_twins_are_others_of_the_class_and_used_once(seed, count, share, grades)
 
 
 def test_the_nearest_are_taken():
-    """By order, not by distance: two leaked images between others, each of which serves once."""
     difficulty = np.array([0.10, 0.50, 0.11, 0.12, 0.48, 0.51, 0.9, 0.0])
     leaked = np.arange(8) < 2
     wide = np.r_[difficulty, np.linspace(0.52, 0.89, 200)]
@@ -60,7 +58,7 @@ def planted(seed, *, remembers, count=3000):
     """Return a test set whose easy images leak more, and a model that is right on easy images."""
     rng = np.random.default_rng(seed)
     hard = rng.random(count)
-    leaked: Bool = rng.random(count) < 0.15 * (1 - hard)
+    leaked = rng.random(count) < 0.15 * (1 - hard)
     right = rng.random(count) > hard
     if remembers:
         right |= leaked & (rng.random(count) < 0.5)
@@ -73,7 +71,6 @@ def compared(test, scores):
 
 
 def test_a_model_that_remembers_nothing_does_no_better_than_on_twins():
-    """Without twins leaked images seem to matter in every case; with them in one of twenty."""
     plain = matched = inside = 0
     for seed in range(20):
         test, scores, _ = planted(seed, remembers=False)
@@ -131,7 +128,6 @@ def test_the_probe_tells_easier_from_memorized():
 
 
 def test_the_probe_learns_nothing_from_an_image_or_its_copies():
-    """Noise in pairs of one label: only who sees the other one of a pair can name it."""
     rng = np.random.default_rng(0)
     noise = rng.standard_normal((300, 200))
     vectors = np.repeat(noise / np.linalg.norm(noise, axis=1, keepdims=True), 2, axis=0)
@@ -152,7 +148,6 @@ def test_images_without_a_label_have_no_difficulty():
 
 
 def test_difficulty_from_a_file(tmp_path):
-    """A column by its name, the one called so, or the only one of numbers; in any order of rows."""
     values = [float(n) for n in range(20)]
     file = as_csv(tmp_path / "a.csv", {"id": IDS[::-1], "loss": values, "note": ["x"] * 20})
     for text in (str(file), f"{file}#loss"):
@@ -168,7 +163,6 @@ def test_difficulty_from_a_file(tmp_path):
 
 
 def test_one_difficulty_for_all_images_is_refused(tmp_path):
-    """It matches nothing, and the comparison would say that it did."""
     file = as_csv(tmp_path / "a.csv", {"id": IDS, "loss": [0.5] * 20})
     with pytest.raises(VisleakError, match="all images have the same difficulty by column 'loss'"):
         difficulty_of(tmp_path, benchmark(), str(file), 0, silent)

@@ -112,7 +112,6 @@ def test_a_metric_has_one_unit_whoever_scores_in_it():
 
 
 def test_classes_are_weighed_as_in_the_whole_benchmark():
-    """All leaks are of the easy class: the set without them is harder, the fair score is not."""
     labels = ["easy"] * 60 + ["hard"] * 40
     values = [1.0] * 60 + [1.0] * 20 + [0.0] * 20
     (effect,) = effects_of(leaky([n < 30 for n in range(100)], labels), [scored(values)], FEW)
@@ -266,7 +265,6 @@ def test_of_a_loss_the_lower_one_leads():
 
 
 def test_only_images_that_both_answered_are_compared():
-    """A model that answers few images takes none from the comparison of two others."""
     some = np.array([1.0, 0.0, math.nan, 1.0])
     benchmark = leaky(np.array([1, 0, 0, 0], bool))
     flips = flips_of(

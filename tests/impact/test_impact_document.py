@@ -30,7 +30,7 @@ from visleak.impact import read_impact, write
 from visleak.impact.document import document, several_document, tables
 from visleak.impact.figures import draw_bar, gains, points
 from visleak.impact.headline import estimated, probability, score, signed
-from visleak.impact.results import Effect, Flip
+from visleak.impact.results import Flip
 from visleak.reporting import markdown, section
 from visleak.reporting.drawing import figure_of
 from visleak.stats.bootstrap import Estimate
@@ -135,7 +135,7 @@ def test_the_fair_score_and_the_inflation():
     assert list(map(plain, grid.rows[1])) == [
         *("ResNet50", "hard or soft", "48,320", "80.37", "81.00", "-0.63")
     ]
-    lost: list[Effect] = [
+    lost = [
         replace(effect, comparisons=(replace(effect.comparisons[0], classes_lost=2),))
         for effect in table_3().effects
     ]
@@ -258,7 +258,6 @@ def test_the_csv_files_hold_every_number(out):
 
 
 def test_names_stay_text(tmp_path):
-    """In a spreadsheet, in Markdown, and in figures, whose texts are drawn as shapes."""
     write(hostile(), tmp_path)
     with (tmp_path / "impact.csv").open(newline="", encoding="utf-8") as lines:
         assert "'=cmd()" in {row["model"] for row in csv.DictReader(lines)}

@@ -64,19 +64,9 @@ def test_few_images_cannot_tell_easier_from_memorized(leaked, few):
     ("difference", "adjusted", "matched", "points"),
     [
         # as good as the others, who are of easier classes
-        (
-            0.0,
-            0.9,
-            0.8157,
-            "10.00",
-        ),
+        (0.0, 0.9, 0.8157, "10.00"),
         # worse than the others for their classes, better than those
-        (
-            -0.05,
-            0.001,
-            0.8,
-            "6.57",
-        ),
+        (-0.05, 0.001, 0.8, "6.57"),
         (0.05, 0.001, 0.92, ""),
     ],
 )
@@ -110,7 +100,6 @@ def test_images_without_an_answer_are_counted():
 
 
 def test_many_models_are_summed_up():
-    """The Plain net and five others: no sentence each, and who changes places."""
     summary, order, gaps = headlines(cifair())
     assert summary.startswith("of 6 models on leaked images (near or exact) score 6 significantly")
     assert "from 0.10 points higher (ResNet-110) to 0.10 points higher (Plain-11)" in summary

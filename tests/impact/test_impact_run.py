@@ -157,7 +157,6 @@ def test_metrics_of_any_kind_have_no_gap_and_no_share(folder, tmp_path):
 
 @pytest.mark.parametrize("own", [False, True])
 def test_the_own_loss_of_a_model_is_no_difficulty(folder, answers, tmp_path, own):
-    """It would remove what the model memorized, too."""
     rng = np.random.default_rng(5)
     right = np.loadtxt(answers["x"], delimiter=",", skiprows=1, usecols=1)
     hard = 1 - right if own else rng.random(len(right)) + 0.5 * (1 - right)

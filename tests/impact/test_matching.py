@@ -120,7 +120,7 @@ def in_blocks(values, size, classes=None):
 
     ids = pa.array([str(n) for n in range(len(values))])
     names = None if classes is None else pa.array(classes)
-    return PredictionFile({}, {"scores": blocks}, names, path="f", ids=ids)
+    return PredictionFile("f", {"id": ids}, {"scores": blocks}, names)
 
 
 @pytest.mark.parametrize("size", [1, 7, 500])
@@ -143,7 +143,6 @@ def test_top_k_equals_scikit_learn(size):
     )
 )
 def test_places_are_those_of_a_stable_sort(values):
-    """Ties go by the order of classes: each place is taken once, and the first is argmax's."""
     count = values.shape[1]
     found = np.stack(
         [places(values, np.full((len(values), 1), column)) for column in range(count)], axis=1
@@ -160,7 +159,6 @@ def test_minus_infinity_is_a_score():
 
 
 def test_classes_of_one_name_are_one_class():
-    """ImageNet has two classes `crane`; the better of them counts, as it does for a prediction."""
     values = np.array([[0.1, 0.2, 0.7], [0.7, 0.2, 0.1], [0.1, 0.7, 0.2]])
     scores = in_blocks(values, 2, ["crane", "dog", "Crane"])
     found, *_ = correct_scores(scores, np.arange(3), truth_of(["crane"] * 3))
@@ -169,7 +167,6 @@ def test_classes_of_one_name_are_one_class():
 
 
 def test_only_rows_that_are_asked_for_count():
-    """A NaN of an image that the audit lacks is nobody's business; one of another is refused."""
     values = np.array([[np.nan, 1.0], [0.0, 1.0], [1.0, 0.0]])
     scores = in_blocks(values, 2)
     found, *_ = correct_scores(scores, np.array([1, 2]), truth_of(["1", "1"]))

@@ -6,7 +6,6 @@ means; the corrected values are asked for.
 """
 
 import csv
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -40,7 +39,7 @@ def leaky_audit(folder, hard, soft, images):
 
 def answers(path, right, images):
     """Write predictions: of each run of images, how many there are and how many are right."""
-    correct: list[int] = []
+    correct = []
     for count, hits in right:
         correct += [1] * hits + [0] * (count - hits)
     assert len(correct) == images
@@ -64,7 +63,6 @@ def check(effect, table, at):
 
 
 def test_table_2_of_ramos(tmp_path):
-    """OpenCLIP trained on LAION, ImageNet val: LAION holds copies, labels are not known there."""
     audit = leaky_audit(tmp_path / "a", (271, 0), (2010, 0), IMAGES)
     file = answers(tmp_path / "clip.csv", [(271, 163), (2010, 1380), (47_719, 25_547)], IMAGES)
     result = impact(audit, {"OpenCLIP": file}, ImpactSettings(draws=200, by_label=False))
@@ -139,7 +137,7 @@ RELATIVE = {
 def on_both(tmp_path, table):
     """Return the impact of predictions on 10,000 images and on the fair set."""
     audit = leaky_audit(tmp_path / "a", (300, 0), (100, 0), 10_000)
-    files: list[dict[str, Path]] = [{}, {}]
+    files = [{}, {}]
     for name, errors in table.items():
         for at, error in enumerate(errors):
             wrong = round(100 * error)

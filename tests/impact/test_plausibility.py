@@ -49,11 +49,10 @@ def doubts(folder, columns, labels, ids=IDS):
 @pytest.mark.parametrize("right", [0.1, 0.7, 0.99])
 @pytest.mark.parametrize("by_class", [False, True])
 def test_a_right_file_is_not_doubted(tmp_path, right, by_class):
-    """Of weak and strong models, with labels in the same words or others, of sets in any order."""
     labels = truth(by_class=by_class)
     predicted = guessed(labels, right)
     numbers = {name: str(k) for k, name in enumerate(reversed(CLASSES))}
-    own: Columns = {
+    own = {
         "prediction": [numbers[name] for name in predicted],
         "label": [numbers[name] for name in labels],
     }
@@ -62,11 +61,10 @@ def test_a_right_file_is_not_doubted(tmp_path, right, by_class):
 
 
 def test_ids_off_by_one(tmp_path):
-    """By predictions or by labels in any words; where rows are in another order, by their ids."""
     labels = truth()
     predicted = guessed(labels, 0.95)
     numbers = {name: str(k) for k, name in enumerate(reversed(CLASSES))}
-    cases: list[Columns] = [
+    cases = [
         {"prediction": moved(predicted)},
         {"prediction": moved(predicted), "label": moved(labels)},
         {
@@ -108,7 +106,6 @@ def test_labels_of_which_a_part_is_mixed_up(tmp_path):
 
 
 def test_ids_that_count_from_one(tmp_path):
-    """Also where nothing but right or wrong is known: the first image is missing, one is new."""
     ids = [f"test/{number:05d}.png" for number in range(1, COUNT + 1)]
     assert "off by one" in doubts(tmp_path, {"correct": [0, 1] * (COUNT // 2)}, truth(), ids)
     # an image that could not be read, and an answer for another one, are nothing unusual
@@ -123,7 +120,7 @@ def test_shuffled_rows(tmp_path):
     # in itself the file is consistent: its accuracy is right, and which images leak is not
     assert "shuffled" in doubts(tmp_path, {"prediction": predicted, "label": own}, labels)
     numbers = {name: str(k) for k, name in enumerate(reversed(CLASSES))}
-    coded: Columns = {
+    coded = {
         "prediction": [numbers[name] for name in predicted],
         "label": [numbers[name] for name in own],
     }
@@ -131,7 +128,6 @@ def test_shuffled_rows(tmp_path):
 
 
 def test_rows_of_which_a_part_is_shuffled(tmp_path):
-    """Such as the file of one of two processes, each of which predicted one half."""
     labels = truth()
     predicted = guessed(labels)
     half = [predicted[k] for k in COUNT // 2 + np.random.default_rng(3).permutation(COUNT // 2)]
@@ -148,7 +144,7 @@ def test_permuted_class_names(tmp_path, turned):
     said = doubts(tmp_path, {"prediction": [names[name] for name in guessed(labels)]}, labels)
     assert "permuted" in said
     assert "means" in said
-    scores: Columns = {
+    scores = {
         f"score:{names[name]}": [float(name == guess) for guess in guessed(labels)]
         for name in CLASSES
     }

@@ -5,7 +5,6 @@ import random
 import tracemalloc
 import zipfile
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -60,7 +59,6 @@ def test_a_bad_csv_is_refused(tmp_path, text, said):
 
 
 def test_csv_as_other_programs_write_it(tmp_path):
-    """A byte order mark, CRLF, quotes, a line end and the delimiter in an id, words for nothing."""
     path = tmp_path / "a.csv"
     path.write_bytes(
         b'\xef\xbb\xbf"id","correct","ap"\r\n"a,\r\n""b""",TRUE, 1e-1\r\n007,false,NA\r\n'
@@ -72,7 +70,7 @@ def test_csv_as_other_programs_write_it(tmp_path):
 
 
 def test_scores_of_a_csv_are_numbers_or_a_row_of_none(tmp_path):
-    columns: dict[str, Any] = {"id": IDS, "score:cat": [0.5] * 20, "score:dog": [0.6] * 20}
+    columns = {"id": IDS, "score:cat": [0.5] * 20, "score:dog": [0.6] * 20}
     columns["score:cat"][4] = columns["score:dog"][4] = None
     scores, _ = scores_of(as_csv(tmp_path / "a.csv", columns), benchmark())
     assert np.isnan(scores.values["accuracy"]).tolist() == [n == 4 for n in range(20)]
@@ -129,7 +127,6 @@ def test_class_names_must_be_a_list(tmp_path):
 
 
 def test_pictures_and_captions_beside_the_predictions_are_not_read(tmp_path):
-    """A data set with a column of predictions is a file of predictions; the rest is said."""
     columns = {
         "id": IDS,
         "image": [{"bytes": b"\xff", "path": "x"}] * 20,
@@ -177,7 +174,6 @@ def forged(path, shape, kind="<f8", data=b""):
 
 
 def test_absurd_sizes_are_refused_before_anything_is_read(tmp_path, monkeypatch):
-    """A lie about the size by the bytes that follow; a bomb by the bytes it says it has."""
     monkeypatch.setattr(prediction_files, "_read", lambda *_: pytest.fail("an array was read"))
     path = tmp_path / "a.npz"
     for shape in ((10**15,), (2**62, 2**62), (-5,)):

@@ -34,7 +34,6 @@ def plain(text):
 @settings(max_examples=40)
 @given(data=st.data())
 def test_every_kind_of_file_gives_the_same_scores(data, tmp_path_factory):
-    """Ids and labels may hold anything; the format must not be seen in the answer."""
     ids = data.draw(st.lists(ID, min_size=1, max_size=12, unique=True))
     classes = data.draw(st.lists(TEXT, min_size=1, max_size=4, unique=True))
     size = len(ids)
@@ -72,7 +71,6 @@ def test_every_kind_of_file_gives_the_same_scores(data, tmp_path_factory):
 
 
 def test_class_scores_of_every_kind_agree(tmp_path):
-    """Blocks, gaps and the order of rows change nothing; NaN-free ties are kept by all formats."""
     random = np.random.default_rng(1)
     names = [f"class {number}" for number in range(9)]
     truth = random.integers(0, 9, 20)
@@ -168,7 +166,6 @@ def test_metrics_are_chosen_and_their_direction_kept(read):
 
 @pytest.mark.parametrize("others", [["NaN", *["1"] * 19], [1] * 20])
 def test_an_image_that_lacks_one_metric_lacks_all(read, others):
-    """Models are compared on the same images whatever the metric; both counts are said."""
     scores, notes = read({"ap": [None, *[0.5] * 19], "iou": others})
     assert np.isnan(scores.values["iou"]).tolist() == [True] + [False] * 19
     torn = "a: images that lack some of the metrics 'ap', 'iou' and are ignored in all: 1"
@@ -176,7 +173,6 @@ def test_an_image_that_lacks_one_metric_lacks_all(read, others):
 
 
 def test_labels_of_the_file_come_first(read):
-    """They may be in other words; where they are in the same, differences are counted."""
     scores, notes = read({"label": [0, 1] * 10, "prediction": [0] * 20})
     assert (scores.values["accuracy"].mean(), notes) == (0.5, ())
     scores, notes = read({"label": ["Dog", *LABELS[1:]], "prediction": ["cat"] * 20})
@@ -191,7 +187,6 @@ def test_an_image_without_a_label_has_no_answer(read):
 
 
 def test_correct_stands_where_predictions_cannot_be_compared(read):
-    """Class indices beside names are common; the note says that they were not looked at."""
     scores, notes = read({"prediction": [0, 1] * 10, "correct": [1] * 20})
     assert accuracy(scores) == [1.0] * 20
     assert "a: not used: none of its predictions (`prediction`) is a label" in notes[0]
@@ -299,7 +294,6 @@ def test_short_lists_have_no_top_five(tmp_path):
 
 
 def test_labels_that_are_all_empty_are_no_labels(read):
-    """Of the set, the file is refused; of the file, those of the set are taken."""
     columns = {"prediction": LABELS, "label": [None] * 20}
     assert accuracy(read(columns)[0]) == [1.0] * 20
     said = refusal(VisleakError, read, columns, benchmark(IDS, [None] * 20))

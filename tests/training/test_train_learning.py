@@ -1,13 +1,10 @@
 """A training from images to an encoder: that it learns, repeats itself, and survives."""
 
-from __future__ import annotations
-
 import json
 import os
 import pickle
 import subprocess
 import sys
-from pathlib import Path
 
 import numpy as np
 import pyarrow.parquet as pq
@@ -21,14 +18,7 @@ from visleak.errors import UsageError, VisleakError
 from visleak.formats import open_images
 from visleak.records import DecodedImage
 from visleak.storage import claimed
-from visleak.training import (
-    EncoderSettings,
-    TrainedEncoder,
-    checkpoint_path,
-    data,
-    run,
-    train_encoder,
-)
+from visleak.training import EncoderSettings, checkpoint_path, data, run, train_encoder
 from visleak.training.data import Sizes
 from visleak.training.encoder import working_folder
 from visleak.training.networks import built
@@ -44,48 +34,41 @@ PATIENCE = 120
 WISHES = EncoderSettings(epochs=6, batch=24, seed=3)
 
 
-def learnt(
-    source: object, out: Path, settings: EncoderSettings = WISHES, **options: object
-) -> TrainedEncoder:
+def learnt(source, out, settings=WISHES, **options):
     return train_encoder(open_images(source), out, settings=settings, threads=1, **options)
 
 
 @pytest.fixture(scope="module")
-def model(toy: Path, tmp_path_factory: pytest.TempPathFactory) -> TrainedEncoder:
+def model(toy, tmp_path_factory):
     return learnt(toy, tmp_path_factory.mktemp("model") / "model.onnx")
 
 
 @pytest.fixture(scope="module")
-def blind(
-    natural: dict[str, np.ndarray], tmp_path_factory: pytest.TempPathFactory
-) -> tuple[TrainedEncoder, list[str]]:
+def blind(natural, tmp_path_factory):
     """Return an encoder of crops without labels, and what was said while it was trained."""
-    said: list[str] = []
+    said = []
     pictures = [each for picture in natural.values() for each in crops(picture, 20, 5)]
     settings = EncoderSettings(epochs=8, batch=30)
     out = tmp_path_factory.mktemp("blind") / "model.onnx"
     return learnt(pictures, out, settings, notify=said.append), said
 
 
-def untrained(
-    network: str, side: int, classes: int, seed: int = 0, scaling: Scaling | None = None
-) -> TrainedNetwork:
+def untrained(network, side, classes, seed=0, scaling=None):
     plan = Plan(network, side, classes, 9, 1, 5, 0)
     scaling = scaling or Scaling((0.5,) * 3, (0.25,) * 3)
     return TrainedNetwork(plan, scaling, *built(network, classes, seed), ())
 
 
 class Stop:
-    def __init__(self, share: float) -> None:
+    def __init__(self, share):
         self.share = share
 
-    def __call__(self, step: str, done: int, total: int) -> None:
+    def __call__(self, step, done, total):
         if step.startswith("training") and done >= self.share * total:
             raise KeyboardInterrupt
 
 
-def test_classes_are_learnt(model: TrainedEncoder) -> None:
-    """A third would be right by chance; the record says how it came about."""
+def test_classes_are_learnt(model):
     accuracy = model.scores["accuracy"]
     assert accuracy.total == 9
     assert accuracy.share >= 0.9
@@ -96,7 +79,7 @@ def test_classes_are_learnt(model: TrainedEncoder) -> None:
     assert model.record["losses"][-1] < 0.7 * model.record["losses"][0]
 
 
-def test_without_labels_pictures_are_told_apart(blind: tuple[TrainedEncoder, list[str]]) -> None:
+def test_without_labels_pictures_are_told_apart(blind):
     made, said = blind
     assert said == ["images has no labels: the network learns to distinguish images"]
     assert made.record["objective"] == "instances"
@@ -106,10 +89,7 @@ def test_without_labels_pictures_are_told_apart(blind: tuple[TrainedEncoder, lis
     assert made.record["losses"][-1] < 0.85 * made.record["losses"][0]
 
 
-def test_a_blind_encoder_finds_the_changed_twin(
-    blind: tuple[TrainedEncoder, list[str]], natural: dict[str, np.ndarray]
-) -> None:
-    """Mirrored, darkened crops lead to their originals, where weights unlearnt do not."""
+def test_a_blind_encoder_finds_the_changed_twin(blind, natural):
     originals = np.stack([each for p in natural.values() for each in crops(p, 5, 6)])
     changed = (originals[:, :, ::-1] * 0.8).astype(np.uint8)
     encoder = load_encoder(f"onnx:{blind[0].model}")
@@ -121,20 +101,18 @@ def test_a_blind_encoder_finds_the_changed_twin(
     assert after >= 2 * before
 
 
-def test_labels_may_be_left_aside(toy: Path, tmp_path: Path) -> None:
-    """They then only tell how well neighbours agree."""
+def test_labels_may_be_left_aside(toy, tmp_path):
     made = learnt(toy, tmp_path / "m.onnx", EncoderSettings(epochs=2, batch=27, labels="none"))
     assert made.record["objective"] == "instances"
     assert set(made.scores) == {"views", "20 nearest"}
     assert made.scores["20 nearest"].share > 0.5
 
 
-def _picture(pixels: np.ndarray) -> DecodedImage:
+def _picture(pixels):
     return DecodedImage(np.ascontiguousarray(pixels), *pixels.shape[1::-1])
 
 
-def test_a_test_set_is_asked_instead(toy: Path, tmp_path: Path) -> None:
-    """Nothing is held out then; images of unknown classes are not asked about, and that said."""
+def test_a_test_set_is_asked_instead(toy, tmp_path):
     test = tmp_path / "test"
     for kind, name in (("moon", "moon"), ("grass", "grass"), ("moon", "sun")):
         (test / name).mkdir(parents=True)
@@ -143,7 +121,7 @@ def test_a_test_set_is_asked_instead(toy: Path, tmp_path: Path) -> None:
                 Image.Transpose.FLIP_LEFT_RIGHT
             )
             pixels.save(test / name / f"{number}.png")
-    said: list[str] = []
+    said = []
     made = learnt(
         toy,
         tmp_path / "m.onnx",
@@ -158,7 +136,7 @@ def test_a_test_set_is_asked_instead(toy: Path, tmp_path: Path) -> None:
     assert said == ["4 images of other without a label of the training set: excluded"]
 
 
-def test_the_largest_pictures_go_to_the_residual_network() -> None:
+def test_the_largest_pictures_go_to_the_residual_network():
     """Small is what has a short side of 48 pixels or less, or is square and of 64 or less."""
     cases = {
         (48.0, 0, None, "auto"): ("plain-11", 32),
@@ -175,8 +153,7 @@ def test_the_largest_pictures_go_to_the_residual_network() -> None:
         assert shape_for(Sizes(short, square), settings) == expected
 
 
-def test_the_file_needs_no_torch(model: TrainedEncoder, toy: Path, tmp_path: Path) -> None:
-    """An audit with it runs where torch cannot be imported, and finds copies."""
+def test_the_file_needs_no_torch(model, toy, tmp_path):
     script = (
         "import sys; sys.modules['torch'] = None\n"
         "import visleak\n"
@@ -192,7 +169,7 @@ def test_the_file_needs_no_torch(model: TrainedEncoder, toy: Path, tmp_path: Pat
     assert min(row["nearest_similarity"] for row in own) > 0.9999
 
 
-def test_vectors_are_those_of_torch(toy: Path, tmp_path: Path) -> None:
+def test_vectors_are_those_of_torch(toy, tmp_path):
     """To 1e-5, from the image's file on: preparation, scaling, network and unit length."""
     rng = np.random.default_rng(0)
     for network, side in (("plain-11", 16), ("resnet", 72)):
@@ -218,9 +195,7 @@ def test_vectors_are_those_of_torch(toy: Path, tmp_path: Path) -> None:
         assert str(tmp_path).encode() not in out.read_bytes()
 
 
-def test_a_file_that_does_not_do_what_torch_does_is_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_file_that_does_not_do_what_torch_does_is_refused(tmp_path, monkeypatch):
     other = run.onnx_bytes(untrained("resnet", 32, 3, seed=1))
     monkeypatch.setattr(run, "onnx_bytes", lambda network: other)
     pictures = np.random.default_rng(0).integers(0, 256, (3, 32, 32, 3), np.uint8)
@@ -228,14 +203,11 @@ def test_a_file_that_does_not_do_what_torch_does_is_refused(
         deviation(untrained("resnet", 32, 3), pictures, tmp_path)
 
 
-def files(made: TrainedEncoder) -> tuple[bytes, bytes]:
+def files(made):
     return made.model.read_bytes(), made.recipe.read_bytes()
 
 
-def test_a_seed_gives_the_same_bytes_interrupted_or_not(
-    model: TrainedEncoder, toy: Path, tmp_path: Path
-) -> None:
-    """Stopped in the fourth epoch, it goes on from the third; nothing else is left beside it."""
+def test_a_seed_gives_the_same_bytes_interrupted_or_not(model, toy, tmp_path):
     out = tmp_path / "model.onnx"
     with pytest.raises(KeyboardInterrupt):
         learnt(toy, out, progress=Stop(0.6))
@@ -243,7 +215,7 @@ def test_a_seed_gives_the_same_bytes_interrupted_or_not(
         ".visleak.lock",
         "checkpoint.pt",
     ]
-    said: list[str] = []
+    said = []
     again = learnt(toy, out, notify=said.append)
     assert len(said) == 1
     assert said[0].startswith("resumed: ")
@@ -251,14 +223,11 @@ def test_a_seed_gives_the_same_bytes_interrupted_or_not(
     assert sorted(each.name for each in tmp_path.iterdir()) == ["model.onnx", "model.onnx.json"]
 
 
-def test_the_checkpoint_of_another_training_is_left_aside(
-    model: TrainedEncoder, toy: Path, tmp_path: Path
-) -> None:
-    """It began with another seed; what comes out is as if it had never been there."""
+def test_the_checkpoint_of_another_training_is_left_aside(model, toy, tmp_path):
     out = tmp_path / "model.onnx"
     with pytest.raises(KeyboardInterrupt):
         learnt(toy, out, EncoderSettings(epochs=6, batch=24, seed=4), progress=Stop(0.4))
-    said: list[str] = []
+    said = []
     assert files(learnt(toy, out, notify=said.append)) == files(model)
     assert len(said) == 1
     assert "is of another training run" in said[0]
@@ -267,15 +236,15 @@ def test_the_checkpoint_of_another_training_is_left_aside(
 class Payload:
     """A pickle that would touch a file when it is loaded."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path):
         self.path = path
 
-    def __reduce__(self) -> tuple[object, tuple[str]]:
+    def __reduce__(self):
         return os.mkdir, (str(self.path),)
 
 
 @pytest.mark.parametrize("how", ["program", "torch program", "garbage", "another shape"])
-def test_a_checkpoint_is_never_trusted(toy: Path, tmp_path: Path, how: str) -> None:
+def test_a_checkpoint_is_never_trusted(toy, tmp_path, how):
     out = tmp_path / "m.onnx"
     path = checkpoint_path(out)
     with claimed(path.parent):  # as training does
@@ -296,8 +265,7 @@ def test_a_checkpoint_is_never_trusted(toy: Path, tmp_path: Path, how: str) -> N
     assert path.exists()
 
 
-def test_unreadable_pictures_are_counted(toy: Path, tmp_path: Path) -> None:
-    """And equal images are held out together or not at all."""
+def test_unreadable_pictures_are_counted(toy, tmp_path):
     folder = tmp_path / "set"
     for kind in ("grass", "moon"):
         (folder / kind).mkdir(parents=True)
@@ -306,7 +274,7 @@ def test_unreadable_pictures_are_counted(toy: Path, tmp_path: Path) -> None:
             for copy in "ab":
                 (folder / kind / f"{number}{copy}.png").write_bytes(data)
     (folder / "moon" / "broken.png").write_bytes(b"no picture")
-    said: list[str] = []
+    said = []
     made = learnt(
         folder, tmp_path / "m.onnx", EncoderSettings(epochs=1, batch=8), notify=said.append
     )
@@ -316,7 +284,7 @@ def test_unreadable_pictures_are_counted(toy: Path, tmp_path: Path) -> None:
     assert made.record["plan"]["pictures"] == 44
 
 
-def test_what_cannot_be_learnt_from(toy: Path, tmp_path: Path) -> None:
+def test_what_cannot_be_learnt_from(toy, tmp_path):
     few = [np.full((16, 16, 3), n, np.uint8) for n in range(9)]
     (tmp_path / "bad").mkdir()
     (tmp_path / "bad" / "a.png").write_bytes(b"no picture")
@@ -347,13 +315,11 @@ def test_what_cannot_be_learnt_from(toy: Path, tmp_path: Path) -> None:
         ),
     ],
 )
-def test_settings_out_of_range_are_refused(settings: dict[str, object], text: str) -> None:
+def test_settings_out_of_range_are_refused(settings, text):
     assert refusal(UsageError, EncoderSettings, **settings) == text
 
 
-def test_a_full_disk_is_said_before(
-    toy: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_full_disk_is_said_before(toy, tmp_path, monkeypatch):
     class Full:
         free = 1000
 
@@ -362,7 +328,7 @@ def test_a_full_disk_is_said_before(
         learnt(toy, tmp_path / "m.onnx")
 
 
-def test_the_record_stands_in_the_json(model: TrainedEncoder) -> None:
+def test_the_record_stands_in_the_json(model):
     about = json.loads(model.recipe.read_text())["about"]
     assert about == model.record
     assert about["changes"] == "mirror; shifts of up to 2 pixels, reflected at the edges"

@@ -1,7 +1,5 @@
 """Networks, losses, scores, rates and augmentations beside numbers worked out another way."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from itertools import pairwise
 
@@ -29,7 +27,7 @@ from visleak.training.networks import (  # noqa: E402
 )
 
 
-def test_plain_11_is_the_papers() -> None:
+def test_plain_11_is_the_papers():
     """3 x 3 convolutions, each followed by ReLU, then batch norm; three poolings; 512 numbers."""
     network, head = built("plain-11", 10, 0)
     names = [type(layer).__name__ for layer in network]
@@ -46,15 +44,14 @@ def test_plain_11_is_the_papers() -> None:
 
 
 @pytest.mark.parametrize("side", [16, 96])
-def test_the_residual_network_takes_any_side(side: int) -> None:
+def test_the_residual_network_takes_any_side(side):
     network, head = built("resnet", 0, 0)
     vectors = network(torch.rand(2, 3, side, side))
     assert vectors.shape == (2, 512)
     assert head(vectors).shape == (2, 128)
 
 
-def test_weights_depend_on_the_seed_alone() -> None:
-    """And the caller's own random numbers go on as if nothing had been drawn."""
+def test_weights_depend_on_the_seed_alone():
     torch.manual_seed(5)
     expected = torch.rand(3)
     torch.manual_seed(5)
@@ -64,7 +61,7 @@ def test_weights_depend_on_the_seed_alone() -> None:
     assert not torch.equal(first["0.weight"], other["0.weight"])
 
 
-def test_the_loss_of_instances_is_the_papers_sum() -> None:
+def test_the_loss_of_instances_is_the_papers_sum():
     """Equation 1 of Chen et al., written as its loops."""
     rows = np.random.default_rng(0).normal(size=(10, 6))
     unit = rows / np.linalg.norm(rows, axis=1, keepdims=True)
@@ -76,8 +73,7 @@ def test_the_loss_of_instances_is_the_papers_sum() -> None:
     assert float(instance_loss(torch.from_numpy(rows))) == pytest.approx(np.mean(losses), rel=1e-5)
 
 
-def test_neighbours_vote_as_scikit_learns() -> None:
-    """Weighted by their cosine; with fewer references than voters all of them vote."""
+def test_neighbours_vote_as_scikit_learns():
     rng = np.random.default_rng(0)
     reference, query = (rng.normal(size=(n, 8)) + 1 for n in (60, 40))
     reference, query = (r / np.linalg.norm(r, axis=1, keepdims=True) for r in (reference, query))
@@ -92,8 +88,7 @@ def test_neighbours_vote_as_scikit_learns() -> None:
         assert (found == known.predict(query)).all()
 
 
-def test_twins_are_counted() -> None:
-    """All rows find themselves; of rows in another order only those that stayed do."""
+def test_twins_are_counted():
     rows = np.eye(6, dtype=np.float32)
     assert str(twin_rate(rows, rows)).startswith("6 of 6 ")
     assert twin_rate(rows, rows[[1, 0, 2, 3, 5, 4]]).count == 2
@@ -103,8 +98,7 @@ def test_twins_are_counted() -> None:
 PLAN = Plan("plain-11", 32, 10, 1000, 6, 100, 0)
 
 
-def test_the_short_schedule_rises_once_and_falls_to_nothing() -> None:
-    """One cycle: the highest rate at a fifth of the steps, next to none at the end."""
+def test_the_short_schedule_rises_once_and_falls_to_nothing():
     rates = np.array([PLAN.rate(step) for step in range(PLAN.steps)])
     top = int(rates.argmax())
     assert top == round(0.2 * PLAN.steps) - 1
@@ -114,7 +108,7 @@ def test_the_short_schedule_rises_once_and_falls_to_nothing() -> None:
     assert 0 < rates[-1] < 0.01 * rates[top]
 
 
-def test_the_papers_schedule_restarts_where_its_cycles_end() -> None:
+def test_the_papers_schedule_restarts_where_its_cycles_end():
     """Cosines from 0.1 to nothing over 12, 24, 48, 96 and 192 epochs."""
     plan = replace(PLAN, epochs=372, schedule="paper")
     per = plan.steps_per_epoch
@@ -141,16 +135,14 @@ def test_the_papers_schedule_restarts_where_its_cycles_end() -> None:
         st.just(0),
     )
 )
-def test_work_grows_with_every_step_to_all_of_it(plan: Plan) -> None:
-    """Otherwise a bar would stand still, run back, or end before the work does."""
+def test_work_grows_with_every_step_to_all_of_it(plan):
     done = [plan.done(step) for step in range(plan.steps + 1)]
     assert done[0] == 0
     assert done[-1] == plan.work[-1]
     assert all(a < b for a, b in pairwise(done))
 
 
-def test_whatever_decides_the_weights_is_in_the_key() -> None:
-    """A checkpoint of another plan, or of other data, is never gone on from."""
+def test_whatever_decides_the_weights_is_in_the_key():
     others = {
         **{"network": "resnet", "side": 28, "classes": 0, "images": 999, "epochs": 7},
         **{"batch": 99, "seed": 1, "precision": "bf16"},
@@ -163,13 +155,12 @@ def test_whatever_decides_the_weights_is_in_the_key() -> None:
 
 
 @pytest.mark.parametrize(("pictures", "epochs"), [(20, 100), (10_000, 30), (10**7, 3)])
-def test_epochs_follow_from_the_size_of_the_set(pictures: int, epochs: int) -> None:
+def test_epochs_follow_from_the_size_of_the_set(pictures, epochs):
     assert usual_epochs(pictures) == epochs
 
 
 @given(st.lists(st.integers(0, 4), min_size=2, max_size=300), st.integers(0, 5))
-def test_each_class_gives_its_share(classes: list[int], seed: int) -> None:
-    """A tenth rounded down, one at least of two and more, and none of a single one."""
+def test_each_class_gives_its_share(classes, seed):
     numbers = np.unique(np.array(classes), return_inverse=True)[1].astype(np.int64)
     held = hold_out(numbers, np.arange(len(numbers)), seed)
     for number, size in enumerate(np.bincount(numbers)):
@@ -181,8 +172,7 @@ def test_each_class_gives_its_share(classes: list[int], seed: int) -> None:
     st.lists(st.tuples(st.integers(0, 3), st.integers(0, 25)), min_size=1, max_size=200),
     st.integers(0, 5),
 )
-def test_no_group_straddles(rows: list[tuple[int, int]], seed: int) -> None:
-    """The leak that this package is about; and no class is held out altogether."""
+def test_no_group_straddles(rows, seed):
     classes, groups = (np.array(column, np.int64) for column in zip(*rows, strict=True))
     classes = np.unique(classes, return_inverse=True)[1].astype(np.int64)
     held = hold_out(classes, groups, seed)
@@ -190,15 +180,13 @@ def test_no_group_straddles(rows: list[tuple[int, int]], seed: int) -> None:
     assert set(classes[~held]) == set(classes)
 
 
-def test_large_groups_are_held_out_whole() -> None:
-    """Ten videos of ten images: one is a tenth. Four of twenty-five: one is more, and taken."""
+def test_large_groups_are_held_out_whole():
     for groups, size in ((10, 10), (4, 25)):
         held = hold_out(np.zeros(100, np.int64), np.repeat(np.arange(groups), size), 0)
         assert held.sum() == size
 
 
-def test_equal_pictures_and_groups_never_straddle() -> None:
-    """Pairs of equal pixels, chained by groups of one image each of two pairs."""
+def test_equal_pictures_and_groups_never_straddle():
     rng = np.random.default_rng(0)
     pictures = np.repeat(rng.integers(0, 256, (40, 4, 4, 3), np.uint8), 2, axis=0)
     labels = pa.array([f"class {number // 40}" for number in range(80)])
@@ -216,10 +204,10 @@ def test_equal_pictures_and_groups_never_straddle() -> None:
         assert (found.evaluation.classes == found.evaluation.rows // 40).all()
 
 
-def test_what_has_no_label_is_left_out_and_said() -> None:
+def test_what_has_no_label_is_left_out_and_said():
     pictures = np.random.default_rng(0).integers(0, 256, (40, 4, 4, 3), np.uint8)
     labels = pa.array([None if n % 10 == 0 else "ab"[n % 2] for n in range(40)])
-    said: list[str] = []
+    said = []
     found = training_data(
         open_images(list(pictures), name="some"),
         ImageData(pictures, np.arange(40), 0, labels, None),
@@ -238,12 +226,12 @@ CROPS = Plan("resnet", 96, 3, 100, 1, 10, 0)
 VIEWS = Plan("plain-11", 16, 0, 100, 1, 10, 0)
 
 
-def made(plan: Plan, pictures: np.ndarray, *numbers: int) -> np.ndarray:
+def made(plan, pictures, *numbers):
     found = augmented(torch.from_numpy(pictures), plan, plan.side, generator(*numbers))
     return found.permute(0, 2, 3, 1).numpy()
 
 
-def test_a_small_picture_is_mirrored_or_shifted_and_nothing_else() -> None:
+def test_a_small_picture_is_mirrored_or_shifted_and_nothing_else():
     """Each is one of all 2 x 25 that numpy makes, to the bit; and many of these occur."""
     rng = np.random.default_rng(0)
     picture = rng.integers(0, 256, (16, 16, 3), np.uint8)
@@ -260,8 +248,7 @@ def test_a_small_picture_is_mirrored_or_shifted_and_nothing_else() -> None:
     assert "shifts of up to 2 pixels" in described(SHIFTS)
 
 
-def test_crops_keep_the_stated_share_of_the_area() -> None:
-    """On ramps, the range of values tells how wide and high a crop is, and which way round."""
+def test_crops_keep_the_stated_share_of_the_area():
     across = np.broadcast_to(np.linspace(0, 240, 96), (96, 96))
     ramp = np.stack([across, across.T, np.zeros((96, 96))], axis=-1).astype(np.uint8)
     found = made(CROPS, np.repeat(ramp[None], 300, axis=0), 3)
@@ -277,8 +264,7 @@ def test_crops_keep_the_stated_share_of_the_area() -> None:
     assert "35-100 % of the area" in described(CROPS)
 
 
-def test_views_for_instances_also_change_in_colour() -> None:
-    """A fifth is grey; values stay values of pixels."""
+def test_views_for_instances_also_change_in_colour():
     rng = np.random.default_rng(0)
     pictures = rng.integers(0, 256, (300, 16, 16, 3), np.uint8)
     found = made(VIEWS, pictures, 1)
@@ -288,7 +274,7 @@ def test_views_for_instances_also_change_in_colour() -> None:
     assert 30 < grey.sum() < 90
 
 
-def test_changes_depend_on_the_draw_alone() -> None:
+def test_changes_depend_on_the_draw_alone():
     pictures = np.random.default_rng(0).integers(0, 256, (20, 16, 16, 3), np.uint8)
     first, again, other = (made(VIEWS, pictures, 0, step) for step in (5, 5, 6))
     assert (first == again).all()

@@ -1,7 +1,5 @@
 """Crops of natural images, for sets that are learned quickly."""
 
-from __future__ import annotations
-
 import numpy as np
 from PIL import Image
 
@@ -11,7 +9,7 @@ EACH = 30
 SIDE = 16
 
 
-def crops(picture: np.ndarray, count: int, seed: int) -> list[np.ndarray]:
+def crops(picture, count, seed):
     """Return crops of an image at places drawn with a seed, made 16 pixels small."""
     rng = np.random.default_rng(seed)
     found = []

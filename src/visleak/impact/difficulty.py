@@ -112,7 +112,7 @@ def read_difficulty(text: str, benchmark: Benchmark) -> Difficulty:
     found = match(file.ids, benchmark, file.path)
     name = column or _only_column(file)
     if name not in file.columns:
-        there = listed(file.columns) or "none"
+        there = listed(each for each in file.columns if each != "id") or "none"
         raise VisleakError(f"{file.path} has no column {quoted(name)}; it has {there}")
     where = f"{file.path}: column {quoted(name)}"
     numbers = numbers_of(file.columns[name])

@@ -1,9 +1,5 @@
 """Small images with a few plain objects, and sets of them."""
 
-from __future__ import annotations
-
-from typing import Any
-
 import numpy as np
 import pyarrow as pa
 
@@ -11,13 +7,13 @@ from visleak.dlede.draw import Draw, Split
 from visleak.dlede.train import TrainingTask
 from visleak.formats import Boxes
 from visleak.formats.memory import MemoryOpener
-from visleak.records import ImageSet, Opener
+from visleak.records import ImageSet
 
 NAMES = ("square", "bar")
 HEIGHT, WIDTH = 48, 64
 
 
-def drawn(count: int, seed: int) -> tuple[np.ndarray, Boxes]:
+def drawn(count, seed):
     """Return images (count, 48, 64, 3) and their objects: bright squares and dark bars."""
     random = np.random.default_rng(seed)
     pixels = random.integers(90, 140, (count, HEIGHT, WIDTH, 3)).astype(np.uint8)
@@ -43,12 +39,12 @@ def drawn(count: int, seed: int) -> tuple[np.ndarray, Boxes]:
     return pixels, boxes
 
 
-def set_of(name: str, opener: Opener, count: int, **more: Any) -> ImageSet:
+def set_of(name, opener, count, **more):
     ids = pa.array([f"{name}-{number}" for number in range(count)])
     return ImageSet(name, ids, ids, opener, **more)
 
 
-def drawn_split(train: int = 8, test: int = 4) -> Split:
+def drawn_split(train=8, test=4):
     pixels, boxes = drawn(train, 1)
     others, there = drawn(test, 2)
     return Split(
@@ -59,9 +55,7 @@ def drawn_split(train: int = 8, test: int = 4) -> Split:
     )
 
 
-def lesson_of(
-    split: Split, leaked: int = 0, seed: int = 0, epochs: int | None = None
-) -> TrainingTask:
+def lesson_of(split, leaked=0, seed=0, epochs=None):
     """Return a task in which the first test images took the place of the last training ones."""
     draw = Draw(np.arange(len(split.train) - leaked), np.arange(leaked))
     return TrainingTask(split, draw, 0, 1, seed, epochs)

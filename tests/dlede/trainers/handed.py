@@ -1,9 +1,6 @@
 """Small splits of images on disk, with boxes, for trainers that open the files themselves."""
 
-from __future__ import annotations
-
 import json
-from pathlib import Path
 
 import cv2
 import numpy as np
@@ -16,7 +13,7 @@ from visleak.formats import Boxes, open_images
 SIZE = (40, 20)
 
 
-def paint(path: Path, seed: int, size: tuple[int, int] = SIZE) -> None:
+def paint(path, seed, size=SIZE):
     pixels = np.random.default_rng(seed).integers(0, 90, (size[1], size[0], 3), np.uint8)
     width, height = size
     pixels[height // 4 : height * 3 // 4, width // 4 : width * 3 // 4] = 200 + seed % 50
@@ -25,7 +22,7 @@ def paint(path: Path, seed: int, size: tuple[int, int] = SIZE) -> None:
     path.write_bytes(data)
 
 
-def boxes(count: int, corners: tuple[float, ...] = (10, 5, 30, 15)) -> Boxes:
+def boxes(count, corners=(10, 5, 30, 15)):
     """Return one box an image, in pixels, of two classes in turn."""
     return Boxes(
         ("car", "bike"),
@@ -38,9 +35,7 @@ def boxes(count: int, corners: tuple[float, ...] = (10, 5, 30, 15)) -> Boxes:
     )
 
 
-def split_on_disk(
-    root: Path, train: int = 6, test: int = 4, size: tuple[int, int] = SIZE, boxed: bool = True
-) -> Split:
+def split_on_disk(root, train=6, test=4, size=SIZE, boxed=True):
     """Return a split whose test images are called as the training images are."""
     for row in range(train):
         paint(root / "train" / f"{row}.png", row, size)
@@ -54,7 +49,7 @@ def split_on_disk(
     )
 
 
-def lesson_of(split: Split, leaked: tuple[int, ...] = (1,), **wanted: int) -> TrainingTask:
+def lesson_of(split, leaked=(1,), **wanted):
     """Return a training in which some test images took the place of the last training images."""
     kept = np.arange(len(split.train) - len(leaked))
     draw = Draw(kept, np.array(leaked, np.int64))
@@ -62,10 +57,10 @@ def lesson_of(split: Split, leaked: tuple[int, ...] = (1,), **wanted: int) -> Tr
     return TrainingTask(split, draw, **known)
 
 
-def script(path: Path, text: str) -> Path:
+def script(path, text):
     path.write_text(f"import json, os, sys, time\nfrom pathlib import Path\n{text}\n")
     return path
 
 
-def writes(value: object) -> str:
+def writes(value):
     return f"Path(sys.argv[1]).write_text({json.dumps(value)!r})"

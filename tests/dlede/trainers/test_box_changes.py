@@ -1,16 +1,12 @@
 """Images, boxes and changes lie over each other: on the canvas, changed, and back."""
 
-from __future__ import annotations
-
-from pathlib import Path
-
 import numpy as np
 import pytest
 from drawn_objects import drawn, set_of
 
 from visleak.dlede.draw import Draw, Split
 from visleak.dlede.trainers.detections import Objects
-from visleak.dlede.trainers.networks import GREY, DecodedImages, decode_images
+from visleak.dlede.trainers.networks import GREY, decode_images
 from visleak.dlede.trainers.torch_networks import (
     LEFT,
     Augmentation,
@@ -23,11 +19,11 @@ from visleak.formats.memory import MemoryOpener
 from visleak.progress import silent
 
 
-def prepared(split: Split, folder: Path, side: int = 32, multiple: int = 16) -> DecodedImages:
+def prepared(split, folder, side=32, multiple=16):
     return decode_images(split, side, multiple, folder, silent)
 
 
-def split_of_shapes() -> Split:
+def split_of_shapes():
     """Return images of several shapes: white, with a black left half."""
     made = []
     for height, width in ((20, 64), (64, 20), (12, 30)):
@@ -41,7 +37,7 @@ def split_of_shapes() -> Split:
     return Split(sets[0], sets[1])
 
 
-def test_pictures_keep_their_shape_and_are_not_enlarged(tmp_path: Path) -> None:
+def test_pictures_keep_their_shape_and_are_not_enlarged(tmp_path):
     pictures = prepared(split_of_shapes(), tmp_path)
     assert pictures.sizes.tolist() == [[10, 32], [32, 10], [12, 30]]
     assert pictures.originals.tolist() == [[20, 64], [64, 20], [12, 30]]
@@ -57,15 +53,14 @@ def test_pictures_keep_their_shape_and_are_not_enlarged(tmp_path: Path) -> None:
     assert (shown[1, :12, 15:30] == 255).all()
 
 
-def boxes_of(corners: list[list[float]], image: list[int], relative: bool, images: int) -> Boxes:
+def boxes_of(corners, image, relative, images):
     count = len(image)
     zeros = np.zeros(count, np.int64)
     there = np.array(corners, np.float64)
     return Boxes(("a",), np.array(image), zeros, there, zeros > 0, images, relative)
 
 
-def test_boxes_in_pixels_and_in_shares_are_the_same(tmp_path: Path) -> None:
-    """The second image is half as large on its canvas; what sticks out is cut off."""
+def test_boxes_in_pixels_and_in_shares_are_the_same(tmp_path):
     pictures = prepared(split_of_shapes(), tmp_path)
     rows = np.array([0, 1, 2])
     pixels = boxes_of([[0, 0, 32, 20], [10, 32, 20, 64], [15, 0, 45, 6]], [0, 1, 2], False, 3)
@@ -81,15 +76,14 @@ def test_boxes_in_pixels_and_in_shares_are_the_same(tmp_path: Path) -> None:
     )
 
 
-def test_what_lies_outside_is_no_object(tmp_path: Path) -> None:
+def test_what_lies_outside_is_no_object(tmp_path):
     pictures = prepared(split_of_shapes(), tmp_path)
     boxes = boxes_of([[70, 0, 80, 10], [3, 3, 3, 9], [0, 0, 9, 9]], [0, 0, 1], False, 3)
     found = on_canvas(boxes, pictures, np.array([0, 1, 2]))
     assert [len(objects.label) for objects in found] == [0, 1, 0]
 
 
-def test_boxes_follow_their_pictures() -> None:
-    """Each object is bright or dark: after any change, its box holds it and little else."""
+def test_boxes_follow_their_pictures():
     pixels, boxes = drawn(6, 3)
     objects = [
         Objects(boxes.label[mine], boxes.corners[mine], boxes.crowd[mine])
@@ -109,7 +103,7 @@ def test_boxes_follow_their_pictures() -> None:
                 assert both >= 0.75 * (covered | coloured).sum()
 
 
-def test_an_object_of_which_little_is_left_becomes_a_crowd() -> None:
+def test_an_object_of_which_little_is_left_becomes_a_crowd():
     changes = Augmentation(np.ones((1, 2)), np.array([[-0.1, 0.0]]), np.ones(1))
     size = 100.0
     kept, cut = [5.0, 10.0, 25.0, 20.0], [1.0, 10.0, 12.0, 20.0]

@@ -1,15 +1,12 @@
 """The classifier, trained for real on a few small images."""
 
-from __future__ import annotations
-
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import pytest
 from drawn_objects import HEIGHT, WIDTH, lesson_of, set_of
-from sklearn.metrics import accuracy_score, f1_score  # type: ignore[import-untyped]
+from sklearn.metrics import accuracy_score, f1_score
 
 from visleak.dlede.draw import Split
 from visleak.dlede.trainers import label_metrics, load_trainer
@@ -17,12 +14,11 @@ from visleak.dlede.trainers.torch_networks import Classifier
 from visleak.errors import UsageError, VisleakError
 from visleak.formats.memory import MemoryOpener
 from visleak.progress import silent
-from visleak.records import ImageSet
 
 SMALL = "torch:classifier?batch=4"
 
 
-def striped(name: str, labels: list[str | None], seed: int) -> ImageSet:
+def striped(name, labels, seed):
     """Return images with stripes: down for ``down``, across for all other labels."""
     random = np.random.default_rng(seed)
     made = random.integers(80, 120, (len(labels), HEIGHT, WIDTH, 3)).astype(np.uint8)
@@ -35,16 +31,15 @@ def striped(name: str, labels: list[str | None], seed: int) -> ImageSet:
     return set_of(name, MemoryOpener(made), len(labels), labels=pa.array(labels, pa.string()))
 
 
-def split_of(train: list[str | None], test: list[str | None]) -> Split:
+def split_of(train, test):
     return Split(striped("train", train, 1), striped("test", test, 2))
 
 
-def test_stripes_are_learnt_and_missing_labels_left_out(tmp_path: Path) -> None:
-    """One training and one test image have no label; one test label is unknown in training."""
+def test_stripes_are_learnt_and_missing_labels_left_out(tmp_path):
     split = split_of(["down", "across"] * 6 + [None], ["down", "across", None, "slanted", "down"])
     ready = load_trainer(SMALL).prepare(split, tmp_path, silent)
     first = ready.train(lesson_of(split, epochs=12), tmp_path)
-    assert ready.notes == (  # type: ignore[attr-defined]
+    assert ready.notes == (
         "1 of 13 images of set 'train' have no label, and are excluded",
         "1 of 5 images of set 'test' have no label, and are excluded",
         "1 test images have a label that no training image has, such as 'slanted': they are only"
@@ -64,7 +59,7 @@ def test_stripes_are_learnt_and_missing_labels_left_out(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("predicted", [False, True])
-def test_metrics_are_those_of_scikit_learn(predicted: bool) -> None:
+def test_metrics_are_those_of_scikit_learn(predicted):
     """Macro F1 over the classes that are there, or that are predicted as well."""
     random = np.random.default_rng(7)
     for _ in range(50):
@@ -79,7 +74,7 @@ def test_metrics_are_those_of_scikit_learn(predicted: bool) -> None:
         assert made["accuracy"] == pytest.approx(accuracy_score(true, said))
 
 
-def test_sets_without_labels_are_refused(tmp_path: Path) -> None:
+def test_sets_without_labels_are_refused(tmp_path):
     split = split_of(["down", "across"], ["down"])
     bare = replace(split, test=replace(split.test, labels=None))
     with pytest.raises(UsageError, match="torch:classifier needs the labels of images, and set"):

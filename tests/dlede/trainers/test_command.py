@@ -1,7 +1,5 @@
 """A command as trainer: a real program reads what it is handed and writes what it measured."""
 
-from __future__ import annotations
-
 import json
 import os
 import pickle
@@ -16,7 +14,7 @@ from handed import lesson_of, script, split_on_disk, writes
 
 from refusals import refusal
 from visleak.dlede.draw import Split
-from visleak.dlede.train import Outcome, TrainingFailed
+from visleak.dlede.train import TrainingFailed
 from visleak.dlede.trainers import load_trainer
 from visleak.dlede.trainers.command import FILLED, Template
 from visleak.errors import UsageError, VisleakError
@@ -36,18 +34,18 @@ print("trained with seed", seed)
 """
 
 
-def command(*words: object) -> str:
+def command(*words):
     return "command:" + shlex.join([sys.executable, *map(str, words)])
 
 
-def trained(text: str, split: Split, folder: Path, **wanted: int) -> Outcome:
+def trained(text, split, folder, **wanted):
     ready = load_trainer(text).prepare(split, folder / "ready", silent)
     own = folder / "own"
     own.mkdir()
     return pickle.loads(pickle.dumps(ready)).train(lesson_of(split, **wanted), own)
 
 
-def failure(text: str, tmp_path: Path) -> str:
+def failure(text, tmp_path):
     with pytest.raises(TrainingFailed) as caught:
         trained(text, split_on_disk(tmp_path), tmp_path)
     assert "\n" not in str(caught.value)
@@ -158,9 +156,7 @@ def test_a_template_that_cannot_work_is_refused(template, text):
     assert text in refusal(UsageError, load_trainer, f"command:{template}")
 
 
-def test_files_are_found_wherever_the_command_names_them(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_files_are_found_wherever_the_command_names_them(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     named = {"train.py", "a.yaml", "b.yaml", "run/__main__.py", "pack/mod.py"}
     for name in (*named, "other.py"):

@@ -1,7 +1,5 @@
 """What a detector is taught, and the metrics of what it finds, counted by hand."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np
@@ -23,7 +21,7 @@ from visleak.formats import Boxes
 Row = tuple[int, int, float, float, float, float]
 
 
-def truth_of(rows: list[Row], images: int, classes: int, crowd: tuple[int, ...] = ()) -> Boxes:
+def truth_of(rows, images, classes, crowd=()):
     """Return objects given as (image, class, left, top, right, bottom)."""
     table = np.array(rows, np.float64).reshape(-1, 6)
     crowds = np.isin(np.arange(len(rows)), crowd)
@@ -32,7 +30,7 @@ def truth_of(rows: list[Row], images: int, classes: int, crowd: tuple[int, ...] 
     return Boxes(names, table[:, 0].astype(np.int64), label, table[:, 2:], crowds, images, False)
 
 
-def found_of(rows: list[tuple[Row, float]]) -> Detections:
+def found_of(rows):
     """Return detections given as an object and a confidence."""
     table = np.array([row for row, _ in rows], np.float64).reshape(-1, 6)
     score = np.array([score for _, score in rows], np.float64)
@@ -40,7 +38,7 @@ def found_of(rows: list[tuple[Row, float]]) -> Detections:
     return Detections(table[:, 0].astype(np.int64), label, score, table[:, 2:])
 
 
-def shifted(row: Row, across: float) -> Row:
+def shifted(row, across):
     return (row[0], row[1], row[2] + across, row[3], row[4] + across, row[5])
 
 
@@ -52,14 +50,14 @@ B: Row = (1, 0, 10, 10, 30, 30)
 C: Row = (1, 1, 50, 50, 70, 80)
 
 
-def test_nothing_found_is_zero() -> None:
+def test_nothing_found_is_zero():
     made = score_detections(truth_of([A, C], 3, 2), found_of([]))
     assert made.metrics == dict.fromkeys(ALL, 0.0)
     assert made.confidence == np.inf
     assert made.f1.tolist() == [0, 0, 1]
 
 
-def test_a_known_average_precision() -> None:
+def test_a_known_average_precision():
     """Right, wrong, right of two objects: precision 1 up to recall .5, 2/3 up to 1.
 
     COCO's 101 recalls: 51 of them (0 to .5) have 1, 50 have 2/3.
@@ -76,8 +74,7 @@ def test_a_known_average_precision() -> None:
     assert made.f1 == pytest.approx([1, 2 / 3])
 
 
-def test_what_lies_in_a_crowd_is_neither_right_nor_wrong() -> None:
-    """Also in a region of no class, which stands for all of them."""
+def test_what_lies_in_a_crowd_is_neither_right_nor_wrong():
     nowhere = (0, -1, 100.0, 100.0, 200.0, 200.0)
     truth = truth_of([A, (0, 0, 50, 50, 90, 90), nowhere], 1, 2, crowd=(1, 2))
     inside = [(0, 0, 55, 55, 70, 70), (0, 0, 60, 55, 75, 75), (0, 1, 110, 110, 130, 130)]
@@ -89,9 +86,9 @@ def test_what_lies_in_a_crowd_is_neither_right_nor_wrong() -> None:
     assert made.metrics["precision"] == 0.5
 
 
-def by_hand(truth: Boxes, found: Detections) -> tuple[dict[str, float], list[float]]:
+def by_hand(truth, found):
     """Return what there is to say at IoU .5, counted for each confidence anew."""
-    best: tuple[float, dict[str, float], list[float]] = (-1.0, {}, [])
+    best = (-1.0, {}, [])
     for level in sorted(set(found.score.tolist()), reverse=True):
         counts = {label: [0, 0, 0] for label in range(len(truth.names))}  # right, said, objects
         images = [[0, 0] for _ in range(truth.images)]  # right, said and objects
@@ -116,7 +113,7 @@ def by_hand(truth: Boxes, found: Detections) -> tuple[dict[str, float], list[flo
     return best[1], best[2]
 
 
-def greedy(boxes: np.ndarray, found: Detections, rows: np.ndarray) -> int:
+def greedy(boxes, found, rows):
     """Return how many detections find an object: the surest first, each the best one left."""
     left = list(range(len(boxes)))
     right = 0
@@ -136,16 +133,16 @@ def greedy(boxes: np.ndarray, found: Detections, rows: np.ndarray) -> int:
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_random_boxes_against_a_count_by_hand(seed: int) -> None:
+def test_random_boxes_against_a_count_by_hand(seed):
     random = np.random.default_rng(seed)
-    truth_rows: list[Row] = []
-    said: list[tuple[Row, float]] = []
+    truth_rows = []
+    said = []
     for image in range(12):
         for _ in range(random.integers(0, 5)):
             left, top = random.uniform(0, 60, 2)
             wide, tall = random.uniform(8, 40, 2)
             label = int(random.integers(0, 3))
-            row: Row = (image, label, left, top, left + wide, top + tall)
+            row = (image, label, left, top, left + wide, top + tall)
             truth_rows.append(row)
             for _ in range(random.integers(0, 3)):
                 guess = shifted(row, random.normal(0, 6))
@@ -159,12 +156,12 @@ def test_random_boxes_against_a_count_by_hand(seed: int) -> None:
     assert made.f1 == pytest.approx(images)
 
 
-def test_shares_are_refused() -> None:
+def test_shares_are_refused():
     with pytest.raises(ValueError, match="in pixels"):
         score_detections(replace(truth_of([A], 1, 1), relative=True), found_of([]))
 
 
-def test_only_crowds_are_nothing_to_find() -> None:
+def test_only_crowds_are_nothing_to_find():
     with pytest.raises(ValueError, match="no class has an object"):
         score_detections(truth_of([A], 1, 1, crowd=(0,)), found_of([]))
 
@@ -172,7 +169,7 @@ def test_only_crowds_are_nothing_to_find() -> None:
 LENGTHS = st.floats(0.5, 60.0)
 
 
-def overlap(first: list[float], second: list[float]) -> float:
+def overlap(first, second):
     across = max(0.0, min(first[2], second[2]) - max(first[0], second[0]))
     down = max(0.0, min(first[3], second[3]) - max(first[1], second[1]))
     areas = [(box[2] - box[0]) * (box[3] - box[1]) for box in (first, second)]
@@ -180,10 +177,7 @@ def overlap(first: list[float], second: list[float]) -> float:
 
 
 @given(LENGTHS, LENGTHS, st.floats(0.3, 0.9))
-def test_corners_within_the_radius_overlap_enough(
-    height: float, width: float, wanted: float
-) -> None:
-    """The three cases of CornerNet, and all other corners of the square about each corner."""
+def test_corners_within_the_radius_overlap_enough(height, width, wanted):
     radius = radius_of(height, width, wanted)
     assert radius > 0
     box = [0.0, 0.0, width, height]
@@ -200,15 +194,14 @@ def test_corners_within_the_radius_overlap_enough(
     assert min(found) == pytest.approx(wanted, abs=1e-9)  # and no smaller radius is needed
 
 
-def picture(*objects: tuple[int, float, float, float, float], crowd: int = 0) -> Objects:
+def picture(*objects, crowd=0):
     """Return objects given as (class, left, top, right, bottom); the last ``crowd`` are crowds."""
     rows = np.array(objects, np.float64).reshape(-1, 5)
     crowds = np.arange(len(rows)) >= len(rows) - crowd
     return Objects(rows[:, 0].astype(np.int64), rows[:, 1:], crowds)
 
 
-def test_a_gaussian_is_that_of_the_paper() -> None:
-    """Every cell of the window, written out; nothing outside it; at an edge it is cut off."""
+def test_a_gaussian_is_that_of_the_paper():
     plane = np.zeros((7, 9), np.float32)
     draw(plane, 1, 4, 2.9)
     deviation = 5 / 6
@@ -220,8 +213,7 @@ def test_a_gaussian_is_that_of_the_paper() -> None:
             assert plane[row, column] == pytest.approx(expected, abs=1e-6)
 
 
-def test_boxes_are_read_back_from_their_targets() -> None:
-    """Also those at the last edge of the canvas."""
+def test_boxes_are_read_back_from_their_targets():
     drawn = np.random.default_rng(3)
     low = drawn.uniform(0, 60, (40, 2))
     corners = np.concatenate([low, low + drawn.uniform(1, 40, (40, 2))], axis=1)
@@ -238,8 +230,7 @@ def test_boxes_are_read_back_from_their_targets() -> None:
     assert len(said) >= 30
 
 
-def test_of_two_objects_in_a_cell_the_smaller_is_taught() -> None:
-    """Both are found in their heat maps."""
+def test_of_two_objects_in_a_cell_the_smaller_is_taught():
     for order in (1, -1):
         shown = [(0, 0, 0, 80, 80), (1, 38, 38, 43, 42)][::order]
         made = targets_of([picture(*shown)], 2, (20, 20))
@@ -248,8 +239,7 @@ def test_of_two_objects_in_a_cell_the_smaller_is_taught() -> None:
         assert made.boxes[0] == pytest.approx([0.125, 0.0, np.log(1.25), 0.0])
 
 
-def test_crowds_do_not_count() -> None:
-    """Their cells leave their class's heat map; of no class: all heat maps. Centres stay."""
+def test_crowds_do_not_count():
     shown = picture((0, 4, 4, 12, 12), (0, 0, 0, 16, 16), (-1, 21, 21, 30, 23), crowd=1)
     shown.crowd[1] = True
     made = targets_of([shown, picture()], 2, (8, 8))

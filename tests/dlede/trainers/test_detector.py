@@ -1,19 +1,15 @@
 """The detector, trained for real on a few small images."""
 
-from __future__ import annotations
-
 import pickle
-from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 from drawn_objects import drawn, drawn_split, lesson_of, set_of
 
-from visleak.dlede.draw import Draw, Split
-from visleak.dlede.train import Outcome, TrainingFailed, TrainingTask
+from visleak.dlede.draw import Draw
+from visleak.dlede.train import TrainingFailed, TrainingTask
 from visleak.dlede.trainers import load_trainer
 from visleak.dlede.trainers.detections import Objects, targets_of
 from visleak.dlede.trainers.networks import PreparedNetwork
@@ -27,25 +23,24 @@ SMALL = "torch:detector?batch=4&rate=0.01"
 
 
 @pytest.fixture(scope="module")
-def small(tmp_path_factory: pytest.TempPathFactory) -> tuple[Split, PreparedNetwork]:
+def small(tmp_path_factory):
     """Return a split of eight and four images, and a detector that is ready for it."""
     split = drawn_split()
     return split, ready_for(split, tmp_path_factory.mktemp("ready"))
 
 
-def ready_for(split: Split, folder: Path, text: str = SMALL) -> PreparedNetwork:
+def ready_for(split, folder, text=SMALL):
     made = load_trainer(text).prepare(split, folder, silent)
     assert isinstance(made, PreparedNetwork)
     return made
 
 
-def trained(ready: PreparedNetwork, task: TrainingTask, folder: Path) -> Outcome:
+def trained(ready, task, folder):
     folder.mkdir()
     return ready.train(task, folder)
 
 
-def test_eight_pictures_are_learnt_by_heart(tmp_path: Path) -> None:
-    """All four test images leak, so all of them are found."""
+def test_eight_pictures_are_learnt_by_heart(tmp_path):
     split = drawn_split(8, 4)
     outcome = trained(ready_for(split, tmp_path), lesson_of(split, 4, epochs=40), tmp_path / "run")
     assert outcome.metrics["map50"] > 0.9
@@ -60,15 +55,12 @@ def test_eight_pictures_are_learnt_by_heart(tmp_path: Path) -> None:
     assert "map50 " in log[40]
 
 
-def test_a_seed_gives_the_same_bytes_and_another_does_not(
-    small: tuple[Split, PreparedNetwork], tmp_path: Path
-) -> None:
-    """Also in a process that has drawn other numbers, and after the way to a process of its own."""
+def test_a_seed_gives_the_same_bytes_and_another_does_not(small, tmp_path):
     split, ready = small
     first = trained(ready, lesson_of(split, 2, epochs=3), tmp_path / "1")
     torch.manual_seed(5)
     np.random.default_rng().random()
-    sent: PreparedNetwork = pickle.loads(pickle.dumps(ready))
+    sent = pickle.loads(pickle.dumps(ready))
     again = trained(sent, lesson_of(split, 2, epochs=3), tmp_path / "2")
     other = trained(ready, lesson_of(split, 2, epochs=3, seed=1), tmp_path / "3")
     assert first.about == again.about
@@ -77,9 +69,7 @@ def test_a_seed_gives_the_same_bytes_and_another_does_not(
     assert first.about["loss"] != other.about["loss"]
 
 
-def test_a_training_leaves_torch_as_it_was(
-    small: tuple[Split, PreparedNetwork], tmp_path: Path
-) -> None:
+def test_a_training_leaves_torch_as_it_was(small, tmp_path):
     split, ready = small
     before = torch.get_rng_state(), torch.get_num_threads()
     trained(ready, lesson_of(split, epochs=1), tmp_path / "run")
@@ -88,8 +78,7 @@ def test_a_training_leaves_torch_as_it_was(
     assert not torch.are_deterministic_algorithms_enabled()
 
 
-def test_peaks_read_back_what_is_taught() -> None:
-    """A network that says exactly what it is taught finds the boxes, the surest first."""
+def test_peaks_read_back_what_is_taught():
     random = np.random.default_rng(4)
     rows, columns = np.meshgrid(np.arange(4), np.arange(4))
     middles = np.stack([columns.ravel(), rows.ravel()], 1) * 24 + random.uniform(8, 16, (16, 2))
@@ -111,7 +100,7 @@ def test_peaks_read_back_what_is_taught() -> None:
         assert objects.label[nearest] == label
 
 
-def test_the_forecast_counts_pictures_and_epochs(small: tuple[Split, PreparedNetwork]) -> None:
+def test_the_forecast_counts_pictures_and_epochs(small):
     _, ready = small
     assert ready.learning > 0
     assert ready.evaluating > 0
@@ -128,13 +117,13 @@ class HolesOpener:
     pixels: Bytes8
     holes: tuple[int, ...]
 
-    def read(self, positions: Sequence[int]) -> Iterator[bytes | Bytes8 | Unreadable]:
+    def read(self, positions):
         for position in positions:
             hole = position in self.holes
             yield Unreadable("truncated", "cut off") if hole else self.pixels[position]
 
 
-def with_holes(train: tuple[int, ...], test: tuple[int, ...]) -> Split:
+def with_holes(train, test):
     split = drawn_split(6, 4)
     opened = [
         replace(images, opener=HolesOpener(drawn(count, seed)[0], holes))
@@ -143,7 +132,7 @@ def with_holes(train: tuple[int, ...], test: tuple[int, ...]) -> Split:
     return replace(split, train=opened[0], test=opened[1])
 
 
-def test_unreadable_pictures_are_named_and_nothing_is_found_in_them(tmp_path: Path) -> None:
+def test_unreadable_pictures_are_named_and_nothing_is_found_in_them(tmp_path):
     split = with_holes((1,), (0, 3))
     ready = ready_for(split, tmp_path)
     (note,) = ready.notes
@@ -156,13 +145,13 @@ def test_unreadable_pictures_are_named_and_nothing_is_found_in_them(tmp_path: Pa
     assert "unreadable: 'test-3' of set 'test' (truncated: cut off)" in log
 
 
-def test_nothing_readable_is_an_error(tmp_path: Path) -> None:
+def test_nothing_readable_is_an_error(tmp_path):
     said = "set 'test': none of its 4 images can be read"
     with pytest.raises(VisleakError, match=said):
         ready_for(with_holes((), (0, 1, 2, 3)), tmp_path)
 
 
-def test_a_lesson_of_unreadable_pictures_fails(tmp_path: Path) -> None:
+def test_a_lesson_of_unreadable_pictures_fails(tmp_path):
     split = with_holes((1,), ())
     ready = ready_for(split, tmp_path)
     task = TrainingTask(split, Draw(np.array([1]), np.empty(0, np.int64)), 0, 1, 0, 1)
@@ -170,7 +159,7 @@ def test_a_lesson_of_unreadable_pictures_fails(tmp_path: Path) -> None:
         trained(ready, task, tmp_path / "run")
 
 
-def test_a_rate_that_is_too_high_is_a_failed_training(tmp_path: Path) -> None:
+def test_a_rate_that_is_too_high_is_a_failed_training(tmp_path):
     split = drawn_split(4, 2)
     ready = ready_for(split, tmp_path)
     broken = replace(ready, options=replace(ready.options, rate=1e30))
@@ -178,7 +167,7 @@ def test_a_rate_that_is_too_high_is_a_failed_training(tmp_path: Path) -> None:
         trained(broken, lesson_of(split, epochs=3), tmp_path / "run")
 
 
-def test_sets_without_boxes_are_refused(tmp_path: Path) -> None:
+def test_sets_without_boxes_are_refused(tmp_path):
     split = drawn_split(4, 2)
     with pytest.raises(UsageError, match="needs annotated boxes, and set 'test' has none"):
         ready_for(replace(split, test_boxes=None), tmp_path)
@@ -187,7 +176,7 @@ def test_sets_without_boxes_are_refused(tmp_path: Path) -> None:
         ready_for(replace(split, train_boxes=replace(none, images=4)), tmp_path)
 
 
-def test_classes_of_one_set_only_are_said() -> None:
+def test_classes_of_one_set_only_are_said():
     split = drawn_split(4, 2)
     both = drawn(2, 2)[1]
     bars = replace(both, label=np.ones_like(both.label))
@@ -196,7 +185,7 @@ def test_classes_of_one_set_only_are_said() -> None:
     ]
 
 
-def test_embeddings_are_refused(tmp_path: Path) -> None:
+def test_embeddings_are_refused(tmp_path):
     split = drawn_split(4, 2)
     blind = set_of("train", MemoryOpener(drawn(4, 1)[0]), 4, has_pixels=False)
     with pytest.raises(UsageError, match="set 'train' has embeddings without images"):

@@ -1,7 +1,5 @@
 """Lists, folders of links, label files, COCO files: read back by what is not ours."""
 
-from __future__ import annotations
-
 import contextlib
 import io
 import os
@@ -36,13 +34,13 @@ from visleak.formats import Boxes, open_images
 from visleak.progress import silent
 
 
-def label_file(picture: str) -> Path:
+def label_file(picture):
     """Return where YOLOv5, YOLOv8 and later look for the label file of an image."""
     return Path(f"{os.sep}labels{os.sep}".join(picture.rsplit(f"{os.sep}images{os.sep}", 1))
                 .rsplit(".", 1)[0] + ".txt")  # fmt: skip
 
 
-def label_file_of_yolov7(picture: str) -> Path:
+def label_file_of_yolov7(picture):
     """The same of YOLOv7, utils/datasets.py: the first `/images/` of the path, and the ending."""
     other = picture.replace(f"{os.sep}images{os.sep}", f"{os.sep}labels{os.sep}", 1)
     return Path("txt".join(other.rsplit(picture.rsplit(".", maxsplit=1)[-1], 1)))

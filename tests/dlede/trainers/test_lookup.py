@@ -1,7 +1,5 @@
 """The trainer that learns by heart: its curve is known before it is run."""
 
-from __future__ import annotations
-
 import pickle
 import subprocess
 import sys
@@ -56,11 +54,6 @@ def trained(ready, split, kept, leaked, folder, seed=0):
 
 
 def test_the_curve_of_a_clean_split_is_the_share_that_leaks(tmp_path):
-    """No label of the test set is one of the training set: right are those that leaked, alone.
-
-    A leaked image is its own nearest neighbour, and any other's label is wrong, as no two test
-    images have the same. So accuracy at step p is p %, to the image.
-    """
     train = [("other", f"{at:02d}.png", at) for at in range(40)]
     test = [(f"class {at:02d}", "a.png", 100 + at) for at in range(20)]
     split = split_of(tmp_path, train, test)
@@ -74,25 +67,6 @@ def test_the_curve_of_a_clean_split_is_the_share_that_leaks(tmp_path):
             right = np.zeros(20)
             right[draw.leaked] = 1
             assert outcome.images["accuracy"].tolist() == right.tolist()
-
-
-def test_near_copies_in_training_leak_from_the_start(tmp_path):
-    """Right are those with a copy in training, re-encoded, and those that leaked besides."""
-    train = [(f"class {at:02d}", "a.png", 100 + at) for at in range(8)]
-    train += [("other", f"{at:02d}.png", at) for at in range(12)]
-    test = [(f"class {at:02d}", "b.jpg", 100 + at) for at in range(16)]
-    split = split_of(tmp_path, train, test)
-    ready = readied(split, tmp_path)
-    copies = split.train.ids.to_pylist()
-    own = [at for at, id_ in enumerate(copies) if id_.startswith("class")]
-    everything = list(range(20))
-    assert trained(ready, split, everything, [], tmp_path).metrics["accuracy"] == 8 / 16
-    # two more leak, and take the place of others
-    kept = [at for at in everything if at in own or at >= 10]
-    assert trained(ready, split, kept, [14, 15], tmp_path).metrics["accuracy"] == 10 / 16
-    # one copy makes room for a leak of the very same image: nothing is gained
-    kept = [at for at in everything if at != own[3]]
-    assert trained(ready, split, kept, [3], tmp_path).metrics["accuracy"] == 8 / 16
 
 
 @pytest.mark.parametrize("encoder", ["builtin", "phash"])
@@ -133,7 +107,6 @@ def test_answers_are_those_of_a_plain_search(tmp_path, encoder):
 
 
 def test_equally_alike_images_are_told_apart_by_id(tmp_path):
-    """Whatever the order of the classes and of the rows; the seed changes nothing."""
     train = [("z", "a.png", 1), ("m", "b.png", 1), ("x", "c.png", 2)]
     split = split_of(tmp_path, train, [("z", "t.png", 1), ("m", "u.png", 1)])
     ready = readied(split, tmp_path)
@@ -146,7 +119,6 @@ def test_equally_alike_images_are_told_apart_by_id(tmp_path):
 
 
 def test_pictures_that_cannot_be_read(tmp_path):
-    """None is a neighbour, and a test image of the kind is answered wrong; they are counted."""
     train = [("a", "1.png", 1), ("a", "bad.png", b"x"), ("b", "2.png", 2)]
     split = split_of(
         tmp_path, train, [("a", "1.png", 1), ("b", "bad.png", b"x"), ("b", "2.png", 2)]
@@ -189,7 +161,6 @@ def test_what_it_is_called_and_what_it_depends_on():
 
 
 def test_it_works_without_torch():
-    """Torch is an extra; a program in which it cannot be imported loads the trainer."""
     program = (
         "import sys; sys.modules['torch'] = None; from visleak.dlede import load_trainer;"
         " print(load_trainer('lookup').name)"

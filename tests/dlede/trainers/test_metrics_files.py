@@ -1,29 +1,25 @@
 """What a training leaves: our json, and YOLO's own files as its repositories write them."""
 
-from __future__ import annotations
-
 import json
 import math
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 
 from refusals import refusal
-from visleak.dlede.train import Outcome, TrainingFailed
+from visleak.dlede.train import TrainingFailed
 from visleak.dlede.trainers.command import f1_of, read_json, read_yolo
 
 ROWS = {"a.png": 0, "/data/a.png": 0, "b.png": 1}
 
 
-def of_json(folder: Path, content: Any) -> Outcome:
+def of_json(folder, content):
     path = folder / "metrics.json"
     path.write_text(content if isinstance(content, str) else json.dumps(content))
     return read_json(path, ROWS, 2)
 
 
-def said(folder: Path, content: Any) -> str:
+def said(folder, content):
     with pytest.raises(TrainingFailed) as caught:
         of_json(folder, content)
     text = str(caught.value)
@@ -98,7 +94,7 @@ def test_a_file_of_many_mebibytes_is_not_read(tmp_path, monkeypatch):
     assert said(tmp_path, text) == "metrics.json is larger than 1 MiB"
 
 
-def yolov7_row(epoch: str, results: tuple[float, ...]) -> str:
+def yolov7_row(epoch, results):
     """Return a row as train.py of WongKinYiu/yolov7 formats it."""
     losses = (0.04123, 0.01987, 0.004321, 0.06542)
     row = ("%10s" * 2 + "%10.4g" * 6) % (epoch, "10.9G", *losses, 37, 640)
@@ -118,7 +114,7 @@ YOLOV5_NAMES = [
 ]  # fmt: skip
 
 
-def yolov5_csv(*rows: tuple[float, ...]) -> str:
+def yolov5_csv(*rows):
     head = ("%20s," * len(YOLOV5_NAMES) % tuple(YOLOV5_NAMES)).rstrip(",") + "\n"
     return head + "".join(("%20.5g," * len(row) % row).rstrip(",") + "\n" for row in rows)
 

@@ -1,7 +1,5 @@
 """A command that runs for hours: its log, its end by itself, by time, with who asked."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import signal
@@ -35,7 +33,7 @@ signal.signal(signal.SIGTERM, signal.SIG_IGN)
 )
 
 
-def is_running(process: int) -> bool:
+def is_running(process):
     try:
         state = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0]
     except OSError:
@@ -47,7 +45,7 @@ def is_running(process: int) -> bool:
     return state != "Z"
 
 
-def wait_for(path: Path) -> list[int]:
+def wait_for(path):
     until = time.monotonic() + 20
     while not path.exists():
         assert time.monotonic() < until
@@ -55,19 +53,19 @@ def wait_for(path: Path) -> list[int]:
     return [int(word) for word in path.read_text().split()]
 
 
-def are_gone(processes: list[int], seconds: float = 10) -> bool:
+def are_gone(processes, seconds=10):
     until = time.monotonic() + seconds
     while any(map(is_running, processes)) and time.monotonic() < until:
         time.sleep(0.02)
     return not any(map(is_running, processes))
 
 
-def run(tmp_path: Path, text: str, *arguments: str, limit: float | None = None) -> None:
+def run(tmp_path, text, *arguments, limit=None):
     program = script(tmp_path / "program.py", text)
     run_command([sys.executable, str(program), *arguments], tmp_path / "log.txt", limit=limit)
 
 
-def failure(tmp_path: Path, text: str, limit: float | None = None) -> str:
+def failure(tmp_path, text, limit=None):
     with pytest.raises(TrainingFailed) as caught:
         run(tmp_path, text, limit=limit)
     assert "\n" not in str(caught.value)

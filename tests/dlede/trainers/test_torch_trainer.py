@@ -1,7 +1,5 @@
 """What ``torch:`` takes and refuses, and Python functions as trainers."""
 
-from __future__ import annotations
-
 import pickle
 import sys
 
@@ -34,17 +32,16 @@ from visleak.progress import silent
         ("torch:detector?side=64&side=64", "option side is given twice"),
     ],
 )
-def test_wishes_that_cannot_be_are_refused(text: str, said: str) -> None:
+def test_wishes_that_cannot_be_are_refused(text, said):
     assert said in refusal(UsageError, load_trainer, text)
 
 
-def test_a_device_that_is_not_there_is_refused() -> None:
+def test_a_device_that_is_not_there_is_refused():
     with pytest.raises(UsageError, match="device must be auto, cpu, cuda or cuda:N; got 'gpu'"):
         load_trainer("torch:detector", device="gpu")
 
 
-def test_options_are_part_of_the_key() -> None:
-    """Threads and device are not: they only change how numbers are rounded."""
+def test_options_are_part_of_the_key():
     usual = load_trainer("torch:detector").about()
     assert usual == {
         "model": "detector",
@@ -60,9 +57,9 @@ def test_options_are_part_of_the_key() -> None:
 
 
 @pytest.mark.parametrize("module", ["torch", "pycocotools.coco"])
-def test_a_missing_library_names_its_extra(monkeypatch: pytest.MonkeyPatch, module: str) -> None:
+def test_a_missing_library_names_its_extra(monkeypatch, module):
     class Absent:
-        def find_spec(self, name: str, *_: object) -> None:
+        def find_spec(self, name, *_):
             if name == module:
                 raise ModuleNotFoundError(f"No module named {name!r}", name=name.partition(".")[0])
 

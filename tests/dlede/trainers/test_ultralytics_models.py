@@ -1,7 +1,5 @@
 """Ultralytics, which needs a torchvision that fits; `.ci/run` makes one where it can."""
 
-from __future__ import annotations
-
 import csv
 import json
 import os
@@ -17,8 +15,6 @@ import pytest
 from handed import lesson_of, split_on_disk
 
 from refusals import refusal
-from visleak.dlede.draw import Split
-from visleak.dlede.train import Outcome, PreparedTrainer
 from visleak.dlede.trainers import load_trainer
 from visleak.dlede.trainers.ultralytics_trainer import known_model
 from visleak.errors import MissingExtra, UsageError
@@ -28,7 +24,7 @@ MODEL = "ultralytics:yolov8n.yaml?imgsz=64&batch=4"
 
 
 @pytest.fixture(scope="module")
-def torchvision() -> None:
+def torchvision():
     """Skip where the library is not installed, or cannot be imported."""
     try:
         metadata.version("ultralytics")
@@ -41,26 +37,26 @@ def torchvision() -> None:
 
 
 @pytest.fixture(scope="module")
-def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def place(tmp_path_factory):
     return tmp_path_factory.mktemp("ultralytics")
 
 
 @pytest.fixture(scope="module")
-def split(place: Path) -> Split:
+def split(place):
     return split_on_disk(place, size=(64, 64))
 
 
 @pytest.fixture(scope="module")
-def ready(torchvision: None, place: Path, split: Split) -> PreparedTrainer:
+def ready(torchvision, place, split):
     return load_trainer(MODEL, device="cpu").prepare(split, place / "ready", silent)
 
 
-def trained(ready: PreparedTrainer, split: Split, folder: Path, seed: int) -> Outcome:
+def trained(ready, split, folder, seed):
     folder.mkdir()
     return pickle.loads(pickle.dumps(ready)).train(lesson_of(split, epochs=1, seed=seed), folder)
 
 
-def losses(folder: Path) -> dict[str, float]:
+def losses(folder):
     with (folder / "run" / "results.csv").open() as lines:
         row = list(csv.DictReader(lines))[-1]
     return {
@@ -151,7 +147,7 @@ def test_what_is_not_installed_is_told(monkeypatch):
 
 
 @pytest.fixture
-def package(tmp_path: Path) -> Path:
+def package(tmp_path):
     models = tmp_path / "ultralytics" / "cfg" / "models" / "v8"
     models.mkdir(parents=True)
     (models / "yolov8.yaml").touch()

@@ -25,7 +25,6 @@ def labels(*told):
 
 
 def test_the_models_own_names_in_the_sets_spelling():
-    """Compared without case, ``_`` and ``-``; any of an output's names will do."""
     own = (synonyms("great white shark, Carcharodon"), ("Cat",), ("dog",))
     made = classes_of(3, labels("Great_White-Shark", "dog", None, "fish", "DOG"), own)
     assert made.rule == "the model's own names"
@@ -37,7 +36,6 @@ def test_the_models_own_names_in_the_sets_spelling():
 
 
 def test_labels_that_are_numbers_of_outputs():
-    """A set need not have all classes; names of the model that mean nothing here are no matter."""
     own = (("cat",), ("dog",), ("fish",))
     made = classes_of(3, labels("2", "0", "2"), own)
     assert (made.rule, made.names) == ("the labels are numbers of outputs", ("0", "1", "2"))
@@ -46,7 +44,6 @@ def test_labels_that_are_numbers_of_outputs():
 
 
 def test_labels_in_sorted_order():
-    """As torchvision's ImageFolder numbers folders."""
     made = classes_of(3, labels("n03", "n01", "n02", "n01"), None)
     assert (made.rule, made.names) == ("the labels in sorted order", ("n01", "n02", "n03"))
     # a number that no output has makes them names
@@ -130,7 +127,6 @@ def test_what_cannot_be_known(tmp_path):
 
 @given(st.permutations(["ant", "Bee", "c_d", "e-f", "7"]), st.data())
 def test_names_in_any_order_lead_back_to_their_outputs(order, data):
-    """Each label's target is the output that has its name, however both are spelt."""
     spelt = [data.draw(st.sampled_from([name, name.upper(), f" {name}"])) for name in order]
     made = classes_of(5, labels(*spelt), tuple((name,) for name in order))
     assert made.targets(labels(*spelt)).tolist() == list(range(5))
@@ -141,7 +137,6 @@ LABELS = pa.array(["n02123045", "n02124075", "n02123045", None])
 
 
 def test_the_sets_labels_are_names():
-    """Underscores are spaces; the label stays as it is, for it is what is predicted."""
     made = class_names(pa.array(["tiger_cat", "dog", "tiger_cat"]), None)
     assert made.names == ("dog", "tiger cat")
     assert made.classes.names == ("dog", "tiger_cat")
@@ -177,7 +172,6 @@ def test_names_that_are_labels(tmp_path):
 
 
 def test_names_by_number(tmp_path):
-    """Labels that are numbers count the lines; equal names are two classes then, and told."""
     (tmp_path / "c.json").write_text(json.dumps(["crane", "dog", "crane"]))
     made = class_names(pa.array(["2", "0"]), tmp_path / "c.json")
     assert made.classes.names == ("0", "1", "2")

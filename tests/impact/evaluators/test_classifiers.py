@@ -56,7 +56,6 @@ def by_torch(module, pictures, bgr=False):
 
 @pytest.mark.parametrize("route", ROUTES)
 def test_one_network_by_every_route(networks, natural, route):
-    """Weights in four kinds of file answer alike, as torch itself does."""
     pictures = shown(natural)
     wanted = by_torch(small.cifar_resnet(9), pictures)
     np.testing.assert_allclose(logits(route.format(networks), pictures), wanted, atol=2e-4)
@@ -64,7 +63,6 @@ def test_one_network_by_every_route(networks, natural, route):
 
 
 def test_logits_of_transformers(tmp_path, natural):
-    """Its processor and its model, one image at a time; names of outputs come along."""
     from transformers import ResNetForImageClassification
     from transformers.models.convnext.image_processing_pil_convnext import ConvNextImageProcessorPil
 
@@ -135,7 +133,6 @@ def test_batches_and_neighbours_do_not_count(natural, resnet):
 
 
 def test_digests_tell_networks_apart(networks, tmp_path):
-    """The same weights have one digest whatever file they lie in; others another."""
     texts = [f"checkpoint:{networks}/r.{kind}?arch=resnet20" for kind in ("th", "safetensors")]
     first, second = (load_classifier(text) for text in texts)
     assert first.digest == second.digest
@@ -228,7 +225,6 @@ def test_weights_of_another_network(networks, tmp_path):
 
 
 def test_counters_of_steps_may_be_missing(tmp_path, natural, resnet):
-    """Checkpoints of old versions of torch have none, and no answer depends on them."""
     state = small.cifar_resnet(9).state_dict()
     old = {name: value for name, value in state.items() if "num_batches" not in name}
     torch.save(old, tmp_path / "old.pt")
@@ -251,7 +247,6 @@ def test_no_pickle_is_run(tmp_path):
 
 
 def test_what_does_not_answer_by_class(tmp_path):
-    """Feature maps, several outputs, one output, and images of another shape."""
     flat = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(3 * 16 * 16, 4))
     path = small.write_script(tmp_path / "flat.ts", flat, side=16)
     said = refusal(f"torchscript:{path}")
@@ -289,7 +284,6 @@ def test_what_needs_an_extra(networks, monkeypatch, resnet):
 
 
 def test_onnx_needs_no_torch(networks, labelled, tmp_path):
-    """A machine that has onnxruntime alone gets predictions and their accuracy."""
     out = tmp_path / "p.csv"
     script = f"""
 import json, sys

@@ -79,7 +79,6 @@ def test_what_made_the_predictions(tmp_path, images, resnet):
 
 
 def test_bad_pictures_have_no_row(labelled, tmp_path, resnet):
-    """They are counted and listed, the others answered as ever; whatever their number."""
     folder = tmp_path / "set"
     (folder / "moon").mkdir(parents=True)
     for name in ("a.png", "c.png"):
@@ -124,7 +123,6 @@ def grey(folder, *levels):
 
 
 def test_outputs_that_are_no_numbers(tmp_path):
-    """Half precision overflows in one image: that one is left out, with the reason."""
     images = open_image_set(str(grey(tmp_path / "set", 10, 100, 200)))
     done = classify(images, Classifier(Odd(), {}), tmp_path / "p.csv")
     assert (done.images, done.unreadable) == (2, 1)
@@ -216,7 +214,6 @@ def test_what_is_refused_before_a_model_is_loaded(tmp_path, monkeypatch, images)
 
 
 def test_a_second_run_takes_outputs_from_the_cache(tmp_path, monkeypatch, images, resnet):
-    """The same file, and the network is not run; images prepared otherwise are computed."""
     text, cache = resnet, tmp_path / "cache"
     calls = []
     forward = Classifier.forward
@@ -258,7 +255,6 @@ def outputs(seed, images, classes):
 
 @given(st.integers(0, 99), st.integers(1, 40), st.integers(2, 12))
 def test_accuracy_and_top_5_by_two_libraries_and_by_hand(seed, images, classes):
-    """torchmetrics inside, scikit-learn and a plain loop outside."""
     made = outputs(seed, images, classes)
     targets = np.random.default_rng(seed + 1).integers(0, classes, images)
     found = ranked(made, np.ones(classes, bool))
@@ -273,7 +269,6 @@ def test_accuracy_and_top_5_by_two_libraries_and_by_hand(seed, images, classes):
 
 
 def test_equal_outputs_and_few_classes():
-    """The first of equal ones; places beyond the classes are empty and never right."""
     found = ranked(np.array([[1, 2, 2]], np.float32), np.ones(3, bool))
     assert found.best.tolist() == [[1, 2, 0, NONE, NONE]]
     assert hits(found.best, np.array([-1])).tolist() == [[False] * 5]
@@ -281,7 +276,6 @@ def test_equal_outputs_and_few_classes():
 
 
 def test_restricted_answers():
-    """Classes that are not allowed are no answers, and take no part in the confidence."""
     made = outputs(0, 30, 9)
     allowed = np.array([0, 1, 1, 0, 1, 0, 0, 1, 0], bool)
     found = ranked(made, allowed)

@@ -22,7 +22,6 @@ COLUMNS = {
 
 
 def test_parquet_with_lists_and_what_made_it(tmp_path):
-    """Arrow and numpy columns, lists of one or of several lengths, metadata as json."""
     lists = pa.array([["x"], [], ["y", "z"]])
     scores = np.arange(6, dtype=np.float32).reshape(3, 2)
     path = write_predictions(
@@ -57,7 +56,6 @@ def test_many_rows_are_written_in_parts(tmp_path, monkeypatch):
 
 
 def test_csv_is_flat_and_safe_for_spreadsheets(tmp_path):
-    """What a spreadsheet would run is quoted; carriage returns stay in their cell."""
     path = write_predictions(tmp_path / "p.csv", ["+1", "b\r\n", "c,d"], COLUMNS, {})
     with path.open(newline="") as lines:
         rows = list(csv.reader(lines))

@@ -73,7 +73,6 @@ def documents():
     ],
 )
 def test_every_form_says_the_same(tmp_path, kind, ending):
-    """The captions of an image keep their order, by which the first is the first."""
     write(tmp_path / f"c{ending}", kind)
     captions = read_captions(tmp_path / f"c{ending}")
     assert sorted(pairs(captions)) == sorted(ROWS)
@@ -182,7 +181,6 @@ def check(found, tolerance):
 
 @pytest.mark.parametrize("write", [npy, npz, parquet, folder_of_shards])
 def test_captions_of_one_image_may_be_several(tmp_path, write):
-    """In every form the id of the image repeats, and the vectors are brought to unit length."""
     text = write(tmp_path)
     check(read_caption_vectors(text), 2e-3 if write is folder_of_shards else 1e-6)
 

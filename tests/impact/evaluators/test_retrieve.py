@@ -58,7 +58,6 @@ def by_library(folder, labelled, ids, told):
 
 @pytest.mark.parametrize("which", ["first", "2", "all"])
 def test_ranks_are_those_of_the_library(clip_folder, labelled, tmp_path, which, images):
-    """Every image among all captions that are used, foreign images' among them."""
     ids = images.ids.to_pylist()
     told = captions_for(ids, tmp_path / "c.csv")
     used = {"first": told[:36], "2": told[36:72], "all": told[:72]}[which]
@@ -85,7 +84,6 @@ def test_ranks_are_those_of_the_library(clip_folder, labelled, tmp_path, which, 
 
 
 def test_what_a_reader_must_know(clip_folder, tmp_path, images):
-    """What has no rank, what is in the way of all, what was not read to its end."""
     ids = images.ids.to_pylist()
     lines = [f"{ids[0]},", f"{ids[1]},tree", f"{ids[2]},tree", f"{ids[3]},{'x' * 40}", "else,dog"]
     (tmp_path / "c.csv").write_text("id,caption\n" + "\n".join(lines))
@@ -116,7 +114,6 @@ def test_what_a_reader_must_know(clip_folder, tmp_path, images):
 
 
 def test_captions_of_the_set_itself(clip_folder, labelled, tmp_path):
-    """A manifest with a column of captions needs no other file; the answers are the same."""
     ids = open_image_set(str(labelled)).ids.to_pylist()
     captions_for(ids, tmp_path / "c.csv")
     rows = [f"{labelled / id_},{id_},1 {id_.removesuffix('.png')}" for id_ in ids]
@@ -131,7 +128,6 @@ def test_captions_of_the_set_itself(clip_folder, labelled, tmp_path):
 
 
 def test_captions_of_other_images_alone(labelled, tmp_path):
-    """Ids of another form are the usual reason; said before a model is loaded."""
     (tmp_path / "c.csv").write_text("id,caption\n1.jpg,a dog\n")
     assert "no caption is of an image of the set: captions have ids such as" in refusal(
         VisleakError,
@@ -174,7 +170,6 @@ def test_vectors_alone(tmp_path):
 
 
 def test_vectors_that_have_no_direction(tmp_path):
-    """An image without one is listed, a caption without one is out of the collection."""
     images, texts, _ = stored(tmp_path)
     for file, row in ((images, 3), (texts, 5)):
         with np.load(file) as held:

@@ -80,7 +80,6 @@ def test_a_folder_of_timm(timm, tmp_path, natural):
 
 
 def test_classes_of_imagenet(timm, tmp_path):
-    """timm knows them where the weights do not say: by WordNet's id and by name."""
     module = timm.create_model("resnet10t", num_classes=1000)
     timm.models.save_for_hf(module, tmp_path / "m")
     model = load_classifier(f"timm:{tmp_path}/m", device="cpu")
@@ -92,7 +91,6 @@ def test_classes_of_imagenet(timm, tmp_path):
 
 
 def test_no_such_architecture(timm, torchvision, tmp_path):
-    """Close ones are named, of all libraries; and weights of another are refused."""
     torch.save({"fc.weight": torch.zeros(2, 2)}, tmp_path / "w.pt")
     with pytest.raises(UsageError, match="similar names are mobilenet_v3_small, "):
         load_classifier(f"checkpoint:{tmp_path}/w.pt?arch=mobilenet_v3_smal", device="cpu")

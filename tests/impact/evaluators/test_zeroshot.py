@@ -108,7 +108,6 @@ def sorted_names(folder):
 
 
 def test_few_classes_and_equal_ones():
-    """Of equal classes the first is first; places that are not there are marked."""
     found = module.predicted(
         np.float32([[1, 0]]), np.array([[0.0, 1.0], [1.0, 0.0], [1.0, 0.0]]), 2.0
     )
@@ -117,7 +116,6 @@ def test_few_classes_and_equal_ones():
 
 
 def test_names_by_label_and_pictures_that_cannot_be_read(clip_folder, labelled, tmp_path):
-    """Predictions are labels, whatever the names; two names of one kind are said."""
     folder = tmp_path / "set"
     for name in ("moon", "coins", "grass"):
         shutil.copytree(labelled / name, folder / name)

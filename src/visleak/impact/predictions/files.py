@@ -1,6 +1,6 @@
-"""Prediction files as CSV, Parquet or npz: each reader gives one table, and one check follows.
+"""Prediction files as CSV, Parquet or npz: each reader returns one table, which is checked once.
 
-Values per image are columns of Arrow. Lists per image, class scores and ranked predictions, may be
+Values per image are columns of Arrow. Lists per image (class scores, ranked predictions) may be
 larger than memory and are read in blocks. Nothing is ever unpickled.
 """
 
@@ -16,7 +16,7 @@ import zlib
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Final
@@ -35,7 +35,7 @@ from visleak.quantities import some
 from visleak.records import Bool, Float64, Refused
 from visleak.storage import csv_text
 
-#: Texts for "no value", in lower case; what other programs write into empty cells.
+#: Texts for "no value", in lower case.
 NOTHING: Final = ("", "na", "n/a", "nan", "null", "none")
 _NUMBER: Final = r"^[+-]?(([0-9]+\.?[0-9]*|\.[0-9]+)(e[+-]?[0-9]+)?|inf|infinity)$"
 
@@ -60,27 +60,25 @@ def listed(names: Iterable[str], limit: int = 12) -> str:
 
 
 def joined(column: pa.Array | pa.ChunkedArray) -> pa.Array:
-    """Return a column as one array without a dictionary; Arrow returns large ones in pieces."""
-    if isinstance(column, pa.ChunkedArray):
-        column = pa.concat_arrays(column.chunks) if column.num_chunks else column.combine_chunks()
-    kind = column.type
-    return column.cast(kind.value_type) if pa.types.is_dictionary(kind) else column
+    """Return a column as one array without a dictionary; Arrow returns large ones in chunks."""
+    column = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
+    return column.cast(_plain(column.type))
+
+
+def _plain(kind: pa.DataType) -> pa.DataType:
+    return kind.value_type if pa.types.is_dictionary(kind) else kind
 
 
 def is_text(kind: pa.DataType) -> bool:
     """Whether a column of a type is text, in any of the ways Arrow stores it."""
-    if pa.types.is_dictionary(kind):
-        return is_text(kind.value_type)
     texts = ("string", "large_string", "binary", "large_binary", "null", "string_view")
-    return str(kind) in texts
+    return str(_plain(kind)) in texts
 
 
 def is_number(kind: pa.DataType) -> bool:
     """Whether a column of a type holds numbers, or true and false."""
-    if pa.types.is_dictionary(kind):
-        return is_number(kind.value_type)
     tests = (pa.types.is_integer, pa.types.is_floating, pa.types.is_boolean, pa.types.is_decimal)
-    return any(test(kind) for test in tests)
+    return any(test(_plain(kind)) for test in tests)
 
 
 def text_of(column: pa.Array, where: str) -> pa.StringArray:
@@ -153,17 +151,13 @@ def percentages_of(column: pa.Array) -> tuple[Float64, int] | None:
     return values / 100.0, int(odd.argmax()) if odd.any() else -1
 
 
-#: Endings of the names of prediction files, and their formats.
-SUFFIXES: Final = {".csv": "CSV", ".tsv": "CSV", ".parquet": "Parquet", ".npz": "npz"}
-
 #: Columns that may hold text; those of other names are metrics, or ignored.
 TEXTS: Final = ("id", "label", "prediction", "correct")
 LISTS: Final = ("scores", "predictions")  # columns that hold a list per image
 SCORE: Final = "score:"  # before the name of a class, in the header of a CSV with class scores
 
-#: Values of lists read at a time; bytes of CSV parsed at a time, which no line may exceed.
-BLOCK: Final = 1 << 20
-_BYTES: Final = 8 << 20
+BLOCK: Final = 1 << 20  # values of lists read at a time
+_BYTES: Final = 8 << 20  # bytes of CSV parsed at a time, which no line may exceed
 
 #: Bytes that npz arrays read whole may have together: a million ids of 200 letters are 0.8 GB.
 LARGEST: Final = 2 << 30
@@ -178,21 +172,20 @@ Blocks = Callable[[], Iterator[pa.Array]]
 
 
 @dataclass(frozen=True)
-class Contents:
-    """What a reader finds in a file."""
+class PredictionFile:
+    """A prediction file, row by row."""
 
-    columns: Mapping[str, pa.Array]  # one value per image, as stored; a CSV has text only
+    path: str  # as given
+    # one value per image, as stored; a CSV has text only. `id` is text, unique, without nulls
+    columns: Mapping[str, pa.Array]
     lists: Mapping[str, Blocks] = field(default_factory=dict)  # readers of those of LISTS there
     classes: pa.StringArray | None = None  # names of those of `scores`, where the file has them
     unused: tuple[str, ...] = ()  # columns of a type that cannot be used
 
-
-@dataclass(frozen=True)
-class PredictionFile(Contents):
-    """A prediction file, row by row; ids are no longer among its columns."""
-
-    path: str = field(kw_only=True)  # as given
-    ids: pa.StringArray = field(kw_only=True)  # (n,), without nulls, unique
+    @property
+    def ids(self) -> pa.StringArray:
+        """The ids of the images, (n,)."""
+        return self.columns["id"]
 
     def ranked(self) -> Iterator[pa.ListArray]:
         """Yield lists of class names as text, best first, in blocks of rows."""
@@ -230,33 +223,34 @@ class PredictionFile(Contents):
 def read_predictions(path: str | os.PathLike[str]) -> PredictionFile:
     """Read a prediction file; its lists are only read when they are used."""
     place = Path(path)
-    if (kind := SUFFIXES.get(place.suffix.lower())) is None:
-        raise UsageError(f"{place}: predictions are read from {', '.join(SUFFIXES)} files")
+    ending = place.suffix.lower()
+    if ending not in READERS:
+        raise UsageError(f"{place}: predictions are read from {', '.join(READERS)} files")
     if not place.is_file():
         raise UsageError(f"{place}: there is no such prediction file")
-    reader = {"CSV": read_csv, "Parquet": read_parquet, "npz": read_npz}[kind]
+    kind, reader = READERS[ending]
     with _damage(place, kind):
         found = reader(place)
-        ids = _ids(place, kind, found)
+        ids = _ids(place, found)
 
     def guarded(blocks: Blocks) -> Iterator[pa.Array]:
         with _damage(place, kind):
             yield from blocks()
 
-    columns = {name: column for name, column in found.columns.items() if name != "id"}
     lists = {name: partial(guarded, blocks) for name, blocks in found.lists.items()}
-    return PredictionFile(columns, lists, found.classes, found.unused, path=str(place), ids=ids)
+    return replace(found, columns={**found.columns, "id": ids}, lists=lists)
 
 
-def _ids(place: Path, kind: str, found: Contents) -> pa.StringArray:
+def _ids(place: Path, found: PredictionFile) -> pa.StringArray:
     """Return the ids as text; refuse missing and repeated ones."""
     if "id" in found.unused:
         raise VisleakError(f"{place}: `id` must be a column of text or of whole numbers")
     if "id" not in found.columns:
         names = [*found.columns, *found.lists, *found.unused]
         there = listed(names) or "none"
-        if kind == "CSV" and len(names) == 1 and any(mark in names[0] for mark in ",;:\t|"):
-            mark = "tabs" if place.suffix.lower() == ".tsv" else "commas"
+        marks = {".csv": "commas", ".tsv": "tabs"}
+        mark = marks.get(place.suffix.lower())
+        if mark and len(names) == 1 and any(each in names[0] for each in ",;:\t|"):
             there += f": separate the columns of a {place.suffix} by {mark}"
         raise VisleakError(f"{place} has no column `id` with the ids of the images; it has {there}")
     ids = text_of(found.columns["id"], f"{place}: column `id`")
@@ -296,7 +290,7 @@ def _unique(path: Path, names: Sequence[str]) -> None:
         raise VisleakError(f"{path} has more than one column {quoted(name)}; keep one")
 
 
-def read_csv(path: Path) -> Contents:
+def read_csv(path: Path) -> PredictionFile:
     """Return the columns of a CSV file as text, empty cells as null, and its class scores."""
     with opened_table(path) as (lines, delimiter):
         header = next(csv.reader(lines, delimiter=delimiter), [])
@@ -311,9 +305,10 @@ def read_csv(path: Path) -> Contents:
             table = reader.read_all()
         columns = {csv_text(name): _unguarded(table[name]) for name in plain}
     if not scored:
-        return Contents(columns)
+        return PredictionFile(str(path), columns)
     classes = pa.array([name.removeprefix(SCORE) for name in scored], pa.string())
-    return Contents(columns, {"scores": partial(_csv_scores, path, scored)}, classes)
+    lists = {"scores": partial(_csv_scores, path, scored)}
+    return PredictionFile(str(path), columns, lists, classes)
 
 
 def _csv(path: Path, names: Sequence[str], kind: pa.DataType) -> pa.csv.CSVStreamingReader:
@@ -343,12 +338,9 @@ def _csv_scores(path: Path, names: Sequence[str]) -> Iterator[pa.Array]:
 
 def _rows(values: npt.NDArray[np.generic], missing: Bool | None = None) -> pa.Array:
     """Return a matrix as lists, null where a row is missing."""
-    known = np.ones(len(values), np.bool_) if missing is None else ~missing
-    flat = joined(pa.array(np.ascontiguousarray(values[known]).reshape(-1)))
-    ends = np.concatenate(([0], np.cumsum(known))) * values.shape[1]
-    # a null offset is a null list
-    offsets = pa.array(ends.astype(np.int32), mask=np.append(~known, False))
-    return pa.ListArray.from_arrays(offsets, flat)
+    flat = joined(pa.array(np.ascontiguousarray(values).reshape(-1)))
+    mask = None if missing is None else pa.array(missing)
+    return pa.FixedSizeListArray.from_arrays(flat, values.shape[1], mask=mask)
 
 
 def _unguarded(column: pa.ChunkedArray) -> pa.StringArray:
@@ -361,7 +353,7 @@ def _unguarded(column: pa.ChunkedArray) -> pa.StringArray:
     return pc.replace_with_mask(text, guarded, pa.array(plain, pa.string()))
 
 
-def read_parquet(path: Path) -> Contents:
+def read_parquet(path: Path) -> PredictionFile:
     """Return the plain columns of a Parquet file and its lists."""
     with pq.ParquetFile(path) as file:
         schema = file.schema_arrow
@@ -385,7 +377,8 @@ def read_parquet(path: Path) -> Contents:
                 lists[name] = partial(_parquet_lists, path, name)
     unused = tuple(name for name in schema.names if name not in {*plain, *lists})
     classes = _parquet_classes(path, schema) if "scores" in lists else None
-    return Contents({name: joined(table[name]) for name in plain}, lists, classes, unused)
+    columns = {name: joined(table[name]) for name in plain}
+    return PredictionFile(str(path), columns, lists, classes, unused)
 
 
 def _parquet_classes(path: Path, schema: pa.Schema) -> pa.StringArray | None:
@@ -413,7 +406,7 @@ def _parquet_lists(path: Path, name: str) -> Iterator[pa.Array]:
             yield batch.column(name)
 
 
-def read_npz(path: Path) -> Contents:
+def read_npz(path: Path) -> PredictionFile:
     """Return the plain columns of an npz archive, its lists, and the rest."""
     with zipfile.ZipFile(path) as archive:
         found = _headers(path, archive)
@@ -435,7 +428,9 @@ def read_npz(path: Path) -> Contents:
         lists: dict[str, Blocks] = {}
         classes = None
         if "scores" in matrices and found["scores"].dtype.kind in "iuf":
-            lists["scores"] = partial(_npz_scores, path)
+            streamed = partial(_npz_scores, path)
+            fortran = found["scores"].fortran
+            lists["scores"] = partial(_slices, _read(archive, "scores")) if fortran else streamed
             if "classes" in known:
                 names = _read(archive, "classes")
                 where = f"{path}: array `classes`"
@@ -447,7 +442,8 @@ def read_npz(path: Path) -> Contents:
         if "predictions" in matrices:
             lists["predictions"] = partial(_slices, _read(archive, "predictions"))
     used = {*columns, *lists, *(["classes"] if "scores" in lists else [])}
-    return Contents(columns, lists, classes, tuple(name for name in found if name not in used))
+    unused = tuple(name for name in found if name not in used)
+    return PredictionFile(str(path), columns, lists, classes, unused)
 
 
 def _headers(path: Path, archive: zipfile.ZipFile) -> dict[str, Header]:
@@ -506,9 +502,6 @@ def _npz_scores(path: Path) -> Iterator[pa.Array]:
     """Yield rows of class scores without ever holding all of them."""
     with zipfile.ZipFile(path) as archive, archive.open("scores.npy") as member:
         header = npy_header(member)
-        if header.fortran:
-            yield from _slices(_read(archive, "scores"))
-            return
         rows, width = header.shape
         step = max(1, BLOCK // max(1, width))
         for start in range(0, rows, step):
@@ -521,3 +514,11 @@ def _slices(matrix: npt.NDArray[np.generic]) -> Iterator[pa.Array]:
     step = max(1, BLOCK // max(1, matrix.shape[1]))
     for start in range(0, len(matrix), step):
         yield _rows(matrix[start : start + step])
+
+
+#: Endings of the names of prediction files -> their format and its reader.
+READERS: Final = {
+    **dict.fromkeys((".csv", ".tsv"), ("CSV", read_csv)),
+    ".parquet": ("Parquet", read_parquet),
+    ".npz": ("npz", read_npz),
+}

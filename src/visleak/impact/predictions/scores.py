@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import Final
 
@@ -47,7 +48,7 @@ TOP_FIVE: Final = f"top-{TOP}"
 #: Columns that are not metrics, though they may hold numbers; the last are pandas' row numbers.
 OTHERS: Final = frozenset(
     (
-        *("label", "prediction", "predictions", "confidence", "rank", "index", "classes"),
+        *("id", "label", "prediction", "predictions", "confidence", "rank", "index", "classes"),
         *("", "Unnamed: 0", "__index_level_0__"),
     )
 )
@@ -101,13 +102,11 @@ def read_scores(
     file = read_predictions(path)
     found = match(file.ids, benchmark, file.path)
     model = writable(name or Path(path).stem)
-    wanted = frozenset([*metrics, *lower] if metrics else ())
-    gathered = _Gathered(file, found, benchmark)
-    values = gathered.metrics(wanted)
-    chosen = _chosen(file, values, gathered, metrics, lower)
+    read = _MetricReader(file, found, benchmark)
+    chosen = read.chosen(metrics, lower)
     columns, torn = _complete(file, chosen, found, len(benchmark))
     answered = ~np.isnan(next(iter(columns.values())))
-    notes = [*unknown_note(found, file.ids, benchmark), *gathered.notes]
+    notes = [*unknown_note(found, file.ids, benchmark), *read.notes]
     if torn:
         notes.append(
             f"images that lack some of the metrics {listed(chosen)} and are ignored in all:"
@@ -115,8 +114,8 @@ def read_scores(
         )
     notes += coverage_note(answered, found, file.ids, benchmark, file.path, allow_partial)
     shown = model if model.isprintable() else quoted(model)
-    own = None if benchmark.labels is None else truth_of(file, found, benchmark)[1]
-    evidence = gathered.evidence
+    own = None if benchmark.labels is None else read.labels[1]
+    evidence = read.evidence
     named = {metric for metric in columns if is_loss_name(metric)} - set(lower)
     if named:
         notes.append(f"lower is better by their names: {listed(sorted(named))}")
@@ -131,35 +130,6 @@ def read_scores(
         checked=(*(["labels"] if own else []), *(["predictions"] if evidence else [])),
         notes=tuple(f"{shown}: {note}" for note in notes),
     )
-
-
-def _chosen(
-    file: PredictionFile,
-    values: Mapping[str, Float64],
-    gathered: _Gathered,
-    metrics: Sequence[str],
-    lower: Sequence[str],
-) -> dict[str, Float64]:
-    """Return the metrics that are wanted; all where none is."""
-    unread = gathered.unread
-    if not values:
-        names = listed([*file.columns, *file.unused])
-        there = f"it has {names}" if names else "it has `id` alone"
-        name, cell = next(((name, cell) for name, cell in unread.items() if cell), ("", ""))
-        if cell:
-            odd = f"{quoted(name)} is not of numbers such as 0.5: {cell}"
-            there += f"; {_LISTS if cell == _LISTS else odd}"
-        raise VisleakError(
-            f"{file.path} holds nothing to score: it needs `correct`, `prediction`, `predictions`,"
-            f" class scores or a column of numbers; {there}"
-        )
-    for name in (*metrics, *lower):
-        if name not in values:
-            reason = f" ({unread[name]})" if unread.get(name) else ""
-            raise VisleakError(
-                f"{file.path} has no metric {quoted(name)}{reason}; it has {listed(values)}"
-            )
-    return {name: values[name] for name in (metrics or values)}
 
 
 def _complete(
@@ -181,8 +151,8 @@ def _complete(
     return columns, int((lost & ~missing.all(axis=0)).sum())
 
 
-class _Gathered:
-    """The metrics of a file, (m,) by matched row, and where each comes from."""
+class _MetricReader:
+    """Reads the metrics of a file, (m,) by matched row, from all columns that give them."""
 
     def __init__(self, file: PredictionFile, found: Match, benchmark: Benchmark) -> None:
         self.file, self.found, self.benchmark = file, found, benchmark
@@ -192,7 +162,36 @@ class _Gathered:
         self.notes: list[str] = []
         self.evidence: Evidence | None = None  # what is predicted, against the labels
 
-    def metrics(self, wanted: frozenset[str]) -> dict[str, Float64]:
+    @cached_property
+    def labels(self) -> tuple[Truth | None, Labels | None, list[str]]:
+        """The labels of the matched rows, see :func:`truth_of`."""
+        return truth_of(self.file, self.found, self.benchmark)
+
+    def chosen(self, metrics: Sequence[str], lower: Sequence[str]) -> dict[str, Float64]:
+        """Return the requested metrics, all by default; ``lower`` must be among those read."""
+        file, values = self.file, self._metrics(frozenset([*metrics, *lower] if metrics else ()))
+        if not values:
+            names = listed(name for name in [*file.columns, *file.unused] if name != "id")
+            there = f"it has {names}" if names else "it has `id` alone"
+            name, cell = next(
+                ((name, cell) for name, cell in self.unread.items() if cell), ("", "")
+            )
+            if cell:
+                odd = f"{quoted(name)} is not of numbers such as 0.5: {cell}"
+                there += f"; {_LISTS if cell == _LISTS else odd}"
+            raise VisleakError(
+                f"{file.path} holds nothing to score: it needs `correct`, `prediction`,"
+                f" `predictions`, class scores or a column of numbers; {there}"
+            )
+        for name in (*metrics, *lower):
+            if name not in values:
+                reason = f" ({self.unread[name]})" if self.unread.get(name) else ""
+                raise VisleakError(
+                    f"{file.path} has no metric {quoted(name)}{reason}; it has {listed(values)}"
+                )
+        return {name: values[name] for name in (metrics or values)}
+
+    def _metrics(self, wanted: frozenset[str]) -> dict[str, Float64]:
         """Return the metrics by name, NaN for no value; ``wanted`` is empty for all."""
         self._add_columns()
         if not wanted or wanted & {ACCURACY, TOP_FIVE} or wanted - set(self.sources):
@@ -281,10 +280,10 @@ class _Gathered:
 
     def _add_classes(self) -> None:
         file, rows = self.file, self.found.rows
-        there = {*file.lists, *(name for name in ("prediction",) if name in file.columns)}
+        there = {*file.lists, *({"prediction"} & file.columns.keys())}
         if not there:
             return
-        truth, _, notes = truth_of(file, self.found, self.benchmark)
+        truth, _, notes = self.labels
         self.notes += notes
         if truth is None:
             first = next(each for each in ("prediction", "predictions", "scores") if each in there)
