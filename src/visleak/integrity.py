@@ -207,7 +207,6 @@ class _Check:
             self._find(file, f"holds {found:,} images of set {name!r}, {AUDIT} says {stored:,}")
 
     def _recount(self) -> None:
-        """Compare the summary with what the tables give."""
         known, found = self.summary, recount(self.folder)
         for where, what in found.wrong:
             self._find(where, what)

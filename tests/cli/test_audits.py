@@ -140,14 +140,11 @@ def test_nothing_readable_names_the_cure(dataset, tmp_path, content, cure):
     {data} --fail-on near --no-verify -> --fail-on near asks for a grade, and --no-verify
     {data} --id name -> id 'name':
     {data} --group '/(/' -> group '/(/' is not a regular expression
-    {data} --near-at 1 -> near_at
     {data} --near-at 0.7 --no-verify -> near_at (0.7) is for verified pairs
     {data} --encoder phash --fail-on hard -> --fail-on hard needs a threshold
     {data} --encoder phash --soft 0.9 --fail-on hard --no-verify -> --fail-on hard needs a thresh
     {data} --device cpu -> encoder builtin has no option 'device'
-    {data} --batch 3 -> encoder builtin has no option 'batch'
     {data}/train -> does not hold two splits (found none)
-    {data}/gone -> gone' does not exist
     --test {data}/gone --train {data}/train -> gone' does not exist; a source is a folder
     --test =x --train {data} -> a set is [DATASET:]NAME=SOURCE
     --test {data} -> --test needs --train to compare with;

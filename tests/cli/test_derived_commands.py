@@ -54,7 +54,7 @@ def toy(sides: Sides, settings: Toy, call: Call) -> Reply:
         ["a line", "[red]x\x1b[31m"],
         {"name": sides.name},
         notes=["a note"],
-        complaints=["a complaint"] if sides.name == "bad" else [],
+        warnings=["a complaint"] if sides.name == "bad" else [],
         files=[Path("written.csv")],
         code=3 if sides.name == "bad" else 0,
     )

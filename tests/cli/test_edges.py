@@ -118,10 +118,6 @@ def test_stopped_run_says_what_is_kept(dataset, tmp_path, number, code, word, ca
     assert [path.name for path in out.iterdir()] == [".visleak.lock"]
 
 
-#: How lines of progress begin, which a busy machine shows.
-STEPS = ("step ", "listing ", "loading ")
-
-
 def test_ascii_terminal_is_no_error(dataset, audited):
     ran = program(f"audit {dataset} -o {audited}", {"PYTHONIOENCODING": "ascii"})
     assert (ran.returncode, ran.stdout.startswith("3 of 6 test images")) == (0, True)

@@ -88,12 +88,9 @@ def test_the_summary_as_json(pictures, model, tmp_path):
 
 
 @refusals("""
-    classify {set} --model resnet50 -> a model is written hf:FOLDER, timm:NAME
     classify {set} --model hf: -> model hf needs FOLDER after its name: hf:FOLDER
-    classify {set} --model {model} --device tpu -> option device of model checkpoint must
     classify {set}/nowhere --model {model} -> does not exist
     classify {set} --model {model} --classes x -> --classes x c
-    classify {set} --model hf:/nowhere --scores -> the scores of all classes need a .parquet
 """)
 def test_what_is_refused(pictures, model, tmp_path, arguments, words):
     check_refused(f"evaluate {arguments} -o {tmp_path}/p.csv", words, set=pictures, model=model)
@@ -236,12 +233,8 @@ def test_retrieve_from_vectors_draws(tmp_path):
 
 
 @refusals("""
-    zeroshot set --model dinov2 -> the model must be a CLIP, which has a tower for texts
     zeroshot set --model clip:clip --classes no -> --classes no: file not found
-    zeroshot set --model clip:clip --templates no -> templates must be openai, simple or
     zeroshot set --model clip:clip --device tpu -> option device of encoder clip must be
-    zeroshot set/ant --model clip:clip -> the set has no labels to take names of classes
-    retrieve set --model clip:clip -> set 'set' has no captions; give them with --caption
     retrieve set --captions c.csv --caption x -> --caption must be first, all or a number
     retrieve set --captions no.csv -> --captions no.csv: there is no such file; give a
     retrieve -> nothing to search: give SOURCE, a set of images with captions

@@ -318,7 +318,6 @@ def test_thresholds_of_another_encoder_are_refused(pictures, tmp_path):
     robustness {set} --conditions blur -> conditions must be among paper, beyond
     robustness {set}/none -> does not exist
     calibrate {set} --fpr tiny -> --fpr must be one rate or two, such as 1e-6
-    calibrate {set} --fpr 2 -> fpr must be a rate between 0 and 1
     audit --set {set} --thresholds {set}/t.json -> t.json is not a file
 """)
 def test_wrong_command_lines(pictures, tmp_path, arguments, words):
@@ -394,7 +393,6 @@ def test_json_is_the_record_and_notes_go_elsewhere(shapes, tmp_path):
 @refusals("""
     -o {here}/there.onnx -> there.onnx.json exists; choose another file with -o FILE
     -o {here} -> is a folder; choose a file with -o FILE
-    -o {here}/m.onnx --schedule paper --epochs 3 -> the schedule paper has 372 epochs
     -o {here}/m.onnx --device tpu -> device must be auto, cpu, cuda or cuda:N; got 'tpu'
 """)
 def test_what_it_refuses(shapes, tmp_path, arguments, words):

@@ -137,7 +137,6 @@ def test_without_methods_every_pipeline_has_what_it_can(family, methods, skipped
     --method rna:1 --reference-source x -> --reference-source keeps images by CLIP score
     --method rna:1 --aesthetic-clip x -> --aesthetic-clip goes with --aesthetic FILE
     --method rna:1 --general-column x -> --general-column goes with --general FILE
-    --method rna:1 --trigger-sample 0 -> a sample has at least 1 prompt; got 0
 """)
 def test_what_cannot_be_is_refused(arguments, words, given, tmp_path):
     command = " ".join(map(str, asked(given, tmp_path / "out")))

@@ -78,8 +78,6 @@ def test_a_sentence_a_table_and_a_folder(training, listed, tmp_path):
 
 @refusals("""
     --methods gibs -> a method is one of gibbs, random, greedy, conzic, zerocap, pez
-    --methods greedy -> greedy needs a list of prompts: give --prompts FILE
-    --methods zerocap -> zerocap needs a causal language model: give --causal-lm FOL
     --methods pez -> nothing ends the search pez
     --methods pez --max-calls 5 -> a budget of 5 calls holds no step of pez
     --methods pez --iterations x -> --iterations must be a whole number

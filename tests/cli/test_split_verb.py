@@ -86,7 +86,6 @@ def test_fix_says_what_moves(audited, tmp_path):
     split --repair A --stratify label -> --stratify cannot be used with --repair
     split --repair A --tolerance 2% -> --tolerance cannot be used with --repair
     split {all} --ratios a=0.5,b=0.5 --keep-sizes -> --keep-sizes needs --repair
-    split {all} --ratios a=0.5,b=0.6 -> add up to 1; got 2 that add up to 1.1
     split {all} --ratios a=0.5,b=0.5 --stratify label -> has no labels
     split {all} --ratios a=0.5,b=0.5 --group kind -> group 'kind':
     audit {sides} --group '/(reel)/' -> matches no id, such as 'clip0_2.png' of set 'test'

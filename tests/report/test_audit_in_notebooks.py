@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 from pathlib import Path
 
 import numpy as np
@@ -73,10 +72,3 @@ def test_progress_is_shown_or_forwarded(
     visleak.audit(images, images, progress=lambda step, done, total: seen.append(step), **given)
     assert "reading test" in seen
     assert capsys.readouterr().err == ""
-
-
-@pytest.mark.parametrize("name", ["", ".remedy", ".impact", ".dlede", ".memorization", ".training"])
-def test_packages_list_their_public_names(name: str) -> None:
-    package = importlib.import_module(f"visleak{name}")
-    assert dir(package) == sorted(package.__all__)
-    assert all(getattr(package, each) is not None for each in package.__all__)

@@ -161,20 +161,6 @@ def test_pictures_are_served_by_name_only(page: Page) -> None:
         assert page.client.get(f"/replacing/image/{other}").status_code == 404
 
 
-def test_only_whom_the_door_lets_in(page: Page) -> None:
-    digest = page.shown()
-    stranger = TestClient(page.client.app, base_url=HERE, follow_redirects=False)
-    assert stranger.get("/replacing/1").status_code == 403
-    told = {"do": "approve", "place": 0, "candidate": digest}
-    assert stranger.post("/api/replacing", json=told, headers=OWN).status_code == 403
-    for headers in ({}, {"x-visleak": "review"}, OWN | {"origin": "http://evil.example"}):
-        assert page.client.post("/api/replacing", json=told, headers=headers).status_code == 403
-    assert page.client.get("/api/replacing").status_code == 405
-    assert page.replacement.selection.approvals() == {}
-    answer = page.client.get("/replacing/1")
-    assert "default-src 'none'" in answer.headers["content-security-policy"]
-
-
 def test_approve_reject_withdraw_undo(page: Page) -> None:
     first = page.shown()
     answer = page.post("reject", 0, first).json()

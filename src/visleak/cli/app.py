@@ -67,7 +67,7 @@ add(app, impact_verb.impact, "visleak-audit --predictions resnet=resnet.csv -o i
 YOLO: Final = "--test yolo:data.yaml#val --train yolo:data.yaml#train"
 add(app, dlede, f"{YOLO} --trainer torch:detector --dry-run")
 ABOUT: Final = "Memorized training images of text-to-image models."
-mem = group(app, "memorization", ABOUT, memorization.say_once)
+mem = group(app, "memorization", ABOUT, memorization.show_notice)
 SSCD: Final = "--similarity sscd:sscd_disc_large.torchscript.pt"
 SD: Final = "--model sd-1.4/"
 add(
@@ -117,7 +117,7 @@ def _version(wanted: bool) -> None:
         from visleak.doctor import commit
 
         made_from = commit()
-        edges.say(f"visleak {visleak.__version__}{f' ({made_from})' if made_from else ''}\n")
+        edges.print_text(f"visleak {visleak.__version__}{f' ({made_from})' if made_from else ''}\n")
         raise typer.Exit
 
 
@@ -135,7 +135,7 @@ def _root(
     ] = False,
 ) -> None:
     if context.invoked_subcommand is None:
-        edges.say(context.get_help() + "\n")
+        edges.print_text(context.get_help() + "\n")
 
 
 _commands = cache(partial(typer.main.get_command, app))
@@ -201,7 +201,6 @@ def _file(folder: Path) -> tuple[Path | None, Table]:
 
 
 def _of_group(group: Click, table: Table, shared: Table, prefix: str) -> dict[str, object]:
-    """Return the defaults of the commands of a group, by name."""
     own = {key: value for key, value in table.items() if key not in group.commands}
     options = {flag for each in _leaves(group) for flag in _flags(each)}
     for key in own:
@@ -235,7 +234,6 @@ def _of_command(command: Click, table: Table, shared: Table, prefix: str) -> dic
 
 
 def _value(flag: str, parameter: Click, value: object) -> object:
-    """Return the value of an option as click takes it."""
     if parameter.multiple:
         return [str(each) for each in (value if isinstance(value, list) else [value])]
     if isinstance(value, bool) is not parameter.is_flag or isinstance(value, list | Mapping):

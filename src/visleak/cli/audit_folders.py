@@ -180,7 +180,7 @@ def doctor(options: Printed, call: Call) -> Reply:
     from visleak.doctor import document, examine
 
     found = examine()
-    shown = document(found, detailed=call.told.verbose)
+    shown = document(found, detailed=call.messages.verbose)
     return Reply(shown, found.as_dict(), code=1 if found.issues else 0)
 
 
@@ -245,7 +245,7 @@ def review(audit: AuditFolder, options: Review, call: Call) -> Reply:
         audit.folder,
         **{name: value for name, value in keywords(options).items() if name != "label"},
         selection=selection,
-        told=edges.say_line,
+        told=edges.print_line,
         bars=call.steps,
     )
     disputed = f", {agreed.disputed:,} of them disputed" if agreed.disputed else ""

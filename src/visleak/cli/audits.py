@@ -186,14 +186,13 @@ def _prepared(
         for note in (*group_notes(opened), *frame_notes(opened, call.given)):
             edges.note(note)
     for line in shared_files(opened):
-        edges.complain(line)
+        edges.warn(line)
     return prepared
 
 
 def _reply(
     result: Audit, wanted: Sequence[Gate], known: Baseline | None, options: AuditOptions, call: Call
 ) -> Reply:
-    """Return the summary of an audit, and whether its gates pass."""
     from visleak.formats.opening import FRAME_BOUNDS
     from visleak.gating import gates
     from visleak.report.document import document, unfinished_line
@@ -232,7 +231,6 @@ def _study(
     backend: Backend,
     call: Call,
 ) -> Reply:
-    """Compare the sets of a file."""
     from visleak.formats.sources import announce
     from visleak.gating import gates
     from visleak.pipeline.ray_engine import engine_of
@@ -283,7 +281,7 @@ def _study(
     return Reply(
         found,
         out / RESULT,
-        complaints=[*documents.failures(result), *lines],
+        warnings=[*documents.failures(result), *lines],
         files=[out / PAGE],
         page=out / PAGE,
         code=1 if result.failed else 3 if lines else 0,

@@ -49,18 +49,18 @@ if TYPE_CHECKING:
 class Call:
     """The call of a command; a parameter of this type is given to commands that have one."""
 
-    # names of the fields that stand on the command line, each with its flag
+    # names of the fields that were given on the command line, each with its flag
     given: Mapping[str, str] = field(default_factory=dict)
     line: str = ""  # the command line, as it may be pasted into a shell
-    told: Messages = field(default_factory=Messages)  # what is reported meanwhile
+    messages: Messages = field(default_factory=Messages)  # what is reported meanwhile
     progress: Steps = field(default_factory=lambda: Steps(Silent()))  # shows how far each step is
     kept: str = ""  # what an interrupted run keeps, for the message; may be set by the command
 
     @contextmanager
     def steps(self, name: str = "") -> Iterator[Steps]:
         """Give what shows how far each step is, on stderr; a name comes before all of them."""
-        display = display_for(sys.stderr, edges.show, verbose=self.told.verbose)
-        with steps(Silent() if self.told.quiet else display, name and f"{name}: ") as progress:
+        display = display_for(sys.stderr, edges.print_note, verbose=self.messages.verbose)
+        with steps(Silent() if self.messages.quiet else display, name and f"{name}: ") as progress:
             yield progress
 
     def opened(
@@ -87,14 +87,14 @@ class Call:
 
 @dataclass(frozen=True)
 class Reply:
-    """What a command has to say."""
+    """The result of a command: what is printed, and how it ends."""
 
     shown: object = ()  # a Document, or parts for the terminal: lines, texts and tables of rich
     content: Any = None  # what --json prints: plain values, or a JSON file that is printed as it is
-    # lines for stderr, before and after the result; a complaint that begins with two blanks
+    # lines for stderr, before and after the result; a warning that begins with two blanks
     # continues the one before
     notes: Sequence[str] = ()
-    complaints: Sequence[str] = ()
+    warnings: Sequence[str] = ()
     files: Sequence[Path] = ()  # that were written; listed after the summary
     code: int = 0  # exit code
     raw: str = ""  # printed as it is, in place of a summary
@@ -138,7 +138,7 @@ def group(
         # times slower on a busy machine; it is read once, when torch is imported
         os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
         if context.invoked_subcommand is None:
-            edges.say(context.get_help() + "\n")
+            edges.print_text(context.get_help() + "\n")
         # a request for help is not a run
         elif not {"--help", "-h"} & set(context.obj or ()):
             before()
@@ -181,10 +181,10 @@ def derived(function: Callable[..., Reply]) -> Callable[..., None]:
         line = shlex.join(["visleak", *(context.find_root().obj or ())])
         line = line.encode("utf-8", "backslashreplace").decode("utf-8")
         call = Call(given, line, build(Messages, values))
-        with edges.messages(call.told, call.line):
+        with edges.messages(call.messages, call.line):
             for name, (_, _, declared) in options.items():
                 if declared.metavar == AUDIT_DIR and values[name] is not None:
-                    begin_with(values[name])
+                    announce_audit(values[name])
             settings = {name: build(group, values) for name, group in groups.items()}
             calls = {name: call for name, hint in hints.items() if hint is Call}
             with call.steps() as call.progress:
@@ -193,12 +193,12 @@ def derived(function: Callable[..., Reply]) -> Callable[..., None]:
                 except KeyboardInterrupt as error:
                     if not call.kept:
                         raise
-                    word, code = edges.verdict(error)
+                    word, code = edges.error_line(error)
                     raise edges.Stopped(f"{word}; {call.kept}", code) from error
             if values.get("open") and reply.page is not None:
                 webbrowser.open(reply.page.absolute().as_uri())
             json = values.get("json") or values.get("format") == "json"
-            answer(reply, json=bool(json), quiet=call.told.quiet)
+            answer(reply, json=bool(json), quiet=call.messages.quiet)
 
     parameters = [_parameter(*each) for each in options.values()]
     context = inspect.Parameter("context", inspect.Parameter.KEYWORD_ONLY, annotation=typer.Context)
@@ -208,22 +208,22 @@ def derived(function: Callable[..., Reply]) -> Callable[..., None]:
 
 
 def answer(reply: Reply, *, json: bool, quiet: bool = False) -> None:
-    """Print what a command has to say, and end with its exit code."""
+    """Print a reply, and end with its exit code."""
     for line in reply.notes:
         edges.note(line)
     if reply.raw:
-        edges.say(reply.raw)
+        edges.print_text(reply.raw)
     elif json and isinstance(reply.content, Path):
-        edges.say_bytes(reply.content.read_bytes())
+        edges.print_bytes(reply.content.read_bytes())
     elif json:
-        edges.say_json(reply.content)
+        edges.print_json(reply.content)
     else:
         from visleak.reporting.rendering import rendered, shown
 
         parts = [*shown(reply.shown), *shown(map(str, reply.files))]
-        edges.say(rendered(parts[:1] if quiet else parts))
-    for line in reply.complaints:
-        (edges.note if line.startswith("  ") else edges.complain)(line)
+        edges.print_text(rendered(parts[:1] if quiet else parts))
+    for line in reply.warnings:
+        (edges.note if line.startswith("  ") else edges.warn)(line)
     if reply.code:
         raise typer.Exit(reply.code)
 
@@ -236,7 +236,6 @@ def _place(named: tuple[str, tuple[object, object, Option]]) -> tuple[int, bool]
 
 
 def _parameter(own: Any, hint: Any, declared: Option) -> inspect.Parameter:
-    """Return the parameter that typer makes an option or argument of."""
     default, kind = own.default, hint
     if declared.parse is not None:
         kind = str | None
@@ -275,7 +274,6 @@ def _parameter(own: Any, hint: Any, declared: Option) -> inspect.Parameter:
 
 
 def _value(name: str, value: Any, default: Any, hint: Any, declared: Option) -> Any:
-    """Return the value of a field from that of its option."""
     if hint is bool:
         return default is not value if value else default
     if declared.parse is not None:
@@ -318,8 +316,8 @@ def free(out: Path, result: str, *, force: bool) -> None:
     free_folder(out, result, force=replaces(out, result, force=force))
 
 
-def begin_with(folder: Path) -> None:
-    """Announce the sources of an audit, and warn if its numbers are those of fewer images."""
+def announce_audit(folder: Path) -> None:
+    """Announce the sources of an audit, and warn if it is unfinished."""
     from visleak.formats.sources import announce
     from visleak.storage import read_summary
 
@@ -330,7 +328,7 @@ def begin_with(folder: Path) -> None:
     for each in summary.sets:
         announce(each.source, Path(summary.opened_in))
     if summary.unfinished:
-        edges.complain(
+        edges.warn(
             f"the audit {folder} is unfinished: {counted(summary.unfinished, 'image')} could not be"
             " read again and counted in no rate; run the audit again"
         )

@@ -162,7 +162,6 @@ def _written(
     sheet: bytes | None = None,
     audits: Sequence[Audit] = (),
 ) -> Reply:
-    """Write a result, also as a section of the audit's report."""
     from visleak.dlede.document import folder_of, write
     from visleak.report import show_in_report
     from visleak.reporting import section, terminal

@@ -37,11 +37,11 @@ SAME: Final = 1.0
 
 
 class Terminated(KeyboardInterrupt):
-    """SIGTERM came; everything is put in order as for Ctrl-C."""
+    """SIGTERM was received; cleaned up as for Ctrl-C."""
 
 
 class _Interrupts:
-    """Raises an exception for the first signal; a later one does not wait for what is unwound."""
+    """Raises an exception for the first signal; a later one ends the process at once."""
 
     def __init__(self) -> None:
         self.came: int | None = None
@@ -71,10 +71,10 @@ class _Interrupts:
 
 @contextmanager
 def handled() -> Iterator[_Interrupts]:
-    """Let signals unwind the stack, so that scratch files go; give what knows which came."""
+    """Let signals unwind the stack, so that scratch files are removed; give the first signal."""
     interrupts = _Interrupts()
     if threading.current_thread() is not threading.main_thread():
-        yield interrupts  # somebody else handles signals
+        yield interrupts  # the main thread handles signals
         return
     # a shell has what it runs in the background ignore Ctrl-C
     taken = [n for n in SIGNALS if signal.getsignal(n) not in (signal.SIG_IGN, None)]
@@ -137,7 +137,7 @@ class _Outlet(io.RawIOBase):
 
 @contextmanager
 def guarded() -> Iterator[None]:
-    """Let nothing that happens to stdout and stderr end a run in another way than by one line."""
+    """Report every failure of stdout and stderr in one line."""
     # what was closed is opened, so that no other file gets its number, and what is printed with it
     for number in range(3):
         try:
@@ -162,7 +162,7 @@ def _guarded(stream: Any, *, told: bool) -> Any:
     raw = raw if isinstance(raw, io.RawIOBase) else getattr(raw, "raw", None)
     if stream is not None:
         if raw is None:
-            # somebody's own stream: only names that are not UTF-8 must not end a run
+            # a stream of the caller: only names that are not UTF-8 must not end a run
             if hasattr(stream, "reconfigure"):
                 stream.reconfigure(errors="backslashreplace")
             return stream
@@ -197,7 +197,7 @@ Refusal: Final[Any] = next(
 
 
 class Stopped(VisleakError):
-    """Somebody ended the run; carries the exit code of the signal."""
+    """The run was ended by a signal, whose exit code it carries."""
 
     def __init__(self, message: str, code: int) -> None:
         super().__init__(message)
@@ -213,12 +213,12 @@ class _Notes(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         if record.name != logger.name:
-            show(record.getMessage())
+            print_note(record.getMessage())
 
 
 @contextmanager
 def messages(options: Messages, line: str) -> Iterator[None]:
-    """Leave notes out, or write a log, as a command is told."""
+    """Leave notes out, or write a log, by the options of a command."""
     handlers: list[logging.Handler] = [_Notes(logging.WARNING)]
     if options.log_file is not None:
         handlers.append(_Log(options.log_file))
@@ -231,7 +231,7 @@ def messages(options: Messages, line: str) -> Iterator[None]:
         yield
     except BaseException as error:
         if not isinstance(error, typer.Exit):
-            logger.error("%s", plain(verdict(error)[0]))
+            logger.error("%s", plain(error_line(error)[0]))
         raise
     finally:
         for handler in handlers:
@@ -310,13 +310,13 @@ class _Log(logging.FileHandler):
         super().close()
 
 
-def complain(text: str) -> None:
+def warn(text: str) -> None:
     """Write one line about this run to stderr."""
     logger.warning("%s", plain(text))
-    tell(text)
+    print_error(text)
 
 
-def tell(text: str) -> None:
+def print_error(text: str) -> None:
     """Write a warning or error to stderr that is in the log already."""
     print(f"visleak: {plain(text)}", file=sys.stderr, flush=True)
 
@@ -324,33 +324,33 @@ def tell(text: str) -> None:
 def note(text: str) -> None:
     """Write a line that is not a warning to stderr."""
     logger.info("%s", plain(text))
-    show(text)
+    print_note(text)
 
 
-def show(text: str) -> None:
+def print_note(text: str) -> None:
     """Write a line to stderr that is in the log already, unless it is to be quiet."""
     if not _quiet.get():
         print(plain(text), file=sys.stderr, flush=True)
 
 
-def say(text: str) -> None:
+def print_text(text: str) -> None:
     """Write finished text to stdout."""
     sys.stdout.write(text)
     sys.stdout.flush()
 
 
-def say_line(text: str) -> None:
+def print_line(text: str) -> None:
     """Write a line to stdout at once, while a command runs."""
-    say(f"{plain(text)}\n")
+    print_text(f"{plain(text)}\n")
 
 
-def say_json(content: Any) -> None:
+def print_json(content: Any) -> None:
     """Write plain values to stdout as JSON."""
     text = json.dumps(content, indent=1, ensure_ascii=False)
-    say(text.encode("utf-8", "backslashreplace").decode("utf-8") + "\n")
+    print_text(text.encode("utf-8", "backslashreplace").decode("utf-8") + "\n")
 
 
-def say_bytes(data: bytes) -> None:
+def print_bytes(data: bytes) -> None:
     """Write bytes to stdout as they are."""
     sys.stdout.flush()
     sys.stdout.buffer.write(data)
@@ -390,8 +390,8 @@ def run(
             # libraries make errors of their own of an interrupt
             stopped = signals.came is not None and not isinstance(error, Stopped)
             cause = signals.error() if stopped else error
-            message, code = verdict(cause, verb=next(iter(arguments), ""))
-            tell(message)
+            message, code = error_line(cause, verb=next(iter(arguments), ""))
+            print_error(message)
             return code
 
 
@@ -402,7 +402,7 @@ def _warnings_in_a_line() -> Iterator[None]:
 
     def show(message: Warning | str, category: type[Warning], *where: Any, **more: Any) -> None:
         if issubclass(category, VisleakWarning):
-            complain(str(message))
+            warn(str(message))
         else:
             shown(message, category, *where, **more)
 
@@ -412,10 +412,10 @@ def _warnings_in_a_line() -> Iterator[None]:
         yield
 
 
-def verdict(error: BaseException, verb: str = "") -> tuple[str, int]:
-    """Return the line that tells of an error of a verb, and the exit code.
+def error_line(error: BaseException, verb: str = "") -> tuple[str, int]:
+    """Return the line of an error of a command, and the exit code.
 
-    >>> verdict(VisleakError("a.zip is damaged"))
+    >>> error_line(VisleakError("a.zip is damaged"))
     ('a.zip is damaged', 1)
     """
     if isinstance(error, VisleakError):
@@ -425,12 +425,11 @@ def verdict(error: BaseException, verb: str = "") -> tuple[str, int]:
     if isinstance(error, KeyboardInterrupt | typer.Abort):
         return "interrupted", INTERRUPTED
     if isinstance(error, Refusal):
-        return _refused(error, verb), int(getattr(error, "exit_code", 2))
-    return _unforeseen(error), 1
+        return _usage_error(error, verb), int(getattr(error, "exit_code", 2))
+    return _unexpected_error(error), 1
 
 
-def _unforeseen(error: BaseException) -> str:
-    """Return the line for an unexpected error."""
+def _unexpected_error(error: BaseException) -> str:
     name = getattr(error, "filename", None)
     where = f": {os.fsdecode(name)}" if isinstance(name, str | bytes) else ""
     if _is_lack_of_memory(error):
@@ -451,7 +450,7 @@ def _unforeseen(error: BaseException) -> str:
 
 
 def _is_lack_of_memory(error: BaseException) -> bool:
-    """Whether memory, or room for one more thread or library, was asked for in vain."""
+    """Whether there was not enough memory, also for one more thread or library."""
     if isinstance(error, MemoryError) or getattr(error, "errno", None) == errno.ENOMEM:
         return True
     words = ("failed to map segment", "cannot allocate memory", "can't start new thread")
@@ -494,8 +493,7 @@ def _is_nowhere() -> bool:
     return False
 
 
-def _refused(error: Any, verb: str) -> str:
-    """Return what is wrong with a command line, and what was most likely meant."""
+def _usage_error(error: Any, verb: str) -> str:
     from visleak.formats.sources import IN_SOURCE
 
     message = " ".join(str(error.format_message()).split()).rstrip(".")

@@ -135,7 +135,7 @@ def find(options: Find, execution: Execution, call: Call) -> Reply:
     return Reply(
         [part for each in documents(found) for part in whole(each)],
         {"images": [each.as_dict() for each in found]},
-        complaints=[complaint] if lost else [],
+        warnings=[complaint] if lost else [],
         code=1 if lost else 0,
     )
 
@@ -215,7 +215,7 @@ def calibrate(images: ImageSet, options: Calibrate, execution: Execution, call: 
     )
     write_json(options.out, result.as_dict())
     for line in result.notes:
-        edges.complain(line)
+        edges.warn(line)
     return Reply(document(result), result.as_dict(), files=[options.out])
 
 

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from visleak.cli.command import Call, Reply, begin_with, free, replaces
+from visleak.cli.command import Call, Reply, announce_audit, free, replaces
 from visleak.errors import UsageError
 from visleak.impact.evaluators import (
     CLIP,
@@ -70,7 +70,7 @@ def impact(
     else:
         refuse_several(inputs, settings, board)
         for folder in folders.values():
-            begin_with(folder)
+            announce_audit(folder)
     if inputs.check:
         found = {
             name: check(folders[name], own, settings, fair=fair, progress=call.progress)
@@ -187,7 +187,6 @@ def _classified(
     target: Target,
     call: Call,
 ) -> Reply:
-    """Classify a set and save the predictions."""
     from visleak.impact.evaluators.classification import content, document
 
     target = _target(target)

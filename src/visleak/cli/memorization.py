@@ -43,7 +43,7 @@ NOTICE: Final = (
 )
 
 
-def say_once() -> None:
+def show_notice() -> None:
     """Print the notice once per user; a file in the cache folder records it."""
     from visleak.storage.cache import default_folder
 
@@ -485,7 +485,7 @@ def trace(
         if rate.total and rate.share > allowed
     ]
     shown = reply(page, out / "trace.json", more=more)
-    return replace(shown, complaints=failed, code=3 if failed else 0)
+    return replace(shown, warnings=failed, code=3 if failed else 0)
 
 
 def benchmark(
@@ -548,7 +548,6 @@ def _plan(
     measures: inputs.Measures,
     call: Call,
 ) -> Plan:
-    """Load the models and lists of a benchmark."""
     from visleak.memorization import benchmark
     from visleak.memorization.extraction import seeds_of
     from visleak.memorization.mitigate import methods_of, mitigation

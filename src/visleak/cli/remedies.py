@@ -168,7 +168,7 @@ def split(options: Split, execution: Execution, call: Call) -> Reply:
         )
     except Unbalanced as error:
         shown = split_document(error.content, options.out)
-        return Reply(whole(shown), error.content, complaints=[str(error)], code=1)
+        return Reply(whole(shown), error.content, warnings=[str(error)], code=1)
     return Reply(whole(split_document(found.content, options.out)), found.content)
 
 

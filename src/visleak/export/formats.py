@@ -87,7 +87,6 @@ def write_tasks(
 
 
 def _task(pair: PairToJudge) -> dict[str, object]:
-    """Return the task of a pair: what shows its images, and the automatic grade."""
     row = pair.row
     query, reference = (thumb(image, DETAIL.side, DETAIL).uri for image in pair.images)
     choice = {"choices": [row["grade"]]}

@@ -558,7 +558,6 @@ def _leaks(result: Audit, level: Level, known: Baseline | None) -> tuple[NewLeak
 def _described(
     found: NewLeaks, result: Audit, allowed: float, known: Baseline | None
 ) -> Iterator[str]:
-    """Yield what leaks, the worst pairs first."""
     references = [
         each.reference_set
         for each in result.summary.comparisons
@@ -578,7 +577,6 @@ def _described(
 
 
 def _problems(result: Audit) -> list[str]:
-    """Return lines on what could not be read, none if all could."""
     lines = [
         f"{rate.count:,} of {rate.total:,} {noun} of {name} {what}, and were compared with nothing"
         for name, noun, what, rate in _not_compared(result.summary)

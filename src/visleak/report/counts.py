@@ -335,7 +335,6 @@ def _state(
     leaks: bool,
     within: bool,
 ) -> State:
-    """Count the duplicates of one test set."""
     code = pc.index_in(pairs[column], pa.array(grades, pa.string()))
     many = contents.stand_for(pc.fill_null(code, len(grades)).to_numpy())
     pairs = pairs.append_column("many", pa.array(many)).append_column("code", code)
@@ -482,7 +481,6 @@ def _columns(own: SetCounts, kind: str) -> list[Mapping[str, int]]:
 
 
 def _write_examples(counts: Counts, folder: Path, read: ImageLoader) -> list[Path]:
-    """Draw the example pairs whose images can be read, and return their files."""
     examples = [(n, each) for n, own in enumerate(counts.sets, 1) for each in own.examples]
     pixels = decoded([each.pair for _, each in examples], read)
     written = []
@@ -593,7 +591,6 @@ def review_document(review: Review, note: str = "") -> Document:
 
 
 def _set(counts: Counts, own: SetCounts) -> Document:
-    """Return the duplicates of a set, by type and by class, and examples; see `documents`."""
     reviewed = counts.review is not None
     shown = 4 if reviewed else 2  # without review the numbers before it are the same
     rows = []

@@ -224,5 +224,4 @@ def _level(total: TotalSummary) -> str:
 
 
 def _leaks(content: AuditSummary, name: str) -> bool:
-    """Whether a set was compared with another one."""
     return any(each.query_set == name and each.coverage != "within" for each in content.comparisons)

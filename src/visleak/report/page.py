@@ -60,7 +60,7 @@ TABLE: Final = (
     ("similarity", "Similarity", True),
 )
 
-#: How a page that was made without images says so.
+#: Beginning of the note in a page that was made without images.
 PRIVATE: Final = '<p class="note">This page was made without images'
 
 
@@ -240,7 +240,6 @@ def _bars(
     caption: str = "",
     legend: Sequence[str] = (),
 ) -> list[Figure]:
-    """Return a chart of bars, where there are any."""
     if not bars:
         return []
     in_words = "; ".join(f"{bar.name} {bar.note}" for bar in bars)
@@ -469,9 +468,9 @@ class Grid:
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """A section of the page; ``trouble`` says what of it could not be shown.
+    """A section of the page; ``trouble`` lists what could not be shown.
 
-    ``headline`` is what stands of it at the top of the page, if anything.
+    ``headline`` is its line at the top of the page, if it has one.
     """
 
     anchor: str

@@ -207,7 +207,6 @@ class Refit:
 
     @cached_property
     def _narrowing(self) -> Float64:
-        """Variance of the number of leaking images that a verdict on a pair removes."""
         return self._removed(self.measured.leaks, self._kept)
 
     @cached_property

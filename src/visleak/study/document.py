@@ -274,7 +274,6 @@ def _with_rates(
 
 
 def _left_out(result: Result) -> list[list[str]]:
-    """Return what was not compared, and why."""
     plan = result.run.plan
     rows = []
     for left in (*result.failed, *plan.included):

@@ -168,7 +168,6 @@ def _repeats(run: Run) -> Iterator[Repeats]:
 
 
 def _headline(union: Union) -> str:
-    """Return the line of a benchmark that a person can repeat."""
     degree, grade = union.rates["hard_or_soft"], union.rates["near_or_exact"]
     counted, many = degree or grade, len(union.references)
     into = union.references[0] if many == 1 else f"at least one of {many} sets"
@@ -185,7 +184,6 @@ def _headline(union: Union) -> str:
 
 
 def _notes(run: Run, cells: Sequence[Cell]) -> Iterator[str]:
-    """Yield what a reader must know to read the numbers."""
     summaries = [audit.summary for audit in {id(a): a for a in run.audits.values()}.values()]
     yield from map(_measure, summaries)
     if count := run.study.settings.sample:
@@ -213,7 +211,6 @@ def _notes(run: Run, cells: Sequence[Cell]) -> Iterator[str]:
 
 
 def _measure(summary: AuditSummary) -> str:
-    """Return encoder and thresholds of an audit in words."""
     found = summary.thresholds
     both = (("hard", found.hard), ("soft", found.soft))
     known = [f"{name} >= {value:g}" for name, value in both if value is not None]

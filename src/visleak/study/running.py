@@ -96,7 +96,6 @@ def run(study: Study, folder: Path, options: Options) -> Run:
 
 
 def _nothing(study: Study, missing: Mapping[str, str]) -> str:
-    """Return why there is nothing to compare."""
     said = "no benchmark meets a training set of another name; check roles, dataset and contains"
     if missing:
         name, why = next(iter(missing.items()))
@@ -325,7 +324,6 @@ class Work:
         return asked or self.study.settings.encoder or made or DEFAULT
 
     def _note(self, found: Audit, job: Job) -> None:
-        """Take an audit as the answer to its comparisons."""
         self.reused += found.reused
         self.options.finished(found)
         if not job.reference:
