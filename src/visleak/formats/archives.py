@@ -30,7 +30,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from visleak.errors import VisleakError, explaining, one_line
-from visleak.formats.files import why_not
+from visleak.formats.files import StatefulOpener, why_not
 from visleak.formats.listing import HEAD, Listing, is_hidden, labels_of
 from visleak.formats.opening import open_image_set
 from visleak.formats.remote import StoreError, opened, redacted, size_of_file, stamp_of_file
@@ -331,7 +331,7 @@ def is_link(member: tarfile.TarInfo) -> bool:
 
 
 @dataclass
-class TarOpener:
+class TarOpener(StatefulOpener):
     """Reads members of a tar archive, which stays open: ascending positions unpack it once."""
 
     path: str  # the archive, or its address
@@ -341,9 +341,6 @@ class TarOpener:
     _lock: threading.Lock = field(default_factory=threading.Lock, repr=False, compare=False)
     _stream: TarStream | None = field(default=None, repr=False, compare=False)
     _owner: int = field(default=0, repr=False, compare=False)
-
-    def __reduce__(self) -> tuple[object, ...]:
-        return TarOpener, (self.path, self.offsets, self.sizes, self.stamp)
 
     def __del__(self) -> None:
         if self._stream is not None:

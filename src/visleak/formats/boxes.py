@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import math
-from array import array
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from itertools import groupby
 from operator import itemgetter
 from pathlib import Path
@@ -31,7 +30,7 @@ _SHOWN: Final = 60  # how much of a damaged row is shown
 
 @dataclass(frozen=True)
 class Boxes:
-    """The annotated objects of a set of images, one row an object."""
+    """The annotated objects of a set of images, one row per object."""
 
     names: tuple[str, ...]  # of the classes
     image: Int64  # ``int64`` (objects,), ascending: row of the set
@@ -80,7 +79,7 @@ class Boxes:
         return made
 
 
-def both(first: Boxes, second: Boxes) -> Boxes:
+def joined_boxes(first: Boxes, second: Boxes) -> Boxes:
     """Return the boxes of two sets as those of one: the first set's images, then the second's."""
     if first.names != second.names or first.relative != second.relative:
         raise ValueError("boxes of different classes or units cannot be joined")
@@ -94,35 +93,35 @@ def both(first: Boxes, second: Boxes) -> Boxes:
     )
 
 
-@dataclass
-class BoxRows:
-    """Objects as they are read, in any order of images."""
+def boxes_of_rows(
+    rows: Sequence[tuple[int, int, Sequence[float], bool]],
+    names: Iterable[str],
+    images: ImageSet,
+    relative: bool,
+) -> Boxes:
+    """Return objects (row of the image, class, corners, crowd) as the boxes of a set.
 
-    _image: array[int] = field(default_factory=lambda: array("q"))
-    _label: array[int] = field(default_factory=lambda: array("q"))
-    _corners: array[float] = field(default_factory=lambda: array("d"))
-    _crowd: bytearray = field(default_factory=bytearray)
+    Those of an image stay in order.
+    """
+    image, label, corners, crowd = zip(*rows, strict=True) if rows else ((),) * 4
+    order = np.argsort(np.array(image, np.int64), kind="stable")
+    return Boxes(
+        names=tuple(names),
+        image=np.array(image, np.int64)[order],
+        label=np.array(label, np.int64)[order],
+        corners=np.array(corners, np.float64).reshape(-1, 4)[order],
+        crowd=np.array(crowd, np.bool_)[order],
+        images=len(images),
+        relative=relative,
+    )
 
-    def add(self, image: int, label: int, corners: Sequence[float], crowd: bool = False) -> None:
-        """Take an object: row of its image, class, (left, top, right, bottom)."""
-        self._image.append(image)
-        self._label.append(label)
-        self._corners.extend(corners)
-        self._crowd.append(crowd)
 
-    def boxes(self, names: Sequence[str], images: ImageSet, relative: bool) -> Boxes:
-        """Return all objects of a set; those of an image stay in the order of their file."""
-        image = np.array(self._image, np.int64)
-        order = np.argsort(image, kind="stable")
-        return Boxes(
-            names=tuple(names),
-            image=image[order],
-            label=np.array(self._label, np.int64)[order],
-            corners=np.array(self._corners, np.float64).reshape(-1, 4)[order],
-            crowd=np.frombuffer(bytes(self._crowd), np.bool_)[order],
-            images=len(images),
-            relative=relative,
-        )
+def label_lines(path: Path) -> list[str]:
+    """Return the lines of a label file; none where it cannot be read or is not UTF-8."""
+    data = read_file(str(path))
+    with suppress(UnicodeDecodeError):
+        return data.decode("utf-8").splitlines() if isinstance(data, bytes) else []
+    return []
 
 
 def label_text(path: Path) -> str | None:
@@ -143,7 +142,7 @@ def label_text(path: Path) -> str | None:
 
 
 def numbers_of(words: Sequence[str]) -> list[float] | None:
-    """Return words as finite numbers, ``None`` where one is none.
+    """Return words as finite numbers, ``None`` where one is not a finite number.
 
     >>> numbers_of(["1", ".5"]), numbers_of(["nan"]), numbers_of(["1_0"])
     ([1.0, 0.5], None, None)
@@ -157,14 +156,14 @@ def numbers_of(words: Sequence[str]) -> list[float] | None:
 
 
 def damaged(path: Path, line: int, allowed: str, text: str) -> VisleakError:
-    """Return the error of a damaged row: where it is, what is allowed, what stands there."""
+    """Return the error of a damaged row: its place, what is allowed, and its text."""
     got = writable(text.strip())
     got = got if len(got) <= _SHOWN else got[:_SHOWN] + " ..."
     return VisleakError(f"{shown(path)}, line {line}: {allowed}; got {got!r}")
 
 
 def shown(path: Path) -> str:
-    """Return a path as it may stand in a message."""
+    """Return a path as text for a message."""
     return writable(str(path))
 
 
@@ -189,7 +188,7 @@ ROUNDING: Final = 0.01
 
 @dataclass(frozen=True)
 class ObjectOpener:
-    """Reads the boxes of images. An image is decoded once for all of its boxes that are asked."""
+    """Reads the boxes of images. An image is decoded once per call for all of its boxes."""
 
     opener: Opener  # of the images
     image: Int64  # int64 (n,), ascending: the image of each box
@@ -198,7 +197,7 @@ class ObjectOpener:
 
     @property
     def stamp(self) -> str | None:
-        """What changes with the boxes; ``None`` where it is not known whether the images do."""
+        """Text that changes with the boxes; ``None`` where changes of the images are unknown."""
         own = getattr(self.opener, "stamp", "")
         boxes = hashlib.blake2b(self.corners.tobytes() + self.image.tobytes(), digest_size=16)
         return None if own is None else own + boxes.hexdigest()

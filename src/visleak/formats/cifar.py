@@ -16,8 +16,8 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from visleak.errors import UsageError, VisleakError, explaining
-from visleak.formats.files import by_owner, starts_of
-from visleak.formats.request import Request, canonical_split, writable
+from visleak.formats.files import StatefulOpener, by_owner, starts_of
+from visleak.formats.request import Request, canonical_split, row_numbers, writable
 from visleak.formats.sources import locate
 from visleak.formats.writing import Destination, OutputPart, OutputSource, Selection
 from visleak.records import Bytes8, ImageSet, Int64, Unreadable
@@ -73,7 +73,7 @@ def open_cifar(request: Request) -> ImageSet:
         f"{file}!{row}" for file, size in zip(files, sizes, strict=True) for row in range(size)
     )
     return request.image_set(
-        pa.array(np.arange(sum(sizes))).cast(pa.string()),
+        row_numbers(sum(sizes)),
         pa.array(places, pa.string()),
         CifarOpener(tuple(files), starts_of(sizes)),
         labels=pa.array(texts, pa.string()),
@@ -81,15 +81,12 @@ def open_cifar(request: Request) -> ImageSet:
 
 
 @dataclass
-class CifarOpener:
+class CifarOpener(StatefulOpener):
     """Reads the rows of CIFAR files, one file in memory at a time."""
 
     files: tuple[str, ...]  # the files of the split, in order
     starts: Int64  # int64: position at which each file begins, and the end
     _held: tuple[int, Bytes8] | None = field(default=None, repr=False, compare=False)
-
-    def __getstate__(self) -> dict[str, object]:
-        return {**self.__dict__, "_held": None}
 
     def read(self, positions: Sequence[int]) -> Iterator[bytes | Bytes8 | Unreadable]:
         """Yield the images as arrays, see :class:`visleak.records.Opener`."""

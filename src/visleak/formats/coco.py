@@ -12,7 +12,7 @@ from typing import Final, TypeAlias, TypedDict, cast
 import pyarrow as pa
 
 from visleak.errors import UsageError, VisleakError, explaining
-from visleak.formats.boxes import Boxes, BoxRows, only_name, shown
+from visleak.formats.boxes import Boxes, boxes_of_rows, only_name, shown
 from visleak.formats.files import FileOpener, file_set
 from visleak.formats.request import Request, writable
 from visleak.formats.sources import locate
@@ -101,7 +101,7 @@ def coco_boxes(images: ImageSet, request: Request) -> Boxes | None:
         return None
     classes = _classes(content, request)
     number = {category: index for index, category in enumerate(classes)}
-    rows = BoxRows()
+    rows = []
     for at, row in enumerate(annotations):
         if row["image_id"] not in place or "category_id" not in row:
             continue
@@ -112,8 +112,8 @@ def coco_boxes(images: ImageSet, request: Request) -> Boxes | None:
         if crowd not in (0, 1):
             raise _damaged_row(request, at, "`iscrowd` is 0 or 1", crowd)
         corners = _corners(row.get("bbox"), at, request)
-        rows.add(place[row["image_id"]], number[category], corners, bool(crowd))
-    return rows.boxes(list(classes.values()), images, relative=False)
+        rows.append((place[row["image_id"]], number[category], corners, bool(crowd)))
+    return boxes_of_rows(rows, classes.values(), images, relative=False)
 
 
 def write_coco(part: OutputPart, place: Destination) -> OutputSource:

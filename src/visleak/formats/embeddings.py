@@ -130,19 +130,16 @@ def _check_manifest(
 
 
 def _with_ids(files: Files, request: Request, manifest: Manifest | None) -> Files:
-    pattern = request.group_pattern
-    paths = [part.about.path for part in files if isinstance(part.about, Table)]
-    if not paths:
+    pattern, names = request.pattern("group"), dict[str, str]()
+    paths = [part.about.path for part in files if part.about and not part.about.names]
+    if paths:
+        names = _names(files, list(dict.fromkeys(paths)), request, manifest)
+    else:
         request.refuse_columns("the set of embeddings")
-        return [replace(part, pattern=pattern) for part in files]
-    names = _names(files, list(dict.fromkeys(paths)), request, manifest)
     return [
-        replace(
-            part,
-            about=replace(part.about, names=names) if isinstance(part.about, Table) else part.about,
-            pattern=pattern,
-        )
+        replace(part, about=table and replace(table, names=table.names or names), pattern=pattern)
         for part in files
+        for table in [part.about]
     ]
 
 
@@ -153,7 +150,7 @@ def _names(
     schemas = [read_footer(path).schema.to_arrow_schema().names for path in paths]
     vectors = {part.column for part in files if isinstance(part, ParquetPartition)}
     there = [n for n in schemas[0] if n not in vectors and all(n in names for names in schemas)]
-    searched = {"group"} if request.group_pattern is not None else set()
+    searched = {"group"} if request.pattern("group") is not None else set()
     names: dict[str, str] = {}
     for use in ("id", "label", "group"):
         wanted = getattr(request, use)
@@ -175,7 +172,7 @@ def _names(
     if manifest is not None and "id" in there:
         return names | {"id": "id"}
     # in small sets, the first of the usual columns that tells the images apart
-    if sum(part.rows for part in files if isinstance(part.about, Table)) <= CHECKED:
+    if sum(part.rows for part in files if part.about and not part.about.names) <= CHECKED:
         for name in (*ID_COLUMNS, *PATH_COLUMNS):
             if name in there and can_identify(read_tables(paths, [name])[name]):
                 return names | {"id": name}
@@ -270,10 +267,10 @@ def _beside(file: Path, *, alone: bool) -> Path | None:
 
 def _npy(file: Path, texts: Path | None) -> NpyPartition:
     rows, width = npy_shape(file)
-    about: Lines | Table | None = None
+    about = None
     if texts is not None:
         if texts.suffix == ".txt":
-            about, known = Lines(str(texts)), len(read_lines(texts))
+            about, known = Table(str(texts), {"id": ""}), len(read_lines(texts))
         else:
             about, known = Table(str(texts), {}), read_footer(texts).num_rows
         if known != rows:
@@ -413,36 +410,17 @@ def _thresholds(stated: Mapping[str, Any]) -> dict[str, object]:
 
 
 @dataclass(frozen=True, slots=True)
-class Lines:
-    """A text file with one id a line."""
-
-    path: str
-
-    @property
-    def uses(self) -> tuple[str, ...]:
-        """Ids are all there is."""
-        return ("id",)
-
-    def column(self, use: str, rows: Int64) -> pa.Array:
-        """Return the ids of some rows."""
-        return read_lines(Path(self.path)).take(pa.array(rows))
-
-
-@dataclass(frozen=True, slots=True)
 class Table:
-    """A Parquet file with one row a vector."""
+    """A Parquet file with one row per vector, or a text file with one id per line."""
 
     path: str
     names: Mapping[str, str]  # what a column is for (id, label, ...) to its name in the file
     start: int = 0  # row of the file at which the partition begins
 
-    @property
-    def uses(self) -> tuple[str, ...]:
-        """What the columns are for."""
-        return tuple(self.names)
-
     def column(self, use: str, rows: Int64) -> pa.Array:
-        """Return a column for some rows: text, or numbers where they are meant as such."""
+        """Return a column for some rows: numbers for a size, else text."""
+        if self.path.endswith(".txt"):
+            return read_lines(Path(self.path)).take(pa.array(rows))
         name = self.names[use]
         stored = rows_of(self.path, name, rows + self.start)
         plain = _PLAIN.get(use)
@@ -459,14 +437,15 @@ class FilePartition:
     stamp: str  # size and time of change of the files
     first: int = 0  # number of its first row in the whole set: the id of images that have no other
     start: int = 0  # row of the file at which the vectors begin
-    about: Lines | Table | None = None  # what is known of the images, or None
+    about: Table | None = None  # what is known of the images
     pattern: re.Pattern[str] | None = None  # finds the group in the id
     # its files and the digests that the manifest states for them
     stated: tuple[tuple[str, str], ...] = ()
 
     def columns(self, rows: Int64 | None = None) -> Mapping[str, pa.Array]:
         """Return what is known of some images, see :class:`visleak.records.Partition`."""
-        return Known(self, np.arange(self.rows, dtype=np.int64) if rows is None else rows)
+        chosen = np.arange(self.rows, dtype=np.int64) if rows is None else rows
+        return PartitionColumns(self, chosen)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -504,13 +483,13 @@ class ParquetPartition(FilePartition):
 Files = Sequence[NpyPartition | ParquetPartition]
 
 
-class Known(Mapping[str, pa.Array]):
-    """What is known of some images; a column is read when it is asked for."""
+class PartitionColumns(Mapping[str, pa.Array]):
+    """The columns of some images of a partition, each read on access."""
 
     def __init__(self, part: FilePartition, rows: Int64) -> None:
         self._part = part
         self._rows = rows
-        stored = part.about.uses if part.about is not None else ()
+        stored = part.about.names if part.about is not None else ()
         grouped = ("group",) if part.pattern is not None else ()
         self._uses = tuple(dict.fromkeys(("id", "locator", *stored, *grouped)))
 
@@ -520,9 +499,6 @@ class Known(Mapping[str, pa.Array]):
     def __len__(self) -> int:
         return len(self._uses)
 
-    def __contains__(self, use: object) -> bool:
-        return use in self._uses
-
     def __getitem__(self, use: str) -> pa.Array:
         if use not in self._uses:
             raise KeyError(use)
@@ -530,7 +506,7 @@ class Known(Mapping[str, pa.Array]):
         if use == "group" and part.pattern is not None:
             ids = self["id"].to_pylist()
             return pa.array((captured(part.pattern, id_) for id_ in ids), pa.string())
-        if about is None or use not in about.uses:
+        if about is None or use not in about.names:
             # row numbers: over the whole set, or in the file as FILE!ROW
             start = part.first if use == "id" else part.start
             numbers = pa.array(start + self._rows, pa.int64()).cast(pa.string())

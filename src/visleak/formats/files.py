@@ -14,7 +14,7 @@ import stat
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from itertools import islice
 from pathlib import Path, PurePath
 from typing import Any, Final, Self
@@ -46,19 +46,25 @@ AHEAD: Final = 16  # images fetched ahead of the one that is wanted
 
 
 @dataclass
-class JoinedOpener:
+class StatefulOpener:
+    """An opener that is pickled without its private fields, such as open files."""
+
+    def __reduce__(self) -> tuple[object, ...]:
+        names = (each.name for each in fields(self) if not each.name.startswith("_"))
+        return type(self), tuple(getattr(self, name) for name in names)
+
+
+@dataclass
+class JoinedOpener(StatefulOpener):
     """Reads shards one after the other; only the last one read stays open."""
 
     parts: tuple[Opener, ...]  # the openers
     starts: Int64  # int64 (parts + 1,): the position at which each begins, and the end
     _last: int = field(default=-1, repr=False, compare=False)
 
-    def __reduce__(self) -> tuple[object, ...]:
-        return JoinedOpener, (self.parts, self.starts)
-
     @property
     def stamp(self) -> str | None:
-        """Text that changes when a remote shard does; ``None`` where one cannot be told."""
+        """Text that changes when a remote shard does; ``None`` where that is unknown."""
         stamps = [getattr(part, "stamp", "") for part in self.parts]
         return None if None in stamps else "\n".join(stamps)
 
@@ -211,14 +217,14 @@ def file_set(
     names: Sequence[str],
     *,
     ids: Sequence[str] | None = None,
-    **fields: Any,
+    **more: Any,
 ) -> ImageSet:
     """Return the set of the files ``names`` below ``root``, see :meth:`Request.image_set`."""
     return request.image_set(
         pa.array(map(name_text, names) if ids is None else ids, pa.string()),
         pa.array((name_text(os.path.join(root, name)) for name in names), pa.string()),
         FileOpener(str(root), pa.array(map(os.fsencode, names), pa.binary())),
-        **fields,
+        **more,
     )
 
 

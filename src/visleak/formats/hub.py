@@ -21,13 +21,14 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from visleak.errors import UsageError, VisleakError, one_line
-from visleak.formats.files import file_stamp, read_file
+from visleak.formats.files import StatefulOpener, file_stamp, read_file
 from visleak.formats.memory import rgb_of
 from visleak.formats.remote import is_address, redacted
 from visleak.formats.request import (
     Request,
     canonical_split,
     describe,
+    row_numbers,
     text_column,
     wanted_columns,
     writable,
@@ -122,7 +123,7 @@ class HubOpener:
 
 
 @dataclass
-class StreamOpener:
+class StreamOpener(StatefulOpener):
     """Reads a data set that only streams.
 
     Positions ahead are reached by reading on; for an earlier position, the stream starts over. So
@@ -134,9 +135,6 @@ class StreamOpener:
     stamp: str | None = None  # always None: whether a stream has changed is unknown
     _items: Iterator[dict[str, object]] | None = field(default=None, repr=False, compare=False)
     _next: int = field(default=0, repr=False, compare=False)
-
-    def __reduce__(self) -> tuple[object, ...]:
-        return StreamOpener, (self.stream, self.column)
 
     def read(self, positions: Sequence[int]) -> Iterator[bytes | Bytes8 | Unreadable]:
         """Yield the images at the positions, see :class:`visleak.records.Opener`."""
@@ -278,7 +276,7 @@ def _set_of(source: datasets.Dataset, request: Request, remote: bool) -> ImageSe
         opener = HubOpener(rows.select_columns([column]), column, remote, _stamp(source))
     if not table.num_rows:
         request.refuse_empty("its stream is empty" if streamed else "it has no rows")
-    numbers = pa.array(range(table.num_rows), pa.int64()).cast(pa.string())
+    numbers = row_numbers(table.num_rows)
     class_names = {
         name: [writable(str(label)) for label in features[name].names]
         for name in classes

@@ -16,8 +16,16 @@ from typing import Final, cast
 import pyarrow as pa
 
 from visleak.errors import VisleakError, explaining
-from visleak.formats.boxes import Boxes, BoxRows, damaged, label_text, numbers_of, only_name
-from visleak.formats.files import FileOpener, file_set, read_file
+from visleak.formats.boxes import (
+    Boxes,
+    boxes_of_rows,
+    damaged,
+    label_lines,
+    label_text,
+    numbers_of,
+    only_name,
+)
+from visleak.formats.files import FileOpener, file_set
 from visleak.formats.listing import Listing, Walk, name_text
 from visleak.formats.request import Request, canonical_split, writable
 from visleak.formats.sources import locate
@@ -75,9 +83,9 @@ def open_kitti(request: Request) -> ImageSet:
         annotated=part.labels is not None,
         skipped=listing.skipped,
     )
-    if groups and request.group_pattern is None:
+    if groups and request.pattern("group") is None:
         images = replace(images, groups=pa.array(groups, pa.string()))
-    if frames and request.frame_pattern is None:
+    if frames and request.pattern("frame") is None:
         images = replace(images, frames=pa.array(frames, pa.int64()))
     return images
 
@@ -106,10 +114,8 @@ def kitti_boxes(images: ImageSet, request: Request) -> Boxes | None:
     shown = {name for _, name, _ in found} - {IGNORED}
     classes = [name for name in CLASSES if name in shown] + sorted(shown - set(CLASSES))
     number = {name: index for index, name in enumerate(classes)}
-    rows = BoxRows()
-    for row, name, corners in found:
-        rows.add(row, number.get(name, -1), corners, name == IGNORED)
-    return rows.boxes(classes, images, relative=False)
+    rows = [(row, number.get(name, -1), corners, name == IGNORED) for row, name, corners in found]
+    return boxes_of_rows(rows, classes, images, relative=False)
 
 
 def write_kitti(part: OutputPart, place: Destination) -> OutputSource:
@@ -281,13 +287,8 @@ def _labels(part: KittiPart, names: Sequence[str]) -> pa.StringArray | None:
 
 def _classes(file: Path, column: int) -> dict[int | None, set[str]]:
     """Return the classes in a label file: by frame where they are in column 2, else under -1."""
-    try:
-        data = read_file(str(file))
-        lines = data.decode("utf-8").splitlines() if isinstance(data, bytes) else []
-    except UnicodeDecodeError:
-        return {}
     found: dict[int | None, set[str]] = {}
-    for words in map(str.split, lines):
+    for words in map(str.split, label_lines(file)):
         if len(words) > column and words[column] != IGNORED:
             frame = int(words[0]) if column and words[0].isdecimal() else -1
             found.setdefault(frame, set()).add(writable(words[column]))

@@ -24,6 +24,7 @@ from visleak.formats.request import (
     Request,
     canonical_split,
     describe,
+    row_numbers,
     text_column,
     wanted_columns,
     writable,
@@ -80,12 +81,8 @@ def open_mapped(source: object, request: Request) -> ImageSet:
     request.refuse_columns("the data set")
     targets = _targets(source)
     labels = None if targets is None else label_column(targets, _class_names(source))
-    numbers = _numbers(len(data))
+    numbers = row_numbers(len(data))
     return request.image_set(numbers, numbers, MemoryOpener(data), labels=labels)
-
-
-def _numbers(count: int) -> pa.StringArray:
-    return pa.array(range(count), pa.int64()).cast(pa.string())
 
 
 def open_memory(images: Any, request: Request) -> ImageSet:
@@ -121,7 +118,7 @@ def open_memory(images: Any, request: Request) -> ImageSet:
     if targets is None and isinstance(first, tuple | Mapping):
         targets = [_label_in(_item(images, row)) for row in range(count)]
     labels = None if targets is None else label_column(targets, names)
-    numbers = _numbers(count)
+    numbers = row_numbers(count)
     return request.image_set(numbers, numbers, MemoryOpener(images), labels=labels)
 
 
@@ -462,7 +459,7 @@ def open_rows(source: pa.Table | DataFrame, request: Request) -> ImageSet:
     ]
     if not images:
         request.refuse_empty("it has no rows")
-    numbers = _numbers(len(images))
+    numbers = row_numbers(len(images))
     table = _table(source, chosen) if chosen else pa.table({"row": numbers})
     ids, columns = describe(table, request, None, {})
     return request.image_set(ids, numbers, MemoryOpener(images), **columns)

@@ -80,15 +80,9 @@ class Request:
         """The place without secrets."""
         return redacted(self.place or str(self.path))
 
-    @property
-    def group_pattern(self) -> re.Pattern[str] | None:
-        """The regular expression of ``group="/regex/"``, else ``None``."""
-        return pattern_of("group", self.group)
-
-    @property
-    def frame_pattern(self) -> re.Pattern[str] | None:
-        """The regular expression of ``frame="/regex/"``, else ``None``."""
-        return pattern_of("frame", self.frame)
+    def pattern(self, option: str) -> re.Pattern[str] | None:
+        """Return the regular expression of ``group`` or ``frame``, ``None`` where it is none."""
+        return pattern_of(option, getattr(self, option))
 
     @property
     def wanted(self) -> dict[str, str]:
@@ -99,8 +93,8 @@ class Request:
     @property
     def columns(self) -> dict[str, str]:
         """The columns that were given, by option; without patterns."""
-        groups = self.group == AUTO or self.group_pattern
-        searched = {"group": groups, "frame": self.frame_pattern, "root": self.root}
+        groups = self.group == AUTO or self.pattern("group")
+        searched = {"group": groups, "frame": self.pattern("frame"), "root": self.root}
         return {o: value for o, value in self.wanted.items() if not searched.get(o)}
 
     def refuse_columns(self, what: str) -> None:
@@ -174,9 +168,9 @@ class Request:
         def found(pattern: re.Pattern[str]) -> pa.StringArray:
             return pa.array((captured(pattern, id_) for id_ in ids.to_pylist()), pa.string())
 
-        if (pattern := self.group_pattern) is not None:
+        if (pattern := self.pattern("group")) is not None:
             groups = found(pattern)
-        if (pattern := self.frame_pattern) is not None:
+        if (pattern := self.pattern("frame")) is not None:
             frames = read_frames(found(pattern), f"what frame {self.frame!r} finds in the ids")
         if frames is not None:
             fields |= {"frames": frames.values, "timed": frames.timed, "stamps": frames.stamps}
@@ -293,9 +287,9 @@ def describe(
         "captions": optional("caption"),
         "columns": repeating(table, request),
     }
-    if request.group_pattern is None:
+    if request.pattern("group") is None:
         columns["groups"] = optional("group" if request.group in (None, AUTO) else request.group)
-    if request.frame_pattern is None and frame in there:
+    if request.pattern("frame") is None and frame in there:
         columns["frames"] = read_frames(table[frame], f"{request.text}: column {frame!r}")
     return _ids(table, request, paths), columns
 
@@ -308,7 +302,12 @@ def _ids(table: pa.Table, request: Request, paths: pa.StringArray | None) -> pa.
             return text_column(table[name], name)
     if paths is not None and can_identify(paths):
         return paths
-    return pa.array(range(table.num_rows), pa.int64()).cast(pa.string())
+    return row_numbers(table.num_rows)
+
+
+def row_numbers(count: int) -> pa.StringArray:
+    """Return the numbers of some rows, from 0, as text."""
+    return pa.array(range(count), pa.int64()).cast(pa.string())
 
 
 def can_identify(column: pa.Array | pa.ChunkedArray) -> bool:

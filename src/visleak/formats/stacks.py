@@ -21,7 +21,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from visleak.errors import MissingExtra, UsageError, one_line
-from visleak.formats.files import file_stamp, why_not
+from visleak.formats.files import StatefulOpener, file_stamp, why_not
 from visleak.formats.frames import Frames
 from visleak.formats.listing import (
     Walk,
@@ -78,7 +78,7 @@ class Contents:
 
 
 @dataclass
-class StackOpener:
+class StackOpener(StatefulOpener):
     """Reads images of files that hold several; the last file that was read stays open."""
 
     files: tuple[str, ...]
@@ -86,9 +86,6 @@ class StackOpener:
     numbers: Int64  # int64 (n,): its number in the file
     opens: Callable[[str], Stack]  # picklable
     _held: tuple[int, Stack] | None = field(default=None, repr=False, compare=False)
-
-    def __reduce__(self) -> tuple[object, ...]:
-        return StackOpener, (self.files, self.owners, self.numbers, self.opens)
 
     @property
     def stamp(self) -> str:

@@ -24,6 +24,7 @@ from visleak.formats.files import (
     FileOpener,
     RemoteOpener,
     Root,
+    StatefulOpener,
     by_owner,
     remote_places,
     starts_of,
@@ -47,6 +48,7 @@ from visleak.formats.request import (
     class_names_of,
     describe,
     holds_names,
+    row_numbers,
     rows_of_split,
     text_column,
     wanted_columns,
@@ -287,7 +289,7 @@ def open_parquet(request: Request) -> ImageSet:
 
 
 @dataclass
-class ParquetOpener:
+class ParquetOpener(StatefulOpener):
     """Reads one column of some Parquet files, row group by row group."""
 
     files: tuple[str, ...]  # the files, in storage order
@@ -298,9 +300,6 @@ class ParquetOpener:
     rows: Int64 | None = None
     stamp: str | None = ""  # of remote files
     _footers: dict[int, pq.FileMetaData] = field(default_factory=dict, repr=False)
-
-    def __getstate__(self) -> dict[str, object]:
-        return {**self.__dict__, "_footers": {}}
 
     def read(self, positions: Sequence[int]) -> Iterator[bytes | Bytes8 | Unreadable]:
         """Yield the images at the positions, see :class:`visleak.records.Opener`."""
@@ -458,7 +457,7 @@ def _bytes_set(
     sizes = [footer.num_rows for footer in footers]
     if not names:  # a table without columns forgets its rows
         table = pa.table({"row": np.arange(sum(sizes))})
-    numbers = (pa.array(np.arange(size)).cast(pa.string()) for size in sizes)
+    numbers = map(row_numbers, sizes)
     parts = map(pc.binary_join_element_wise, map(redacted, files), numbers, itertools.repeat("!"))
     locators = pa.concat_arrays(parts).cast(pa.string())
     if (rows := rows_of_split(table, request)) is not None:

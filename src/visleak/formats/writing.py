@@ -20,7 +20,7 @@ from visleak.formats.files import FileOpener
 from visleak.formats.frames import as_iso
 from visleak.formats.listing import name_text
 from visleak.formats.remote import is_address, path_of
-from visleak.formats.request import canonical_split, text_column
+from visleak.formats.request import canonical_split, row_numbers, text_column
 from visleak.formats.sources import locate
 from visleak.records import Bytes8, ImageSet, Int64, Problem, Unreadable
 
@@ -295,8 +295,8 @@ def with_split(table: pa.Table, split: str) -> pa.Table:
 
 
 def are_row_numbers(images: ImageSet) -> bool:
-    """Whether the ids of a set say no more than where its images stand."""
-    return bool(images.ids.equals(pa.array(range(len(images)), pa.int64()).cast(pa.string())))
+    """Whether the ids of a set are the row numbers of its images."""
+    return bool(images.ids.equals(row_numbers(len(images))))
 
 
 def write_listing(

@@ -12,8 +12,16 @@ import pyarrow as pa
 import yaml
 
 from visleak.errors import UsageError, VisleakError, explaining
-from visleak.formats.boxes import Boxes, BoxRows, damaged, label_text, numbers_of, only_name
-from visleak.formats.files import FileOpener, file_set, read_file
+from visleak.formats.boxes import (
+    Boxes,
+    boxes_of_rows,
+    damaged,
+    label_lines,
+    label_text,
+    numbers_of,
+    only_name,
+)
+from visleak.formats.files import FileOpener, file_set
 from visleak.formats.folders import read_list, relative_name
 from visleak.formats.listing import Listing, Walk, name_text
 from visleak.formats.request import SPLITS, Request, canonical_split, writable
@@ -87,10 +95,8 @@ def yolo_boxes(images: ImageSet, request: Request) -> Boxes | None:
     # without names in the YAML, classes are called by those numbers that occur
     classes = classes or {number: str(number) for _, number, _ in found}
     place = {number: index for index, number in enumerate(sorted(classes))}
-    rows = BoxRows()
-    for image, number, corners in found:
-        rows.add(image, place[number], corners)
-    return rows.boxes([classes[number] for number in place], images, relative=True)
+    rows = [(image, place[number], corners, False) for image, number, corners in found]
+    return boxes_of_rows(rows, [classes[number] for number in place], images, relative=True)
 
 
 def write_yolo(parts: Sequence[OutputPart], place: Destination) -> list[OutputSource]:
@@ -224,12 +230,7 @@ def yolo_label_file(image: Path) -> Path:
 
 
 def _yolo_label(image: Path, classes: Mapping[int, str]) -> str | None:
-    data = read_file(str(yolo_label_file(image)))
-    try:
-        lines = data.decode("utf-8").splitlines() if isinstance(data, bytes) else []
-    except UnicodeDecodeError:
-        return None
-    firsts = {line.split()[0] for line in lines if line.strip()}
+    firsts = {line.split()[0] for line in label_lines(yolo_label_file(image)) if line.strip()}
     numbers = {int(first) for first in firsts if first.isascii() and first.isdigit()}
     return only_name(classes.get(number, str(number)) for number in numbers)
 

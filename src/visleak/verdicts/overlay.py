@@ -292,13 +292,9 @@ class _Strongest:
     """The strongest grade of each image that has one, for any choice of rows; blank ones none."""
 
     def __init__(self, folder: Path, pairs: pa.Table) -> None:
-        self.pairs = pairs
         self.images = read_table(folder, IMAGES, ["set", "id", "digest", "flat"])
-        images = self.images.filter(pc.fill_null(self.images["flat"], False))
-        self._blank = {
-            name: images.filter(pc.equal(images["set"], name))["id"].combine_chunks()
-            for name in pc.unique(images["set"]).to_pylist()
-        }
+        blank = self.images.filter(pc.fill_null(self.images["flat"], False))
+        self.pairs = _without_queries(pairs, blank)
 
     def rows(self, query_set: str, reference_set: str | None, *, within: bool) -> pa.Table:
         """Return the graded pairs of a query set, of one comparison or of all."""
@@ -307,9 +303,7 @@ class _Strongest:
         mine = pc.and_(mine, pc.equal(pc.equal(pairs["coverage"], "within"), within))
         if reference_set is not None:
             mine = pc.and_(mine, pc.equal(pairs["reference_set"], reference_set))
-        rows = pairs.filter(mine)
-        blank = self._blank.get(query_set)
-        return rows if blank is None else rows.filter(pc.invert(pc.is_in(rows["query"], blank)))
+        return pairs.filter(mine)
 
     @staticmethod
     def codes(rows: pa.Table, *, within: bool) -> Int64:
@@ -560,8 +554,9 @@ def leaks(
     own = pc.is_in(table["query_set"], pa.array(selves, pa.string()))
     table = table.filter(pc.or_(pc.not_equal(table["coverage"], "within"), own))
     blank = read_table(folder, IMAGES, ["set", "id"], pc.field("flat"))
-    for name in pc.unique(table["query_set"]).to_pylist() if blank.num_rows else ():
-        ids = blank.filter(pc.equal(blank["set"], name))["id"].combine_chunks()
-        flat = pc.and_(pc.equal(table["query_set"], name), pc.is_in(table["query"], ids))
-        table = table.filter(pc.invert(flat))
-    return table.select(list(columns))
+    return _without_queries(table, blank).select(list(columns))
+
+
+def _without_queries(pairs: pa.Table, images: pa.Table) -> pa.Table:
+    """Return the pairs whose query is not one of some images."""
+    return pairs.filter(pa.array(image_rows(pairs, "query", images) < 0))

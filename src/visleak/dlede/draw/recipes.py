@@ -14,7 +14,7 @@ from visleak.dlede.draw import Split, divided, joined
 from visleak.documents import digest_of
 from visleak.errors import UsageError
 from visleak.formats import boxes_of
-from visleak.formats.boxes import both
+from visleak.formats.boxes import joined_boxes
 from visleak.formats.listing import first_folder
 from visleak.records import Bool, ImageSet, Int64
 
@@ -146,7 +146,7 @@ def clean_splits(split: Split, count: int, seed: int) -> list[tuple[Split, dict[
         )
     boxes = None
     if split.train_boxes is not None and split.test_boxes is not None:
-        boxes = both(split.train_boxes, split.test_boxes)
+        boxes = joined_boxes(split.train_boxes, split.test_boxes)
     found: dict[str, tuple[Split, dict[str, int]]] = {}
     for number in range(1, TRIES * count + 1):
         # distinct from the draws of the chains, which begin with the seed and a repetition

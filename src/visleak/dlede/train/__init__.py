@@ -20,7 +20,7 @@ from visleak.dlede.results import Gain
 from visleak.documents import as_plain, from_plain, read_document
 from visleak.errors import VisleakError
 from visleak.formats import Boxes
-from visleak.formats.boxes import both
+from visleak.formats.boxes import joined_boxes
 from visleak.progress import Progress
 from visleak.quantities import is_share_name
 from visleak.records import Bool, Float64, ImageSet
@@ -56,7 +56,7 @@ class TrainingTask:
         train, test = self.split.train_boxes, self.split.test_boxes
         if train is None or test is None:
             return None
-        return both(train.taken(self.draw.kept), test.taken(self.draw.leaked))
+        return joined_boxes(train.taken(self.draw.kept), test.taken(self.draw.leaked))
 
     @property
     def test(self) -> ImageSet:
