@@ -14,7 +14,7 @@ import pytest
 from refusals import refused
 from visleak.errors import UsageError, VisleakError
 from visleak.formats import archives, open_images
-from visleak.formats.archives import takes_member
+from visleak.formats.archives import lists_member
 from visleak.formats.listing import Listing
 from visleak.images import decode
 
@@ -223,9 +223,9 @@ def test_an_archive_that_goes_away(tmp_path, members):
 
 def test_which_members_are_pictures():
     listing = Listing()
-    assert takes_member(listing, "./a/b.JPG", bytes)
+    assert lists_member(listing, "./a/b.JPG", bytes)
     assert not any(
-        takes_member(listing, name, bytes)
+        lists_member(listing, name, bytes)
         for name in ("a/.b.jpg", ".a/b.jpg", "a/b.txt", "", "/", "a/")
     )
     assert listing.skipped[".txt"] == 1

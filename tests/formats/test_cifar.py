@@ -150,8 +150,7 @@ def test_damaged_pickles(tmp_path):
 
 def test_what_is_missing_is_named(tmp_path, rows):
     refused(UsageError, r"source 'cifar:/nope#test': /nope does not exist", "cifar:/nope#test")
-    with pytest.raises(VisleakError, match=r"holds no CIFAR files: expected batches.meta and"):
-        open_images(f"cifar:{tmp_path}#test")
+    refused(VisleakError, r"holds no CIFAR files: expected batches.meta", f"cifar:{tmp_path}#test")
     folder = write_ten(tmp_path / "c", rows)
     for source in (f"cifar:{folder}", f"cifar:{folder}#val"):
         refused(UsageError, r"add #train or #test to choose a split", source)
@@ -159,8 +158,7 @@ def test_what_is_missing_is_named(tmp_path, rows):
     images = open_images(f"cifar:{folder}#train")
     (folder / "data_batch_3").unlink()
     assert [f.reason for f in images.opener.read([4, 5])] == ["io-error"] * 2
-    with pytest.raises(VisleakError, match=r"data_batch_3 is missing; unpack the whole data set"):
-        open_images(f"cifar:{folder}#train")
+    refused(VisleakError, r"data_batch_3 is missing; unpack the whole", f"cifar:{folder}#train")
     (folder / "test_batch").write_bytes(pickle.dumps({"data": rows[:2], "labels": [1]}))
     refused(VisleakError, r"has no 'labels' for its 2 images", f"cifar:{folder}#test")
     (folder / "test_batch").write_bytes(pickle.dumps({"data": rows[:2, :5], "labels": [1]}))

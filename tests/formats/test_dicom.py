@@ -15,6 +15,7 @@ from pydicom.data import get_testdata_file
 from pydicom.dataset import Dataset, FileMetaDataset
 
 import visleak
+from refusals import refused
 from visleak.errors import UsageError, VisleakError
 from visleak.formats import open_image_set
 from visleak.images import decode
@@ -49,6 +50,15 @@ def stored(header) -> bytes:
     file = io.BytesIO()
     header.save_as(file, enforce_file_format=True)
     return file.getvalue()
+
+
+def with_wrong_value(data: bytes, name: str) -> bytes:
+    """Return a file with the patient's name in the place of a number."""
+    tag, wrong = pydicom.tag.Tag(name), NAME.encode()
+    start = data.index(tag.group.to_bytes(2, "little") + tag.element.to_bytes(2, "little"))
+    length = int.from_bytes(data[start + 6 : start + 8], "little")
+    head, rest = data[: start + 6], data[start + 8 + length :]
+    return head + len(wrong).to_bytes(2, "little") + wrong + rest
 
 
 @pytest.fixture
@@ -147,14 +157,7 @@ def test_files_without_a_preamble(tmp_path, values, syntax, frames):
     "name", ["InstanceNumber", "NumberOfFrames", "RescaleSlope", "WindowCenter"]
 )
 def test_a_value_that_cannot_be_read_is_not_quoted(tmp_path, values, name):
-    data = stored(scan(values, **{name: "7"}))
-    tag = pydicom.tag.Tag(name)
-    start = data.index(tag.group.to_bytes(2, "little") + tag.element.to_bytes(2, "little"))
-    length = int.from_bytes(data[start + 6 : start + 8], "little")
-    wrong = NAME.encode()
-    damaged = (
-        data[: start + 6] + len(wrong).to_bytes(2, "little") + wrong + data[start + 8 + length :]
-    )
+    damaged = with_wrong_value(stored(scan(values, **{name: "7"})), name)
     (tmp_path / "a.dcm").write_bytes(damaged)
     found = [decode(damaged)]
     try:
@@ -187,8 +190,7 @@ def test_frames_groups_and_pseudonyms(tmp_path, values):
     named = open_image_set(f"dicom:{tmp_path}#names=yes&group=series")
     assert named.ids.to_pylist() == [f"{NAME}/a.dcm", *(f"{NAME}/b#frame={n}" for n in range(3))]
     assert named.frames.to_pylist() == [7, 0, 1, 2]
-    with pytest.raises(UsageError, match="group must be one of patient, study, series"):
-        open_image_set(f"dicom:{tmp_path}#group=ward")
+    refused(UsageError, "group must be one of", f"dicom:{tmp_path}#group=ward", open_image_set)
 
 
 def test_a_patient_is_known_on_both_sides(tmp_path, values):
@@ -213,18 +215,9 @@ def test_damaged_files_are_refused_with_a_reason(values):
     whole = stored(scan(values))
     encrypted = scan(values, uid.JPEGBaseline8Bit, PixelData=encaps.encapsulate([b"\x07" * 64]))
     unknown = whole.replace(b"1.2.840.10008.1.2.1\0", b"1.2.840.10008.9.9.9\0")
-    lying = scan(values, Rows=60_000, Columns=60_000)
-    for data in (
-        *(whole[:size] for size in (133, 200, 700, len(whole) - 100)),
-        stored(encrypted),
-        unknown,
-        stored(lying),
-        whole[:400] + b"\xff" * 100 + whole[500:],
-    ):
-        found = decode(data)
-        assert isinstance(found, Unreadable) or found.pixels.shape == (40, 50, 3)
-    assert isinstance(decode(whole[: len(whole) - 100]), Unreadable)
-    assert decode(stored(lying)).reason == "too-large"
+    for data in (whole[:133], whole[:-100], stored(encrypted), unknown):
+        assert isinstance(decode(data), Unreadable)
+    assert decode(stored(scan(values, Rows=60_000, Columns=60_000))).reason == "too-large"
 
 
 @pytest.mark.parametrize("kind", ["JPEG", "JPEG2000"])
@@ -243,10 +236,7 @@ def test_a_packed_file_is_not_unpacked_without_bound(monkeypatch, values):
     assert found.reason == "too-large"
 
 
-def test_a_missing_library_is_one_line(tmp_path, values, monkeypatch):
-    scan(values).save_as(tmp_path / "a.dcm", enforce_file_format=True)
-    data = (tmp_path / "a.dcm").read_bytes()
+def test_a_missing_library_is_one_line(values, monkeypatch):
+    data = stored(scan(values))
     monkeypatch.setitem(sys.modules, "pydicom", None)
-    with pytest.raises(VisleakError, match=r"pip install 'visleak\[medical\]'"):
-        open_image_set(tmp_path)
     assert decode(data).detail.endswith("pip install 'visleak[medical]'")

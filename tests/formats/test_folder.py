@@ -188,9 +188,7 @@ def test_columns_are_refused(tmp_path, put):
     put("a.png")
     refused(UsageError, r"id 'x': the folder .* has no columns$", tmp_path, id="x")
     refused(UsageError, r"label 'x': the folder .* has no columns$", tmp_path, label="x")
-    refused(
-        UsageError, r"group 'x': .* no columns; group may be /regex/ on the id", tmp_path, group="x"
-    )
+    refused(UsageError, r"group 'x': .* no columns; group may be /regex/ on", tmp_path, group="x")
     refused(UsageError, r"group '/\(/' is not a regular expression: ", tmp_path, group="/(/")
 
 
@@ -212,11 +210,9 @@ def test_a_list_keeps_its_order(tmp_path, put):
     assert read(images)[2].reason == "missing"
     beside = put("list.txt", f"./z//1.png\n{tmp_path}/a b.png\n")
     assert open_images(beside).ids.to_pylist() == ["z/1.png", "a b.png"]
-    with pytest.raises(VisleakError, match=r"id 'a.png' occurs more than once, in rows 0 and 2"):
-        open_images(put("twice.txt", "a.png\nb.png\n./a.png\n"))
+    refused(VisleakError, r"id 'a.png' occurs more", put("twice.txt", "a.png\nb.png\n./a.png\n"))
     refused(VisleakError, r"none\.txt holds no images", put("none.txt", "\n\n"))
-    with pytest.raises(VisleakError, match=r"bytes\.txt cannot be read as UTF-8 text"):
-        open_images(put("bytes.txt", b"\xff\xfe\n"))
+    refused(VisleakError, r"bytes\.txt cannot be read as UTF-8", put("bytes.txt", b"\xff\xfe\n"))
 
 
 def test_a_glob(tmp_path, put):
@@ -228,10 +224,7 @@ def test_a_glob(tmp_path, put):
     assert images.name == tmp_path.name
     assert open_images(f"{tmp_path}/b/*").ids.to_pylist() == ["1.jpg", "1.png"]
     assert all(isinstance(data, bytes) for data in read(images))
-    with pytest.raises(
-        VisleakError, match=r"\*\.gif holds no images \(no file that matches is an image"
-    ):
-        open_images(f"{tmp_path}/*.gif")
+    refused(VisleakError, r"\*\.gif holds no images \(no file that matches is", f"{tmp_path}/*.gif")
 
 
 def test_one_picture(put):

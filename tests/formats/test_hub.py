@@ -170,14 +170,10 @@ def test_which_columns(plain, blobs):
     assert list(images.opener.read([1])) == [blobs[1]]
     assert images.labels[1].as_py() == "dog", "the one column with class names"
     assert open_images(renamed, label="caption").labels[1].as_py() == "c1"
-    refused(
-        UsageError, r"label 'x': .* has no such column; it has animal, caption", renamed, label="x"
-    )
-    with pytest.raises(VisleakError, match=r"the data set has no column with images; its columns"):
-        open_images(plain.remove_columns("image"))
+    refused(UsageError, r"label 'x': .* has no such column; it has animal", renamed, label="x")
+    refused(VisleakError, r"the data set has no column with images", plain.remove_columns("image"))
     refused(VisleakError, r"holds no images \(it has no rows\)", plain.select([]))
-    with pytest.raises(UsageError, match=r"source holds the splits train, test; give"):
-        open_images(datasets.DatasetDict({"train": plain, "test": plain}))
+    refused(UsageError, r"source holds the", datasets.DatasetDict({"train": plain, "test": plain}))
     assert len(open_images(datasets.DatasetDict({"train": plain}))) == len(plain)
 
 
@@ -194,10 +190,7 @@ def test_folders_of_save_to_disk(tmp_path, plain, blobs):
     assert images.locators[4].as_py() == f"hf:{tmp_path}/two#training!4"
     refused(UsageError, r"two': add #SPLIT, one of train, test$", f"hf:{tmp_path}/two")
     refused(UsageError, r"no split 'val'; there are train, test$", f"hf:{tmp_path}/two#val")
-    with pytest.raises(
-        UsageError, match=r"\?trust= is not an option of it; known are config, revision"
-    ):
-        open_images(f"hf:{tmp_path}/two?trust=yes#train")
+    refused(UsageError, r"\?trust= is not an option of it", f"hf:{tmp_path}/two?trust=yes#train")
 
 
 def test_the_key_of_an_audit_follows_the_files(tmp_path, plain):

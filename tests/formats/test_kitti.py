@@ -124,8 +124,7 @@ def test_what_is_no_kitti(detection, put):
     refused(UsageError, r"x holds neither training/image_2 \(object", f"kitti:{detection.parent}/x")
     refused(UsageError, r"holds neither val/image_2", f"kitti:{detection}#val")
     refused(UsageError, r"camera must be one of 0, 1, 2, 3; got '7'", f"kitti:{detection}?camera=7")
-    with pytest.raises(UsageError, match=r"\?cam= is not an option of it; known are camera"):
-        open_images(f"kitti:{detection}?cam=2")
+    refused(UsageError, r"\?cam= is not an option of it; known are", f"kitti:{detection}?cam=2")
     refused(UsageError, r"source 'kitti:nope': nope does not exist", "kitti:nope")
 
 
@@ -201,5 +200,4 @@ def test_a_damaged_row_is_refused_and_not_left_out(line, said, boxed, put):
 def test_a_damaged_row_of_tracking(put):
     put("t/training/image_02/0000/000000.png")
     path = put("t/training/label_02/0000.txt", f"0.5 1 {row('Car')}\n")
-    with pytest.raises(VisleakError, match=r"0000\.txt, line 1: a row is `frame track class trunc"):
-        boxes_of(open_images(f"kitti:{path.parents[2]}"))
+    refused(VisleakError, r"0000\.txt, line 1", open_images(f"kitti:{path.parents[2]}"), boxes_of)

@@ -16,6 +16,7 @@ import pytest
 from PIL import Image
 
 import visleak
+from refusals import refused
 from visleak.errors import VisleakError
 from visleak.formats import open_images
 from visleak.formats.listing import describe_skipped, glob_names, matches, split_glob
@@ -141,8 +142,7 @@ def test_a_pipe_does_not_stop_the_listing(folder: Path) -> None:
 def test_an_empty_set_says_what_was_skipped(folder: Path) -> None:
     for name in FORMATS:
         (folder / name).unlink()
-    with pytest.raises(VisleakError, match=r"set .*3 without extension.*1 \.nef"):
-        open_images(folder)
+    refused(VisleakError, r"set .*3 without extension.*1 \.nef", folder)
 
 
 def test_an_audit_counts_what_it_left_out(folder: Path, tmp_path: Path) -> None:

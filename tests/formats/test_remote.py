@@ -258,8 +258,7 @@ def test_a_table_here_names_addresses_only_where_that_is_allowed(everything, blo
         assert found[:2] == [blobs[1], blobs[3]]
         assert (found[2].reason, found[2].detail) == ("unsupported", "file:// is not fetched")
         assert images.locators[0].as_py() == f"{everything}/pics/cat/1 #.png"
-        with pytest.raises(UsageError, match=r"\?remote= is not an option of a \.zip archive"):
-            open_images(f"{everything}/all.zip?remote=yes")
+        refused(UsageError, r"\?remote= is not an option of a", f"{everything}/all.zip?remote=yes")
 
 
 @pytest.mark.parametrize("place", ["file:///etc/passwd", "http://169.254.169.254/latest"])
@@ -327,5 +326,4 @@ def test_an_object_that_changes_while_it_is_read(everything, blobs, monkeypatch)
         file.read(10)
         write_shard(everything / "all.tar", [("other", {"png": blobs[0] * 9})])
         file.seek(5000)
-        with pytest.raises(remote.StoreError, match=r"^the object changed while it was read$"):
-            file.read(10)
+        refused(remote.StoreError, r"^the object changed while it was read$", 10, file.read)

@@ -6,6 +6,7 @@ import pytest
 from fake_s3 import fake_s3
 from webdataset_making import write_shard
 
+from refusals import refused
 from visleak.errors import VisleakError
 from visleak.formats import open_images, remote
 from visleak.pipeline.folder import stamp_of
@@ -77,7 +78,6 @@ def test_what_may_not_be_read(bucket):
     with pytest.raises(VisleakError, match=said) as caught:
         open_images("s3://private/a.tar")
     assert SECRET not in str(caught.value)
-    with pytest.raises(VisleakError, match=r"^s3://private/pics cannot be listed: access was ref"):
-        open_images("s3://private/pics")
+    refused(VisleakError, r"^s3://private/pics cannot be listed: access was", "s3://private/pics")
     [gone] = open_images("s3://box/pics/9.png").opener.read([0])
     assert (gone.reason, gone.detail) == ("missing", "the store has no such object")

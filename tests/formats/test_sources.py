@@ -45,14 +45,8 @@ def test_parse_set(text, want):
 
 @pytest.mark.parametrize("text", ["=x", ":a=x", "a=", "d:=x"])
 def test_parse_set_refuses_empty_parts(text):
-    with pytest.raises(
-        UsageError, match=r"a set is \[DATASET:\]NAME=SOURCE with no part empty; got"
-    ):
-        parse_set(text)
-    with pytest.raises(
-        UsageError, match=r"a set is \[DATASET:\]NAME=SOURCE; got an empty argument"
-    ):
-        parse_set("")
+    refused(UsageError, r"a set is \[DATASET:\]NAME=SOURCE with no part empty", text, parse_set)
+    refused(UsageError, r"a set is \[DATASET:\]NAME=SOURCE; got an empty argument", "", parse_set)
 
 
 def test_a_name_like_a_folder_is_found(tmp_path, monkeypatch):
@@ -68,10 +62,7 @@ def test_unknown_sources_name_the_known_ones(tmp_path, put):
         r" a \.tar archive, an image, .*, a pattern of \.tar shards, an address \(https://, s3://,"
         r" gs://\), or begins with cifar:, coco:, yolo:, .*hf:"
     )
-    with pytest.raises(
-        UsageError, match=rf"source 'tfds:mnist#test': tfds: is not a kind of source; {known}"
-    ):
-        open_images("tfds:mnist#test")
+    refused(UsageError, r"source 'tfds:mnist#test': tfds: is not a kind of", "tfds:mnist#test")
     refused(UsageError, rf"source '.*/a.doc' is of no known kind; {known}", put("a.doc", "x"))
     refused(UsageError, rf"source 'nope' does not exist; {known}", "nope")
     refused(UsageError, r"a source is empty", "")
@@ -116,8 +107,7 @@ def test_name_dataset_and_roles_are_kept(put, tmp_path):
     put("a/1.png")
     images = open_images(tmp_path / "a", name="n", dataset="d", roles=["training", "benchmark"])
     assert (images.name, images.dataset, images.roles) == ("n", "d", ("training", "benchmark"))
-    with pytest.raises(VisleakError, match=r"roles are benchmark, training, pretraining; got 'x'"):
-        open_images(tmp_path / "a", roles=["x"])
+    refused(VisleakError, r"roles are benchmark, training", tmp_path / "a", roles=["x"])
 
 
 def test_every_format_has_the_functions_that_it_names():

@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from refusals import refused
 from visleak.errors import UsageError, VisleakError
 from visleak.formats import open_images, open_splits
 from visleak.formats.opening import distinct_names as named
@@ -94,35 +95,29 @@ def test_yolo(put, tmp_path):
 def test_too_few_splits(put, tmp_path):
     put("one/train/1.png")
     put("one/other/1.png")
-    with pytest.raises(
-        UsageError, match=r"does not hold two splits \(found only train\): it must be"
-    ):
-        open_splits(tmp_path / "one")
-    with pytest.raises(UsageError, match=r"does not hold two splits \(found none\)"):
-        open_splits(put("m.csv", "path\na.png\n"))
-    with pytest.raises(UsageError, match=r"does not hold two splits \(found none\)"):
-        open_splits(put("x.txt", "a.png\n"))
-    with pytest.raises(UsageError, match=r"source 'nope' does not exist"):
-        open_splits("nope")
+    refused(UsageError, r"does not hold two splits \(found only", tmp_path / "one", open_splits)
+    refused(UsageError, r"does not hold two splits", put("m.csv", "path\na.png\n"), open_splits)
+    refused(UsageError, r"does not hold two splits \(found", put("x.txt", "a.png\n"), open_splits)
+    refused(UsageError, r"source 'nope' does not exist", "nope", open_splits)
     for opened in (open_splits, open_images):
-        with pytest.raises(UsageError, match=r"does not exist; did you mean 'photos'"):
-            opened(str(put("photos/train/1.png").parents[1].with_name("photso")))
+        refused(
+            UsageError,
+            r"does not exist; did you mean 'photos'",
+            str(put("photos/train/1.png").parents[1].with_name("photso")),
+            opened,
+        )
 
 
 def test_two_names_for_one_split(put, tmp_path):
     for name in ("train", "val", "valid"):
         put(f"s/{name}/1.png")
-    with pytest.raises(
-        UsageError, match=r"holds the split val twice: .*/val and .*/valid; give the"
-    ):
-        open_splits(tmp_path / "s")
+    refused(UsageError, r"holds the split val twice: .*/val and", tmp_path / "s", open_splits)
 
 
 def test_an_empty_split_is_an_error(put, tmp_path):
     put("s/train/1.png")
     (tmp_path / "s/test").mkdir()
-    with pytest.raises(VisleakError, match=r"s/test holds no images"):
-        open_splits(tmp_path / "s")
+    refused(VisleakError, r"s/test holds no images", tmp_path / "s", open_splits)
 
 
 def names(test: list[str], train: list[str], sets: list[str] | None = None) -> list[str]:

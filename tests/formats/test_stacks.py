@@ -7,6 +7,7 @@ import re
 import struct
 import sys
 import zipfile
+from pathlib import Path
 
 import h5py
 import nibabel
@@ -15,7 +16,7 @@ import pytest
 import tifffile
 
 from refusals import refused
-from visleak.errors import UsageError, VisleakError
+from visleak.errors import MissingExtra, UsageError, VisleakError
 from visleak.formats import open_image_set
 from visleak.images import decode
 from visleak.images.pixels import rgb_of_array
@@ -30,11 +31,8 @@ LABELS = np.array([3, 1, 4, 1, 5, 9])
 
 
 def idx(values) -> bytes:
-    return (
-        struct.pack(">HBB", 0, 8, values.ndim)
-        + np.array(values.shape, ">u4").tobytes()
-        + (values.tobytes())
-    )
+    head = struct.pack(">HBB", 0, 8, values.ndim)
+    return head + np.array(values.shape, ">u4").tobytes() + values.tobytes()
 
 
 def same(source, expected, **checks):
@@ -70,8 +68,12 @@ def test_npz_with_labels(tmp_path):
     images = same(source, COLOUR, labels=["3", "1", "4"], ids=["m.npz#train_images/0"])
     same(tmp_path / "m.npz", [*COLOUR, *GREY[:2]])
     assert images.groups is None  # both sides of a set are often in one file
-    with pytest.raises(UsageError, match="there are train_images, train_labels, val_images"):
-        open_image_set(f"array:{tmp_path / 'm.npz'}#key=test")
+    refused(
+        UsageError,
+        "there are train_images, train_labels, val_images",
+        f"array:{tmp_path / 'm.npz'}#key=test",
+        open_image_set,
+    )
 
 
 def test_hdf5(tmp_path):
@@ -103,20 +105,16 @@ def test_idx(tmp_path, name):
 def test_arrays_that_are_refused(tmp_path):
     np.save(tmp_path / "objects.npy", np.array([{}], object), allow_pickle=True)
     np.save(tmp_path / "vectors.npy", np.zeros((5, 4, 3, 2, 7)))
-    np.save(tmp_path / "huge.npy", GREY)
-    header = (tmp_path / "huge.npy").read_bytes().replace(b"(6, 20, 30)", b"(6,99999,99999)"[:11])
-    (tmp_path / "huge.npy").write_bytes(header)
-    (tmp_path / "cut.npy").write_bytes(b"\x93NUMPY\x01")
-    (tmp_path / "words.h5").write_bytes(b"words")
-    (tmp_path / "bad-ubyte").write_bytes(b"\0\0\x42\x03")
-    (tmp_path / "cut.npz").write_bytes(b"PK\3\4")
     np.save(tmp_path / "good.npy", GREY)
+    data = (tmp_path / "good.npy").read_bytes()
+    (tmp_path / "huge.npy").write_bytes(data.replace(b"(6, 20, 30)", b"(6,9999999)"))
+    (tmp_path / "bad-ubyte").write_bytes(b"\0\0\x42\x03")
     images = open_image_set(f"array:{tmp_path}")
-    assert {each.split("#")[0] for each in images.ids.to_pylist()} <= {"good.npy", "huge.npy"}
-    reasons = {each.id: each.reason for each in images.problems}
-    assert reasons["objects.npy"] == "unsupported"
-    assert reasons["vectors.npy"] == "unsupported"
-    assert {"cut.npy", "words.h5", "bad-ubyte", "cut.npz"} <= reasons.keys()
+    assert {each.split("#")[0] for each in images.ids.to_pylist()} == {"good.npy"}
+    assert {each.id: each.reason for each in images.problems} == {
+        **dict.fromkeys(("objects.npy", "vectors.npy"), "unsupported"),
+        **{"huge.npy": "too-large", "bad-ubyte": "corrupt"},
+    }
 
 
 def test_a_truncated_array_costs_its_last_images(tmp_path):
@@ -170,13 +168,11 @@ def test_damaged_nifti(tmp_path):
     nibabel.save(nibabel.Nifti1Image(VOLUME, np.eye(4)), tmp_path / "v.nii.gz")
     content = (tmp_path / "v.nii.gz").read_bytes()
     (tmp_path / "v.nii.gz").write_bytes(content[: len(content) // 2])
-    (tmp_path / "words.nii").write_bytes(b"words" * 200)
-    (tmp_path / "short.nii").write_bytes(b"\x5c\x01")
     header = bytearray(nibabel.Nifti1Image(VOLUME, np.eye(4)).to_bytes())
     header[70:72] = b"\x78\x78"
     (tmp_path / "type.nii").write_bytes(header)
     images = open_image_set(f"nifti:{tmp_path}")
-    assert {each.id for each in images.problems} == {"words.nii", "short.nii", "type.nii"}
+    assert [each.id for each in images.problems] == ["type.nii"]
     found = list(images.opener.read(range(24)))
     assert np.array_equal(found[0], rgb_of_array(VOLUME[:, :, 0].T))
     assert isinstance(found[-1], Unreadable)
@@ -303,16 +299,18 @@ def test_inks_and_profiles_of_pages(tmp_path):
 @pytest.mark.parametrize(
     ("module", "name", "extra"),
     [
-        ("h5py", "a.h5", "hdf5"),
-        ("nibabel.nifti1", "a.nii", "medical"),
-        ("tifffile", "a.tif", "tiff"),
+        ("av", "video:a.mp4", "video"),
+        ("h5py", "array:a.h5", "hdf5"),
+        ("nibabel.nifti1", "nifti:a.nii", "medical"),
+        ("pydicom", "dicom:a.dcm", "medical"),
+        ("tifffile", "tiff:a.tif", "tiff"),
     ],
 )
 def test_a_missing_library_is_one_line(tmp_path, monkeypatch, module, name, extra):
-    (tmp_path / name).write_bytes(b"II*\0")
+    monkeypatch.chdir(tmp_path)
+    Path(name.partition(":")[2]).write_bytes(b"II*\0")
     monkeypatch.setitem(sys.modules, module, None)
-    source = f"tiff:{tmp_path / name}" if extra == "tiff" else tmp_path / name
-    refused(VisleakError, rf"pip install 'visleak\[{extra}\]'", source, open_image_set)
+    refused(MissingExtra, rf"pip install 'visleak\[{extra}\]'", name)
 
 
 @pytest.mark.parametrize("source", ["tiff:{}#tile=x", "tiff:{}#pages=1", "nifti:{}#axis=3"])

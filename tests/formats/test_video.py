@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import pickle
-import sys
 
 import numpy as np
 import pytest
 from PIL import Image
 from video_making import number_of, numbered, write_video
 
+from refusals import refused
 from visleak.errors import UsageError, VisleakError
 from visleak.formats import open_image_set
-from visleak.formats.video import Every
+from visleak.formats.video import FrameInterval
 from visleak.images import decode
 from visleak.records import Unreadable
 
@@ -70,7 +70,7 @@ def test_a_rate_that_varies(tmp_path):
 @pytest.mark.parametrize("text", ["0", "1.5", "x", "-1s", "1h", ""])
 def test_intervals_that_are_none(text):
     with pytest.raises(UsageError, match="every must be"):
-        Every.parse(text, "video:a.mp4")
+        FrameInterval.parse(text, "video:a.mp4")
 
 
 def test_a_folder_of_videos(tmp_path, put):
@@ -108,14 +108,11 @@ def test_damaged_videos_are_rows_and_not_crashes(tmp_path):
     good = write_video(tmp_path / "good.mp4", FRAMES[:30])
     content = good.read_bytes()
     (tmp_path / "cut.mp4").write_bytes(content[: len(content) // 2])  # without its index
-    (tmp_path / "empty.avi").write_bytes(b"")
     (tmp_path / "list.mp4").write_bytes(b"#EXTM3U\n#EXTINF:1,\nhttp://127.0.0.1:9/a.ts\n")
-    (tmp_path / "text.mkv").write_bytes(b"words " * 100)
     images = open_image_set(f"video:{tmp_path}")
-    assert {each.id for each in images.problems} == {"cut.mp4", "empty.avi", "list.mp4", "text.mkv"}
+    assert [each.id for each in images.problems] == ["cut.mp4", "list.mp4"]
     assert images.groups.to_pylist() == ["good.mp4", "good.mp4"]
-    with pytest.raises(VisleakError, match="holds no images"):
-        open_image_set(tmp_path / "cut.mp4")
+    refused(VisleakError, "holds no images", tmp_path / "cut.mp4", open_image_set)
 
 
 def test_damage_in_the_middle_costs_the_frames_there(tmp_path):
@@ -165,12 +162,4 @@ def test_animations_frame_by_frame(tmp_path, ending):
 def test_an_image_that_is_named_as_a_video_is_refused_as_one(tmp_path, ending):
     path = tmp_path / f"a.{ending}"
     path.write_bytes(b"pixels")
-    with pytest.raises(VisleakError, match=rf"\.{ending} files are read as one image"):
-        open_image_set(f"video:{path}")
-
-
-def test_a_missing_library_is_one_line(tmp_path, monkeypatch):
-    path = write_video(tmp_path / "a.mp4", FRAMES[:3])
-    monkeypatch.setitem(sys.modules, "av", None)
-    with pytest.raises(VisleakError, match=r"a\.mp4.*pip install 'visleak\[video\]'"):
-        open_image_set(path)
+    refused(VisleakError, rf"\.{ending} files are read as one", f"video:{path}", open_image_set)

@@ -19,6 +19,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from refusals import refused
 from visleak.errors import UsageError, VisleakError
 from visleak.rates import Rate
 from visleak.records import Problem
@@ -175,12 +176,12 @@ def test_a_table_without_rows_has_its_columns(tmp_path: Path, schema) -> None:
 
 def test_the_bytes_depend_on_the_tables_alone(tmp_path: Path) -> None:
     script = (
-        "import sys; sys.path.insert(0, sys.argv[2]); from pathlib import Path;"
+        "import sys; sys.path += sys.argv[2:]; from pathlib import Path;"
         "from test_files import *; write_tables(Path(sys.argv[1]), SMALL, [table(), table(3)])"
     )
     there, here = tmp_path / "there", tmp_path / "here"
-    folder = str(Path(__file__).parent)
-    subprocess.run([sys.executable, "-c", script, str(there), folder], check=True)
+    folders = map(str, Path(__file__).parents[:2])
+    subprocess.run([sys.executable, "-c", script, str(there), *folders], check=True)
     write_tables(here, SMALL, [table(), table(3)])
     assert here.read_bytes() == there.read_bytes()
 
@@ -224,13 +225,11 @@ def test_the_summary_comes_back(tmp_path: Path) -> None:
 def test_a_summary_of_another_form_is_refused(tmp_path: Path, content: dict[str, object]) -> None:
     """Wrong types never reach a reader."""
     write_json(tmp_path / AUDIT, {"schema": SCHEMA, **content})
-    with pytest.raises(VisleakError, match="is damaged"):
-        read_summary(tmp_path)
+    refused(VisleakError, "is damaged", tmp_path, read_summary)
 
 
 def test_no_finished_audit(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match=r"holds no finished audit .*run `visleak audit` first"):
-        read_summary(tmp_path)
+    refused(UsageError, r"holds no finished audit .*run `visleak audit`", tmp_path, read_summary)
 
 
 def test_a_place_near_an_audit_is_answered_with_it(tmp_path: Path) -> None:
@@ -238,17 +237,14 @@ def test_a_place_near_an_audit_is_answered_with_it(tmp_path: Path) -> None:
     folder.mkdir(parents=True)
     for name in (AUDIT, "report.html"):
         (folder / name).write_text("{}")
-        with pytest.raises(UsageError, match=f"give its folder, {folder}$"):
-            read_summary(folder / name)
-    with pytest.raises(UsageError, match=f"did you mean {folder}"):
-        read_summary(folder.parent)
+        refused(UsageError, f"give its folder, {folder}$", folder / name, read_summary)
+    refused(UsageError, f"did you mean {folder}", folder.parent, read_summary)
 
 
 def test_a_newer_schema_is_refused(tmp_path: Path) -> None:
     path = tmp_path / AUDIT
     write_json(path, {"schema": SCHEMA + 1})
-    with pytest.raises(VisleakError, match=f"schema {SCHEMA + 1}, .*upgrade visleak"):
-        read_summary(tmp_path)
+    refused(VisleakError, f"schema {SCHEMA + 1}, .*upgrade visleak", tmp_path, read_summary)
     write_json(path, {"schema": SCHEMA - 1})
     assert read_summary(tmp_path).schema == SCHEMA - 1
 

@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from refusals import refused
 from visleak.errors import UsageError, VisleakError
 from visleak.storage import RunFolder, claimed, keep_file
 
@@ -70,16 +71,14 @@ def test_a_damaged_result_is_replaced_by_force_only(tmp_path: Path) -> None:
     run.result.write_text(json.dumps(content | {"total": "many"}))
     with pytest.raises(UsageError, match=r"damaged .*--force replaces it"):
         run.reused(Count, "k", folder=tmp_path)
-    with pytest.raises(VisleakError, match="damaged"):
-        run.read(Count, folder=tmp_path)
+    refused(VisleakError, "damaged", Count, run.read, folder=tmp_path)
     assert run.reused(Count, "k", force=True, folder=tmp_path) is None
 
 
 def test_an_empty_folder_holds_no_result_and_a_foreign_one_is_refused(tmp_path: Path) -> None:
     run = RunFolder(tmp_path / "new", KIND)
     assert run.reused(Count, "k", folder=tmp_path) is None
-    with pytest.raises(UsageError, match="no finished result"):
-        run.read(Count, folder=tmp_path)
+    refused(UsageError, "no finished result", Count, run.read, folder=tmp_path)
     (tmp_path / "own.txt").write_text("of the user")
     with pytest.raises(UsageError, match="files that visleak did not write"):
         RunFolder(tmp_path, KIND).reused(Count, "k", force=True, folder=tmp_path)

@@ -17,6 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.metrics import cohen_kappa_score
 
+from refusals import refused
 from visleak.errors import UsageError, VisleakError
 from visleak.records import GRADES
 from visleak.storage.database import EVERY
@@ -136,11 +137,9 @@ def test_damage_is_told_with_its_line(tmp_path: Path) -> None:
     path = tmp_path / PLAIN
     write_plain(path, [said(1), said(2)])
     path.write_text(path.read_text().replace(f"{digest(2)},{digest(3)},near", "x,y,near"))
-    with pytest.raises(VisleakError, match=r"verdicts\.csv, line 3: .* got 'x'"):
-        read_verdicts(tmp_path)
+    refused(VisleakError, r"verdicts\.csv, line 3: .* got 'x'", tmp_path, read_verdicts)
     path.write_text("a,b\n1,2\n")
-    with pytest.raises(VisleakError, match="has no column 'first'"):
-        read_verdicts(tmp_path)
+    refused(VisleakError, "has no column 'first'", tmp_path, read_verdicts)
 
 
 def test_the_copy_does_not_stand_for_a_damaged_file(tmp_path: Path) -> None:
@@ -152,10 +151,8 @@ def test_the_copy_does_not_stand_for_a_damaged_file(tmp_path: Path) -> None:
     for name in ("verdicts.sqlite-wal", "verdicts.sqlite-shm"):
         (tmp_path / name).unlink(missing_ok=True)
     (tmp_path / "verdicts.sqlite").write_bytes(b"no database at all" * 100)
-    with pytest.raises(VisleakError, match=r"cannot be read .* may lack the last 19"):
-        read_verdicts(tmp_path)
-    with pytest.raises(VisleakError, match=r"cannot be used .* resume from verdicts\.csv"):
-        Ledger(tmp_path)
+    refused(VisleakError, r"cannot be read .* may lack the last 19", tmp_path, read_verdicts)
+    refused(VisleakError, r"cannot be used .* resume from verdicts\.csv", tmp_path, Ledger)
     (tmp_path / "verdicts.sqlite").unlink()
     assert len(read_verdicts(tmp_path)) == 21
 

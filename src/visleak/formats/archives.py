@@ -1,7 +1,7 @@
-"""Zip archives, and what they share with tar archives: limits, and which members are listed.
+"""Zip and tar archives: how members are listed, read and written, and the limits of both.
 
-Archives are read in place: nothing is ever unpacked to disk. Member names are ids and nothing
-else, so ``../`` in them leads nowhere.
+Archives are read in place: nothing is unpacked to disk. Member names are used as ids only, so
+``../`` in them has no effect.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from visleak.errors import VisleakError, explaining, one_line
-from visleak.formats.files import StatefulOpener, why_not
+from visleak.formats.files import StatefulOpener, as_unreadable
 from visleak.formats.listing import HEAD, Listing, is_hidden, labels_of
 from visleak.formats.opening import open_image_set
 from visleak.formats.remote import StoreError, opened, redacted, size_of_file, stamp_of_file
@@ -42,7 +42,7 @@ MAX_MEMBERS: Final = 5_000_000  # an archive with more members is refused
 MAX_MEMBER_BYTES: Final = 1 << 30  # a member that unpacks to more is not unpacked
 MAX_RATIO: Final = 200  # what unpacks to more than this many times its packed size is a bomb
 RATIO_FROM: Final = 64 << 20  # ... if it is larger than this; a small blank bitmap packs very well
-#: What the readers of archives raise on damaged ones.
+#: Errors that the libraries raise on damaged archives.
 DAMAGE: Final = (
     zipfile.BadZipFile,
     tarfile.TarError,
@@ -57,14 +57,14 @@ DAMAGE: Final = (
 )
 
 
-def takes_member(listing: Listing, name: str, head: Callable[[], bytes]) -> bool:
-    """Whether a member is listed: an image, no part of whose path is hidden."""
+def lists_member(listing: Listing, name: str, head: Callable[[], bytes]) -> bool:
+    """Whether a member is listed: an image without a hidden part in its path."""
     parts = [part for part in name.split("/") if part not in ("", ".", "..")]
     return bool(parts) and not any(map(is_hidden, parts[:-1])) and listing.takes(parts[-1], head)
 
 
 def is_bomb(size: int, packed: int) -> bool:
-    """Whether so few packed bytes that make so many plain ones are meant to do harm."""
+    """Whether a member unpacks to far more bytes than an image can."""
     return size > RATIO_FROM and size > MAX_RATIO * packed
 
 
@@ -99,9 +99,9 @@ class Members:
     """The images of an archive."""
 
     all: frozenset[str]  # their names, as the set's ids
-    kept: frozenset[str]  # names of those that stay
+    kept: frozenset[str]  # names of those that are kept
     kept_stems: frozenset[str]  # their names without endings
-    removed_stems: frozenset[str]  # those of images that go
+    removed_stems: frozenset[str]  # those of removed images
 
     @classmethod
     def of(cls, piece: Selection) -> Self:
@@ -112,9 +112,9 @@ class Members:
         return cls(every, kept, *stems)
 
     def keeps(self, name: str) -> bool:
-        """Whether a file stays: an image that is kept, or a file of no image that goes."""
+        """Whether a file is copied: a kept image, or a file that belongs to no removed image."""
         # the set could not list all images
-        if name in self.all or takes_member(Listing(), name, bytes):
+        if name in self.all or lists_member(Listing(), name, bytes):
             return name in self.kept
         stem = splitext(name)[0]
         return stem not in self.removed_stems or stem in self.kept_stems
@@ -136,7 +136,7 @@ def open_zip(request: Request) -> ImageSet:
             info
             for info in members
             if not info.is_dir()
-            and takes_member(listing, info.filename, partial(_head, archive, info))
+            and lists_member(listing, info.filename, partial(_head, archive, info))
         ]
     infos.sort(key=lambda info: info.header_offset)
     rows = [
@@ -164,7 +164,7 @@ class ZipOpener:
                 for position in positions:
                     yield _unpacked(file, self.members[position])
         except OSError as error:
-            failure = why_not(error)
+            failure = as_unreadable(error)
         else:
             return
         yield from (failure for _ in positions)
@@ -202,7 +202,7 @@ def write_zip(part: OutputPart, place: Destination) -> OutputSource:
 
 
 def _unpacked(file: IO[bytes], row: Int64) -> bytes | Unreadable:
-    """Unpack one member; no promise of the archive is believed."""
+    """Unpack one member without trusting the sizes that the archive states."""
     offset, packed, size, method, crc, flags = row.tolist()
     unpack = _UNPACKERS.get(method)
     if size > MAX_MEMBER_BYTES or packed > MAX_MEMBER_BYTES or is_bomb(size, packed):
@@ -227,7 +227,7 @@ def _unpacked(file: IO[bytes], row: Int64) -> bytes | Unreadable:
     return data
 
 
-#: Unpacks by method; one byte more than promised is enough to see that the promise is broken.
+#: Decompressors by method; one byte more than the stated size shows that it is wrong.
 _UNPACKERS: Final[dict[int, Callable[[bytes, int], bytes]]] = {
     zipfile.ZIP_STORED: lambda data, size: data,
     zipfile.ZIP_DEFLATED: lambda data, size: zlib.decompressobj(-15).decompress(data, size + 1),
@@ -255,13 +255,13 @@ def _read_side_file(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> bytes:
 
 
 def _packer(file: IO[bytes]) -> Callable[..., Any] | None:
-    """Return what packs an archive, ``None`` for a plain one."""
+    """Return the class that compresses an archive, ``None`` if it is not compressed."""
     head = file.read(6)
     return next((packs for magic, packs in PACKERS if head.startswith(magic)), None)
 
 
 def _copied(info: zipfile.ZipInfo) -> zipfile.ZipInfo:
-    """Return what the archive says of a member, without what belongs to the place it lay in."""
+    """Return the entry of a member without its position in the archive."""
     copy = zipfile.ZipInfo(info.filename, info.date_time)
     for attribute in ("compress_type", "comment", "create_system", "external_attr"):
         setattr(copy, attribute, getattr(info, attribute))
@@ -272,11 +272,11 @@ def _copied(info: zipfile.ZipInfo) -> zipfile.ZipInfo:
 
 
 def _gzip(file: IO[bytes], mode: str) -> gzip.GzipFile:
-    """Pack without name and time of day, so that the same members make the same bytes."""
+    """Compress without a name and a time, so that equal members give equal bytes."""
     return gzip.GzipFile("", mode, fileobj=file, mtime=0)
 
 
-#: First bytes of a packed archive, and what packs and unpacks it.
+#: First bytes of a compressed archive, and the class that reads and writes it.
 PACKERS: Final[tuple[tuple[bytes, Callable[..., Any]], ...]] = (
     (b"\x1f\x8b", _gzip),
     (b"BZh", bz2.BZ2File),
@@ -297,7 +297,7 @@ def open_tar(request: Request) -> ImageSet:
         stamp = stream.stamp
         for member in members_of(stream, request.text):
             name = member.name
-            if member.isdir() or not takes_member(listing, name, partial(head_of, stream, member)):
+            if member.isdir() or not lists_member(listing, name, partial(head_of, stream, member)):
                 continue
             if is_link(member):
                 links.append((name, link_target(member)))
@@ -373,7 +373,7 @@ class TarOpener(StatefulOpener):
             self._stream.seek(offset)
             data = self._stream.read(size)
         except (FileNotFoundError, PermissionError, StoreError) as error:
-            return why_not(error)
+            return as_unreadable(error)
         except DAMAGE as error:
             self._stream = None
             return Unreadable("corrupt", f"the archive cannot be unpacked here: {error}")
@@ -392,7 +392,7 @@ def write_tar(part: OutputPart, place: Destination) -> OutputSource:
     name = place.below(part, file_name(source))
     members = Members.of(piece)
     stands = {piece.images.ids[at].as_py(): new.stored for at, new in piece.instead.items()}
-    choice = Choice(
+    choice = MemberSelection(
         lambda member: member.isdir() or members.keeps(writable(member.name)),
         lambda member: cast("bytes | None", stands.get(writable(member.name))),
     )
@@ -408,7 +408,7 @@ def write_tar(part: OutputPart, place: Destination) -> OutputSource:
 
 
 class TarStream:
-    """The plain bytes of a tar archive, packed or not, that refuses to become a bomb."""
+    """The uncompressed bytes of a tar archive; refuses a decompression bomb."""
 
     def __init__(self, path: str) -> None:
         self._base = opened(path)
@@ -441,7 +441,7 @@ class TarStream:
     def _refuse_bomb(self, end: int) -> None:
         if not self.packed:
             return
-        # where a server does not say how large it is, what was read of it so far counts
+        # without a stated size, the bytes that were read so far count
         size = self._base.tell() if self._size is None else self._size
         if end > max(RATIO_FROM, MAX_RATIO * size) + tarfile.RECORDSIZE:
             raise ValueError(f"it unpacks to more than {MAX_RATIO} times its size")
@@ -457,7 +457,7 @@ class TarStream:
 
 
 def head_of(stream: TarStream, member: tarfile.TarInfo) -> bytes:
-    """Return the first bytes of the member that the archive has come to."""
+    """Return the first bytes of a member."""
     if not member.isreg() or member.issparse():
         return b""
     stream.seek(member.offset_data)
@@ -472,7 +472,7 @@ def link_target(member: tarfile.TarInfo) -> str:
 
 
 def members_of(stream: TarStream, shown: str) -> Iterator[tarfile.TarInfo]:
-    """Yield the members of an archive, between which the stream may be read, but only forward."""
+    """Yield the members of an archive; in between, the stream may be read forward."""
     with tarfile.open(fileobj=cast(IO[bytes], stream), mode="r:") as archive:
         count = 0
         while (member := archive.next()) is not None:
@@ -487,20 +487,22 @@ def members_of(stream: TarStream, shown: str) -> Iterator[tarfile.TarInfo]:
 
 
 @dataclass(frozen=True)
-class Choice:
-    """What becomes of the members of an archive."""
+class MemberSelection:
+    """Which members of an archive are copied, and with which content."""
 
-    keeps: Callable[[tarfile.TarInfo], bool]  # whether a member stays
-    # another content for a member that stays, or None
+    keeps: Callable[[tarfile.TarInfo], bool]  # whether a member is copied
+    # new content of a member that is copied, None for its own
     content: Callable[[tarfile.TarInfo], bytes | None]
 
 
-def copy_tar(source: str, target: Path, choice: Choice, place: Destination, shown: str) -> None:
-    """Copy the members of an archive that stay, in their order; nothing is unpacked to disk.
+def copy_tar(
+    source: str, target: Path, choice: MemberSelection, place: Destination, shown: str
+) -> None:
+    """Copy the selected members of an archive in their order; nothing is unpacked to disk.
 
-    A link whose target goes becomes a file in its target's place, the next ones links to it.
+    The first link to a file that is removed becomes that file, the others link to it.
     """
-    heirs, count = _heirs(source, choice)
+    orphans, count = _orphaned_links(source, choice)
     try:
         with (
             TarStream(source) as stream,
@@ -508,7 +510,7 @@ def copy_tar(source: str, target: Path, choice: Choice, place: Destination, show
             tarfile.open(fileobj=file, mode="w", format=tarfile.PAX_FORMAT) as new,
         ):
             for number, member in enumerate(members_of(stream, redacted(source))):
-                for info, size in _placed(member, choice, heirs):
+                for info, size in _placed(member, choice, orphans):
                     stored = choice.content(member) if info.name == member.name else None
                     if stored is None and size:
                         stream.seek(member.offset_data)
@@ -526,10 +528,10 @@ def copy_tar(source: str, target: Path, choice: Choice, place: Destination, show
     place.progress(f"writing {shown}", count, count)
 
 
-def _heirs(source: str, choice: Choice) -> tuple[dict[str, list[str]], int]:
-    """Return links that stay, by the file they lead to if that goes or changes, and members."""
+def _orphaned_links(source: str, choice: MemberSelection) -> tuple[dict[str, list[str]], int]:
+    """Return the links to files that are removed or replaced, by file, and the member count."""
     regular: set[str] = set()
-    heirs: dict[str, list[str]] = {}
+    orphans: dict[str, list[str]] = {}
     count = 0
     with TarStream(source) as stream:
         for member in members_of(stream, redacted(source)):
@@ -538,12 +540,12 @@ def _heirs(source: str, choice: Choice) -> tuple[dict[str, list[str]], int]:
             if member.isreg() and not stays:
                 regular.add(member.name)
             elif is_link(member) and stays:
-                heirs.setdefault(link_target(member), []).append(member.name)
-    return {target: sorted(heirs[target]) for target in regular & heirs.keys()}, count
+                orphans.setdefault(link_target(member), []).append(member.name)
+    return {target: sorted(orphans[target]) for target in regular & orphans.keys()}, count
 
 
 def _placed(
-    member: tarfile.TarInfo, choice: Choice, heirs: dict[str, list[str]]
+    member: tarfile.TarInfo, choice: MemberSelection, orphans: dict[str, list[str]]
 ) -> Iterator[tuple[tarfile.TarInfo, int]]:
     def file(name: str) -> tarfile.TarInfo:
         info = tarfile.TarInfo(name)
@@ -552,15 +554,15 @@ def _placed(
 
     if member.issparse():
         raise VisleakError(f"member {member.name!r} is a sparse file and is not copied")
-    if member.isreg() and member.name in heirs:
-        yield file(heirs[member.name][0]), member.size
+    if member.isreg() and member.name in orphans:
+        yield file(orphans[member.name][0]), member.size
     if not choice.keeps(member):
         return
     if not is_link(member):
         yield member, member.size if member.isreg() else 0
     elif choice.content(member) is not None:
         yield file(member.name), 0
-    elif (family := heirs.get(link_target(member))) is None:
+    elif (family := orphans.get(link_target(member))) is None:
         yield member, 0
     elif member.name != family[0]:
         link = file(member.name)

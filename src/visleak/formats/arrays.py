@@ -42,7 +42,7 @@ _MAX_LABELS: Final = 1 << 28
 
 
 def is_arrays(path: str) -> bool:
-    """Whether the name of a file is that of an array of images."""
+    """Whether a file is an array of images, by its name."""
     name = os.path.basename(path).lower()
     return name.endswith(ARRAYS) and "idx1" not in name  # which holds labels
 
@@ -56,7 +56,7 @@ def open_arrays(request: Request) -> ImageSet:
     key = request.options.get("key", "")
     files = files_of(request, is_arrays, "an array (.npy, .npz, .h5, .hdf5, IDX)")
     listed = partial(contents, key=key, text=request.text)
-    # a file of arrays holds a set and no recording, often both sides of one
+    # the arrays of a file are whole sets, often both sides, and not a recording
     return stack_set(request, files, listed, partial(ArrayStack, key=key), by_file=False)
 
 
@@ -135,7 +135,7 @@ def _channels(shape: Sequence[int]) -> int | None:
 
 
 def _label_names(file: ArrayFile, name: str) -> list[str]:
-    """Return the arrays that by their names hold the labels of an array of images."""
+    """Return the arrays with the labels of an array of images, by their names."""
     folder, slash, last = name.rpartition("/")
     pairs = ((images, labels) for images, labels in _LABELS if images in re.split(r"[_.-]", last))
     others = (folder + slash + last.replace(images, labels) for images, labels in pairs)
@@ -211,7 +211,7 @@ def _opened(path: str) -> ArrayFile:
 
 @dataclass(frozen=True, slots=True)
 class Header:
-    """What a stored array is."""
+    """The shape and the type of a stored array."""
 
     shape: tuple[int, ...]
     dtype: np.dtype[np.generic]
@@ -219,7 +219,7 @@ class Header:
 
     @property
     def size(self) -> int:
-        """Bytes of the array; Python's integers, so that no size overflows."""
+        """Bytes of the array, in Python's integers, which do not overflow."""
         return math.prod(self.shape) * self.dtype.itemsize
 
 
@@ -253,7 +253,7 @@ def idx_header(file: IO[bytes]) -> Header:
 
 
 class StreamRows:
-    """An array that is read forward, and from its start again for a row that has passed."""
+    """An array that is read forward; an earlier row is read from its start again."""
 
     encoded: Final = False
 
@@ -336,7 +336,7 @@ Rows = StreamRows | HdfRows
 
 
 class ArrayFile(ExitStack):
-    """The arrays of an open file by name; of a file that holds one, it is empty."""
+    """The arrays of an open file by name; the name of the only array of a file is empty."""
 
     def __init__(self) -> None:
         super().__init__()

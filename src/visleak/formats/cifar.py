@@ -1,4 +1,4 @@
-"""CIFAR-10 and CIFAR-100: the original Python pickles, read without trusting a pickle."""
+"""CIFAR-10 and CIFAR-100: the original Python pickles, read by a restricted reader."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ LAYOUTS: Final[tuple[tuple[dict[str, tuple[str, ...]], str, dict[str, str]], ...
         {"fine_labels": "fine_label_names", "coarse_labels": "coarse_label_names"},
     ),
 )
-#: What reads an array back; the name that every version of numpy knows.
+#: The function that restores an array, under the name that all versions of numpy have.
 _ARRAY: Final = b"cnumpy.core.multiarray\n_reconstruct\n"
 
 
@@ -103,13 +103,13 @@ class CifarOpener(StatefulOpener):
 
 
 def write_cifar(part: OutputPart, place: Destination) -> OutputSource:
-    """Write the batches of a part under their names, without the rows that go."""
+    """Write the batches of a part under their names, without the removed rows."""
     (piece,) = part.pieces
     opener = cast(CifarOpener, piece.images.opener)
     for file, (start, end) in zip(opener.files, pairwise(opener.starts.tolist()), strict=True):
         keep = piece.keep[(piece.keep >= start) & (piece.keep < end)] - start
         content = load_pickle(file)
-        for name, value in content.items():  # every column that has a value an image
+        for name, value in content.items():  # every column with one value per image
             if isinstance(value, np.ndarray) and len(value) == end - start:
                 content[name] = value[keep]
             elif isinstance(value, list) and len(value) == end - start:
@@ -142,7 +142,7 @@ class _Dtype:
         self.order = order.decode("latin-1") if isinstance(order, bytes) else str(order)
 
     def plain(self) -> np.dtype[np.generic]:
-        """Return the type of numbers it stands for; no objects, no records."""
+        """Return the number type; objects and records are refused."""
         dtype = np.dtype(self.code)
         if dtype.kind not in "buif":
             raise pickle.UnpicklingError(f"arrays of {self.code} are not read")
@@ -237,7 +237,7 @@ def _layout(
 
 
 def _pixels(content: Mapping[str, object], piece: Selection, keep: Int64, start: int) -> Bytes8:
-    """Return the pixels of a batch, with those of what takes a place in it."""
+    """Return the pixels of a batch, with those of replacements."""
     pixels = pixel_rows(content).copy()
     for row, at in enumerate(keep.tolist()):
         stand = piece.instead.get(start + at)

@@ -163,7 +163,7 @@ def coco_content(request: Request) -> Content:
 def coco_rows(
     content: Content, key: str, needed: Sequence[str], request: Request, optional: bool = False
 ) -> list[CocoRow]:
-    """Return a list of a COCO file, each row with the needed keys, whose values are plain."""
+    """Return a list of a COCO file; the needed keys of each row are numbers or texts."""
     rows: object = content.get(key, [] if optional else None)
     if not isinstance(rows, list):
         raise VisleakError(f"{request.path} is not a COCO file: it has no list `{key}`")
@@ -202,7 +202,7 @@ def _coco_folder(request: Request, names: Sequence[str]) -> Path:
 
 
 def _places(content: Content, images: ImageSet, request: Request) -> dict[int | str, int]:
-    """Return the row of the set that each image's number in the file stands for."""
+    """Return the row in the set of each image of the file, by its number."""
     rows = {id_: row for row, id_ in enumerate(images.ids.to_pylist())}
     found: dict[int | str, int] = {}
     for image in coco_rows(content, "images", ("id", "file_name"), request):
@@ -279,7 +279,7 @@ def _names(part: OutputPart, contents_: Sequence[Content]) -> list[dict[str, str
 
 
 def _merged(part: OutputPart, contents_: Sequence[Content]) -> Content:
-    """Return the files of several pieces as one; numbers that are taken are replaced."""
+    """Return the files of several pieces as one; repeated numbers are replaced."""
     first, *others = contents_
     merged = dict(first)
     for content, piece in zip(others, part.pieces[1:], strict=True):
@@ -303,7 +303,7 @@ def _categories(content: Content) -> list[tuple[int | str, int | str]]:
 
 
 def _renumbered(there: Iterable[CocoRow], rows: Sequence[CocoRow]) -> list[CocoRow]:
-    """Return rows with distinct ``id``: one that is taken continues from the largest."""
+    """Return rows with distinct ``id``; repeated ones continue from the largest."""
     taken = {row["id"] for row in there if "id" in row}
     numbers = (n for n in (*taken, *(row.get("id") for row in rows)) if isinstance(n, int))
     free = itertools.count(max(numbers, default=0) + 1)

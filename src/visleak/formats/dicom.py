@@ -1,8 +1,8 @@
 """DICOM files: images of patients, under pseudonyms.
 
 The group of an image is its patient, or its study or series. Ids are made of digests of the
-patient, the series and the file's name, so that no tag and no name enters a result. A name that
-is guessed can still be confirmed by its digest. ``#names=yes`` keeps the names of the files.
+patient, the series and the file's name, so that no tag and no name is in a result. A guess of
+a name can be confirmed by its digest. ``#names=yes`` keeps the names of the files.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO, Final
+from typing import BinaryIO, Final
 
 from visleak.formats.files import read_file
 from visleak.formats.listing import HEAD, ending_of, head_of, is_image_file
@@ -23,9 +23,9 @@ from visleak.formats.stacks import (
     Contents,
     check_size,
     files_of,
+    library_failure,
     only_holds,
     stack_set,
-    why_unreadable,
 )
 from visleak.images.decoding import QUIET
 from visleak.images.dicom import check_unpacked, dicom_frames, is_dicom, read_header, unlogged
@@ -34,11 +34,8 @@ from visleak.images.pixels import rgb_of_array
 from visleak.lazy import library
 from visleak.records import Bytes8, ImageSet, Refused, Unreadable
 
-if TYPE_CHECKING:
-    pass
-
 _ENDINGS: Final = (".dcm", ".dicom")
-#: By what may be a group: the element that names it.
+#: What can be a group, and its element.
 _GROUPS: Final = {
     "patient": "PatientID",
     "study": "StudyInstanceUID",
@@ -78,7 +75,7 @@ def pseudonym(text: str) -> str:
 
 
 def _takes(path: str) -> bool:
-    """Whether a file is DICOM: by its ending, else by its first bytes. Indexes of media are not."""
+    """Whether a file is DICOM, by its ending or its first bytes; a DICOMDIR is not."""
     ending = ending_of(path)
     if ending in _ENDINGS:
         return True
@@ -96,14 +93,14 @@ def contents(path: str, by: str, hides: bool) -> Contents:
 
 @contextmanager
 def _without_values() -> Iterator[None]:
-    """Take the text out of what a library raises about a file: it may quote values of tags."""
+    """Replace the messages of library errors, which may quote values of tags."""
     try:
         with QUIET, unlogged():
             yield
     except (Refused, OSError):
         raise
     except Exception as error:
-        reason = why_unreadable(error).reason
+        reason = library_failure(error).reason
         name = type(error).__name__
         raise Refused(reason, f"DICOM that pydicom does not read ({name})") from None
 

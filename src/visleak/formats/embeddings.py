@@ -29,19 +29,19 @@ from visleak.records import EmbeddingSet, FileCount, Int64, Refused
 MANIFEST: Final = "manifest.json"  # names within the folder, as clip-retrieval has them
 VECTORS: Final = "img_emb"
 TEXTS: Final = "metadata"
-#: There while a folder is being written, with what is needed to resume.
+#: Present while a folder is being written, with the state to resume from.
 UNFINISHED: Final = "unfinished.json"
-KIND: Final = "visleak embeddings"  # what the manifest says it is, and the version of its layout
+KIND: Final = "visleak embeddings"  # kind of the manifest, and the version of its layout
 SCHEMA: Final = 1
 FLOATS: Final = ("float16", "float32", "float64")  # types of the numbers that are read
 #: Columns that stay numbers or marks; all others are text.
 _PLAIN: Final = {"width": pa.int32(), "height": pa.int32(), "flat": pa.bool_()}
-#: Columns are checked for being unique in sets of up to this many vectors; in larger ones an
-#: image's id is its row number, unless a column is asked for.
+#: Columns are checked for unique values in sets of up to this many vectors; in larger sets the
+#: ids are row numbers unless a column is chosen.
 CHECKED: Final = 2_000_000
-#: Columns with the name of the image's file, which is its id where no other column is.
+#: Columns with the name of the image's file, the id where no other column can be.
 PATH_COLUMNS: Final = ("path", "image_path", "file_name")
-#: What a column is for, and how it may be called.
+#: Meanings of columns, and their possible names.
 _USES: Final = {
     "label": ("label_name", "label"),
     "caption": ("caption",),
@@ -53,7 +53,7 @@ _USES: Final = {
 #: Columns with the vectors, in order of preference.
 VECTOR_COLUMNS: Final = ("embedding", "vector", "image_embedding", "embeddings", "emb", "features")
 GROUP_ROWS: Final = 250_000  # vectors of a Parquet file that are held in memory at a time
-#: Where files of vectors lie: as of clip-retrieval, side by side, as LAION published them.
+#: Folders of the files of vectors: of clip-retrieval, the folder itself, of LAION.
 PLACES: Final = (VECTORS, "", "images")
 
 
@@ -146,7 +146,7 @@ def _with_ids(files: Files, request: Request, manifest: Manifest | None) -> File
 def _names(
     files: Files, paths: Sequence[str], request: Request, manifest: Manifest | None
 ) -> dict[str, str]:
-    """Return which column says what, by what it is for; of the columns that all files have."""
+    """Return the columns that all files have, by their meaning."""
     schemas = [read_footer(path).schema.to_arrow_schema().names for path in paths]
     vectors = {part.column for part in files if isinstance(part, ParquetPartition)}
     there = [n for n in schemas[0] if n not in vectors and all(n in names for names in schemas)]
@@ -348,7 +348,7 @@ def _width_of(file: Path, column: str) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """What a folder of embeddings says of itself."""
+    """The manifest of a folder of embeddings."""
 
     encoder: str  # digest of the encoder
     encoder_name: str  # how the command line calls it

@@ -100,7 +100,7 @@ def by_owner(starts: Int64, wanted: Int64) -> Iterator[tuple[int, list[int]]]:
 
 
 @dataclass(frozen=True)
-class ChosenOpener:
+class SubsetOpener:
     """Reads some images of another opener."""
 
     opener: Opener  # the other one
@@ -121,7 +121,7 @@ def chosen(images: ImageSet, positions: Int64, name: str) -> ImageSet:
         images,
         **taken,
         name=name,
-        opener=ChosenOpener(images.opener, positions),
+        opener=SubsetOpener(images.opener, positions),
         columns={each: column.take(rows) for each, column in images.columns.items()},
         problems=(),
         source="",
@@ -179,7 +179,7 @@ def read_file(path: bytes | str) -> bytes | Unreadable:
         finally:
             os.close(handle)
     except (OSError, ValueError) as error:
-        return why_not(error)
+        return as_unreadable(error)
 
 
 def _joined(data: bytes, read: Callable[[int], bytes], what: str = "files") -> bytes | Unreadable:
@@ -195,8 +195,8 @@ def _too_large(size: int, what: str = "files") -> Unreadable:
     return Unreadable("too-large", f"{size:,} bytes; {what} up to {MAX_FILE_BYTES:,} are read")
 
 
-def why_not(error: OSError | ValueError) -> Unreadable:
-    """Return the reason for what the system, or a remote store, said about a file."""
+def as_unreadable(error: OSError | ValueError) -> Unreadable:
+    """Return the reason of an error of the system or of a remote store on a file."""
     if isinstance(error, StoreError):
         return Unreadable(error.reason, str(error))
     if isinstance(error, FileNotFoundError | NotADirectoryError):
@@ -261,7 +261,7 @@ def fetched(place: str | None) -> bytes | Unreadable:
                 return _too_large(file.size, "objects")
             return _joined(b"", lambda most: file.read(min(most, BLOCK)) or b"", "objects")
     except (OSError, ValueError) as error:
-        return why_not(error)
+        return as_unreadable(error)
 
 
 def remote_places(
@@ -300,14 +300,14 @@ def remote_places(
 
 
 def without_secrets(texts: pa.StringArray) -> pa.StringArray:
-    """Return texts as they may be shown."""
+    """Return texts without user names, passwords and signatures in addresses."""
     if not pc.any(pc.match_substring(texts, "://")).as_py():
         return texts
     shown = (None if text is None else redacted(text) for text in texts.to_pylist())
     return pa.array(shown, pa.string())
 
 
-# -- where the files that a list names are now, if it was made on another machine -----------------
+# -- the files of a list that was made on another machine ------------------------------------------
 
 
 #: Folders that are searched for a file that is missing.
@@ -316,7 +316,7 @@ SEARCHED: Final = 200
 
 @dataclass(frozen=True)
 class Root:
-    """What ``--root`` says: the folder that names start from, or a beginning that is replaced."""
+    """The value of ``--root``: the folder of relative names, or a prefix to replace."""
 
     folder: str  # the folder, absolute
     # what names begin with on the other machine; None where the folder is put before relative names
@@ -374,7 +374,7 @@ def root_hint(images: ImageSet) -> str:
 
 
 def _folders(root: Path) -> Iterator[Path]:
-    """Yield folders in which files may be: around the list, and around the working folder."""
+    """Yield the folders near the list and near the working folder."""
     seen = set()
     for start in (root, *list(root.absolute().parents)[:2], Path()):
         inside = sorted(each for each in start.iterdir() if each.is_dir()) if start.is_dir() else []

@@ -14,9 +14,9 @@ from visleak.formats.files import (
     FileOpener,
     RemoteOpener,
     Root,
+    as_unreadable,
     file_set,
     remote_places,
-    why_not,
     without_secrets,
 )
 from visleak.formats.listing import (
@@ -82,7 +82,7 @@ def open_folder(request: Request) -> ImageSet:
             request.name,
             name_text(folder) or ".",
             name_text(os.path.join(request.path, folder)),
-            why_not(error).reason,
+            as_unreadable(error).reason,
             f"the folder could not be listed: {error.strerror}",
         )
         for folder, error in walk.problems

@@ -1,4 +1,4 @@
-"""When images of a recording were taken: frame numbers or times, of a column or of the ids."""
+"""Frame numbers and times of the images of a recording, from a column or from ids."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _ALLOWED: Final = "must hold whole numbers, seconds or ISO times"
 
 @dataclass(frozen=True, slots=True)
 class Frames:
-    """When images were taken."""
+    """The frame numbers or times of images."""
 
     values: pa.Int64Array  # frame numbers, or milliseconds; null where unknown
     timed: bool  # they are milliseconds
@@ -67,7 +67,7 @@ def read_frames(column: pa.Array | pa.ChunkedArray, where: str) -> Frames:
 
 
 def _of_texts(column: pa.Array, where: str) -> Frames:
-    """Return what texts say: all whole numbers, else all numbers, else all ISO times."""
+    """Return texts as whole numbers, else as numbers, else as ISO times."""
     texts = pc.utf8_trim_whitespace(column)
     texts = pc.if_else(pc.equal(texts, ""), None, texts)
     with suppress(pa.ArrowInvalid):
@@ -79,7 +79,7 @@ def _of_texts(column: pa.Array, where: str) -> Frames:
     pairs = zip(values, times, strict=True)
     others = [text for text, time in pairs if text is not None and time is None]
     if others:
-        # of numbers among times, or times among numbers, what is neither is the one to correct
+        # among numbers and times, name the text that is neither
         odd = next((text for text in others if not _is_number(text)), others[0])
         raise VisleakError(f"{where} {_ALLOWED}; got {odd!r}")
     return Frames(pa.array(times, pa.int64()), True)

@@ -208,7 +208,7 @@ def _find_part(request: Request, camera: str) -> KittiPart:
 
 
 def _frame_of(name: str) -> int | None:
-    """Return the number that is the name of an image, ``None`` where the name is another."""
+    """Return the name of an image as a number, ``None`` if it is not one."""
     stem = name.rpartition("/")[2].partition(".")[0]
     return int(stem) if stem.isascii() and stem.isdigit() and len(stem) < 18 else None
 

@@ -59,7 +59,7 @@ SHOWN: Final = 5  # kinds of skipped files that are named
 
 
 @dataclass(frozen=True, slots=True)
-class Numbered:
+class FileSequence:
     """Names of one form and their numbers."""
 
     before: str  # text around the number
@@ -116,7 +116,7 @@ def count_files(
     return FileCount(len(files), len(files) + lacking, tuple(islice(names, MISSING_LISTED)))
 
 
-def sequences(files: Sequence[Path]) -> list[Numbered]:
+def sequences(files: Sequence[Path]) -> list[FileSequence]:
     """Return the sequences that the names of files are, those with the most files first."""
     forms = defaultdict(list)
     for file in files:
@@ -131,7 +131,7 @@ def sequences(files: Sequence[Path]) -> list[Numbered]:
             lengths = set(map(len, texts))
             filled = len(lengths) == 1 and any(text.startswith("0") for text in texts)
             digits = lengths.pop() if filled else 1
-            result.append(Numbered(before, after, digits, numbers, total))
+            result.append(FileSequence(before, after, digits, numbers, total))
     return sorted(result, key=lambda found: (-len(found.numbers), found.before, found.after))
 
 

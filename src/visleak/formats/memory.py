@@ -18,7 +18,7 @@ import pyarrow as pa
 from PIL import Image
 
 from visleak.errors import UsageError, one_line
-from visleak.formats.files import ChosenOpener, file_set, read_file
+from visleak.formats.files import SubsetOpener, file_set, read_file
 from visleak.formats.request import (
     IMAGE_COLUMNS,
     Request,
@@ -147,14 +147,14 @@ def _refuse_useless(item: object, kind: str, labelled: bool) -> None:
 
 
 def _indexed(images: object) -> bool:
-    """Whether items can be had by number; torch's ``IterableDataset`` only inherits the method."""
+    """Whether items are read by number; torch's ``IterableDataset`` inherits the method only."""
     bases = [(base.__module__.partition(".")[0], base.__name__) for base in type(images).__mro__]
     return hasattr(images, "__getitem__") and ("torch", "IterableDataset") not in bases
 
 
 @dataclass(frozen=True)
 class MemoryOpener:
-    """Hands out the images of a sequence."""
+    """Reads the items of a sequence."""
 
     # anything with a length and an item for each number, such as an array; an item is a Pillow
     # image, an array, a tensor, or a tuple that begins with one of them
@@ -252,7 +252,7 @@ def image_in(item: object) -> object:
 
 
 def _item(images: Sequence[object], row: int) -> object:
-    """Return an item, or ``None`` where there is none: reading it again will say why."""
+    """Return an item, ``None`` if that fails; a later read reports the error."""
     try:
         return images[row]
     except Exception:  # items may come from anybody's code
@@ -286,13 +286,13 @@ def _subset(source: Any, request: Request) -> ImageSet:
     return request.image_set(
         whole.ids.take(taken),
         whole.locators.take(taken),
-        ChosenOpener(whole.opener, rows),
+        SubsetOpener(whole.opener, rows),
         labels=None if whole.labels is None else whole.labels.take(taken),
     )
 
 
 def _refuse_partial(loader: Any) -> None:
-    """Refuse a loader that need not hand out all of its data set, and no image twice."""
+    """Refuse a loader that may skip or repeat images of its data set."""
     batches: Any = getattr(loader, "batch_sampler", None)
     own = type(batches).__name__ in ("BatchSampler", "NoneType")
     sampler = getattr(batches, "sampler", loader.sampler) if own else batches
@@ -355,7 +355,7 @@ def _array_of(source: object) -> npt.NDArray[np.uint8] | None:
 
 
 def _part(source: object, name: str) -> Any:
-    """Return an attribute of anybody's object, ``None`` where it has none to give."""
+    """Return an attribute of any object, ``None`` if it cannot be read."""
     try:
         return getattr(source, name, None)
     except Exception:  # a property may do anything
@@ -381,7 +381,7 @@ def _class_names(source: object) -> dict[int, str]:
 
 
 class DataFrame(Protocol):
-    """What data frames of pandas and polars have in common."""
+    """The common interface of data frames of pandas and polars."""
 
     columns: Sequence[str]
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from nibabel.nifti1 import Nifti1Image
 
 ENDINGS: Final = (".nii", ".nii.gz")
-# What nibabel logs of a file would be printed where a program has set up no logging.
+# Without a handler, logs of nibabel would be printed in programs that set up no logging.
 logging.getLogger("nibabel").addHandler(logging.NullHandler())
 
 

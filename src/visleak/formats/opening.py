@@ -134,7 +134,7 @@ def open_images(
 
 
 def open_image_set(source: Source, **options: Any) -> ImageSet:
-    """As :func:`open_images`, for what cannot be done without looking at images.
+    """As :func:`open_images`, for operations that need pixels.
 
     Raises:
         UsageError: also where the source is a set of embeddings.
@@ -299,7 +299,7 @@ def _opened_splits(
 
 
 def _names_in(source: object) -> list[str]:
-    """Return the names of a list of paths; none of another object."""
+    """Return a list of paths as texts; empty for another object."""
     paths = isinstance(source, list | tuple) and all(
         isinstance(item, str | os.PathLike) for item in source
     )
@@ -352,7 +352,7 @@ def _finder(prefix: str, path: Path) -> Callable[[Path], dict[str, str]] | None:
 
 
 def _named(names: Iterable[tuple[str, str]], where: Path) -> dict[str, str]:
-    """Return the sources whose names are a split's, by split."""
+    """Return the sources that are named like a split, by split."""
     found: dict[str, str] = {}
     for name, source in sorted(names):
         split = canonical_split(name)
@@ -416,7 +416,7 @@ def _table_splits(path: Path) -> dict[str, str]:
 
 
 def _yolo_splits(file: Path, complete: bool = False) -> dict[str, str]:
-    """Return the splits of a ``data.yaml``, none where a complete one lacks what it names."""
+    """Return the splits of a ``data.yaml``; with ``complete``, none if a folder is missing."""
     from visleak.formats.yolo import yolo_base, yolo_content, yolo_splits
 
     content = yolo_content(file, str(file))
@@ -429,7 +429,7 @@ def _yolo_splits(file: Path, complete: bool = False) -> dict[str, str]:
 
 
 @dataclass(frozen=True, slots=True)
-class Named:
+class SetArgument:
     """One set as a text names it."""
 
     option: str  # that it came with
@@ -448,7 +448,7 @@ class OpenSides:
 
 
 def open_sides(sides: Sides) -> OpenSides:
-    """Open what an audit compares."""
+    """Open the sets that an audit compares."""
     _refuse_mixtures(sides)
     columns = asdict(sides.columns)
     if sides.folder:
@@ -560,7 +560,7 @@ def _refuse_mixtures(sides: Sides) -> None:
         )
 
 
-def named_sets(option: str, role: str, alone: str, texts: Sequence[str]) -> list[Named]:
+def named_sets(option: str, role: str, alone: str, texts: Sequence[str]) -> list[SetArgument]:
     """Return the sets that the values of one option name.
 
     A set without a name is called after its side if it is alone there, else after its source.
@@ -574,14 +574,14 @@ def named_sets(option: str, role: str, alone: str, texts: Sequence[str]) -> list
             names = (derived_name(source), f"{parent}/{derived_name(source)}")
             names = (alone, *names) if alone and len(texts) == 1 else names
         names = tuple(writable(name) for name in names)
-        result.append(Named(option, role, writable(dataset), source, names))
+        result.append(SetArgument(option, role, writable(dataset), source, names))
     return result
 
 
-def distinct_names(asked: Sequence[Named]) -> list[str]:
+def distinct_names(asked: Sequence[SetArgument]) -> list[str]:
     """Return a name for every set, all different.
 
-    >>> def unnamed(*names): return Named("--train", "training", "", "x", names)
+    >>> def unnamed(*names): return SetArgument("--train", "training", "", "x", names)
     >>> distinct_names([unnamed("a", "one/a"), unnamed("a", "two/a"), unnamed("b")])
     ['one/a', 'two/a', 'b']
     """

@@ -87,7 +87,7 @@ def is_web(address: str) -> bool:
 
 
 def path_of(address: str) -> str:
-    """Return the path of an address as a person reads it: no query, nothing quoted.
+    """Return the path of an address, unquoted and without its query.
 
     >>> path_of("https://host/a%20b/c.tar?sig=x"), path_of("s3://bucket/a#b.png")
     ('/a b/c.tar', '/a#b.png')
@@ -138,7 +138,7 @@ class StoreError(OSError):
 
 
 def store_error(error: BaseException) -> StoreError:
-    """Return what went wrong, in words without secrets, whatever library says it."""
+    """Return the error of any library as one without secrets in its text."""
     status, kind = getattr(error, "status", None), type(error).__name__
     if isinstance(error, StoreError):
         return error
@@ -166,7 +166,7 @@ def _of_status(status: int) -> StoreError:
 
 
 def attempted(action: Callable[[], T]) -> T:
-    """Return what an action returns; a failure that may pass is tried again, see :data:`WAITS`."""
+    """Return the result of an action; retry after temporary failures, see :data:`WAITS`."""
     for wait in (*WAITS, None):
         try:
             return action()
@@ -211,7 +211,7 @@ def filesystem(scheme: str) -> fsspec.AbstractFileSystem:
 
 
 def stamp_of(about: dict[str, object]) -> str | None:
-    """Return a text that changes when an object does, of what a store says about it."""
+    """Return a text that changes when an object does, from its metadata."""
     names = ("ETag", "etag", "LastModified", "mtime", "updated", "created")
     tag = next((about[name] for name in names if about.get(name)), None)
     return None if tag is None else f"{about.get('size')} {tag}"
@@ -321,7 +321,7 @@ class RemoteFile(io.RawIOBase):
         return True
 
     def seekable(self) -> bool:
-        """Say that it can jump, at whatever price."""
+        """Say that it can jump; some jumps read from the start again."""
         return True
 
     def tell(self) -> int:
@@ -344,7 +344,7 @@ class RemoteFile(io.RawIOBase):
         return offset
 
     def readinto(self, buffer: Any) -> int:
-        """Fill a buffer as far as one answer goes; return how far, 0 at the end."""
+        """Fill a buffer from one answer; return the number of bytes, 0 at the end."""
         view = memoryview(buffer).cast("B")
         data = attempted(lambda: self._piece(len(view)))
         view[: len(data)] = data
@@ -392,24 +392,24 @@ class RemoteFile(io.RawIOBase):
 
 
 def opened(place: str) -> IO[bytes]:
-    """Open a file here, or a remote object, for reading."""
+    """Open a local file or a remote object for reading."""
     if not is_address(place):
         return open(place, "rb")
     return io.BufferedReader(RemoteFile(place), BLOCK)
 
 
 def arrow_source(place: str) -> contextlib.AbstractContextManager[str | IO[bytes]]:
-    """Return what Arrow reads a file from: its path, which it opens itself, or an open object."""
+    """Return a local path, or an open remote object, for Arrow to read."""
     return opened(place) if is_address(place) else contextlib.nullcontext(place)
 
 
 def stamp_of_file(file: IO[bytes]) -> str | None:
-    """Return the stamp of what :func:`opened` opened; empty for a file here, which has its own."""
+    """Return the stamp of a file of :func:`opened`; empty for a local one."""
     raw = getattr(file, "raw", None)
     return raw.stamp if isinstance(raw, RemoteFile) else ""
 
 
 def size_of_file(file: IO[bytes]) -> int | None:
-    """Return the number of bytes of what :func:`opened` opened, ``None`` where it is unknown."""
+    """Return the number of bytes of a file of :func:`opened`, ``None`` where it is unknown."""
     raw = getattr(file, "raw", None)
     return raw.size if isinstance(raw, RemoteFile) else os.fstat(file.fileno()).st_size

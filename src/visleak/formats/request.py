@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 from visleak.errors import UsageError, VisleakError, did_you_mean
 from visleak.formats.frames import Frames, read_frames
 from visleak.formats.remote import redacted
-from visleak.formats.sources import Located, locate
+from visleak.formats.sources import SourceParts, locate
 from visleak.options import AUTO
 from visleak.records import AnySet, ImageSet, Opener, Problem
 
@@ -68,7 +68,7 @@ class Request:
     root: str | None = None  # where the files of a list are, see visleak.formats.files
 
     @classmethod
-    def at(cls, text: str, located: Located | None = None, **fields: Any) -> Self:
+    def at(cls, text: str, located: SourceParts | None = None, **fields: Any) -> Self:
         """Return the request for a SOURCE, taken apart."""
         found = located or locate(text)
         return cls(
@@ -109,7 +109,7 @@ class Request:
         self.refuse_split()
 
     def refuse_options(self, *known: str) -> None:
-        """Refuse what stands after ``?`` and is not known."""
+        """Refuse unknown options after ``?``."""
         for option in self.options:
             if option not in known:
                 allowed = f"; known are {', '.join(known)}" if known else "; it has none"
@@ -125,18 +125,18 @@ class Request:
             )
 
     def refusal(self, why: str) -> UsageError:
-        """Return the error for a SOURCE that cannot be opened as it stands."""
+        """Return the error for a SOURCE that cannot be opened."""
         return UsageError(f"source {self.text!r}: {why}")
 
     def choice(self, option: str, allowed: Sequence[str], default: str) -> str:
-        """Return the value of what stands after ``?`` and is one of a few."""
+        """Return the value of an option after ``?`` with a few allowed values."""
         value = self.options.get(option, default)
         if value not in allowed:
             raise self.refusal(f"{option} must be one of {', '.join(allowed)}; got {value!r}")
         return value
 
     def whole(self, option: str, default: int, least: int = 0) -> int:
-        """Return the value of what stands after ``?`` and is a whole number."""
+        """Return the value of an option after ``?`` that is a whole number."""
         text = self.options.get(option)
         if text is None:
             return default
@@ -201,7 +201,7 @@ def pattern_of(option: str, value: str | None) -> re.Pattern[str] | None:
 
 
 def captured(pattern: re.Pattern[str], id_: str) -> str | None:
-    """Return what a pattern's first group, or the pattern, finds in an id."""
+    """Return the match of a pattern's first group, or of the pattern, in an id."""
     found = pattern.search(id_)
     return found[1 if pattern.groups else 0] if found else None
 
@@ -233,7 +233,7 @@ def canonical_split(name: str) -> str:
 
 
 def wanted_columns(names: Sequence[str], request: Request) -> list[str]:
-    """Return those columns of a table that can say something about the images."""
+    """Return the columns of a table that describe the images."""
     for option, value in request.columns.items():
         if value not in names:
             raise UsageError(
@@ -244,9 +244,9 @@ def wanted_columns(names: Sequence[str], request: Request) -> list[str]:
 
 
 def repeating(table: pa.Table, request: Request) -> dict[str, pa.StringArray]:
-    """Return the columns of a table that may name what several images have in common.
+    """Return the columns of a table that may be groups.
 
-    They hold texts or whole numbers, some of them more than once, and more than one.
+    They hold two or more different texts or whole numbers, and some of them repeatedly.
     """
     known = {*_USUAL, *request.columns.values(), "path"}
     found = {}
@@ -311,7 +311,7 @@ def row_numbers(count: int) -> pa.StringArray:
 
 
 def can_identify(column: pa.Array | pa.ChunkedArray) -> bool:
-    """Whether a column tells all rows apart: text or whole numbers, no null, all different."""
+    """Whether a column can be the ids: text or whole numbers, no null, all different."""
     plain = holds_names(column.type) and not pa.types.is_dictionary(column.type)
     return plain and not column.null_count and pc.count_distinct(column).as_py() == len(column)
 
@@ -342,7 +342,7 @@ def _labels(table: pa.Table, name: str, names: Sequence[str] | None) -> pa.Strin
 
 
 def rows_of_split(table: pa.Table, request: Request) -> pa.Array | None:
-    """Return the row numbers of the split that ``#split`` asks for; ``None`` for all rows."""
+    """Return the row numbers of the split after ``#``; ``None`` for all rows."""
     if not request.split:
         return None
     if "split" not in table.column_names:

@@ -29,7 +29,7 @@ ARRAYS: Final = (".npy", ".npz", ".h5", ".hdf5", "-ubyte", ".idx", "-ubyte.gz", 
 #: Endings of videos.
 VIDEOS: Final = (".mp4", ".avi", ".mov", ".mkv", ".webm", ".m4v", ".mpg", ".mpeg", ".wmv", ".flv")
 
-#: What stands in the text of a source, because it differs from set to set, by example.
+#: Options in the text of a source, which differ from set to set, with an example.
 IN_SOURCE: Final = {
     "axis": "nifti:FILE#axis=2",
     "camera": "kitti:FOLDER?camera=3",
@@ -119,7 +119,7 @@ _CIFAR: Final = Layout(
 _HUB: Final = Layout(
     "a Hugging Face data set", "hub:write_hub", holds="bytes", files=False, mixes=False
 )
-#: Formats that a file or folder itself tells, in the order in which they are tried.
+#: Formats that are recognised from the file or folder, in the order in which they are tried.
 PLAIN: Final = (
     Format(
         "a folder of Parquet files", "tables:open_parquet", _PARQUET, "tables:is_parquet_folder"
@@ -173,13 +173,13 @@ PREFIXED: Final = {
     "tiff": Format("pages of TIFF", "tiff:open_tiff"),
     "array": Format("arrays", "arrays:open_arrays"),
 }
-#: Receives a record per source that is read; the log of the command line may lie in none.
+#: Receives a record per source that is read, as the log of the command line must not be in one.
 reads: Final = logging.getLogger(__name__)
 FORMATS: Final = (*PLAIN, REMOTE_IMAGE, REMOTE_FOLDER, *PREFIXED.values())  # all formats
 
 
 @dataclass(frozen=True)
-class Located:
+class SourceParts:
     """A SOURCE taken apart."""
 
     format: Format  # what it is, which opens it
@@ -188,7 +188,7 @@ class Located:
     options: Mapping[str, str] = field(default_factory=dict)  # what stands after ?
 
 
-def locate(text: str, plain: bool = False) -> Located:
+def locate(text: str, plain: bool = False) -> SourceParts:
     """Take a SOURCE apart and find what opens it."""
     if not text:
         raise UsageError(f"a source is empty; {_supported()}")
@@ -198,7 +198,7 @@ def locate(text: str, plain: bool = False) -> Located:
     if prefix not in PREFIXED:
         pattern, _, split = text.partition("#")
         if names_shards(pattern):
-            return Located(PREFIXED["wds"], pattern, split)
+            return SourceParts(PREFIXED["wds"], pattern, split)
         if is_address(text):
             return _remote(text)
         if not prefix:
@@ -208,12 +208,12 @@ def locate(text: str, plain: bool = False) -> Located:
         )
     found = PREFIXED[prefix]
     if found.anywhere and is_address(rest):
-        return Located(found, rest)
+        return SourceParts(found, rest)
     path, split, options = _parts(rest)
     if not found.anywhere and not Path(path).exists():
         raise UsageError(redacted(f"source {text!r}: {path} does not exist{beside(path)}"))
     refuse_closed(Path(path), text)
-    return Located(found, path, split, options)
+    return SourceParts(found, path, split, options)
 
 
 def announce(source: str, base: Path = Path()) -> None:
@@ -222,7 +222,7 @@ def announce(source: str, base: Path = Path()) -> None:
 
 
 def announce_folders(source: str, folders: Callable[[], Iterable[Path]]) -> None:
-    """Log the folders in which the images of a source lie, where anybody reads the log."""
+    """Log the folders of the images of a source, if the log is read."""
     if reads.isEnabledFor(logging.DEBUG):
         found = frozenset(folders())
         text = redacted(source)
@@ -230,7 +230,7 @@ def announce_folders(source: str, folders: Callable[[], Iterable[Path]]) -> None
 
 
 def beside(place: str | os.PathLike[str]) -> str:
-    """Return the end of an error on a path that does not exist: one of a similar name beside it."""
+    """Return the end of an error on a missing path: an existing one of a similar name."""
     path = Path(place)
     with contextlib.suppress(OSError):
         return did_you_mean(path.name, (each.name for each in path.parent.iterdir()))
@@ -238,23 +238,23 @@ def beside(place: str | os.PathLike[str]) -> str:
 
 
 def refuse_closed(path: Path, text: str) -> None:
-    """Refuse a folder that this user may not list, before something in it is looked for."""
+    """Refuse a folder that this user may not list."""
     if path.is_dir() and not os.access(path, os.R_OK | os.X_OK):
         raise VisleakError(f"source {text!r}: the system does not let this user read the folder")
 
 
-def _remote(text: str) -> Located:
-    """Take an address apart; what stands after its ``?`` is the store's."""
+def _remote(text: str) -> SourceParts:
+    """Take an address apart; a query after ``?`` belongs to the store."""
     known_scheme(text)
     place, _, split = text.partition("#")
     name = path_of(place).lower()
     for each in (*PLAIN, REMOTE_IMAGE):
         if isinstance(each.tells, tuple) and name.endswith(each.tells):
-            return Located(each, place, split)
-    return Located(REMOTE_FOLDER, place, split)
+            return SourceParts(each, place, split)
+    return SourceParts(REMOTE_FOLDER, place, split)
 
 
-def _local(text: str) -> Located:
+def _local(text: str) -> SourceParts:
     place, split, options = _parts(text)
     if not Path(place).exists():
         place, split, options = text, "", {}
@@ -270,7 +270,7 @@ def _local(text: str) -> Located:
     for option in options:
         if option not in found.options:
             raise UsageError(f"source {text!r}: ?{option}= is not an option of {found.name}")
-    return Located(found, place, split, options)
+    return SourceParts(found, place, split, options)
 
 
 def _supported() -> str:

@@ -21,7 +21,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from visleak.errors import MissingExtra, UsageError, one_line
-from visleak.formats.files import StatefulOpener, file_stamp, why_not
+from visleak.formats.files import StatefulOpener, as_unreadable, file_stamp
 from visleak.formats.frames import Frames
 from visleak.formats.listing import (
     Walk,
@@ -39,7 +39,7 @@ from visleak.records import Bytes8, ImageSet, Int64, Problem, Refused, Unreadabl
 
 MAX_IMAGES: Final = 5_000_000  # a file with more images is refused
 MAX_BYTES: Final = 1 << 30  # what is unpacked at once
-#: Words with which libraries describe a file that ends too early.
+#: Words in errors of libraries on a file that ends too early.
 _ENDED: Final = ("truncat", "eof", "end of file", "not enough", "unexpected end", "incomplete")
 _UNREAD: Final = ("unsupported", "not supported", "not implemented", "no decoder", "encrypt")
 
@@ -58,8 +58,9 @@ class Stack(Protocol):
 class Footage(Stack, Protocol):
     """A stack of frames with times."""
 
+    @property
     def moments(self) -> tuple[Sequence[int], Sequence[int]]:
-        """Return the times of all frames in milliseconds, ascending, and their numbers."""
+        """The times of all frames in milliseconds, ascending, and their numbers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +111,7 @@ class StackOpener(StatefulOpener):
                 except Exception as error:  # a damaged file can make its library raise anything
                     self.close()
                     del numbers[0]
-                    yield why_unreadable(error)
+                    yield library_failure(error)
 
     def between(
         self, position: int, start: int, end: int, every: int
@@ -120,7 +121,7 @@ class StackOpener(StatefulOpener):
             stack = self._stack(int(self.owners[position]))
             if not isinstance(stack, Footage):
                 return
-            times, numbers = stack.moments()
+            times, numbers = stack.moments
             span = range(bisect_left(times, end) - 1, bisect_left(times, start) - 1, -1)
             wanted = sorted({times[at] // every: at for at in span}.values())
             images = stack.read([numbers[at] for at in wanted])
@@ -146,12 +147,12 @@ class StackOpener(StatefulOpener):
             held.close()
 
 
-def why_unreadable(error: Exception) -> Unreadable:
-    """Return the reason for what a library raised about a file."""
+def library_failure(error: Exception) -> Unreadable:
+    """Return the reason of an error of a library on a file."""
     if isinstance(error, Refused):
         return error.why
     if isinstance(error, FileNotFoundError | PermissionError):
-        return why_not(error)
+        return as_unreadable(error)
     text = one_line(error)
     words, reason = text.lower(), "corrupt"
     if isinstance(error, MemoryError):
@@ -307,4 +308,4 @@ def _listed(path: str, contents: Callable[[str], Contents]) -> Contents:
     except (MissingExtra, UsageError):
         raise
     except Exception as error:  # a damaged file can make its library raise anything
-        return Contents((), (), problem=why_unreadable(error))
+        return Contents((), (), problem=library_failure(error))

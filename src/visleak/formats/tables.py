@@ -25,10 +25,10 @@ from visleak.formats.files import (
     RemoteOpener,
     Root,
     StatefulOpener,
+    as_unreadable,
     by_owner,
     remote_places,
     starts_of,
-    why_not,
     without_secrets,
 )
 from visleak.formats.listing import Listing, Walk, globbed, sequences
@@ -228,7 +228,7 @@ def is_parquet_glob(path: Path) -> bool:
 
 
 def read_footer(file: str | os.PathLike[str]) -> pq.FileMetaData:
-    """Read what a Parquet file says of itself."""
+    """Read the footer of a Parquet file."""
     file = os.fspath(file)
     what = f"{redacted(file)} cannot be read as Parquet"
     with explaining(what, pa.ArrowException, OSError), arrow_source(file) as source:
@@ -317,11 +317,11 @@ class ParquetOpener(StatefulOpener):
                 yield Unreadable("missing", "the row holds no image") if value is None else value
                 done += 1
         except StoreError as error:
-            failure = why_not(error)
+            failure = as_unreadable(error)
         except FileNotFoundError:
             failure = Unreadable("missing", "the Parquet file is gone")
         except PermissionError as error:
-            failure = why_not(error)
+            failure = as_unreadable(error)
         except (OSError, pa.ArrowException) as error:
             failure = Unreadable("io-error", one_line(error))
         else:
@@ -489,7 +489,7 @@ def _small_columns(footers: Sequence[pq.FileMetaData], known: set[str]) -> Itera
 
 
 def _stamp(files: Sequence[str]) -> str | None:
-    """Return a text that changes when a remote file does; ``None`` where that cannot be told."""
+    """Return a text that changes when a remote file does; ``None`` where that is unknown."""
     stamps: list[str | None] = []
     for file in filter(is_address, files):
         with opened(file) as source:

@@ -33,7 +33,7 @@ ENDINGS: Final = (
 #: Longest side of a page that is one image, and side of the tiles of a larger one.
 LARGE: Final = 10_000
 TILE: Final = 1024
-#: Images of a slide that are none of its tissue: photographs of the glass, its label among them.
+#: Images of a slide other than its tissue, such as its label.
 _BESIDE: Final = ("label", "macro", "map", "overview", "thumbnail")
 
 
@@ -82,7 +82,7 @@ def contents(path: str, tile: int, level: int) -> Contents:
 
 
 def _lost(file: TiffFile) -> Unreadable | None:
-    """Return why pages of a file are not there: the last one says that another one follows."""
+    """Return why pages are missing at the end of a file, ``None`` if none are."""
     place = file.pages.next_page_offset
     if place is None:
         return None

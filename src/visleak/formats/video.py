@@ -60,18 +60,18 @@ _TRIED: Final = 24
 
 
 @dataclass(frozen=True, slots=True)
-class Every:
+class FrameInterval:
     """Which frames are taken."""
 
     seconds: Fraction | None  # the interval, None for a number of frames
     frames: int = 1
 
     @classmethod
-    def parse(cls, text: str, where: str) -> Every:
+    def parse(cls, text: str, where: str) -> FrameInterval:
         """Return the interval of ``1s``, ``500ms``, ``10`` (frames) or ``all``.
 
-        >>> Every.parse("500ms", ""), Every.parse("all", "").frames
-        (Every(seconds=Fraction(1, 2), frames=1), 1)
+        >>> FrameInterval.parse("500ms", ""), FrameInterval.parse("all", "").frames
+        (FrameInterval(seconds=Fraction(1, 2), frames=1), 1)
         """
         found = _EVERY.fullmatch("1" if text == "all" else text)
         if found is None or not float(found[1]) or (not found[2] and "." in found[1]):
@@ -86,7 +86,7 @@ class Every:
     def chosen(self, times: Sequence[Fraction]) -> list[int]:
         """Return which frames of ascending times are taken: those shown at each interval.
 
-        >>> Every.parse("1s", "").chosen([Fraction(t) for t in ("5", "5.4", "5.9", "8.2")])
+        >>> FrameInterval.parse("1s", "").chosen([Fraction(t) for t in ("5", "5.4", "5.9", "8.2")])
         [0, 2]
         """
         if self.seconds is None or not times:
@@ -114,7 +114,7 @@ def open_video(request: Request) -> ImageSet:
     The group of a frame is its file, and its time is known.
     """
     request.refuse_options("every")
-    every = Every.parse(request.options.get("every", "1s"), request.text)
+    every = FrameInterval.parse(request.options.get("every", "1s"), request.text)
     listing = files_of(request, _takes, "a video")
     return stack_set(request, listing, partial(contents, every=every), opened, timed=True)
 
@@ -135,7 +135,7 @@ def _takes(path: str) -> bool:
         return False
 
 
-def contents(path: str, every: Every) -> Contents:
+def contents(path: str, every: FrameInterval) -> Contents:
     """Return the frames of a file that are taken, by their times."""
     if ending_of(path) in ANIMATIONS:
         times, numbers, problem = _animation_times(path)
@@ -192,7 +192,7 @@ def _prepared(container: InputContainer) -> VideoStream:
 
 
 def _video_times(path: str) -> tuple[list[Fraction], list[int], Unreadable | None]:
-    """Return time and stamp of every frame, and what is wrong with the file."""
+    """Return time and stamp of every frame, and the problem of the file."""
     times, stamps, stated = _packets(path)
     if not times:
         raise Refused("corrupt", "no frame of the video can be found")
@@ -256,13 +256,10 @@ class Video:
         self._passed: int | None = None  # the stamp of the last that was decoded
 
     @cached_property
-    def _moments(self) -> tuple[list[int], list[int]]:
+    def moments(self) -> tuple[list[int], list[int]]:
+        """The times and stamps of all frames."""
         times, stamps, _ = _packets(self.path)
         return _milliseconds(times), stamps
-
-    def moments(self) -> tuple[Sequence[int], Sequence[int]]:
-        """Return the times and stamps of all frames."""
-        return self._moments
 
     def read(self, numbers: Sequence[int]) -> Iterator[bytes | Bytes8 | Unreadable]:
         """Yield the frames with some stamps."""
@@ -368,7 +365,7 @@ def _animation(path: str) -> Image.Image:
 
 
 def _animation_times(path: str) -> tuple[list[Fraction], list[int], Unreadable | None]:
-    """Return time and number of every frame of an animation, and what is wrong with the file."""
+    """Return time and number of every frame of an animation, and the problem of the file."""
     at, times = Fraction(0), list[Fraction]()
     with QUIET, _animation(path) as image:
         count = getattr(image, "n_frames", 1)
@@ -398,13 +395,10 @@ class Animation:
         self._image = _animation(self.path)
 
     @cached_property
-    def _moments(self) -> tuple[list[int], list[int]]:
+    def moments(self) -> tuple[list[int], list[int]]:
+        """The times and numbers of all frames."""
         times, numbers, _ = _animation_times(self.path)
         return _milliseconds(times), numbers
-
-    def moments(self) -> tuple[Sequence[int], Sequence[int]]:
-        """Return the times and numbers of all frames."""
-        return self._moments
 
     def read(self, numbers: Sequence[int]) -> Iterator[bytes | Bytes8 | Unreadable]:
         """Yield some frames."""

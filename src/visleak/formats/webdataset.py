@@ -25,18 +25,24 @@ import pyarrow.compute as pc
 from visleak.errors import UsageError, VisleakError, one_line
 from visleak.formats.archives import (
     DAMAGE,
-    Choice,
+    MemberSelection,
     TarOpener,
     TarStream,
     copy_tar,
     head_of,
     is_link,
     link_target,
+    lists_member,
     members_of,
-    takes_member,
     tar_opener,
 )
-from visleak.formats.files import TOGETHER, JoinedOpener, joined_opener, remote_places, why_not
+from visleak.formats.files import (
+    TOGETHER,
+    JoinedOpener,
+    as_unreadable,
+    joined_opener,
+    remote_places,
+)
 from visleak.formats.folders import read_list
 from visleak.formats.frames import read_frames
 from visleak.formats.listing import Listing, ending_of, globbed, is_hidden, is_image
@@ -48,7 +54,7 @@ from visleak.images.encodings import SUFFIXES
 from visleak.quantities import counted
 from visleak.records import ImageSet, Problem
 
-#: Side files that say something of a sample, by the end of their extension.
+#: Extensions of side files with the caption of a sample.
 CAPTIONS: Final = ("txt", "caption")
 MAX_SIDE_BYTES: Final = 1 << 20  # a side file with more bytes is not read
 #: Extensions of images, the usual ones first; of several in a sample the first is taken.
@@ -71,13 +77,13 @@ class Sample:
     key: str  # path up to the first dot of the file's name
     # extension, lower case, to offset and size
     places: dict[str, tuple[int, int]] = field(default_factory=dict)
-    # what the side files say: cls, txt and caption as text, json parsed
+    # content of the side files: cls, txt and caption as text, json parsed
     side: dict[str, object] = field(default_factory=dict)
     # the extensions of places that are images: by the extension, else by content
     images: list[str] = field(default_factory=list)
 
     def image(self, wanted: str | None) -> str | None:
-        """Return the extension of the image: the wanted one, else the likeliest."""
+        """Return the extension of the image: the chosen one, else the most usual."""
         if wanted is not None:
             wanted = wanted.lower().lstrip(".")
             return wanted if wanted in self.places else None
@@ -86,13 +92,13 @@ class Sample:
         return next(chain(usual, ends, self.images), None)
 
     def left_out(self, chosen: str) -> Iterator[str]:
-        """Yield the kinds of the members that are not the chosen image and say nothing of it."""
+        """Yield the endings of the members that are neither the chosen image nor side files."""
         for ending in self.places:
             if ending != chosen:
                 yield f".{ending}" if ending in self.images else ending_of(f"x.{ending}")
 
     def columns(self, request: Request) -> dict[str, str | None]:
-        """Return what the side files say, by the names of :data:`COLUMNS`."""
+        """Return the content of the side files by the names of :data:`COLUMNS`."""
         about, wanted = self.side.get("json"), request.columns
 
         def stated(name: str) -> str | None:
@@ -117,7 +123,7 @@ class Sample:
 
 @dataclass(frozen=True)
 class Shard:
-    """What a shard holds."""
+    """The samples of a shard."""
 
     name: str  # its path or address, without secrets
     # text columns key, id, label, caption, group, frame; one row per sample with an image, in the
@@ -176,7 +182,7 @@ def write_webdataset(part: OutputPart, place: Destination) -> OutputSource:
     names = [place.below(part, name) for name in file_names([shard.path for shard in shards])]
     for number, (shard, name) in enumerate(zip(shards, names, strict=True)):
         start, end = int(opener.starts[number]), int(opener.starts[number + 1])
-        choice = _of_samples(piece, shard, start, end)
+        choice = _sample_selection(piece, shard, start, end)
         copy_tar(shard.path, place.made(name), choice, place, f"{part.name} {number}")
     ending = next(end for end in sorted(TARS, key=len)[::-1] if names[0].lower().endswith(end))
     image = locate(piece.images.source).options.get("image")
@@ -207,7 +213,7 @@ def collect(stream: TarStream, shown: str, samples: list[Sample], listing: Listi
         key, ending = key_and_ending(member.name)
         if not key:
             if not _is_meta(member.name):
-                takes_member(listing, member.name, bytes)
+                lists_member(listing, member.name, bytes)
             continue
         if not samples or samples[-1].key != key:
             samples.append(Sample(key))
@@ -242,7 +248,7 @@ def _is_meta(name: str) -> bool:
 
 
 def _read_side(stream: TarStream, member: tarfile.TarInfo, ending: str) -> object:
-    """Return what a side file says; ``None`` where it is neither text nor a JSON object."""
+    """Return the content of a side file; ``None`` if it is neither text nor a JSON object."""
     stream.seek(member.offset_data)
     data = stream.read(member.size)
     try:
@@ -295,7 +301,7 @@ def _shards_set(shards: Sequence[str], request: Request) -> ImageSet:
 
 
 def _list_shard(shard: str, request: Request) -> Shard:
-    """Return what a shard holds; a shard that is not there or damaged becomes a problem of it."""
+    """Return the samples of a shard; damage and a missing file are its problems."""
     shown = writable(redacted(shard))
     samples: list[Sample] = []
     problems: list[Problem] = []
@@ -311,7 +317,7 @@ def _list_shard(shard: str, request: Request) -> Shard:
             stamp = stream.stamp
             collect(stream, redacted(shard), samples, others)
     except (FileNotFoundError, PermissionError, IsADirectoryError, StoreError) as error:
-        why = why_not(error)
+        why = as_unreadable(error)
         report("", why.reason, f"the shard cannot be read: {why.detail}")
     except DAMAGE as error:
         kept = f"the {len(samples):,} samples before are kept"
@@ -355,7 +361,7 @@ def _unique_keys(shards: Sequence[Shard]) -> pa.StringArray:
 
 
 def expanded(pattern: str) -> list[str]:
-    """Return what a brace pattern stands for, in its order, as a shell would.
+    """Return the expansion of a brace pattern, in the order of a shell.
 
     >>> expanded("{a,b}-{08..10}.tar")[:4]
     ['a-08.tar', 'a-09.tar', 'a-10.tar', 'b-08.tar']
@@ -390,7 +396,7 @@ def _pieces(pattern: str) -> list[list[str]]:
 
 
 def _choices(parts: Sequence[str], pattern: str) -> list[str]:
-    """Return what a pair of braces around a list or a range stands for."""
+    """Return the alternatives of a list or a range in braces."""
     if len(parts) > 1:
         return [text for part in parts for text in expanded(part)]
     (inside,) = parts
@@ -435,8 +441,8 @@ def shards_of_pattern(text: str) -> list[str]:
     return found
 
 
-def _of_samples(piece: Selection, shard: TarOpener, start: int, end: int) -> Choice:
-    """Return the choice in one shard, whose samples are those from ``start`` to ``end``."""
+def _sample_selection(piece: Selection, shard: TarOpener, start: int, end: int) -> MemberSelection:
+    """Return the selection in one shard, whose samples are those from ``start`` to ``end``."""
     prefix = len(f"{writable(redacted(shard.path))}!")
     keys = [text.as_py()[prefix:] for text in piece.images.locators[start:end]]
     staying = {int(at) for at in piece.keep if start <= at < end}
@@ -450,7 +456,7 @@ def _of_samples(piece: Selection, shard: TarOpener, start: int, end: int) -> Cho
     def key_of(member: tarfile.TarInfo) -> str:
         return writable(key_and_ending(member.name)[0])
 
-    return Choice(
+    return MemberSelection(
         lambda member: key_of(member) not in removed,
         lambda member: cast("bytes | None", stands.get((member.offset_data, key_of(member)))),
     )

@@ -1,4 +1,4 @@
-"""Writing data sets: what is written, where, under which names, and how the result is opened."""
+"""Writing data sets: the images of a part, their destination, their names, and the new SOURCE."""
 
 from __future__ import annotations
 
@@ -24,39 +24,38 @@ from visleak.formats.request import canonical_split, row_numbers, text_column
 from visleak.formats.sources import locate
 from visleak.records import Bytes8, ImageSet, Int64, Problem, Unreadable
 
-#: Is told the step, and how many of how many units are done.
+#: Receives the step, the number of units that are done, and their total.
 Progress = Callable[[str, int, int], None]
 Stored = bytes | Bytes8  # what is stored of an image: its encoded bytes, or its pixels
 
 
 @dataclass(frozen=True)
 class Replacement:
-    """The content of an image that takes the place of another."""
+    """An image that replaces another one."""
 
-    set: str  # which one it is
+    set: str  # of the replacing image
     id: str
-    stored: Stored  # what is written in that place
-    # the file it is, as the system has it; None where it is not a file, or where something else is
-    # written
+    stored: Stored  # the content that is written
+    # its file, as the system has it; None where it is not a file or other content is written
     path: bytes | None
 
 
 @dataclass(frozen=True)
 class Selection:
-    """A piece whose images were read."""
+    """The images of a set that are written."""
 
     images: ImageSet
     keep: Int64  # int64 (n,), ascending: positions that could be read
-    digests: Bytes8  # uint8 (n, 16): content digest of what stands in each place of the result
+    digests: Bytes8  # uint8 (n, 16): content digest of each image of the result
     sizes: Int64  # int64 (n,): its bytes
-    instead: Mapping[int, Replacement]  # position to what takes its place
-    problems: tuple[Problem, ...]  # images that were to be kept and could not be read
+    instead: Mapping[int, Replacement]  # by position
+    problems: tuple[Problem, ...]  # images that should be kept and could not be read
 
     def __len__(self) -> int:
         return len(self.keep)
 
     def stored(self) -> Iterator[Stored]:
-        """Yield what stands in each place of the result, read again from the source."""
+        """Yield the content of each image of the result, read again from the source."""
         positions = self.keep.tolist()
         source = self.images.opener.read([at for at in positions if at not in self.instead])
         for position in positions:
@@ -70,12 +69,12 @@ class Selection:
             yield found
 
     def path(self, position: int) -> bytes | None:
-        """Return the file that holds what stands in a place; ``None`` where none does."""
+        """Return the file with the content of an image of the result, ``None`` if there is none."""
         stand = self.instead.get(position)
         return stand.path if stand is not None else file_of(self.images, position)
 
     def column(self, name: str) -> list[Any]:
-        """Return a column of the set (``ids``, ``labels``, ...) for the places of the result."""
+        """Return a column of the set (``ids``, ``labels``, ...) for the images of the result."""
         values = getattr(self.images, name)
         if values is None:
             return [None] * len(self)
@@ -84,7 +83,7 @@ class Selection:
 
 @dataclass(frozen=True)
 class OutputPart:
-    """A part whose images were read."""
+    """A part that is written, and its images."""
 
     name: str
     pieces: tuple[Selection, ...]
@@ -103,18 +102,18 @@ class OutputPart:
 
 @dataclass(frozen=True)
 class OutputSource:
-    """How a part that was written is opened, and what is then found."""
+    """How a written part is opened, and the ids that it then has."""
 
     path: str  # file or folder, relative to the folder of the result; empty for that itself
     before: str = ""  # what stands around it in the SOURCE: yolo:, #val
     after: str = ""
-    # the ids in the result, in its order; None where they are those of the sets
+    # ids of the result, in its order; None for those of the sets
     ids: tuple[str, ...] | None = None
-    # int64: which image of the part, counted over its pieces, stands in each place of the result;
-    # None for their own order
+    # int64: the image of the part, counted over its pieces, at each position of the result; None
+    # for their own order
     order: Int64 | None = None
     options: Mapping[str, str] = field(default_factory=dict)  # columns it is opened with
-    renamed: bool = False  # ids are of the result's own making, as where they are row numbers
+    renamed: bool = False  # ids are new, such as row numbers
 
     @classmethod
     def by_name(cls, path: str, names: Sequence[str], before: str = "", after: str = "") -> Self:
@@ -129,7 +128,7 @@ class OutputSource:
         return f"{self.before}{folder / self.path}{self.after}"
 
     def as_dict(self) -> dict[str, object]:
-        """Return what opens it as plain values, from which it can be made again."""
+        """Return the fields that open it as plain values."""
         names = ("path", "before", "after")
         return {name: getattr(self, name) for name in names} | {"options": dict(self.options)}
 
@@ -142,7 +141,7 @@ class Destination:
     final: Path  # the name it gets; beside folder
     how: str  # manifest, link or copy
     many: bool  # there are several parts, each in a folder of its own
-    progress: Progress  # is told how far it is
+    progress: Progress
 
     def below(self, part: OutputPart, name: str = "") -> str:
         """Return the relative name of something of a part."""
@@ -162,7 +161,7 @@ class Destination:
         return path
 
     def put(self, piece: Selection, position: int, name: str, stored: Stored | None = None) -> None:
-        """Put the image of a place under a name: a link or a copy."""
+        """Write an image under a name, as a link or a copy."""
         path, source = self.made(name), piece.path(position)
         if source is not None:
             self.put_file(source, path)
@@ -182,7 +181,7 @@ class Destination:
 
     def link_to(self, source: bytes, path: Path) -> str:
         """Return how a file is named from where ``path`` will be."""
-        # the folder gets its name only later, but lies beside it: the way is the same
+        # the folder is renamed later within the same parent, so relative paths stay valid
         start = os.path.realpath(path.parent)
         return os.path.relpath(os.path.abspath(os.fsdecode(source)), start)
 
@@ -231,7 +230,7 @@ def inner_name(name: str) -> str:
 
 
 def free_name(name: str, mark: str, taken: Iterable[str]) -> str:
-    """Return a name that is not taken, with a mark before its last part if need be.
+    """Return a free name, with a mark before its last part if it is taken.
 
     >>> free_name("cat/1.png", "train", {"cat/1.png"})
     'cat/train-1.png'
@@ -269,10 +268,10 @@ def file_names(files: Sequence[str]) -> list[str]:
 
 
 def split_of(part: OutputPart) -> str:
-    """Return the split a part has in a table with a ``split`` column; empty where none was asked.
+    """Return the value of a part in a ``split`` column; empty if its sources name no split.
 
-    Where its pieces are of several splits, that of the set that the part is named after, or the one
-    that is called like the part.
+    For pieces of several splits, the split of the set that has the name of the part, else the split
+    of that name, else the name.
     """
     splits = {piece.images.name: locate(piece.images.source).split for piece in part.pieces}
     if len(set(splits.values())) == 1:
@@ -284,7 +283,7 @@ def split_of(part: OutputPart) -> str:
 
 
 def with_split(table: pa.Table, split: str) -> pa.Table:
-    """Return a table whose rows all say that they are of a split."""
+    """Return a table whose column ``split`` has one value."""
     own = canonical_split(split)
     values = [
         value if canonical_split(value or "") == own else split
@@ -351,7 +350,7 @@ def files_of(part: OutputPart, place: Destination, beside: Path) -> list[str]:
 
 
 def ids_of(part: OutputPart) -> list[str]:
-    """Return the ids of a part; one that is taken gets the name of its set before it."""
+    """Return the ids of a part; a repeated one is prefixed with the name of its set."""
     ids: dict[str, None] = {}
     for piece in part.pieces:
         for own in piece.column("ids"):
@@ -363,7 +362,7 @@ def ids_of(part: OutputPart) -> list[str]:
 
 
 def contents(piece: Selection) -> Iterator[tuple[int, Stored | None]]:
-    """Yield the places of a piece, and the content of what is not a file."""
+    """Yield the positions of a piece, and the content of images that are not files."""
     positions = piece.keep.tolist()
     if not isinstance(piece.images.opener, FileOpener):
         yield from zip(positions, piece.stored(), strict=True)

@@ -163,7 +163,7 @@ def yolo_splits(content: Mapping[str, object], base: Path) -> dict[str, list[str
 
 
 def yolo_base(path: Path, content: Mapping[str, object]) -> Path:
-    """Return the data set's folder: `path` in the YAML, else where the YAML lies."""
+    """Return the data set's folder: `path` in the YAML, else the folder of the YAML."""
     given = content.get("path")
     if isinstance(given, str) and (path.parent / given).is_dir():
         return path.parent / given
@@ -209,7 +209,7 @@ def _yolo_names(
 
 
 def class_names(names: object) -> dict[int, str]:
-    """Return what the entry ``names`` of a YOLO data set calls its classes, by number."""
+    """Return the class names of the entry ``names`` of a YOLO data set, by number."""
     items = dict(enumerate(names)) if isinstance(names, list) else names
     if not isinstance(items, dict):
         return {}
@@ -217,10 +217,9 @@ def class_names(names: object) -> dict[int, str]:
 
 
 def yolo_label_file(image: Path) -> Path:
-    """Return where the label file of an image lies: in ``labels`` instead of the last ``images``.
+    """Return the label file of an image: in ``labels`` instead of the last ``images``.
 
-    Of an image in no ``images`` it lies beside it, as Ultralytics has it.
-
+    Without ``images`` in its path it is beside the image, as for Ultralytics.
     >>> yolo_label_file(Path("/coco/images/val/1.jpg")), yolo_label_file(Path("/coco/1.jpg"))
     (PosixPath('/coco/labels/val/1.txt'), PosixPath('/coco/1.txt'))
     """
@@ -264,7 +263,7 @@ def _object(
 
 
 def _divided(parts: Sequence[OutputPart]) -> set[str]:
-    """Return the splits of the source whose images come into several parts."""
+    """Return the splits of the source whose images are divided among several parts."""
     found = Counter[str]()
     for part in parts:
         found.update({canonical_split(locate(p.images.source).split) for p in part.pieces})

@@ -1,4 +1,4 @@
-"""From stored bytes to the image that people see, or to the reason why there is none."""
+"""From stored bytes to the image as it is displayed, or to the reason why there is none."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ MAX_PIXELS: Final = 256_000_000
 MAX_SIDE: Final = 1_000_000  # so is an image with a longer side
 #: Version of the pixels that an image becomes: part of the keys of all that is cached of them.
 DECODING: Final = 5
-#: Words of Pillow for images that are whole and that it cannot read.
+#: Words in errors of Pillow on undamaged images that it cannot read.
 _UNSUPPORTED: Final = (
     *("unsupported", "unknown pixel mode", "unknown data organization", "samples per pixel"),
     *("not installed", "not available", "unimplemented", "not supported", "not implemented"),
@@ -155,8 +155,8 @@ def messages_kept() -> Iterator[list[str]]:
         _KEPT.messages = before
 
 
-#: What libtiff may call as long as the process lives. Two threads may each set a handler; then one
-#: passes on to the other.
+#: Handlers that libtiff may call as long as the process lives. If two threads set one each, one
+#: calls the other.
 _ALIVE: Final[list[object]] = []
 
 
@@ -190,7 +190,7 @@ def _set_handler() -> None:
         previous = _HANDLER(found)
 
 
-# What Pillow logs as an error of a file would be printed where a program has set up no logging.
+# Without a handler, errors that Pillow logs would be printed in programs that set up no logging.
 logging.getLogger("PIL").addHandler(logging.NullHandler())
 
 
@@ -236,7 +236,7 @@ QUIET: Final = _Quiet()  # within it no warning of Pillow is shown
 
 
 def decode(data: bytes | Bytes8, *, enough: int = 0) -> DecodedImage | Unreadable:
-    """Decode one image as people see it.
+    """Decode one image as it is displayed.
 
     EXIF orientation is applied, alpha is laid over white (and ignored where it hides everything),
     of more than 8 bits the range that the image uses becomes 8, of an animation the first frame is
@@ -253,9 +253,9 @@ def decode(data: bytes | Bytes8, *, enough: int = 0) -> DecodedImage | Unreadabl
 
 
 def grey(data: bytes | Bytes8) -> Image.Image | Unreadable:
-    """Decode one image as people see it, in shades of grey: Pillow's mode ``L``.
+    """Decode one image as it is displayed, in shades of grey: Pillow's mode ``L``.
 
-    They are the greys of the colours that :func:`decode` returns, but those are never copied out.
+    They are the greys of the colours of :func:`decode`, without a copy of these.
 
     >>> grey(np.full((2, 3, 3), 7, np.uint8)).getpixel((0, 0))
     7
@@ -276,7 +276,7 @@ def grey(data: bytes | Bytes8) -> Image.Image | Unreadable:
 
 
 def _what_else(data: bytes) -> str:
-    """Describe content that often stands in the place of an image, and what to do."""
+    """Describe content that is often found instead of an image, and what to do."""
     head = data[:512].lstrip(b"\xef\xbb\xbf \t\r\n").lower()
     if head.startswith(b"version https://git-lfs"):
         return "it is a pointer of Git LFS; fetch the images with `git lfs pull`"
@@ -308,7 +308,7 @@ def _made(data: bytes, enough: int, make: _Make[T]) -> T | Unreadable:
 
 def _decode(data: bytes, kind: Encoding, enough: int, make: _Make[T]) -> T | Unreadable:
     if (kind is TIFF and tiff_lacks_pixels(data)) or (
-        # A switch of Pillow that somebody else in the process may have turned.
+        # other code in the process may have set this switch of Pillow
         ImageFile.LOAD_TRUNCATED_IMAGES and is_cut(data, kind)
     ):
         return _refusal(data, kind, OSError("image file is truncated"), [])
@@ -344,7 +344,7 @@ def _of_first_page(data: bytes, make: _Make[T], why: Unreadable) -> T | Unreadab
     except ImportError:
         advice = "; pip install 'visleak[tiff]' reads more kinds"
         return Unreadable(why.reason, f"{why.detail}{advice}")
-    except Exception:  # what Pillow says of the file is as good
+    except Exception:  # Pillow's error is as good
         return why
     image = turned(page, orientation)
     return _too_large(*image.size) or make(image, *image.size)

@@ -26,21 +26,21 @@ from visleak.records import Bytes8, Refused
 if TYPE_CHECKING:
     from pydicom import Dataset
 
-#: Where the magic bytes stand, behind the preamble, and what they are.
+#: Position and content of the magic bytes behind the preamble.
 MAGIC: Final = (128, b"DICM")
-#: The one syntax in which the whole file is packed, and what it may unpack to.
+#: The syntax of compressed files, and the most bytes of one that are unpacked.
 _DEFLATED: Final = b"1.2.840.10008.1.2.1.99"
 _HEAD: Final = 4096  # bytes in which it is named
 _META_END: Final = 144  # where the length of the header ends
 MAX_UNPACKED: Final = 1 << 30
-#: Bytes that may have to be decoded for one frame.
+#: The most bytes that are decoded for one frame.
 MAX_FRAME_BYTES: Final = 2 << 30
 _LOGGER: Final = logging.getLogger("pydicom")
 _LOGGER.addHandler(logging.NullHandler())
 
 
 class _Unlogged(threading.local):
-    """Whether what pydicom logs is left out in a thread: it quotes values of tags."""
+    """Whether logs of pydicom are suppressed in a thread, as they quote values of tags."""
 
     inside = 0
 
@@ -51,7 +51,7 @@ _LOGGER.addFilter(lambda _: not _UNLOGGED.inside)
 
 @contextmanager
 def unlogged() -> Iterator[None]:
-    """Leave out what pydicom warns and logs of a file meanwhile, of what this thread reads."""
+    """Suppress warnings and logs of pydicom on files that this thread reads."""
     _UNLOGGED.inside += 1
     try:
         yield
@@ -112,7 +112,7 @@ def check_header(header: Dataset) -> None:
 
 
 def check_coded(header: Dataset, numbers: Sequence[int]) -> None:
-    """Refuse frames whose code states more pixels than the header, before they are decoded."""
+    """Refuse frames that are coded with more pixels than the header states."""
     from pydicom.encaps import get_frame
 
     count, declared = int(header.get("NumberOfFrames") or 1), (header.Rows, header.Columns)
@@ -146,7 +146,7 @@ def coded_size(data: bytes) -> tuple[int, int] | None:
 
 
 def check_unpacked(file: BinaryIO) -> bool:
-    """Return whether a whole file is packed; refuse one that unpacks to more than is read."""
+    """Return whether a file is compressed as a whole; refuse one of too many bytes."""
     file.seek(0)
     head = file.read(_HEAD)
     if _DEFLATED not in head:
@@ -193,7 +193,7 @@ def shown(header: Dataset, values: npt.NDArray[np.generic]) -> Bytes8:
 
 
 def _own_bits(header: Dataset, values: npt.NDArray[np.generic]) -> npt.NDArray[np.generic]:
-    """Return integers without the bits beside those that are stored, where overlays may lie."""
+    """Return integers without their unused bits, which may hold overlays."""
     stored = int(header.get("BitsStored") or 0)
     width = 8 * values.dtype.itemsize
     if values.dtype.kind not in "ui" or not 1 < stored < width:

@@ -28,7 +28,7 @@ _TIFF_PIXELS: Final = ((273, 279), (324, 325))
 _TIFF_JPEG_TABLES: Final = 347  # tag of the tables without which JPEG strips cannot be decoded
 
 
-#: Elements of DICOM that are read, their longest value, and the kinds that they may name.
+#: Number of elements of DICOM that are read, their longest value, and their possible kinds.
 _ELEMENTS: Final = 2
 _LONGEST: Final = 128
 _LONG_KINDS: Final = (b"OB", b"OW", b"OF", b"SQ", b"UT", b"UN")

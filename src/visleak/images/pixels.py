@@ -43,7 +43,7 @@ _PLANAR: Final = 284
 _OF_LIBTIFF: Final = {"I;16BS": "I;16NS", "I;32BS": "I;32NS", "F;32BF": "F;32NF"}
 #: High bytes below this have less than an eighth of the range, and fewer than so many levels.
 FAINT: Final = 32
-#: How a JPEG 2000 codestream begins, and where in it the bits of the first component stand.
+#: First bytes of a JPEG 2000 codestream, and the position of the bits of its first component.
 _SIZ: Final = b"\xff\x4f\xff\x51"
 _PRECISION: Final = 42
 #: Ways in which rows of sixteen-bit colours are stored, and the way that gives their low bytes.
@@ -268,7 +268,7 @@ def _levels(values: npt.NDArray[np.generic]) -> _Levels:
 
 
 def _with_data(levels: npt.NDArray[np.generic], counts: Int64) -> _Levels:
-    """Take out the greatest value, or the least negative one, where it lies far from all others."""
+    """Remove the greatest value, or the least negative one, if it is far from all others."""
     if len(levels) <= TONES:
         return levels, counts
     if levels[-1] - levels[-2] > levels[-2] - min(levels[0], 0):
@@ -287,7 +287,7 @@ def _bulk(levels: npt.NDArray[np.generic], counts: Int64) -> tuple[float, float]
 
 
 def _of_eight_bits(levels: npt.NDArray[np.generic], shares: bool) -> tuple[float, float] | None:
-    """Return the range of eight bits that were stretched, ``None`` for what is none."""
+    """Return the range of stretched eight-bit values, ``None`` for other values."""
     if shares:
         eights = levels * 255
         # a float of half precision is off by up to 1/16 of a level

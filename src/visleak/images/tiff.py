@@ -1,4 +1,4 @@
-"""TIFF as tifffile reads it: pages of any number of bands to the image that people see."""
+"""TIFF by tifffile: pages of any number of bands to the image as it is displayed."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ _WHITE_IS_ZERO: Final = 0
 _PALETTE: Final = 3
 _INKS: Final = 5
 _LAB: Final = (8, 9, 10)
-#: What the fourth band may be: opacity by which the colours are multiplied already, or not.
+#: Kinds of the fourth band: opacity, with colours multiplied by it or not.
 _ASSOCIATED: Final = 1
 _STRAIGHT: Final = 2
-#: Tags of the orientation, of a colour profile and of what GDAL knows of a file.
+#: Tags of the orientation, of a colour profile and of the metadata of GDAL.
 _ORIENTATION: Final = 274
 _PROFILE: Final = 34675
 _GDAL: Final = 42112
@@ -34,7 +34,7 @@ _ITEM: Final = re.compile(r'<Item name="(?:COLORINTERP|DESCRIPTION)"([^>]*)>([^<
 _SAMPLE: Final = re.compile(r'sample="(\d+)"')
 #: Bytes of a page that are unpacked at once.
 MAX_PAGE: Final = 1 << 30
-# What tifffile logs of a file would be printed where a program has set up no logging.
+# Without a handler, logs of tifffile would be printed in programs that set up no logging.
 logging.getLogger("tifffile").addHandler(logging.NullHandler())
 
 

@@ -36,13 +36,13 @@ GROUP_COLUMNS: Final = (
 
 @dataclass(frozen=True, slots=True)
 class GroupEvidence:
-    """Whether images that a scheme puts together are more similar than others of their class."""
+    """Whether images of one group are more similar than others of their class."""
 
     pairs: int = 0  # that were compared
-    # how often such a pair is more similar than one that is not put together; 0.5 by chance
+    # share of such pairs that are more similar than a pair of two groups; 0.5 by chance
     auc: float = math.nan
     p: float = math.nan  # of a permutation test
-    # how often the most similar image is one that belongs to it, by chance, and of how many images
+    # share of images whose most similar image is in their group, by chance, and of how many images
     nearest: float = math.nan
     chance: float = math.nan
     asked: int = 0
@@ -89,7 +89,7 @@ class SharedGroups:
 
 @dataclass(frozen=True, slots=True)
 class Hypothesis:
-    """What may put images together, why, and whether it is believed."""
+    """A possible grouping of images, its evidence, and whether it is accepted."""
 
     kind: str = ""  # recordings, shots, copies, subjects, tiles, places or bursts
     words: str = ""  # such as <recording>_<frame>
@@ -115,14 +115,14 @@ class Hypothesis:
 
 @dataclass(frozen=True, slots=True)
 class GroupingSummary:
-    """Groups that were found unasked."""
+    """Groups that were found without --group."""
 
     used: bool = False  # as --group auto
     hypotheses: tuple[Hypothesis, ...] = ()
 
     @property
     def believed(self) -> tuple[Hypothesis, ...]:
-        """Those that the images confirm."""
+        """The hypotheses that the images confirm."""
         return tuple(each for each in self.hypotheses if each.believed)
 
 
@@ -190,10 +190,10 @@ GROUPS: Final = "groups.csv"
 SEGMENTS: Final = "segments.csv"
 REPORT: Final = "report.html"
 SECTIONS: Final = "sections"
-#: What people judged of the pairs of an audit: a ledger, and the same as a table.
+#: Verdicts on the pairs of an audit: a ledger, and the same as a table.
 LEDGER: Final = "verdicts.sqlite"
 VERDICTS: Final = "verdicts.csv"
-#: What was decided about replacements: a ledger, and the same as a table.
+#: Decisions on replacements: a ledger, and the same as a table.
 DECISIONS: Final = "replacements.sqlite"
 REPLACEMENTS: Final = "replacements.csv"
 Rates: TypeAlias = Mapping[str, Rate | None]  # rates by name; None where it was not measured
@@ -253,7 +253,7 @@ def table_batches(
 
 @contextmanager
 def _reading(folder: Path, name: str, *, checked: bool = True) -> Iterator[Path | IO[bytes]]:
-    """Open a table that the audit wrote; what fails while it is read names the file."""
+    """Open a table that the audit wrote; errors while it is read name the file."""
     path = folder / name
     try:
         if checked and not _is_own(folder, name):
@@ -320,12 +320,12 @@ class SetSummary:
     distinct: int | None = 0
     listed: int | None = field(default=None, metadata=OPTIONAL)
     norms_off: int | None = field(default=None, metadata=OPTIONAL)
-    # files that were not taken for images, by ending
+    # files that were not listed as images, by ending
     not_listed: Mapping[str, int] | None = field(default=None, metadata=OPTIONAL)
 
     @property
     def not_listed_words(self) -> str:
-        """The files that were not taken for images, in words; empty if there are none."""
+        """The files that were not listed as images, in words; empty if there are none."""
         return describe_skipped(self.not_listed or {})
 
     def place(self, base: str) -> Path | None:
@@ -357,7 +357,7 @@ class Thresholds:
 
 @dataclass(frozen=True, slots=True)
 class SearchSummary:
-    """How candidates were searched for: the engine, and what each index missed."""
+    """The search for candidates: the engine, and the misses of each index."""
 
     engine: str = "exact"
     version: str | None = None
@@ -537,7 +537,7 @@ class VerificationSummary:
 
 @dataclass(frozen=True, slots=True)
 class ReviewSummary:
-    """What verdicts changed."""
+    """The changes by verdicts."""
 
     judged: int = 0  # pairs
     disputed: int = 0
@@ -547,7 +547,7 @@ class ReviewSummary:
 
 
 class Topic(StrEnum):
-    """What an omission is about; each begins the texts of its kind."""
+    """The subject of an omission; its texts begin with it."""
 
     DEGREES = "degrees:"
     VIEWS = "views:"
@@ -567,7 +567,7 @@ class Topic(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Omission:
-    """Something that an audit did not do, and why.
+    """A step that an audit left out, and the reason.
 
     >>> Omission.of("queries: a sample of 20 images").topic is Topic.SAMPLE
     True
@@ -604,7 +604,7 @@ class AuditSummary:
     comparisons: tuple[ComparisonSummary, ...] = ()
     totals: tuple[TotalSummary, ...] = ()
     label_conflicts: int = 0  # near or exact pairs whose labels differ
-    skipped: tuple[Omission, ...] = ()  # what was not done and why; the file holds the texts
+    skipped: tuple[Omission, ...] = ()  # steps that were left out; the file holds the texts
     versions: Mapping[str, str | None] = field(default_factory=dict)  # of libraries
     key: str | None = None  # digest of all that the result depends on; None if it cannot be known
     opened_in: str = "."  # folder from which relative sources count
@@ -613,9 +613,9 @@ class AuditSummary:
     timings: Mapping[str, float] = field(default_factory=dict)  # seconds by step
     # digests of the tables by name
     files: Mapping[str, str] | None = field(default=None, metadata=OPTIONAL)
-    # what names and tags say about groups, and whether the images confirm it
+    # groups by names and tags, and whether the images confirm them
     grouping: GroupingSummary | None = field(default=None, metadata=OPTIONAL)
-    # where overlaps were measured: what they connect
+    # where overlaps were measured: the images that they connect
     scenes: SceneSummary | None = field(default=None, metadata=OPTIONAL)
     # and objects are annotated
     boxes: tuple[BoxSummary, ...] | None = field(default=None, metadata=OPTIONAL)

@@ -25,22 +25,14 @@ from visleak.storage.database import CHUNK, connect, transaction
 
 P = ParamSpec("P")
 T = TypeVar("T")
-
-#: Name of the file; the second number is that of the files that were set aside before it.
-STEM: Final = "cache-2"
-
-#: Ending of a file that was set aside, instead of ``.sqlite``.
-DAMAGED: Final = ".damaged"
-
-#: Bytes of the digest that is stored before each value.
-CHECKED: Final = 8
-
+STEM: Final = "cache-2"  # of the file's name; a number of set-aside files and the ending follow
+DAMAGED: Final = ".damaged"  # ending of a file that was set aside, instead of ``.sqlite``
+CHECKED: Final = 8  # bytes of the digest that is stored before each value
 #: Message if :func:`default_folder` finds none.
 NO_FOLDER: Final = (
     "no home folder is known, so nothing is kept for the next run; choose a folder with --cache DIR"
     " or VISLEAK_CACHE"
 )
-
 _TABLES: Final = """
 CREATE TABLE IF NOT EXISTS entries (
     maker BLOB NOT NULL, key BLOB NOT NULL, value BLOB NOT NULL, PRIMARY KEY (maker, key)
@@ -137,7 +129,7 @@ class Cache:
         *given: P.args,
         **named: P.kwargs,
     ) -> T | None:
-        """Return what an action returns, ``None`` where the file cannot be used."""
+        """Return the result of an action, ``None`` where the file cannot be used."""
         if self._db is None:
             return None
         try:

@@ -26,7 +26,7 @@ EVERY: Final = 20
 #: Name of the column with the digest of a row, and of the SQL function that computes it.
 DIGEST: Final = "digest"
 ROW_DIGEST: Final = "row_digest"
-#: Columns that say nothing about the content of a row of decisions.
+#: Columns that are not the content of a row of decisions.
 _NO_CONTENT: Final = ("number", "batch", "withdrawn")
 #: Bytes of a digest.
 DIGEST_BYTES: Final = 8
@@ -154,8 +154,8 @@ def transaction(db: sqlite3.Connection) -> Iterator[None]:
 class Database:
     """A SQLite file whose errors say what to do. A context manager; safe under several threads.
 
-    What a block of :meth:`writing` did is on disk when it ends, or none of it is. A column with the
-    digest of its row follows the columns of each table.
+    A block of :meth:`writing` is one transaction. Each table has a column with the digest of the
+    row.
     """
 
     def __init__(
@@ -301,7 +301,7 @@ class MirroredDatabase(Database, ABC):
                 self.write_plain()
 
     def close(self) -> None:
-        """Write what the copy lacks, and close the file."""
+        """Bring the copy up to date, and close the file."""
         with self._lock:
             try:
                 if self._since:

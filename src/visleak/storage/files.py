@@ -38,7 +38,7 @@ def naming(path: Path, beside: Path | None = None) -> Iterator[None]:
 
 @contextmanager
 def replacing(path: Path) -> Iterator[Path]:
-    """Give a name to write to; on success it becomes ``path`` in one step, on failure it goes.
+    """Give a temporary path: it becomes ``path`` in one step on success, and is removed on failure.
 
     >>> import tempfile
     >>> target = Path(tempfile.mkdtemp()) / "a.txt"
@@ -150,7 +150,7 @@ def csv_cell(value: str) -> str:
 
 
 def csv_value(value: str | int | float) -> str:
-    """Write a value: numbers as they are, a name so that no spreadsheet runs it.
+    """Return a value as a cell: a number as it is, a text so that no spreadsheet runs it.
 
     >>> [csv_value(value) for value in (-0.03, math.nan, True, 271, "=cmd()")]
     ['-0.03', '', 'yes', '271', "'=cmd()"]
@@ -185,7 +185,7 @@ def read_csv(path: Path, header: Sequence[str]) -> list[tuple[str, ...]]:
 
 
 class Rows:
-    """The rows of a table of text: cells by column, without what kept spreadsheets from them."""
+    """The rows of a table of text: cells by column, without guards against formulas."""
 
     def __init__(self, lines: TextIO, delimiter: str, padded: bool) -> None:
         self._reader, self._padded = csv.reader(lines, delimiter=delimiter, strict=True), padded
@@ -215,7 +215,7 @@ class Rows:
 
 @contextmanager
 def open_rows(path: Path, *, padded: bool = False) -> Iterator[Rows]:
-    """Open a table of text that people may have written; what is wrong with it names the line.
+    """Open a table of text that people may have written; errors name the line.
 
     ``padded``: cells at the end of a row may be left out.
     """
@@ -230,7 +230,7 @@ def open_rows(path: Path, *, padded: bool = False) -> Iterator[Rows]:
 
 
 def _is_formula(value: str) -> bool:
-    """Whether a spreadsheet might run a text; quotes before it do not count, so none is lost."""
+    """Whether a spreadsheet may run a text; leading quotes are ignored, so that none is lost."""
     return value.lstrip("'")[:1] in ("=", "+", "-", "@", "\t", "\r")
 
 

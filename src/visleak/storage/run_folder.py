@@ -54,7 +54,7 @@ SINGLE: Final = (
     "visleak mitigation leaderboard",
     "onnx encoder",
 )
-#: Held by the run that writes to a folder; it stays there, and says that the folder is visleak's.
+#: Locked by the run that writes to a folder; the file remains and marks a folder of visleak.
 LOCK: Final = ".visleak.lock"
 #: Errors of a folder that may be read and not written to.
 READ_ONLY: Final = (errno.EACCES, errno.EPERM, errno.EROFS)
@@ -64,14 +64,14 @@ _CLEAN_SET: Final = "visleak-clean-set"
 #: Endings of files that are changed in place.
 IN_PLACE: Final = (".sqlite", ".sqlite-wal", ".sqlite-shm", ".lock")
 Record = TypeVar("Record")
-#: What a file of a result holds: text, bytes, or a table that becomes Parquet or CSV by the name
-#: of the file; ``None`` and nothing remove the file or the folder of that name.
+#: Content of a file of a result: text, bytes, or a table, written as Parquet or CSV by the name of
+#: the file; ``None`` and empty content remove the file or the folder of that name.
 File: TypeAlias = "str | bytes | pa.Table | None"
 _ROWS: Final = 4096  # rows of a table that are turned into texts at a time
 
 
 def free_file(path: Path, *, force: bool = False, audit: Path | None = None) -> None:
-    """Refuse a file that is there already, before any time is spent on what goes into it."""
+    """Refuse an existing file before any time is spent on its content."""
     if path.is_dir():
         raise UsageError(f"the output {path} is a folder; choose a file with -o FILE")
     if _is_part(path, audit):
@@ -104,10 +104,10 @@ def _is_part(path: Path, audit: Path | None) -> bool:
 
 
 def refuse_foreign(folder: Path, result: str = "") -> None:
-    """Refuse a folder that holds anything, and nothing that visleak wrote.
+    """Refuse a folder with files of others only, which visleak would replace.
 
-    With the name of a result, refuse that of another command too: files of one name would be
-    replaced, such as report.html.
+    With the name of a result, a folder of another command is refused too, as files of the same
+    name, such as report.html, would be replaced.
     """
     other = _other_result(folder, result) if result else None
     if other is not None:
@@ -126,7 +126,7 @@ def refuse_foreign(folder: Path, result: str = "") -> None:
 
 
 def _other_result(folder: Path, result: str) -> str | None:
-    """Return what another command wrote to a folder, in words; ``None`` if nothing."""
+    """Return the kind of a result of another command in a folder, ``None`` without one."""
     for path in sorted(folder.glob("*.json")):
         if not _is_ours(path):
             continue
@@ -157,7 +157,7 @@ def _kinds(path: Path) -> set[str]:
 
 
 def free_folder(folder: str | os.PathLike[str], result: str, *, force: bool = False) -> Path:
-    """Return the folder a result may be written to, before any time is spent on it."""
+    """Return the folder for a result, or refuse it before any time is spent."""
     path = Path(folder)
     if path.exists() and not path.is_dir():
         raise UsageError(f"output {path} is a file; choose a folder with -o DIR")
@@ -172,11 +172,11 @@ def free_folder(folder: str | os.PathLike[str], result: str, *, force: bool = Fa
 
 
 def keep_previous(path: Path, result: str) -> Path | None:
-    """Keep the folder of a result beside itself, as ``NAME.previous``; return where, if it is one.
+    """Keep the folder of a result beside itself, as ``NAME.previous``; return its path, if any.
 
-    Files are linked where the system can: all writers replace whole files, so that a link keeps
-    what was there. Databases are changed in place and are copied. The result that was kept before
-    goes, unless it has judgments of people that this one lacks.
+    Files are linked where possible: all writers replace whole files. Databases are changed in
+    place, so they are copied. A result that was kept earlier is removed, unless it has judgments
+    of people that this one lacks.
     """
     if not (path / result).is_file():
         return None
@@ -202,7 +202,7 @@ def keep_previous(path: Path, result: str) -> Path | None:
 
 
 def keep_file(path: Path, kind: str) -> Path | None:
-    """Keep a file of a kind of visleak's beside itself, as ``NAME.previous.json``; return where."""
+    """Keep a file of visleak beside itself, as ``NAME.previous.json``; return its path."""
     aside = path.with_name(f"{path.stem}.previous{path.suffix}")
     if not _is_result(path, kind):
         return None
@@ -214,7 +214,7 @@ def keep_file(path: Path, kind: str) -> Path | None:
 
 
 def _refuse_aside(aside: Path, path: Path, result: str) -> None:
-    """Refuse to replace what visleak did not keep in a place, or what people judged only there."""
+    """Refuse to replace other files than a kept result, or judgments that are only there."""
     if os.path.lexists(aside) and (aside.is_symlink() or not aside.is_dir()):
         raise UsageError(f"{aside} is not a folder of visleak; move it, or choose -o DIR")
     refuse_foreign(aside, result)
@@ -228,7 +228,7 @@ def _refuse_aside(aside: Path, path: Path, result: str) -> None:
 
 
 def _link(source: str | Path, target: str | Path) -> None:
-    """Link a file that is never changed in place; copy others, and where there are no links."""
+    """Link a file that is never changed in place; copy other files, and where links fail."""
     if Path(source).suffix not in IN_PLACE:
         with suppress(OSError):
             os.link(source, target)
@@ -263,7 +263,7 @@ def is_running(process: int) -> bool:
 
 
 def refuse_inputs(out: Path, sources: Iterable[tuple[str, str]], base: Path) -> None:
-    """Refuse to write among what is read, or where that lies in what is written over."""
+    """Refuse an output within an input, and an input within the output."""
     held = list(sources)
     refuse_among(out, held, base)
     for name, place in _places(held, base):
@@ -281,7 +281,7 @@ def refuse_among(
     what: str = "output",
     option: str = "-o DIR",
 ) -> None:
-    """Refuse to write among what is read."""
+    """Refuse an output within an input."""
     for name, place in _places(sources, base):
         if place.is_dir() and out.resolve().is_relative_to(place):
             raise UsageError(
@@ -301,7 +301,7 @@ def _places(sources: Iterable[tuple[str, str]], base: Path) -> Iterator[tuple[st
 
 
 def refuse_sets(summary: AuditSummary, out: Path) -> None:
-    """Refuse to write among the images of an audit's sets: what is read stays as it is."""
+    """Refuse an output within the sets of an audit, or around them."""
     sources = [(each.name, each.source) for each in summary.sets]
     refuse_inputs(out, sources, Path(summary.opened_in))
 
@@ -363,7 +363,7 @@ def try_lock(handle: int) -> bool:
 
 
 def remove_leftovers(folder: Path) -> None:
-    """Remove what killed runs left in a folder of this run's own: scratch, half-written files."""
+    """Remove scratch folders and half-written files of killed runs from a folder."""
     for leftover in folder.glob(SCRATCH_PREFIX + "*"):
         shutil.rmtree(leftover, ignore_errors=True)
     remove_unfinished(folder)
@@ -480,7 +480,7 @@ def _write(path: Path, file: File) -> None:
 
 
 def _cells(table: pa.Table) -> Iterator[list[str]]:
-    """Yield the rows of a table as cells of CSV; what is not known is empty."""
+    """Yield the rows of a table as cells of CSV; null is empty."""
     for batch in table.to_batches(max_chunksize=_ROWS):
         for row in zip(*(column.to_pylist() for column in batch.columns), strict=True):
             yield ["" if value is None else csv_value(value) for value in row]

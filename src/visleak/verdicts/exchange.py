@@ -44,15 +44,9 @@ from visleak.verdicts.ledger import (
 from visleak.verdicts.overlay import judged_pairs
 
 HEADER: Final = ("TestID", "TrainID", "Distance", "Judgment")
-
-#: Put before the suffix of the file with the repeats within the test set.
-WITHIN_SUFFIX: Final = "_within_test"
-
-#: Most unknown ids that a message names.
-NAMED: Final = 5
-
-#: What an export is written as.
-SCHEMAS: Final = ("cifair", "csv")
+WITHIN_SUFFIX: Final = "_within_test"  # of the stem of the file with repeats within the test set
+NAMED: Final = 5  # most unknown ids that a message names
+SCHEMAS: Final = ("cifair", "csv")  # formats of an export
 
 
 class Row(NamedTuple):
@@ -85,7 +79,7 @@ def _chosen_set(option: str, name: str | None, names: Iterable[str]) -> str:
 
 
 def _is_plain(path: Path) -> bool:
-    """Whether a table is ``verdicts.csv``, as its header tells."""
+    """Whether a table is ``verdicts.csv``, by its header."""
     with open_rows(path) as rows:
         names = rows.names
     if set(COLUMNS[:4]) <= set(names):
@@ -151,7 +145,7 @@ def _rows(pairs: pa.Table) -> Iterator[tuple[str, ...]]:
 
 
 @dataclass(frozen=True, slots=True)
-class Imported:
+class ImportResult:
     """The result of an import."""
 
     rows: int  # in the file
@@ -164,7 +158,7 @@ class Imported:
     reviewers: tuple[str, ...]  # whose verdicts they are
 
     def lines(self) -> Iterator[str]:
-        """Yield what was imported, line by line."""
+        """Yield the lines of a report of the import."""
         parts = [f"{counted(self.added, 'verdict')} of {', '.join(self.reviewers)}"]
         parts += [f"{self.known:,} already present"] if self.known else []
         yield f"imported {', '.join(parts)}" if self.rows else "the file has no rows"
@@ -186,7 +180,7 @@ def import_verdicts(
     test: str | None = None,
     train: str | None = None,
     strict: bool = False,
-) -> Imported:
+) -> ImportResult:
     """Import the verdicts of a file into an audit folder: all of them, or none if a row is invalid.
 
     Rows about images that the audit does not have are ignored and counted.
@@ -217,7 +211,7 @@ def import_verdicts(
             ledger.add(*new)
             # an earlier import may have been stopped before it could
             ledger.write_plain()
-    return Imported(
+    return ImportResult(
         rows=read.rows,
         added=len(new),
         known=len(latest) - len(new),
@@ -238,8 +232,8 @@ def verdicts_of(
 
 
 @dataclass(frozen=True, slots=True)
-class _Read:
-    """The verdicts of a file on images of an audit, and what else is in it; see `Imported`."""
+class _FileVerdicts:
+    """The verdicts of a file on images of an audit; fields as of `ImportResult`."""
 
     rows: int
     known: list[Verdict]
@@ -256,7 +250,7 @@ def _read(
     test: str | None = None,
     train: str | None = None,
     strict: bool = False,
-) -> _Read:
+) -> _FileVerdicts:
     summary = read_summary(folder)
     if not path.is_file():
         raise UsageError(f"{path} is not a file; name the one to import")
@@ -265,7 +259,7 @@ def _read(
         name = reviewer_name(path.stem if reviewer is None else reviewer)
         sets = _sets(summary, test, train, within)
         listed, ignored = read_list(path)
-        read = _Read(len(listed), *_found(folder, listed, sets, name), ignored)
+        read = _FileVerdicts(len(listed), *_found(folder, listed, sets, name), ignored)
     else:
         asked = {"--reviewer": kind != ".xml" and reviewer is not None, "--within": within}
         asked |= {"--test": test is not None, "--train": train is not None}
@@ -273,10 +267,10 @@ def _read(
             given = ", ".join(name for name, value in asked.items() if value)
             raise UsageError(f"{path} names its reviewers and images itself; leave out {given}")
         if kind == ".xml":
-            said = _read_tags(path, reviewer)
+            verdicts = _read_tags(path, reviewer)
         else:
-            said = _read_annotations(path) if kind == ".json" else read_plain(path)
-        read = _Read(len(said), *_here(folder, said))
+            verdicts = _read_annotations(path) if kind == ".json" else read_plain(path)
+        read = _FileVerdicts(len(verdicts), *_here(folder, verdicts))
     lost = read.rows - len(read.known)
     if lost and not read.known:
         raise VisleakError(
@@ -291,13 +285,13 @@ def _read(
     return read
 
 
-def _here(folder: Path, said: Sequence[Verdict]) -> tuple[list[Verdict], tuple[str, ...]]:
+def _here(folder: Path, verdicts: Sequence[Verdict]) -> tuple[list[Verdict], tuple[str, ...]]:
     """Return the verdicts on images of the audit, and the digests that it does not have."""
-    wanted = pa.array(sorted({digest for v in said for digest in v.key}), pa.string())
+    wanted = pa.array(sorted({digest for v in verdicts for digest in v.key}), pa.string())
     images = read_table(folder, IMAGES, ["digest"], pc.field("digest").isin(wanted))
     there = set(images["digest"].to_pylist())
-    missing = dict.fromkeys(d for v in said for d in v.key if d not in there)
-    return [v for v in said if there.issuperset(v.key)], tuple(missing)
+    missing = dict.fromkeys(d for v in verdicts for d in v.key if d not in there)
+    return [v for v in verdicts if there.issuperset(v.key)], tuple(missing)
 
 
 def _found(
@@ -348,7 +342,7 @@ def _sets(
 
 
 @dataclass(frozen=True, slots=True)
-class Exported:
+class ExportResult:
     """Files written, pairs (of ``csv``: verdicts) in them, and disputed pairs left out."""
 
     files: tuple[Path, ...]
@@ -365,7 +359,7 @@ def export_verdicts(
     test: str | None = None,
     train: str | None = None,
     force: bool = False,
-) -> Exported:
+) -> ExportResult:
     """Write the verdicts of an audit folder for other tools and other folders.
 
     Args:
@@ -385,41 +379,41 @@ def export_verdicts(
         raise not_one_of("the format", as_, SCHEMAS)
     for file in (path, second_path(path)) if as_ == "cifair" else (path,):
         free_file(file, force=force, audit=home)
-    said = read_verdicts(home)
-    if not said:
+    verdicts = read_verdicts(home)
+    if not verdicts:
         raise UsageError(f"no pair was judged in {folder} yet; run `visleak review` on it")
     if reviewer is not None:
-        names = sorted({v.reviewer for v in said})
+        names = sorted({v.reviewer for v in verdicts})
         if reviewer not in names:
             raise not_one_of("reviewer", reviewer, names)
-        said = tuple(v for v in said if v.reviewer == reviewer)
+        verdicts = tuple(v for v in verdicts if v.reviewer == reviewer)
     if as_ == "csv":
         try:
-            write_plain(path, said)
+            write_plain(path, verdicts)
         except OSError as error:
             raise VisleakError(f"{path} cannot be written ({error.strerror})") from error
-        return Exported((path,), len(said), 0)
+        return ExportResult((path,), len(verdicts), 0)
     left = _chosen_set("--test", test, [each.query_set for each in summary.comparisons])
     own = [each for each in summary.comparisons if each.query_set == left]
     others = [each.reference_set for each in own if each.coverage != "within"]
     columns = [*NAMES, "similarity", "coverage", "grade", "judged"]
-    table = judged_pairs(home, columns, said)
+    table = judged_pairs(home, columns, verdicts)
     human = pc.and_(pc.equal(table["judged"], "human"), pc.equal(table["query_set"], left))
-    pairs = as_listed(table.filter(human), said)
+    pairs = as_listed(table.filter(human), verdicts)
     inside = pc.equal(pairs["coverage"], "within")
     repeats, leaks = pairs.filter(inside), pairs.filter(pc.invert(inside))
-    # a set that stands alone has no training set
+    # a set that was compared with itself only has no training set
     if others:
         leaks = leaks.filter(
             pc.equal(leaks["reference_set"], _chosen_set("--train", train, others))
         )
     write_list(path, leaks)
     write_list(second_path(path), repeats)
-    disputed = sum(each.disputed for each in consensus_of(said).values())
-    return Exported((path, second_path(path)), len(leaks) + len(repeats), disputed)
+    disputed = sum(each.disputed for each in consensus_of(verdicts).values())
+    return ExportResult((path, second_path(path)), len(leaks) + len(repeats), disputed)
 
 
-def as_listed(pairs: pa.Table, said: Iterable[Verdict]) -> pa.Table:
+def as_listed(pairs: pa.Table, verdicts: Iterable[Verdict]) -> pa.Table:
     """Return pairs within a set in the direction of the lists of people.
 
     In a list of duplicates within the test set the first column is the image to remove; the
@@ -427,7 +421,7 @@ def as_listed(pairs: pa.Table, said: Iterable[Verdict]) -> pa.Table:
     are for counting and listing.
     """
     other_way = {
-        (v.query_set, v.reference, v.query) for v in said if v.query_set == v.reference_set
+        (v.query_set, v.reference, v.query) for v in verdicts if v.query_set == v.reference_set
     }
     names = (pairs[end].to_pylist() for end in ("query_set", "query", "reference"))
     mask = pc.and_(
@@ -453,9 +447,7 @@ def as_listed(pairs: pa.Table, said: Iterable[Verdict]) -> pa.Table:
 #: Fields of a task's data that a verdict needs: content digests and names of both images.
 DIGESTS: Final = ("query_digest", "reference_digest")
 NAMES: Final = ("query_set", "query", "reference_set", "reference")
-
-#: Name of the control whose choice is the verdict.
-CONTROL: Final = "grade"
+CONTROL: Final = "grade"  # name of the control whose choice is the verdict
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,15 +23,9 @@ from visleak.records import GRADES
 from visleak.storage import LEDGER, VERDICTS, MirroredDatabase, open_rows, write_csv
 from visleak.storage.database import EVERY, check_rows, connect_read_only
 
-#: Grades that make a pair a near-duplicate; the other two do not.
-NEAR: Final = GRADES[:2]
-
-#: Longest name of a reviewer.
-LONGEST: Final = 100
-
-#: A content digest as the tables write it: BLAKE2b-128 in hex.
-_DIGEST: Final = re.compile(r"[0-9a-f]{32}")
-
+NEAR: Final = GRADES[:2]  # grades that make a pair a near-duplicate
+LONGEST: Final = 100  # characters of a reviewer's name
+DIGEST: Final = re.compile(r"[0-9a-f]{32}")  # a content digest in tables: BLAKE2b-128 in hex
 Key = tuple[str, str]
 
 
@@ -86,7 +80,7 @@ class Verdict:
                 f"a judgment is one of {', '.join(GRADES)}; got {str(self.judgment)!r}"
             )
         for digest in (self.first, self.second):
-            if not _DIGEST.fullmatch(digest):
+            if not DIGEST.fullmatch(digest):
                 raise UsageError(
                     f"a verdict needs the content digests of both images; got {digest!r}"
                 )
@@ -238,10 +232,8 @@ def cohen_kappa(left: Sequence[bool], right: Sequence[bool]) -> float:
 FILE: Final = LEDGER
 PLAIN: Final = VERDICTS
 COLUMNS: Final = tuple(each.name for each in fields(Verdict))
-
 #: Errors of a file that cannot be opened, as in a read-only folder.
 _CLOSED: Final = (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY)
-
 _TABLE: Final = """
 CREATE TABLE IF NOT EXISTS verdicts (
     number INTEGER PRIMARY KEY AUTOINCREMENT, batch INTEGER NOT NULL,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -39,6 +38,7 @@ from visleak.storage import (
 )
 from visleak.storage.audit_folder import Rates, ReviewSummary, TotalSummary, schema_of
 from visleak.verdicts.ledger import (
+    DIGEST,
     NEAR,
     Consensus,
     Key,
@@ -51,14 +51,12 @@ from visleak.verdicts.ledger import (
 
 #: Columns that verdicts add: the automatic grade, and the state of the review.
 ADDED: Final = pa.schema([("machine_grade", pa.string()), ("judged", pa.string())])
-
 #: Columns that identify a pair, and those of images that are read.
-_WHO: Final = ("query_set", "query", "reference_set", "reference")
+_ENDS: Final = ("query_set", "query", "reference_set", "reference")
 _IMAGE: Final = (
     *("set", "id", "digest", "label", "flat"),
     *("nearest_set", "nearest", "nearest_similarity"),
 )
-
 #: Reason of a pair that the audit had not listed. Stored in tables.
 UNLISTED: Final = "judged by a person; the machine had not listed it"
 
@@ -90,11 +88,13 @@ def judged_pairs(
         return as_unjudged(table).select(wanted)
     digests = pa.array(sorted({digest for key in consensus for digest in key}), pa.string())
     images = read_table(folder, IMAGES, list(_IMAGE), pc.field("digest").isin(digests))
-    table = read_table(folder, PAIRS, list(dict.fromkeys([*stored, *_WHO, "grade", "probability"])))
+    table = read_table(
+        folder, PAIRS, list(dict.fromkeys([*stored, *_ENDS, "grade", "probability"]))
+    )
     keys = _keys(table, images, consensus)
     sets = table.select(["query_set", "reference_set"]).take(pa.array(list(keys), pa.int64()))
     listed = set(zip(*sets.to_pydict().values(), keys.values(), strict=True))
-    table = _laid_over(table, keys, consensus)
+    table = _with_grades(table, keys, consensus)
     missing = _unlisted(folder, images, consensus, listed)
     if missing:
         names = table.column_names
@@ -148,7 +148,7 @@ def _keys(table: pa.Table, images: pa.Table, consensus: Mapping[Key, Consensus])
     return {row: key for row, key in keys.items() if key in consensus}
 
 
-def _laid_over(
+def _with_grades(
     table: pa.Table, keys: Mapping[int, Key], consensus: Mapping[Key, Consensus]
 ) -> pa.Table:
     """Return the table with the grades of people in the rows that they judged."""
@@ -186,7 +186,7 @@ def _unlisted(
         for key, each in consensus.items():
             if each.grade is None or (*own, key) in listed:
                 continue
-            # the first said may be the query or the reference; within a set it is the lower id
+            # either image may be the query; within a set it is the one with the lower id
             for left, right in {key, key[::-1]}:
                 queries, references = (
                     holders.get((own[0], left), ()),
@@ -202,9 +202,9 @@ def _unlisted(
             left_labels, right_labels = (
                 table[f"{end}_label"].combine_chunks() for end in ("query", "reference")
             )
-            said = relation(left_labels, right_labels, share_classes(*labels))
+            relations = relation(left_labels, right_labels, share_classes(*labels))
             place = table.column_names.index("label_relation")
-            parts.append(table.set_column(place, "label_relation", said))
+            parts.append(table.set_column(place, "label_relation", relations))
     return parts
 
 
@@ -242,7 +242,7 @@ def _rows(
 # -- ``audit.json`` with the verdicts of people counted -------------------------------------------
 
 
-_COLUMNS: Final = (*_WHO, "grade", "coverage", "label_relation", "machine_grade", "judged")
+_COLUMNS: Final = (*_ENDS, "grade", "coverage", "label_relation", "machine_grade", "judged")
 
 
 def judged_summary(folder: Path, verdicts: Iterable[Verdict] | None = None) -> AuditSummary:
@@ -252,23 +252,23 @@ def judged_summary(folder: Path, verdicts: Iterable[Verdict] | None = None) -> A
 
     Args:
         folder: the audit folder.
-        verdicts: to lay over, in order of time; by default those of the folder.
+        verdicts: to apply, in order of time; by default those of the folder.
 
     Raises:
         UsageError: the folder holds no finished audit.
         VisleakError: a file of it is damaged.
     """
     stored = read_summary(folder)
-    said = tuple(read_verdicts(folder) if verdicts is None else verdicts)
-    if not said:
+    verdicts = tuple(read_verdicts(folder) if verdicts is None else verdicts)
+    if not verdicts:
         return stored
-    pairs = judged_pairs(folder, _COLUMNS, said)
+    pairs = judged_pairs(folder, _COLUMNS, verdicts)
     strongest = _Strongest(folder, pairs)
     comparisons = tuple(_comparison(each, pairs, strongest) for each in stored.comparisons)
     totals = tuple(_total(each, stored, strongest, comparisons) for each in stored.totals)
     near = pc.is_in(pairs["grade"], pa.array(GRADES[:2]))
     conflicts = pc.and_(near, pc.equal(pairs["label_relation"], "different"))
-    agreed = agreement(said)
+    agreed = agreement(verdicts)
     human = pairs.filter(pc.equal(pairs["judged"], "human"))
     changed = pc.not_equal(human["grade"], human["machine_grade"])
     review = ReviewSummary(
@@ -389,11 +389,7 @@ def _rates(stored: Rates, codes: Int64, images: int) -> Rates:
 
 
 COLUMNS: Final = ("first", "second", "grade", "query", "reference", "note")
-
-#: No grade: the pair is accepted whatever grade a later audit assigns.
-ANY: Final = ""
-
-_DIGEST: Final = re.compile(r"[0-9a-f]{32}")
+ANY: Final = ""  # no grade: the pair is accepted whatever grade a later audit assigns
 
 
 def write_accepted(
@@ -443,7 +439,7 @@ def read_accepted(path: Path) -> Mapping[Key, str]:
 def _pair(row: Mapping[str, str]) -> tuple[Key, str]:
     cells = {name: row.get(name, "").strip().lower() for name in COLUMNS[:3]}
     for name in COLUMNS[:2]:
-        if not _DIGEST.fullmatch(cells[name]):
+        if not DIGEST.fullmatch(cells[name]):
             raise ValueError(
                 f"{name} must be a content digest of 32 hex digits; got {cells[name][:40]!r}"
             )
@@ -479,8 +475,8 @@ def accepting(pairs: Mapping[Key, str], level: Level) -> Iterator[Key]:
 # -- levels ----------------------------------------------------------------------------------------
 
 
-#: Grade or degree, meant as *it or stronger*, to the rate of ``audit.json`` that counts it, and
-#: what an image that it counts has.
+#: The rate of ``audit.json`` that counts a grade or degree *or a stronger one*, and the words for a
+#: counted image.
 RATES: Final = {
     "exact": ("exact", "an exact copy"),
     "near": ("near_or_exact", "a near-duplicate or exact copy"),
@@ -492,7 +488,7 @@ RATES: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Level:
-    """A grade or degree, meant as *it or stronger*.
+    """A grade or degree, which includes the stronger ones.
 
     >>> Level("near").scale, Level("near").names
     ('grade', ('exact', 'near'))

@@ -22,7 +22,7 @@ from visleak.dlede.draw import PinnedOpener, Split
 from visleak.dlede.train import TrainingTask
 from visleak.errors import VisleakError
 from visleak.formats import Boxes
-from visleak.formats.files import ChosenOpener, FileOpener, JoinedOpener
+from visleak.formats.files import FileOpener, JoinedOpener, SubsetOpener
 from visleak.images.decoding import orientation_of
 from visleak.progress import Progress
 from visleak.records import ImageSet, Int64, Opener
@@ -234,7 +234,7 @@ def _names(opener: Opener, rows: Int64) -> list[str] | None:
     """Return the paths of some rows of an opener, ``None`` where they are not files."""
     if isinstance(opener, PinnedOpener):
         return _names(opener.unchanged.opener, rows)
-    if isinstance(opener, ChosenOpener):
+    if isinstance(opener, SubsetOpener):
         return _names(opener.opener, opener.rows[rows])
     if isinstance(opener, JoinedOpener):
         found: list[str] = []
