@@ -12,6 +12,7 @@ import numpy.typing as npt
 from samples import Found
 
 from visleak.verification import check, placements, screen
+from visleak.verification.image_pair import ImagePair
 
 PROCESSES = 2
 Pixels = npt.NDArray[np.uint8]
@@ -27,7 +28,7 @@ def _checked(jobs: Sequence[Job]) -> int:
     cv2.setNumThreads(1)
     check.check_pairs(
         [
-            check.CheckedPair(query, reference, view, shift, False, enlarged, local)
+            ImagePair(query, reference, view, shift, False, enlarged, local)
             for query, reference, view, shift, enlarged, local in jobs
         ]
     )

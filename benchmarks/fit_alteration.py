@@ -29,8 +29,8 @@ from torch.nn import functional
 
 from visleak.records import VIEWS
 from visleak.verification import check, fine_comparison
-from visleak.verification.alteration import CELL, planes
-from visleak.verification.differences import settled
+from visleak.verification.alteration import CELL, normalized_planes
+from visleak.verification.differences import match_tiles
 from visleak.verification.frame import Photo, Placement, bounded
 
 TARGET = Path(__file__).parents[1] / "src" / "visleak" / "verification" / "alteration.onnx"
@@ -166,12 +166,12 @@ def windows(
     query, reference = (bounded(image, fine_comparison.PLACES_SIDE) for image in (query, reference))
     photos = Photo.of(query), Photo.of(reference)
     aligned = fine_comparison.align(photos, matrix, fine_comparison.PLACES_SIDE)
-    if aligned.found is None or min(aligned.found.mask.shape) < WINDOW:
+    if aligned.registered is None or min(aligned.registered.mask.shape) < WINDOW:
         return None
     if aligned.detail.amount < fine_comparison.SHARED:
         return None
-    ours, theirs, mask = aligned.found.beside
-    looks = planes(settled(ours, theirs, mask), theirs, mask)
+    ours, theirs, mask = aligned.registered.uncovered
+    looks = normalized_planes(match_tiles(ours, theirs, mask), theirs, mask)
     size = (-(-mask.shape[1] // CELL), -(-mask.shape[0] // CELL))
     inside = cv2.resize(mask.astype(np.uint8), size, interpolation=cv2.INTER_NEAREST) > 0
     altered = np.zeros(inside.shape, np.bool_)

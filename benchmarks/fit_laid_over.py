@@ -50,7 +50,7 @@ from visleak.records import VIEWS
 from visleak.verification import check, fine_comparison
 from visleak.verification.alteration import CELL
 from visleak.verification.frame import Photo, bounded
-from visleak.verification.laid_over import BRIGHTEST, Looks
+from visleak.verification.markings import MAX_COLOUR, NetworkInput
 
 TARGET = Path(__file__).parents[1] / "src" / "visleak" / "verification" / "laid_over.onnx"
 
@@ -284,7 +284,7 @@ def windows(
     small = bounded(query, check.BOUND), bounded(reference, check.BOUND)
     _, matrix = check.check(*small, view, (0.0, 0.0), same_size=False)
     query, reference = (bounded(image, fine_comparison.PLACES_SIDE) for image in (query, reference))
-    seen = fine_comparison.seen((Photo.of(query), Photo.of(reference)), matrix)
+    seen = fine_comparison.markings_input((Photo.of(query), Photo.of(reference)), matrix)
     if seen is None or min(seen.size) < WINDOW:
         return None
     rows, columns = seen.cells
@@ -334,7 +334,7 @@ def _taught(kinds: Sequence[Mask], inside: Mask, truth: Truth) -> Pixels:
 
 
 def _cut(
-    seen: Looks, taught: Pixels, picked: Sequence[tuple[int, int]], rng: np.random.Generator
+    seen: NetworkInput, taught: Pixels, picked: Sequence[tuple[int, int]], rng: np.random.Generator
 ) -> Windows:
     cut = WINDOW // CELL
     parts: list[tuple[npt.NDArray[np.int8], npt.NDArray[np.int8], Pixels]] = []
@@ -349,7 +349,7 @@ def _cut(
         colours = seen.colours[:, half * top :, half * left :][:, : WINDOW // 2, : WINDOW // 2]
         parts.append((
             np.rint(np.clip(planes, -7.9, 7.9) * STEPS[0]).astype(np.int8),
-            np.rint(np.clip(colours, -BRIGHTEST, BRIGHTEST) * STEPS[1]).astype(np.int8),
+            np.rint(np.clip(colours, -MAX_COLOUR, MAX_COLOUR) * STEPS[1]).astype(np.int8),
             taught[:, top : top + cut, left : left + cut],
         ))  # fmt: skip
     return Windows(*(np.stack(own) for own in zip(*parts, strict=True)))

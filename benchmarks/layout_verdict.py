@@ -32,13 +32,13 @@ from visleak.verification.in_place import (
     AGREES,
     COLOURS,
     OTHER_COLOURS,
-    STANDS_OUT,
-    LayoutPrints,
+    SAME_LAYOUT,
+    LayoutEncoder,
+    colour_correlation,
     colour_difference,
-    edges,
-    in_place,
+    edge_orientations,
+    layout_agreement,
     same_layout,
-    standing_out,
 )
 
 Pixels = npt.NDArray[np.uint8]
@@ -144,12 +144,12 @@ RECOLOURINGS: dict[str, Callable[[Pixels, np.random.Generator], Pixels]] = {
 
 def layouts(pictures: list[Pixels], rng: np.random.Generator) -> dict[str, object]:
     """Measure the verdict on recoloured images and on pairs of different ones."""
-    drawn = [edges(picture) for picture in pictures]
+    drawn = [edge_orientations(picture) for picture in pictures]
     scores = np.array(
-        [standing_out(one, other) for at, one in enumerate(drawn) for other in drawn[:at]]
+        [layout_agreement(one, other) for at, one in enumerate(drawn) for other in drawn[:at]]
     )
     alarms = int(sum(same_layout(*pair) for pair in scores))
-    prints = LayoutPrints().encode(pictures)
+    prints = LayoutEncoder().encode(pictures)
     prints /= np.maximum(np.linalg.norm(prints, axis=1, keepdims=True), 1e-9)
     found: dict[str, object] = {}
     for name, recolour in RECOLOURINGS.items():
@@ -157,10 +157,10 @@ def layouts(pictures: list[Pixels], rng: np.random.Generator) -> dict[str, objec
         chosen = rng.choice(len(pictures), min(RECOLOURED, len(pictures)), replace=False)
         for at in chosen:
             made = replayed(recolour(pictures[at], rng), rng)
-            same = same_layout(*standing_out(edges(made), drawn[at]))
+            same = same_layout(*layout_agreement(edge_orientations(made), drawn[at]))
             other = colour_difference(made, pictures[at]) >= OTHER_COLOURS
             recalled, coloured, both = recalled + same, coloured + other, both + (same and other)
-            own = LayoutPrints().encode([made])[0]
+            own = LayoutEncoder().encode([made])[0]
             searched += int((prints @ own > prints[at] @ own).sum() < 20)
         found[name] = {
             "pictures": len(chosen),
@@ -219,7 +219,7 @@ def tiny_pictures(rng: np.random.Generator) -> dict[str, object]:
     kept = {
         row["query"]
         for row in pairs
-        if in_place(
+        if colour_correlation(
             queries[Path(row["query"]).stem], training[Path(row["reference"]).stem], row["view"]
         )
         >= COLOURS
@@ -241,7 +241,7 @@ def main() -> None:
     """Measure, and write ``layout_verdict.json``."""
     rng = np.random.default_rng(0)
     figures = {
-        "thresholds": {"score": STANDS_OUT, "agreement": AGREES, "colours": OTHER_COLOURS},
+        "thresholds": {"score": SAME_LAYOUT, "agreement": AGREES, "colours": OTHER_COLOURS},
         "photographs": layouts(photographs(data_folder("photos") / "photos"), rng),
         "drawings": layouts([drawing(rng) for _ in range(DRAWINGS)], rng),
         "tiny pictures": tiny_pictures(rng),

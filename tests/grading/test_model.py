@@ -13,8 +13,8 @@ from visleak.errors import VisleakError
 from visleak.grading import features, load_grader
 from visleak.grading.model import Grader, Product, Scale, Scales, Trees, as_text
 from visleak.records import Evidence
-from visleak.verification.measures import CHECKS, NOTHING
-from visleak.verification.tiny import NOTHING_SEEN
+from visleak.verification.measures import CHECKS, NO_OVERLAP
+from visleak.verification.tiny import TINY_NO_OVERLAP
 
 NAN = float("nan")
 
@@ -106,7 +106,7 @@ def test_the_shipped_grader_is_small_and_says_where_it_comes_from():
     assert all(np.isfinite(chance) for (chance,) in shipped.conditions(columns_of([{}])).values())
 
 
-@pytest.mark.parametrize("nothing", [NOTHING, NOTHING_SEEN])
+@pytest.mark.parametrize("nothing", [NO_OVERLAP, TINY_NO_OVERLAP])
 def test_nothing_measured_is_not_near(nothing):
     """Where two images hardly overlap, no number that was left out may speak for a leak."""
     rows = [{name: getattr(nothing, name) for name in CHECKS}]

@@ -1,4 +1,4 @@
-"""Covers: what hides a part of an image is found, what was exchanged is not."""
+"""Covers on images are found, replaced content is not."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ import cv2
 import numpy as np
 import pytest
 
-from visleak.verification.covers import covers_of
+from image_changes import in_colour
+from visleak.verification.covers import find_covers
 from visleak.verification.fine_comparison import compare
 
 
@@ -42,7 +43,9 @@ def dotted(grey: np.ndarray) -> np.ndarray:
 
 def covers(one: np.ndarray, other: np.ndarray) -> np.ndarray:
     everywhere = np.ones(one.shape, np.bool_)
-    return covers_of(one.astype(np.float32), other.astype(np.float32), everywhere, everywhere).where
+    return find_covers(
+        one.astype(np.float32), other.astype(np.float32), everywhere, everywhere
+    ).where
 
 
 @pytest.mark.parametrize("cover", [labelled, boxed, dotted])
@@ -60,18 +63,18 @@ def test_a_cover_is_found_on_either_image(cover, size):
     for one, other in (larger, larger[::-1]):
         found = covers(one, other)
         assert found[hidden > 0].mean() > 0.99
-        # and a rim of some pixels
+        # with a rim of some pixels
         around = cv2.dilate(hidden, np.ones((2 * 9 * size + 1,) * 2, np.uint8))
         assert not found[around == 0].any()
 
 
-def test_a_cover_of_a_smooth_surface_is_known_by_the_grain_that_it_cuts():
+def test_a_cover_on_a_smooth_surface_cuts_its_grain():
     plate, other = (textured(seed, spread=1.5, blur=0.6) for seed in (1, 2))
     assert covers(plate, labelled(plate))[18, 120]
     assert not covers(plate, labelled(other)).any()
 
 
-def test_content_that_keeps_to_the_layout_was_exchanged():
+def test_replaced_content_respects_the_layout():
     one, other = paper(), paper()
     cv2.circle(one, (120, 120), 40, 60, -1)
     cv2.rectangle(other, (95, 95), (145, 145), 60, -1)
@@ -80,7 +83,7 @@ def test_content_that_keeps_to_the_layout_was_exchanged():
     assert not covers(one, other).any()
 
 
-def test_a_row_that_was_selected_is_not_covered():
+def test_a_selected_row_is_not_covered():
     plain = paper()
     for row in range(5):
         cv2.putText(plain, f"Row {row} Salzburg", (20, 50 + 40 * row),
@@ -97,20 +100,17 @@ def test_different_images_do_not_cover_each_other():
 @pytest.mark.parametrize("cover", [labelled, boxed, dotted])
 def test_a_covered_copy_is_compared_like_the_copy(cover):
     plain = textured(5)
-    images = [np.repeat(grey[..., None], 3, axis=2) for grey in (cover(plain), plain)]
-    found = compare(images[0], images[1], np.eye(3))
+    found = compare(in_colour(cover(plain)), in_colour(plain), np.eye(3))
     assert found.detail.opposed < 0.05
     assert found.alteration.strength < 0
     assert found.differences.replaced == 0
-    # but it is known that something was laid over
     assert len(found.differences.covers) == 1
 
 
-def test_what_differs_beside_a_cover_counts():
+def test_other_content_outside_of_a_cover_counts():
     plain = textured(6)
     changed = labelled(plain)
     changed[120:180, 60:160] = textured(7)[120:180, 60:160]
-    images = [np.repeat(grey[..., None], 3, axis=2) for grey in (changed, plain)]
-    found = compare(images[0], images[1], np.eye(3))
+    found = compare(in_colour(changed), in_colour(plain), np.eye(3))
     assert found.alteration.strength > 0
     assert found.differences.replaced > 0

@@ -1,4 +1,4 @@
-"""Registration: planted bends are undone, and nothing is moved without need."""
+"""Registration: planted displacements are undone, and images in register are not moved."""
 
 from __future__ import annotations
 
@@ -6,12 +6,13 @@ import cv2
 import numpy as np
 import pytest
 
+from image_changes import grey as in_grey
 from invoices import invoice
-from visleak.verification.registration import registered
+from visleak.verification.registration import register
 
 
 def bent(grey, moves):
-    """Return an image moved by a smooth displacement, given at its four corners in pixels."""
+    """Return an image displaced smoothly, by pixels at its four corners."""
     height, width = grey.shape
     corners = np.float32([[0, 0], [width, 0], [width, height], [0, height]])
     matrix = cv2.getPerspectiveTransform(corners, corners + np.float32(moves))
@@ -25,44 +26,35 @@ def correlation(one, other):
 
 @pytest.fixture
 def grey(natural):
-    return cv2.cvtColor(natural["astronaut"], cv2.COLOR_RGB2GRAY).astype(np.float32)
+    return in_grey(natural["astronaut"])
 
 
 @pytest.mark.parametrize(
     "moves",
     [[[2.5, -1.5]] * 4, [[3, 1], [-2, 2], [-3, -1], [1, -2]], [[0, 0], [3, 0], [3, 3], [0, 3]]],
 )
-def test_a_planted_bend_is_undone(grey, moves):
-    """A shift, a perspective and a stretch of up to three pixels."""
+def test_a_shift_a_perspective_and_a_stretch_are_undone(grey, moves):
     moved = bent(grey, moves)
-    whole = np.ones(grey.shape, np.bool_)
-    found, displacement = registered(moved, grey, whole)
+    found, displacement = register(moved, grey, np.ones(grey.shape, np.bool_))
     assert correlation(found, grey) > 0.985
     assert correlation(found, grey) > correlation(moved, grey) + 0.01
     colours = np.repeat(moved[..., None], 3, axis=2)
     np.testing.assert_array_equal(displacement.moved(colours)[..., 1], found)
 
 
-def test_a_perspective_is_undone_where_there_is_little_to_go_by():
-    """Print in one part of a page says how far its corners are off."""
+def test_print_in_one_part_of_a_page_determines_a_perspective():
     page = np.full((900, 700), 235, np.float32)
-    page[80:420, 200:640] = cv2.cvtColor(invoice()[60:400, 20:460], cv2.COLOR_RGB2GRAY)
+    page[80:420, 200:640] = in_grey(invoice()[60:400, 20:460])
     page[850:880, 30:110] = page[100:130, 210:290]
     moved = bent(page, [[9, 4], [-6, 3], [-5, -7], [12, -8]])
-    found, _ = registered(moved, page, np.ones(page.shape, np.bool_))
+    found, _ = register(moved, page, np.ones(page.shape, np.bool_))
     corner = np.s_[835:895, 20:130]
     assert correlation(moved[corner], page[corner]) < 0.5
     assert correlation(found[corner], page[corner]) > 0.9
 
 
-def test_what_lies_in_register_stays(grey):
-    """The same image is returned as it is."""
-    whole = np.ones(grey.shape, np.bool_)
-    np.testing.assert_array_equal(registered(grey, grey, whole)[0], grey)
-
-
-def test_images_without_texture_stay():
-    """There is nothing to go by."""
+def test_images_in_register_or_without_texture_are_not_moved(grey):
     blank = np.full((200, 200), 90, np.float32)
-    whole = np.ones(blank.shape, np.bool_)
-    np.testing.assert_array_equal(registered(blank, blank + 1, whole)[0], blank)
+    for query, reference in ((grey, grey), (blank, blank + 1)):
+        found, _ = register(query, reference, np.ones(query.shape, np.bool_))
+        np.testing.assert_array_equal(found, query)

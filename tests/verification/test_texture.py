@@ -1,4 +1,4 @@
-"""Texture shared by tiny images: copies share it, images of one outline do not."""
+"""Texture of tiny images: copies share it, images with the same outline do not."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def shared_texture(pair, inner, *kind):
 
 
 def article(seed):
-    """Return a bright outline on black whose inside has a texture of its own."""
+    """Return a bright shape on black with texture of its own."""
     noise = np.random.default_rng(seed).normal(0, 1, (32, 32))
     inside = 160 + 40 * cv2.GaussianBlur(noise, (0, 0), 0.8)
     shape = np.zeros((32, 32))
@@ -28,8 +28,7 @@ def article(seed):
 
 
 @pytest.mark.parametrize("kind", [TEXTURE, FORMS])
-def test_a_copy_shares_its_texture(kind):
-    """Also with noise, and in another light."""
+def test_a_noisy_copy_in_other_light_shares_its_texture(kind):
     first = article(1)
     noise = np.random.default_rng(9).normal(0, 3, first.shape).astype(np.float32)
     found = shared_texture((0.8 * first + 10 + noise, first), INNER, *kind)
@@ -39,16 +38,14 @@ def test_a_copy_shares_its_texture(kind):
 
 
 @pytest.mark.parametrize("kind", [TEXTURE, FORMS])
-def test_one_outline_is_not_enough(kind):
-    """The edges agree perfectly, what is between them does not."""
+def test_an_equal_outline_is_not_texture(kind):
     found = shared_texture((article(1), article(2)), INNER, *kind)
     assert found.mean < 0.65
     assert found.amount < 2
     assert found.tiles > 4
 
 
-def test_nothing_is_shared_where_nothing_is():
-    """Plain images, and images that do not overlap."""
+def test_plain_images_and_images_without_overlap_share_none():
     plain = np.full((32, 32), 90, np.float32)
     assert shared_texture((plain, plain), INNER, *TEXTURE).tiles == 0
     found = shared_texture((article(1), article(1)), np.zeros_like(INNER), *TEXTURE)

@@ -10,7 +10,7 @@ import hashlib
 import itertools
 import zlib
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import astuple, dataclass, replace
 from typing import Final
 
 import numpy as np
@@ -25,7 +25,7 @@ from visleak.records import Bool, Evidence, Float32, Int8, Int32, Int64, Pairs
 from visleak.storage.cache import Cache
 from visleak.vectors import forget
 from visleak.verification import check, large
-from visleak.verification.measures import CHECKS, NOTHING
+from visleak.verification.measures import CHECKS, NO_OVERLAP
 
 #: Pairs looked up in the cache, or stored there, at a time; rows of evidence held in memory; and
 #: queries whose screens are looked up at a time. They only bound memory.
@@ -40,7 +40,7 @@ RELATION: Final = slice(len(COLUMNS), len(COLUMNS) + 9)
 #: The columns of a full check, which are cached together.
 CHECKED: Final = slice(CHECK.start, RELATION.stop)
 #: Their values where nothing was found, which are not stored in the cache.
-_USUAL: Final = np.array([*(getattr(NOTHING, name) for name in CHECKS), *np.eye(3).ravel()], "<f4")
+_USUAL: Final = np.array([*astuple(NO_OVERLAP), *np.eye(3).ravel()], "<f4")
 #: Bytes of a key, ways in which a pair is checked, and the prefix of the makers of screens.
 _KEY: Final = 33
 _WAYS: Final = 32

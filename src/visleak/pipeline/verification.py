@@ -59,6 +59,7 @@ from visleak.records import (
 from visleak.verification import check, fine_comparison, placements, screen
 from visleak.verification.exact import is_exact, is_identical
 from visleak.verification.frame import Photo
+from visleak.verification.image_pair import ImagePair
 from visleak.verification.measures import CHECKS, Measures
 
 #: A pair is checked in full where its corrected similarity plus SCREEN_WEIGHT times its screen
@@ -416,14 +417,14 @@ def _check(task: _Task[_CheckInput]) -> Float32:
         for row, (query, reference) in enumerate(zip(task.query, task.reference, strict=True)):
             x, y, wider, higher = given.placement[row].tolist()
             pairs.append(
-                check.CheckedPair(
+                ImagePair(
                     left.image(int(query)),
                     right.image(int(reference)),
                     int(given.view[row]),
                     (x, y),
                     same_size=bool(given.same_size[row]),
                     enlarged=(wider, higher),
-                    local=bool(given.features[row]),
+                    local_features=bool(given.features[row]),
                     magnification=float(given.magnification[row]),
                 )
             )

@@ -462,7 +462,7 @@ def marks(
         return Marks()
     width, height = place.size
     different = found.differences
-    places = found.altered_places or different.boxes if kind == "places" else different.boxes
+    places = found.altered_boxes or different.boxes if kind == "places" else different.boxes
     boxes = np.array([*places, *different.covers], np.int64).reshape(-1, 4)
     if kind == "additions":
         boxes = boxes[boxes[:, 2] * boxes[:, 3] >= LARGE * width * height]

@@ -1,7 +1,7 @@
-"""Finding the geometric relation of two images: affine by correlation, any by local features.
+"""Alignment of two images by correlation: the geometric relation of query and reference.
 
 Relations are 3 x 3 matrices from the query to the reference in unit coordinates: x right, y down,
-an image is [0, 1] x [0, 1] whatever its aspect ratio.
+the image is [0, 1] x [0, 1] for any aspect ratio.
 """
 
 from __future__ import annotations
@@ -18,22 +18,22 @@ from visleak.records import VIEWS, Bool, Bytes8, Float32
 
 Matrix = npt.NDArray[np.floating]
 
-# OpenCV's type hints do not know the calls without a mask
+# OpenCV's type hints lack the calls without a mask
 _cv: Any = cv2
-#: Enhanced correlation (Evangelidis & Psarakis 2008) stops after this many steps or this change.
+#: Enhanced correlation (Evangelidis & Psarakis 2008) ends after these steps or below this change.
 STEPS: Final = 12
 CHANGE: Final = 2e-3
 FRAME_STEPS: Final = 20
 FRAME_CHANGE: Final = 2e-4
 #: Blur (pixels) before two squares are aligned.
 BLUR: Final = 0.7
-#: Deviation of grey values, levels, below which an image is not searched for within another.
+#: Standard deviation of grey values (levels) below which an image is not located within another.
 BLANK: Final = 1.0
-#: Relations outside these bounds are not believed: scale, stretch, shift of the centre.
+#: Bounds of plausible relations: scale, stretch, shift of the centre.
 SCALES: Final = (0.55, 1.8)
 STRETCH: Final = 0.5
 SHIFT: Final = 0.45
-#: Where a relation is refined in a frame: pixels its corners may move at most, as a share.
+#: Largest movement of a corner by refinement in a frame, as a share of the sides.
 FRAME_MOVE: Final = 0.12
 
 
@@ -55,12 +55,12 @@ def view_matrix(view: int) -> Matrix:
 
 
 def shift_matrix(across: float, down: float) -> Matrix:
-    """Return the shift by shares of the width and height."""
+    """Return the matrix of a shift by shares of the width and height."""
     return np.array([[1.0, 0, across], [0, 1, down], [0, 0, 1]])
 
 
 def inverse(matrix: Matrix) -> Matrix:
-    """Return the inverse of an affine matrix; written out, because it is needed so often."""
+    """Return the inverse of an affine matrix, written out for speed."""
     (a, b, x), (c, d, y) = matrix[:2].tolist()
     area = a * d - b * c
     a, b, c, d = d / area, -b / area, -c / area, a / area
@@ -68,14 +68,14 @@ def inverse(matrix: Matrix) -> Matrix:
 
 
 def warp(square: npt.NDArray[np.float32], matrix: Matrix) -> npt.NDArray[np.float32]:
-    """Return a square image (s, s, ..) moved by an affine unit matrix, edges drawn out."""
-    return placed(square, matrix, square.shape[0])
+    """Return a square image (s, s, ..) warped by an affine relation, edges replicated."""
+    return warp_to_square(square, matrix, square.shape[0])
 
 
-def placed(pixels: Float32, matrix: Matrix, side: int) -> Float32:
-    """Return an image (h, w, ..) moved by an affine unit matrix onto a square (side, side, ..).
+def warp_to_square(pixels: Float32, matrix: Matrix, side: int) -> Float32:
+    """Return an image (h, w, ..) warped by an affine relation onto a square (side, side, ..).
 
-    Each value is interpolated once, whatever the size of the image; edges are extended.
+    Values are interpolated once for any size of the image; edges are replicated.
     """
     height, width = pixels.shape[:2]
     back = unit_to_pixels(width, height) @ inverse(matrix) @ _square_units(side)[1]
@@ -85,8 +85,8 @@ def placed(pixels: Float32, matrix: Matrix, side: int) -> Float32:
     return np.asarray(moved, np.float32)
 
 
-def overlaps(matrices: Matrix, side: int) -> npt.NDArray[np.float32]:
-    """Return 1 where moved queries cover their references' squares, else 0, (n, side, side)."""
+def coverage(matrices: Matrix, side: int) -> npt.NDArray[np.float32]:
+    """Return 1 where warped queries cover their references' squares, else 0, (n, side, side)."""
     back = np.array([inverse(matrix)[:2] for matrix in matrices])
     centres = (np.arange(side) + 0.5) / side
     coefficients = back[..., None, None]
@@ -97,20 +97,20 @@ def overlaps(matrices: Matrix, side: int) -> npt.NDArray[np.float32]:
 
 
 def by_correlation(query: Float32, reference: Float32, start: Matrix) -> Matrix:
-    """Return the affine relation found by correlation, or the start."""
+    """Return the affine relation found by correlation, or the start if none was found."""
     found = refine(blurred(query), blurred(reference), start)
     return start if found is None else found
 
 
 def blurred(grey: Float32, pixels: float = BLUR) -> Float32:
-    """Return a grey image, a little blurred: noise has no place in an alignment."""
+    """Return a grey image slightly blurred, so that noise does not affect its alignment."""
     return np.asarray(cv2.GaussianBlur(grey, (0, 0), pixels), np.float32)
 
 
 def refine(
     query: Float32, reference: Float32, start: Matrix, steps: int = STEPS, mask: Bool | None = None
 ) -> Matrix | None:
-    """Return the affine relation near ``start`` that correlates best, or ``None``."""
+    """Return the affine relation near ``start`` with the highest correlation, or ``None``."""
     side = query.shape[0]
     back = _in_pixels(inverse(start), side)[:2].astype(np.float32)
     pixels = _correlated(reference, query, back, (steps, CHANGE), mask)
@@ -120,13 +120,13 @@ def refine(
     if abs(area) < 1e-3:
         return None
     matrix = inverse(_in_units(pixels, side))
-    return matrix if believable(matrix, start) else None
+    return matrix if is_plausible(matrix, start) else None
 
 
 def refine_frame(
     query: Float32, reference: Float32, mask: Bool, *, perspective: bool = False
 ) -> Matrix | None:
-    """Return the small move of the query that correlates best, or ``None``."""
+    """Return the small move of the query with the highest correlation, or ``None``."""
     height, width = mask.shape
     smooth = [
         np.asarray(cv2.GaussianBlur(grey, (0, 0), 1.0), np.float32) for grey in (query, reference)
@@ -143,14 +143,14 @@ def refine_frame(
 def _correlated(
     template: Float32, image: Float32, begin: Float32, ends: tuple[int, float], mask: Bool | None
 ) -> Matrix | None:
-    """Return the matrix in pixels, affine or projective as ``begin`` is, that correlates best."""
+    """Return the matrix in pixels, of the kind of ``begin``, with the highest correlation."""
     criteria = (cv2.TERM_CRITERIA_EPS | cv2.TERM_CRITERIA_COUNT, *ends)
     motion = cv2.MOTION_HOMOGRAPHY if len(begin) == 3 else cv2.MOTION_AFFINE
     valid = None if mask is None else mask.astype(np.uint8)
     try:
         _, found = _cv.findTransformECC(template, image, begin, motion, criteria, valid, 1)
     except cv2.error:
-        # no texture in the overlap, or the steps ran away: there is no such relation
+        # no texture in the overlap, or no convergence
         return None
     pixels = np.eye(3)
     pixels[: len(begin)] = found
@@ -158,7 +158,7 @@ def _correlated(
 
 
 def _is_small(move: Matrix) -> bool:
-    """Whether no corner of a frame moves far, nor through infinity."""
+    """Whether all corners of a frame move little, and none through infinity."""
     corners = np.array([[0, 1, 0, 1], [0, 0, 1, 1], [1, 1, 1, 1.0]])
     there = move @ corners
     if (there[2] * np.sign(move[2, 2]) < 0.2 * abs(move[2, 2])).any():
@@ -166,14 +166,14 @@ def _is_small(move: Matrix) -> bool:
     return bool(np.abs(there[:2] / there[2] - corners[:2]).max() <= FRAME_MOVE)
 
 
-def cut_out(query: Bytes8, reference: Bytes8, view: Matrix | None = None) -> Matrix | None:
-    """Return the shift by whole pixels at which an image within the other correlates best.
+def locate(query: Bytes8, reference: Bytes8, view: Matrix | None = None) -> Matrix | None:
+    """Return the shift by whole pixels at which one image correlates best within the other.
 
-    There is none where neither image fits into the other, and where the smaller one is blank.
+    ``None`` if neither image fits into the other, or the smaller one is blank.
 
     Args:
         query, reference: the images at one scale.
-        view: unit matrix of the view in which the query is searched.
+        view: relation of the view in which the query is searched.
     """
     turned, to_pixels = _turned(query, np.eye(3) if view is None else view)
     spare = np.subtract(reference.shape[:2], turned.shape[:2])
@@ -192,7 +192,7 @@ def cut_out(query: Bytes8, reference: Bytes8, view: Matrix | None = None) -> Mat
 
 
 def _turned(query: Bytes8, view: Matrix) -> tuple[Bytes8, Matrix]:
-    """Return an image in a view, and the matrix from its unit coordinates to those pixels."""
+    """Return an image in a view, and the matrix from unit coordinates to its pixels."""
     height, width = query.shape[:2]
     size = (width, height) if view[0, 0] != 0 else (height, width)
     to_pixels = unit_to_pixels(*size) @ view
@@ -204,12 +204,12 @@ def _turned(query: Bytes8, view: Matrix) -> tuple[Bytes8, Matrix]:
 
 
 def jacobian(matrix: Matrix) -> Matrix:
-    """Return the (2, 2) linear part of a relation in the middle of the query."""
+    """Return the (2, 2) Jacobian of a relation at the centre of the query."""
     x, y, z = matrix @ np.array([0.5, 0.5, 1.0])
     return np.asarray((matrix[:2, :2] - np.outer([x / z, y / z], matrix[2, :2])) / z)
 
 
-def believable(matrix: Matrix, start: Matrix) -> bool:
+def is_plausible(matrix: Matrix, start: Matrix) -> bool:
     """Whether a relation is a moderate change of ``start``."""
     (a, b, x), (c, d, y) = (matrix @ inverse(start))[:2].tolist()
     scale = math.sqrt(abs(a * d - b * c))
@@ -221,7 +221,7 @@ def believable(matrix: Matrix, start: Matrix) -> bool:
 
 
 def unit_to_pixels(width: int, height: int) -> Matrix:
-    """Return unit coordinates to pixel coordinates, in which pixel centres are whole numbers."""
+    """Return the matrix from unit coordinates to pixels, whose centres are whole numbers."""
     return np.array([[width, 0, -0.5], [0, height, -0.5], [0, 0, 1.0]])
 
 
@@ -237,6 +237,6 @@ def _in_units(matrix: Matrix, side: int) -> Matrix:
 
 @cache
 def _square_units(side: int) -> tuple[Matrix, Matrix]:
-    """Return unit to pixel coordinates of a square, and back."""
+    """Return the matrices from unit coordinates to pixels of a square, and back."""
     to_pixels = unit_to_pixels(side, side)
     return to_pixels, inverse(to_pixels)

@@ -1,9 +1,9 @@
-"""How much detail two aligned images share, level by level of a Laplacian pyramid.
+"""The detail that two aligned images share, by level of a Laplacian pyramid.
 
-A processed copy shares the fine texture of its source wherever the processing left any. Two images
-of one subject (X-rays, steel plates, leaves) share coarse shapes and long edges, which many
-relations bring together, but no texture. So the correlation is that of derivatives along the weaker
-direction of each window: a straight edge, which agrees with any other edge, has none there.
+A processed copy shares the fine texture of its source unless the processing removed it. Two images
+of similar subjects (X-rays, steel plates, leaves) share coarse shapes and long edges, which many
+relations align, but no texture. Correlation is therefore measured on derivatives along the weaker
+direction of each window, where a straight edge has none.
 """
 
 from __future__ import annotations
@@ -16,22 +16,21 @@ import cv2
 import numpy as np
 import numpy.typing as npt
 
-from visleak.records import Bool, Float32
+from visleak.records import Bool, Float32, Float64
 
-Float64 = npt.NDArray[np.float64]
-#: Side of a window in pixels of its level, and share of it that must be covered.
+#: Side of a window in pixels of its level, and smallest share of it inside the mask.
 WINDOW: Final = 12
 COVERED: Final = 0.6
-#: Energy of gradients that compression and sensors leave at each level, levels squared per pixel
-#: squared. The number of levels is that of these.
+#: Energy of gradients due to compression and sensor noise at each level, grey levels squared per
+#: pixel squared; its length is the number of levels.
 NOISE: Final = (1.2, 0.5, 0.3)
-#: Levels on which agreement and contradiction are judged: the finest is the first to be lost.
+#: Levels of the pyramid for agreement and contradiction: copies lose the finest one first.
 JUDGED: Final = (1, 2)
-#: A window matters to the whole image if it has this share of the energy of its strongest windows,
-#: and contradicts if its correlation is below the limit.
+#: Smallest energy of windows with contrast, as a share of that of the strongest windows, and
+#: correlation below which they contradict.
 MATTERS: Final = 0.15
 CONTRADICTS: Final = 0.35
-#: Energy of the details of a plain window, levels squared, at most.
+#: Largest energy of the details of a plain window, levels squared.
 PLAIN: Final = 0.1
 
 _THREE: Final = np.ones((3, 3), np.uint8)
@@ -39,28 +38,28 @@ _THREE: Final = np.ones((3, 3), np.uint8)
 
 @dataclass(frozen=True, slots=True)
 class Detail:
-    """The detail that two images share."""
+    """The detail that two images share; the fields are fields of ``Measures``."""
 
-    # correlation summed over windows, in units of its spread if nothing were shared; the largest of
-    # all levels. 0 and less: nothing is shared
+    # sum of the correlations of windows, in units of its standard deviation for unrelated images,
+    # the largest of all levels
     amount: float = 0.0
-    # correlation of the windows, upper quartile by weight, the larger of two levels
+    # upper quartile of the correlations of windows by weight, the larger of two levels
     matched: float = 0.0
     # share of the windows with contrast that contradict, mean of two levels, 0..1
     opposed: float = 0.0
-    windows: float = 0.0  # how many windows have texture of their own, the largest of all levels
-    # share of the windows of the finest level that do, 0..1: most of a photograph, and little of a
-    # page
+    windows: float = 0.0  # number of windows with texture in both images, the largest of all levels
+    # share of the windows of the finest level with texture, 0..1: high for photographs, low for
+    # pages
     textured: float = 0.0
 
 
 def shared_detail(query: Float32, reference: Float32, mask: Bool) -> Detail:
-    """Return the detail that two grey images (h, w) in one frame share where the mask holds."""
+    """Return the detail that two grey images (h, w) in one frame share inside a mask."""
     return detail_of(windows_of(query, reference, mask))
 
 
 def detail_of(windows: Sequence[Float64], noise: Sequence[float] = NOISE) -> Detail:
-    """Return the detail that is shared in the windows of each level, which have some noise."""
+    """Return the detail shared in the windows of each level, given the noise of the levels."""
     levels = [_level(level, own) for level, own in zip(windows, noise, strict=False)]
     if not levels:
         return Detail()
@@ -75,10 +74,14 @@ def detail_of(windows: Sequence[Float64], noise: Sequence[float] = NOISE) -> Det
 
 
 def windows_of(query: Float32, reference: Float32, mask: Bool) -> list[Float64]:
-    """Return the products of gradients in the windows of each level, finest first: ``_tensors``."""
+    """Return the structure tensors (3, 3, n) of the windows of each level, finest first.
+
+    First axis: query with query, reference with reference, query with reference. Second axis:
+    across-across, across-down (symmetric), down-down.
+    """
     found: list[Float64] = []
     inside = mask.astype(np.float32)
-    # no edge where the mask ends
+    # no edge at the border of the mask
     ours, theirs = np.where(mask, query, reference), reference
     while len(found) < len(NOISE) and min(ours.shape) >= 2 * WINDOW:
         smaller = [np.asarray(cv2.pyrDown(plane), np.float32) for plane in (ours, theirs, inside)]
@@ -100,11 +103,7 @@ def windows_of(query: Float32, reference: Float32, mask: Bool) -> list[Float64]:
 
 
 def _tensors(ours: Float32, theirs: Float32, weight: Float32) -> Float64:
-    """Return means of products of gradients in windows (3, 3, n).
-
-    Of the query with itself, of the reference with itself, of both: across-across, across-down
-    (symmetrical), down-down.
-    """
+    """Return structure tensors of windows (3, 3, n): means of products of gradients."""
     (ax, ay), (bx, by) = (
         [
             np.asarray(cv2.Sobel(plane, -1, *along, scale=0.25), np.float32)
@@ -126,7 +125,7 @@ def _tensors(ours: Float32, theirs: Float32, weight: Float32) -> Float64:
 def plain_share(grey: Float32) -> float:
     """Return the share of a grey image (h, w) without any detail, 0..1.
 
-    Photographs have next to none; the paper of a scan, and solid areas of a rendering, are plain.
+    It is next to 0 for photographs; paper and solid areas of renderings are plain.
     """
     details = grey - np.asarray(cv2.GaussianBlur(grey, (0, 0), 2.0), np.float32)
     if min(grey.shape) < WINDOW:
@@ -141,7 +140,7 @@ def _window_means(plane: npt.NDArray[np.floating]) -> Float32:
 
 
 def _level(windows: Float64, noise: float) -> Detail:
-    ours, theirs, both = along_weaker(windows)
+    ours, theirs, both = along_weaker_direction(windows)
     correlation = both / np.sqrt((ours + noise) * (theirs + noise))
     fainter = np.minimum(ours, theirs)
     weight = fainter / (fainter + noise)
@@ -157,8 +156,8 @@ def _level(windows: Float64, noise: float) -> Detail:
     )
 
 
-def along_weaker(tensors: Float64) -> tuple[Float64, Float64, Float64]:
-    """Return energies and product of the derivatives along each window's weaker direction."""
+def along_weaker_direction(tensors: Float64) -> tuple[Float64, Float64, Float64]:
+    """Return both energies and the product of derivatives along each window's weaker direction."""
     joint = sum(tensor / (tensor[0] + tensor[2] + 1e-3) for tensor in tensors[:2])
     angle = 0.5 * np.arctan2(2 * joint[1], joint[0] - joint[2]) + np.pi / 2
     across, down = np.cos(angle), np.sin(angle)
@@ -170,7 +169,7 @@ def along_weaker(tensors: Float64) -> tuple[Float64, Float64, Float64]:
 
 
 def _opposed(windows: Float64, noise: float) -> float:
-    """Return the share of the windows with contrast in both images that do not correlate."""
+    """Return the share of the windows with contrast in both images that contradict."""
     ours, theirs, both = windows[:, 0] + windows[:, 2]
     fainter = np.minimum(ours, theirs)
     matters = fainter > max(MATTERS * float(np.percentile(fainter, 90)), 2 * noise)

@@ -1,4 +1,4 @@
-"""Whether two images are the same pixels up to re-encoding, or up to noise."""
+"""Equality of two images up to re-encoding or up to noise."""
 
 from __future__ import annotations
 
@@ -6,48 +6,48 @@ from typing import Final
 
 import cv2
 import numpy as np
-import numpy.typing as npt
 
-from visleak.records import Bytes8
+from visleak.records import Bytes8, Float32
 
-#: What ``exact`` allows at most, whatever the contrast (after Barz & Denzler 2020).
+#: Limits of ``exact`` for any contrast (after Barz & Denzler 2020): difference of a pixel in levels
+#: and share of the pixels below it, and mean difference.
 EXACT_LEVELS: Final = 16
 EXACT_SHARE: Final = 0.95
 EXACT_MEAN: Final = 3.0
-#: Parts along a side in which differences are held against the contrast, and their side, pixels:
-#: this at least, and at most that of a changed letter.
+#: Tiles along a side in which differences are compared with the contrast, and bounds of their side,
+#: pixels: the larger one is that of a letter.
 TILES: Final = 16
 LEAST_TILE: Final = 4
 MOST_TILE: Final = 16
-#: What a part may differ by (root mean square): this many levels, and these shares of the contrast
-#: of the part and of the whole image.
+#: Largest root mean square difference of a tile: levels, and shares of the contrast of the tile and
+#: of the whole image.
 ROUNDING: Final = 0.8
 OF_PART: Final = 0.4
 OF_WHOLE: Final = 0.15
-#: Side of the mean that is taken off before contrast is measured, as a share of the long side:
-#: shading is not contrast.
+#: Side of the local mean that is subtracted before contrast is measured, as a share of the long
+#: side, so that shading is not contrast.
 SHADING: Final = 0.1
 
-#: What noise alone may be, in images halved NOISE_LEVELS times: this many times its usual size (the
-#: median, as a standard deviation), and this many levels for rounding; this many levels whatever is
-#: usual; this share of the variance of either image.
+#: Limits of noise, in images halved up to ``NOISE_LEVELS`` times: multiple of its standard
+#: deviation (from the median), levels for rounding, levels in any case, and share of the variance
+#: of either image.
 NOISE_USUAL: Final = 9.0
 NOISE_ROUNDING: Final = 0.5
 NOISE_MOST: Final = 12.0
 NOISE_SHARE: Final = 0.06
 NOISE_LEVELS: Final = 4
-#: Standard deviation of a normal distribution, in units of the median of its absolute values.
+#: Standard deviation of a normal distribution divided by the median of its absolute values.
 DEVIATION: Final = 1.4826
 
 _THIRDS: Final = np.full((1, 3), 1 / 3, np.float32)
 
 
 def is_exact(query: Bytes8, reference: Bytes8) -> bool:
-    """Return whether two images of one size are the same pixels up to re-encoding.
+    """Return whether two images have the same size and, up to re-encoding, the same pixels.
 
     At least 95 % of the pixels are within 16/255 in every channel, the mean difference is at most
-    3/255 (after Barz & Denzler 2020, grade "exact"), and in every part the difference is small
-    against the contrast of both images: two different images of low contrast are never exact.
+    3/255 (after Barz & Denzler 2020, grade "exact"), and in every tile the difference is small
+    relative to the contrast of both images, so that images of low contrast are not always exact.
     """
     if query.shape != reference.shape:
         return False
@@ -65,10 +65,10 @@ def is_exact(query: Bytes8, reference: Bytes8) -> bool:
 
 
 def differ_by_noise(query: Bytes8, reference: Bytes8) -> bool:
-    """Return whether two images of one size differ by nothing but noise.
+    """Return whether two images have the same size and differ by noise alone.
 
-    Noise has no structure: its means over larger and larger neighbourhoods fall towards zero, and
-    none stands out. A stroke, a spot, a shift or another brightness does at some size.
+    Noise has no structure: its means over growing neighbourhoods fall towards zero without
+    outliers. A stroke, a spot, a shift or another brightness is an outlier at some size.
     """
     if query.shape != reference.shape:
         return False
@@ -96,19 +96,20 @@ def is_identical(query: Bytes8, reference: Bytes8) -> bool:
     return query.shape == reference.shape and bool((query == reference).all())
 
 
-def _contrast(image: Bytes8) -> npt.NDArray[np.float32]:
-    """Return the variance of the details of each part, mean of the channels, levels squared."""
+def _contrast(image: Bytes8) -> Float32:
+    """Return the variance of the details of each tile, mean of the channels, levels squared."""
     side = max(3, 2 * round(SHADING * max(image.shape[:2]) / 2) + 1)
     levels = image.astype(np.float32)
     return _means(_mean_square(levels - cv2.blur(levels, (side, side))))
 
 
-def _mean_square(levels: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
-    """Return the mean square (h, w) of three channels; several times as fast as NumPy's mean."""
+def _mean_square(levels: Float32) -> Float32:
+    """Return the mean square (h, w) of three channels; several times as fast as with NumPy."""
     return np.asarray(cv2.transform(cv2.multiply(levels, levels), _THIRDS), np.float32)
 
 
-def _means(plane: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
+def _means(plane: Float32) -> Float32:
+    """Return the means of the tiles of a plane."""
     edges = []
     for side in plane.shape:
         count = max(1, min(TILES, side // LEAST_TILE), side // MOST_TILE)

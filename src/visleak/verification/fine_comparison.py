@@ -1,173 +1,164 @@
 """The fine comparison of two aligned images at up to 1,024 pixels: shared detail and differences.
 
-Made where the check at 256 pixels finds any resemblance. What it costs is spent in three steps: a
-glance at shared detail, shared detail at full size where the glance finds any, and places that
-differ where there is some. Images that differ by noise alone share everything: a fixed camera
-takes thousands of them.
+Made where the check at 256 pixels finds any resemblance, in steps that each need the previous one:
+shared detail in a small frame, shared detail at full size, and a search for places that differ.
+Images that differ by noise alone, of which a fixed camera takes thousands, skip the search.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Final
 
 import cv2
 import numpy as np
 
 from visleak.records import Bool, Bytes8, Float32
-from visleak.verification import agreement, laid_over, large
+from visleak.verification import agreement, large, markings
 from visleak.verification.align import Matrix, inverse
-from visleak.verification.alteration import ALTERED_ALL_OVER, Alteration, Box, altered
-from visleak.verification.bars import APART, without_bar
-from visleak.verification.covers import Covers, covers_of
+from visleak.verification.alteration import ALTERED_EVERYWHERE, Alteration, find_alterations
+from visleak.verification.bars import MIN_DIFFERENCE, without_bar
+from visleak.verification.covers import Covers, find_covers
 from visleak.verification.detail import Detail, shared_detail
-from visleak.verification.differences import Differences, differences, settled
+from visleak.verification.differences import Differences, find_differences, match_tiles
 from visleak.verification.exact import differ_by_noise, is_exact
-from visleak.verification.features import by_features
+from visleak.verification.features import match_features
 from visleak.verification.frame import (
     Photo,
     Placement,
-    both_moved,
-    both_whole,
     bounded,
-    frame,
+    common_extent,
+    common_frame,
+    warp_both,
 )
-from visleak.verification.laid_over import LaidOver
-from visleak.verification.measures import NOTHING, Measures
+from visleak.verification.markings import Markings
+from visleak.verification.measures import NO_OVERLAP, Measures
 from visleak.verification.photometry import detail_fit
-from visleak.verification.registration import Displacement, registered
+from visleak.verification.regions import Box
+from visleak.verification.registration import Displacement, register
 from visleak.verification.tints import SIDE as TINTS_SIDE
-from visleak.verification.tints import Tints, tints
+from visleak.verification.tints import Tints, find_tints
 
-#: Long side of the frame of a first glance, of that in which detail is compared, and of that in
-#: which places are, pixels.
+#: Long side of the frame of the first step, of that in which detail is compared, and of that in
+#: which places that differ are searched, pixels.
 GLANCE_SIDE: Final = 256
 DETAIL_SIDE: Final = 640
 PLACES_SIDE: Final = 1024
-#: Long side of images whose relation is measured, pixels, and the difference from no relation at
-#: all, in shares of the sides, that does not matter.
+#: Long side of the images of the check, pixels, and largest difference of a relation from the
+#: identity, as a share of the sides, that is ignored.
 BOUND: Final = 256
 STILL: Final = 0.01
-#: Amount of shared detail below which nothing more is looked for: no such pair is near. Below the
-#: second one another relation is tried, and kept if it brings so much more.
+#: Amount of shared detail below which the comparison ends, because no such pair is near; amount
+#: below which another relation is tried; and the gain in amount for which that is kept.
 SHARED: Final = 0.5
 DOUBTED: Final = 1.5
 BETTER: Final = 0.5
-#: Long side of images whose local features are compared where nothing is shared, and share of an
-#: image without any detail from which that is done: most of a chart or a page is.
+#: Long side of images whose local features are matched if nothing is shared, and least share
+#: without any detail of these images: most of a chart or page is plain.
 FEATURES_SIDE: Final = 512
 RENDERED: Final = 0.3
-#: Share of the windows that contradict from which the whole content counts as altered, without a
-#: search for single places.
+#: Share of the windows that contradict from which all content counts as altered, without a search.
 CONTRADICTED: Final = 0.7
-#: Log-odds of the most altered place up to which the content is the same: what is laid over is not
-#: looked for. So it is in more than half of the copies of photographs, in none that matters.
+#: Log-odds of the strongest alteration up to which content is the same and markings are not
+#: searched: true of more than half of the copies of photographs, and of no relevant change.
 SAME: Final = -3.0
 
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """What a fine comparison found."""
+    """The result of a fine comparison."""
 
-    detail: Detail = field(default_factory=Detail)  # what is shared
-    differences: Differences = field(default_factory=Differences)  # places that differ
-    alteration: Alteration = field(default_factory=Alteration)  # places whose content was altered
-    laid: LaidOver = field(default_factory=LaidOver)  # what was laid over either image
-    colours: Tints = field(default_factory=Tints)  # colours that one image alone has
-    # long side of the frame that was compared, pixels; 0 where next to nothing overlaps
-    side: int = 0
+    detail: Detail = field(default_factory=Detail)  # that both images share
+    differences: Differences = field(default_factory=Differences)
+    alteration: Alteration = field(default_factory=Alteration)
+    markings: Markings = field(default_factory=Markings)
+    tints: Tints = field(default_factory=Tints)
+    side: int = 0  # long side of the frame, pixels; 0 with next to no overlap
 
     @property
-    def altered_places(self) -> tuple[Box, ...]:
-        """Boxes in the frame of what was altered, or else moved; largest first."""
-        return self.alteration.boxes or self.laid.boxes
-
-
-def compare(query: Bytes8, reference: Bytes8, matrix: Matrix) -> Comparison:
-    """Return what two images share, and where they differ."""
-    return _compared(align((Photo.of(query), Photo.of(reference)), matrix, DETAIL_SIDE))
+    def altered_boxes(self) -> tuple[Box, ...]:
+        """Boxes of alterations in the frame, or else of markings that moved; largest first."""
+        return self.alteration.boxes or self.markings.boxes
 
 
 @dataclass(frozen=True, slots=True)
 class Alignment:
-    """Two images under a relation, and the detail that they share."""
+    """Two images aligned under a relation."""
 
-    sides: _Sides | None  # both images; None where next to nothing overlaps
     matrix: Matrix  # the relation
-    found: _Registered | None  # both in register; None where next to nothing overlaps
-    detail: Detail  # what they share
-    covers: Covers | None  # what covers one of them, if anything is known to
+    registered: RegisteredPair | None  # None with next to no overlap
+    detail: Detail  # that both images share
+    covers: Covers | None  # of either image, if any were found
 
     @classmethod
     def of(
-        cls,
-        sides: _Sides | None,
-        matrix: Matrix,
-        framed: _Framed | None,
-        covers: Covers | None = None,
+        cls, matrix: Matrix, framed: _FramedPair | None, covers: Covers | None = None
     ) -> Alignment:
-        """Compare two images in a frame, beside what covers them."""
-        found = None if framed is None else framed.in_register(covers)
-        detail = Detail() if found is None else shared_detail(*found.beside)
-        return cls(sides, matrix, found, detail, covers)
+        """Register two images in a frame and compare the detail that is not covered."""
+        registered = None if framed is None else framed.registered(covers)
+        detail = Detail() if registered is None else shared_detail(*registered.uncovered)
+        return cls(matrix, registered, detail, covers)
 
     @property
     def side(self) -> int:
         """Long side of the frame, pixels."""
-        return 0 if self.found is None else max(self.found.mask.shape)
+        return 0 if self.registered is None else max(self.registered.mask.shape)
 
 
 def align(photos: tuple[Photo, Photo], matrix: Matrix, side: int) -> Alignment:
-    """Align query and reference, and again beside what covers them where they share any detail."""
-    sides = _sides(photos, matrix)
-    framed = _Framed.of(sides, matrix, side)
-    aligned = Alignment.of(sides, matrix, framed)
+    """Align query and reference; without the covers of either if they share any detail."""
+    grey = _GreyPair.of(photos, matrix)
+    framed = None if grey is None else _FramedPair.of(grey, side)
+    aligned = Alignment.of(matrix, framed)
     if framed is None or aligned.detail.amount < SHARED:
         return aligned
     covers = framed.covers()
-    return aligned if covers is None else Alignment.of(sides, matrix, framed, covers)
+    return aligned if covers is None else Alignment.of(matrix, framed, covers)
+
+
+def compare(query: Bytes8, reference: Bytes8, matrix: Matrix) -> Comparison:
+    """Return the detail that two images share under a relation, and their differences."""
+    return _compared(align((Photo.of(query), Photo.of(reference)), matrix, DETAIL_SIDE))
 
 
 def _compared(aligned: Alignment) -> Comparison:
-    """Return what is shared, and the places that differ where that is enough to look for them."""
-    if aligned.found is None:
-        return Comparison()
-    detail, found = aligned.detail, aligned.found
-    if detail.amount < SHARED:
+    """Return shared detail, and the places that differ if enough detail is shared."""
+    detail, pair = aligned.detail, aligned.registered
+    if pair is None or detail.amount < SHARED:
         return Comparison(detail, side=aligned.side)
     if aligned.side >= DETAIL_SIDE:
-        framed = _Framed.of(aligned.sides, aligned.matrix, PLACES_SIDE)
-        found = found if framed is None else framed.in_register(aligned.covers)
-    ours, theirs, mask = found.beside
-    colours = found.tints(aligned.sides, aligned.matrix)
-    alteration, laid = ALTERED_ALL_OVER, laid_over.EVERYWHERE
+        framed = _FramedPair.of(pair.grey, PLACES_SIDE)
+        pair = pair if framed is None else framed.registered(aligned.covers)
+    ours, theirs, mask = pair.uncovered
+    tints = pair.tints()
+    alteration, marked = ALTERED_EVERYWHERE, markings.MARKED_EVERYWHERE
     if detail.opposed <= CONTRADICTED:
-        ours = settled(ours, theirs, mask)
-        alteration = altered(ours, theirs, mask, colours.where)
-        laid = LaidOver()
+        ours = match_tiles(ours, theirs, mask)
+        alteration = find_alterations(ours, theirs, mask, tints.where)
+        marked = Markings()
         if alteration.strength > SAME:
-            laid = laid_over.laid_over(*found.whole(ours), mask, colours.colours, found.hidden)
-    hidden = None if found.hidden is None else (found.query, found.hidden)
-    different = differences(ours, theirs, mask, hidden)
+            marked = markings.find_markings(*pair.whole(ours), mask, tints.colours, pair.hidden)
+    hidden = None if pair.hidden is None else (pair.query, pair.hidden)
+    different = find_differences(ours, theirs, mask, hidden)
     if aligned.covers is not None:
         boxes = aligned.covers.resized((mask.shape[1], mask.shape[0])).boxes
         different = replace(different, covers=(*different.covers, *boxes))
-    return Comparison(detail, different, alteration, laid, colours, max(mask.shape))
+    return Comparison(detail, different, alteration, marked, tints, max(mask.shape))
 
 
-def seen(photos: tuple[Photo, Photo], matrix: Matrix) -> laid_over.Looks | None:
-    """Return what the network of :mod:`laid_over` sees of two images under a relation.
+def markings_input(photos: tuple[Photo, Photo], matrix: Matrix) -> markings.NetworkInput | None:
+    """Return the input of the network of :mod:`markings` for two images under a relation.
 
-    ``None`` where too little is shared for it to be asked.
+    ``None`` if the images share too little detail for the network to be used.
     """
     aligned = align(photos, matrix, PLACES_SIDE)
-    if aligned.found is None or aligned.detail.amount < SHARED:
+    pair = aligned.registered
+    if pair is None or aligned.detail.amount < SHARED:
         return None
-    found, colours = aligned.found, aligned.found.tints(aligned.sides, aligned.matrix)
-    ours, theirs = found.whole(settled(*found.beside))
-    mask = found.mask if found.hidden is None else found.mask | found.hidden
-    return laid_over.Looks.of(ours, theirs, mask, colours.colours)
+    ours, theirs = pair.whole(match_tiles(*pair.uncovered))
+    mask = pair.mask if pair.hidden is None else pair.mask | pair.hidden
+    return markings.NetworkInput.of(ours, theirs, mask, pair.tints().colours)
 
 
 def add_fine_comparison(
@@ -175,47 +166,48 @@ def add_fine_comparison(
 ) -> tuple[Measures, Matrix]:
     """Return the measures of a pair with those of its fine comparison, and the relation.
 
-    Smooth shapes can agree better under a wrong relation than under the true one, of which a bar of
-    text hides a part. Detail cannot: where little is shared, or something covers an image, no
-    transformation at all is tried. Of a part of a page or a chart little is left at ``BOUND``
-    pixels to find its place by: local features of more are tried where nothing is shared.
+    Smooth shapes can agree better under a wrong relation than under the true one if a bar of text
+    hides a part of them; detail cannot. If little is shared, or something covers an image, the
+    identity is tried as well. At ``BOUND`` pixels, too little detail of a page or chart remains to
+    locate a part of it: if nothing is shared, local features at a larger size are tried.
     """
     photos = query, reference
     still = np.allclose(matrix, np.eye(3), atol=STILL)
     if still and differ_by_noise(query.pixels, reference.pixels):
-        return _with(measures, _but_for_noise(photos), query, reference), matrix
+        return _with_comparison(measures, _noise_only(photos), photos), matrix
     aligned = _best_aligned(photos, matrix)
     if aligned.matrix is not matrix:
         small = [Photo.of(bounded(each.pixels, BOUND)) for each in photos]
-        measures = _again(measures, (small[0], small[1]), aligned.matrix)
+        measures = _remeasured(measures, (small[0], small[1]), aligned.matrix)
     found = _compared(aligned)
-    if found.detail.amount >= SHARED and measures.patch >= APART:
-        beside = _without_bars(photos, aligned.matrix)
-        if beside is not None:
-            aligned = _best_aligned(*beside)
-            small = [each.bounded(BOUND) for each in beside[0]]
-            measures = _again(measures, (small[0], small[1]), aligned.matrix)
+    if found.detail.amount >= SHARED and measures.patch >= MIN_DIFFERENCE:
+        without = _without_bars(photos, aligned.matrix)
+        if without is not None:
+            aligned = _best_aligned(*without)
+            small = [each.bounded(BOUND) for each in without[0]]
+            measures = _remeasured(measures, (small[0], small[1]), aligned.matrix)
             found = _compared(aligned)
-    return _with(measures, found, query, reference), aligned.matrix
+    return _with_comparison(measures, found, photos), aligned.matrix
 
 
 def _best_aligned(photos: tuple[Photo, Photo], matrix: Matrix) -> Alignment:
-    """Align two images under a relation, or under another one that more detail agrees with."""
+    """Align two images under a relation, or under another one if more detail agrees."""
     aligned = align(photos, matrix, GLANCE_SIDE)
     for other in _other_relations(photos, matrix, aligned):
         tried = align(photos, other, GLANCE_SIDE)
         if tried.detail.amount > aligned.detail.amount + BETTER:
             aligned = tried
-    if aligned.detail.amount >= SHARED and aligned.side >= GLANCE_SIDE:
-        framed = _Framed.of(aligned.sides, aligned.matrix, DETAIL_SIDE)
-        aligned = Alignment.of(aligned.sides, aligned.matrix, framed, aligned.covers)
+    pair = aligned.registered
+    if pair is not None and aligned.detail.amount >= SHARED and aligned.side >= GLANCE_SIDE:
+        framed = _FramedPair.of(pair.grey, DETAIL_SIDE)
+        aligned = Alignment.of(aligned.matrix, framed, aligned.covers)
     return aligned
 
 
-def _again(measures: Measures, photos: tuple[Photo, Photo], matrix: Matrix) -> Measures:
-    """Return the measures of the check of two images at ``BOUND`` pixels under another relation."""
-    overlap = frame(*photos, matrix)
-    again = NOTHING if overlap is None else large.measured(overlap)
+def _remeasured(measures: Measures, photos: tuple[Photo, Photo], matrix: Matrix) -> Measures:
+    """Return the measures of the check of two images under another relation."""
+    frame = common_frame(*photos, matrix)
+    again = NO_OVERLAP if frame is None else large.measure_frame(frame)
     ratios = measures.query_ratio, measures.reference_ratio
     return replace(again, query_ratio=ratios[0], reference_ratio=ratios[1])
 
@@ -223,9 +215,9 @@ def _again(measures: Measures, photos: tuple[Photo, Photo], matrix: Matrix) -> M
 def _without_bars(
     photos: tuple[Photo, Photo], matrix: Matrix
 ) -> tuple[tuple[Photo, Photo], Matrix] | None:
-    """Return both images without the bars along an edge of one, and the relation that shows them.
+    """Return both images without the bars along an edge, and the relation that reveals these.
 
-    A bar draws the relation to itself: no transformation at all is tried as well.
+    A bar biases the relation, so the identity is tried as well.
     """
     query, reference = photos
     for relation in (matrix, np.eye(3)):
@@ -236,8 +228,8 @@ def _without_bars(
     return None
 
 
-def _but_for_noise(photos: tuple[Photo, Photo]) -> Comparison:
-    """Return what two images share that differ by noise alone: nothing is altered."""
+def _noise_only(photos: tuple[Photo, Photo]) -> Comparison:
+    """Return the comparison of two images that differ by noise alone."""
     ours, theirs = (bounded(photo.grey, DETAIL_SIDE) for photo in photos)
     content = np.minimum(*(bounded(photo.content, DETAIL_SIDE) for photo in photos))
     detail = shared_detail(ours, theirs, content > 0)
@@ -247,30 +239,33 @@ def _but_for_noise(photos: tuple[Photo, Photo]) -> Comparison:
 def _other_relations(
     photos: tuple[Photo, Photo], matrix: Matrix, aligned: Alignment
 ) -> Iterator[Matrix]:
-    """Yield the relations that are tried beside the one that the check found."""
+    """Yield relations to try beside that of the check."""
     doubted = aligned.detail.amount < DOUBTED or aligned.covers is not None
     if doubted and not np.allclose(matrix, np.eye(3), atol=STILL):
         yield np.eye(3)
-    if aligned.detail.amount < SHARED and all(_is_fine(photo) for photo in photos):
+    if aligned.detail.amount < SHARED and all(_has_fine_print(photo) for photo in photos):
         mirrored = bool(np.linalg.det(matrix) < 0)
         small = [bounded(photo.pixels, FEATURES_SIDE) for photo in photos]
-        relation = by_features(small[0], small[1], mirrored=mirrored)
-        if relation is not None and not relation.inverted:
-            yield relation.matrix
+        match = match_features(small[0], small[1], mirrored=mirrored)
+        if match is not None and not match.inverted:
+            yield match.matrix
 
 
-def _is_fine(photo: Photo) -> bool:
-    """Whether an image is strokes on a plain ground, most of which are lost at ``BOUND`` pixels."""
+def _has_fine_print(photo: Photo) -> bool:
+    """Whether an image has strokes on plain ground, most of which are lost at ``BOUND`` pixels."""
     return max(photo.pixels.shape[:2]) > BOUND and photo.plain >= RENDERED
 
 
-def _with(measures: Measures, found: Comparison, query: Photo, reference: Photo) -> Measures:
-    """Return measures with those of a fine comparison, which also sees whether pixels are equal."""
+def _with_comparison(
+    measures: Measures, found: Comparison, photos: tuple[Photo, Photo]
+) -> Measures:
+    """Return measures with those of a fine comparison; ``exact`` must hold at full size as well."""
+    query, reference = photos
     different, alteration = found.differences, found.alteration
     return replace(
         measures,
         exact=float(measures.exact and is_exact(query.pixels, reference.pixels)),
-        **{field.name: getattr(found.detail, field.name) for field in fields(Detail)},
+        **asdict(found.detail),
         replaced=different.replaced,
         added=different.added,
         hidden=different.covered,
@@ -289,120 +284,120 @@ def _with(measures: Measures, found: Comparison, query: Photo, reference: Photo)
         altered_untinted=alteration.untinted,
         altered_cells=float(alteration.cells),
         altered_covered=alteration.covered,
-        laid_content=found.laid.content,
-        laid_more=found.laid.more,
-        laid_less=found.laid.less,
-        altered_places=float(len(found.altered_places)),
-        tinted_more=found.colours.more,
-        tinted_less=found.colours.less,
+        laid_content=found.markings.content,
+        laid_more=found.markings.more,
+        laid_less=found.markings.less,
+        altered_places=float(len(found.altered_boxes)),
+        tinted_more=found.tints.more,
+        tinted_less=found.tints.less,
         plain=max(query.plain, reference.plain),
         close_side=float(found.side),
     )
 
 
 @dataclass(frozen=True, slots=True)
-class _Sides:
-    """Two images, and both in grey, the query's as the reference's follow from its colours."""
+class _GreyPair:
+    """Two images in grey; the query's colours are mixed so that its details fit the reference."""
 
     query: Float32
     reference: Float32
     photos: tuple[Photo, Photo]
+    matrix: Matrix  # the relation
+
+    @classmethod
+    def of(cls, photos: tuple[Photo, Photo], matrix: Matrix) -> _GreyPair | None:
+        """Return both images in grey, ``None`` with next to no overlap."""
+        frame = common_frame(*photos, matrix)
+        if frame is None:
+            return None
+        fit = detail_fit(frame)
+        weights = fit.weights.astype(np.float32)[None]
+        mixed = cv2.transform(photos[0].pixels.astype(np.float32), weights) + np.float32(fit.level)
+        return cls(np.asarray(mixed, np.float32), photos[1].grey, photos, matrix)
 
     @property
     def contents(self) -> tuple[Bytes8, Bytes8]:
-        """Where each has content."""
+        """The masks of content of both images."""
         return self.photos[0].content, self.photos[1].content
 
 
-def _sides(photos: tuple[Photo, Photo], matrix: Matrix) -> _Sides | None:
-    query = photos[0].pixels
-    overlap = frame(*photos, matrix)
-    if overlap is None:
-        return None
-    fit = detail_fit(overlap)
-    weights = fit.weights.astype(np.float32)[None]
-    mixed = cv2.transform(query.astype(np.float32), weights) + np.float32(fit.level)
-    return _Sides(np.asarray(mixed, np.float32), photos[1].grey, photos)
-
-
 @dataclass(frozen=True, slots=True)
-class _Framed:
+class _FramedPair:
     """Two images in one frame."""
 
     # grey, (h, w)
     query: Float32
     reference: Float32
-    mask: Bool  # where both have content
+    mask: Bool  # content of both
     place: Placement  # of the frame
+    grey: _GreyPair  # the images
 
     @classmethod
-    def of(cls, sides: _Sides | None, matrix: Matrix, side: int) -> _Framed | None:
-        """Return both images in a frame of a long side of at most ``side`` pixels.
+    def of(cls, grey: _GreyPair, side: int) -> _FramedPair | None:
+        """Return both images in a frame with a long side of at most ``side`` pixels.
 
-        ``None`` where next to nothing overlaps.
+        ``None`` with next to no overlap.
         """
-        if sides is None:
-            return None
-        place = Placement.of(sides.query.shape, sides.reference.shape, matrix, side)
+        place = Placement.of(grey.query.shape, grey.reference.shape, grey.matrix, side)
         if place is None:
             return None
-        planes = sides.query, sides.reference
-        ours, theirs, mask = both_moved(planes, sides.contents, matrix, place)
-        return None if mask is None else cls(ours, theirs, mask, place)
+        planes = grey.query, grey.reference
+        ours, theirs, mask = warp_both(planes, grey.contents, grey.matrix, place)
+        return None if mask is None else cls(ours, theirs, mask, place, grey)
 
     def covers(self) -> Covers | None:
-        found = covers_of(self.query, self.reference, both_whole(self.place), self.mask)
+        found = find_covers(self.query, self.reference, common_extent(self.place), self.mask)
         return found if found.where.any() else None
 
-    def in_register(self, covers: Covers | None) -> _Registered:
+    def registered(self, covers: Covers | None) -> RegisteredPair:
         """Return both images in register and equally sharp."""
         ours, theirs, mask = self.query, self.reference, self.mask
         hidden = None if covers is None else covers.resized(self.place.size).where
         if hidden is not None:
             mask = mask & ~hidden
-        ours, displacement = registered(ours, theirs, mask)
-        ours, theirs, _ = agreement.blurred_equally(ours, theirs, mask)
-        return _Registered(ours, theirs, mask, hidden, displacement)
+        ours, displacement = register(ours, theirs, mask)
+        ours, theirs, _ = agreement.equally_blurred(ours, theirs, mask)
+        return RegisteredPair(ours, theirs, mask, hidden, displacement, self.grey)
 
 
 @dataclass(frozen=True, slots=True)
-class _Registered:
-    """Two images in register and equally sharp."""
+class RegisteredPair:
+    """Two images in one frame, in register and equally sharp."""
 
     # grey, (h, w)
     query: Float32
     reference: Float32
-    mask: Bool  # where both have content and nothing covers one of them
-    hidden: Bool | None  # where something covers one of them, if anything does
-    displacement: Displacement  # that brought the query into register
+    mask: Bool  # content of both that is not covered
+    hidden: Bool | None  # covered area, if any
+    displacement: Displacement  # of the query by registration
+    grey: _GreyPair  # the images
 
     @property
-    def beside(self) -> tuple[Float32, Float32, Bool]:
-        """Both images beside what covers them, and their mask."""
+    def uncovered(self) -> tuple[Float32, Float32, Bool]:
+        """Both images and their mask; equal where covered."""
         if self.hidden is None:
             return self.query, self.reference, self.mask
-        # what is beside a cover has no ground in common with it
+        # so that a cover does not affect the ground level of its surroundings
         return np.where(self.hidden, self.reference, self.query), self.reference, self.mask
 
-    def whole(self, settled: Float32) -> tuple[Float32, Float32]:
-        """Return the settled query with what is covered as it is, and the reference."""
+    def whole(self, matched: Float32) -> tuple[Float32, Float32]:
+        """Return the matched query, unchanged where covered, and the reference."""
         if self.hidden is None:
-            return settled, self.reference
-        return np.where(self.hidden, self.query, settled), self.reference
+            return matched, self.reference
+        return np.where(self.hidden, self.query, matched), self.reference
 
-    def tints(self, sides: _Sides | None, matrix: Matrix) -> Tints:
-        """Return the colours that one image alone has beside what covers them."""
-        if sides is None:
-            return Tints()
-        query, reference = sides.photos
+    def tints(self) -> Tints:
+        """Return the colours that only one image has, in the area that is not covered."""
+        query, reference = self.grey.photos
         shapes = query.pixels.shape[:2], reference.pixels.shape[:2]
-        place = Placement.of(*shapes, matrix, min(TINTS_SIDE, max(self.mask.shape)))
+        side = min(TINTS_SIDE, max(self.mask.shape))
+        place = Placement.of(*shapes, self.grey.matrix, side)
         if place is None:
             return Tints()
         pixels = query.pixels, reference.pixels
-        ours, theirs, _ = both_moved(pixels, sides.contents, matrix, place)
+        ours, theirs, _ = warp_both(pixels, self.grey.contents, self.grey.matrix, place)
         inside = _resized(self.mask, place.size)
-        found = tints(self.displacement.moved(ours), theirs, inside)
+        found = find_tints(self.displacement.moved(ours), theirs, inside)
         where = found.where
         height, width = self.mask.shape
         return found if where is None else replace(found, where=_resized(where, (width, height)))

@@ -1,11 +1,11 @@
-"""Two comparisons of images in place: colours of tiny images, and layouts whatever the colours.
+"""Comparisons without alignment: colours of tiny images, and layouts for any colours.
 
-Verification was fitted on photographs. Of drawings of 16 pixels it finds a relation under which any
-two circles are near-duplicates: in a toy world of 6,012 training images it called 99 of 300 new
-ones near-duplicates of some training image. A model that replays an image replays it upright, in
-place and in its colours, so tiny images count as copies only where these agree, with and without
-their margins: of the 99 that leaves 17, most of them the same shape in the same place in other
-colours, and of 96 damaged copies it leaves all (``benchmarks/layout_verdict.py``).
+Verification was fitted on photographs. For drawings of 16 pixels it finds a relation under which
+any two circles are near-duplicates: in a toy world of 6,012 training images, it called 99 of 300
+new images near-duplicates of a training image. A model reproduces an image upright, in place and in
+its colours, so tiny images count as copies only if their colours agree in place, with and without
+margins: 17 of the 99 remain, most of them the same shape in other colours, and all of 96 damaged
+copies (``benchmarks/layout_verdict.py``).
 """
 
 from __future__ import annotations
@@ -21,49 +21,48 @@ from visleak.records import VIEWS, Bool, Bytes8, Float32
 from visleak.verification import align
 from visleak.verification.measures import square
 
-#: Images up to this long side are tiny. No layout is told of these either: in a toy world of
-#: drawings of 16 pixels, recoloured copies stand out no further than other drawings of the same
-#: things.
+#: Largest long side of tiny images. Their layouts are not compared: in a toy world of drawings of
+#: 16 pixels, the scores of recoloured copies and of other drawings of the same objects overlap.
 TINY: Final = 48
 
-#: Correlation of the colours of tiny images in place from which they are copies.
+#: Smallest colour correlation of tiny images that are copies.
 COLOURS: Final = 0.75
 
 #: Side of the squares that are compared.
 TINY_SIDE: Final = 32
 
-#: Share of a side that is left away at each end for the second comparison: a frame says nothing of
-#: what it frames.
+#: Share of a side that is cropped at each end for the second comparison, because different images
+#: may have the same frame.
 MARGIN: Final = 1 / 8
 
-#: Deviation (grey levels) below which what is framed is blank, and the largest difference of two
-#: blank colours that are one.
+#: Standard deviation (grey levels) below which a cropped image is blank, and largest difference of
+#: two blank images of one colour.
 BLANK: Final = 8.0
 ONE_COLOUR: Final = 16.0
 
-#: Version of the comparison: part of the digest of what is built on it.
+#: Version of the comparison: part of the digests of results that use it.
 VERSION: Final = 1
 
 
 def is_tiny(pixels: Bytes8) -> bool:
-    """Whether an image is too small for what was fitted on photographs."""
+    """Whether an image is too small for verification fitted on photographs."""
     return bool(max(pixels.shape[:2]) <= TINY)
 
 
-def in_place(query: Bytes8, reference: Bytes8, view: str = "original") -> float:
-    """Return the correlation of colours in place, -1 to 1: whole or without margins, the lower."""
+def colour_correlation(query: Bytes8, reference: Bytes8, view: str = "original") -> float:
+    """Return the correlation of colours in place, -1..1: with or without margins, the lower."""
     if view == "inverted":
         query, view = 255 - query, "original"
     relation = align.view_matrix(VIEWS.index(view))
     whole = align.warp(square(query, TINY_SIDE), relation), square(reference, TINY_SIDE)
-    # cut before they are enlarged, or the frame would shine in
-    framed = (
+    # cropped before they are enlarged, which would blend the frame in
+    cropped = (
         align.warp(square(_inner(query), TINY_SIDE), relation),
         square(_inner(reference), TINY_SIDE),
     )
-    if _one_blank(*framed):
+    if _same_blank(*cropped):
         return _correlation(*whole)
-    return min(_correlation(*whole), _correlation(*framed))
+    return min(_correlation(*whole), _correlation(*cropped))
 
 
 def _inner(pixels: Bytes8) -> Bytes8:
@@ -72,25 +71,26 @@ def _inner(pixels: Bytes8) -> Bytes8:
 
 
 def _correlation(one: Float32, other: Float32) -> float:
-    """Return the correlation over all channels, each less its own mean; 0 of a blank image."""
+    """Return the correlation over all channels, each minus its own mean; 0 for blank images."""
     ours, theirs = (each - each.mean((0, 1)) for each in (one, other))
     energy = float(np.vdot(ours, ours)) * float(np.vdot(theirs, theirs))
     return float(np.vdot(ours, theirs)) / energy**0.5 if energy > 1.0 else 0.0
 
 
-def _one_blank(one: Float32, other: Float32) -> bool:
+def _same_blank(one: Float32, other: Float32) -> bool:
+    """Whether both images are blank and have the same colour."""
     apart = np.abs(one.mean((0, 1)) - other.mean((0, 1))).max()
     return bool(all(each.std((0, 1)).max() < BLANK for each in (one, other)) and apart < ONE_COLOUR)
 
 
 # -- layouts --------------------------------------------------------------------------------------
 # A memorized image is often one of many variants that differ in colours only (Hong et al. 2024,
-# section 6): the model then replays the layout. Where the boundaries are, and which way they run,
-# is what no recolouring changes; how strong they are, and which side is the brighter, changes with
-# any. So images are reduced to directions of colour edges without sign or strength (the doubled
-# angle of the colour structure tensor, Di Zenzo 1986; Bigun & Granlund 1987), correlated over all
-# shifts, and the correlation in place is compared with those elsewhere: two different images of
-# upright and level things agree a little at every shift.
+# section 6): the model then reproduces the layout. Recolouring changes the strength of edges and
+# their brighter side, but neither position nor orientation. Images are therefore reduced to the
+# orientation of colour edges (the doubled angle of the colour structure tensor, Di Zenzo 1986;
+# Bigun & Granlund 1987) and correlated over all shifts. The correlation in place is compared with
+# those at other shifts, because different images of upright and level objects correlate a little
+# at every shift.
 
 Edges = npt.NDArray[np.complex64]
 
@@ -100,29 +100,28 @@ SIDE: Final = 64
 #: Blur (pixels of the square) before gradients are taken.
 BLUR: Final = 1.0
 
-#: Gradients of this size (grey levels a pixel) have half the weight of the strongest.
+#: Gradient (grey levels per pixel) at which an edge has half the weight of the strongest edges.
 NOISE: Final = 12.0
 
-#: "In place" is a shift of at most this share of the side, "elsewhere" one of more than twice it.
+#: Largest shift "in place", as a share of the side; other shifts are larger than twice that.
 PLACE: Final = 1 / 16
 
-#: Layouts agree where the correlation in place stands out by this many standard deviations of those
-#: elsewhere, and is this high. ``benchmarks/layout_verdict.py``: 95 to 99 % of recoloured and
-#: replayed photographs do, and none of 31,125 pairs of different ones, which reach 6.0.
-STANDS_OUT: Final = 8.5
+#: Smallest score and smallest correlation in place of images with the same layout. 95 to 99 % of
+#: recoloured and reproduced photographs reach both; none of 31,125 pairs of different photographs
+#: does, whose scores are up to 6.0 (``benchmarks/layout_verdict.py``).
+SAME_LAYOUT: Final = 8.5
 AGREES: Final = 0.25
 
 #: Mean difference of colours (CIE76) from which colours do not agree.
 OTHER_COLOURS: Final = 10.0
 
-#: Side of the grids by which layouts are looked for, and of the squares they are made of and
-#: colours are compared at.
-PRINT_SIDE: Final = 16
+#: Side of the grid of layout vectors, and of the squares for these and for colours.
+GRID_SIDE: Final = 16
 SMALL: Final = 32
 
 
-def edges(pixels: Bytes8, side: int = SIDE) -> Edges:
-    """Return directions of colour edges (side, side), without sign: twice the gradient's angle."""
+def edge_orientations(pixels: Bytes8, side: int = SIDE) -> Edges:
+    """Return the orientations of colour edges (side, side): twice the angle of the gradient."""
     method = cv2.INTER_AREA if min(pixels.shape[:2]) >= side else cv2.INTER_LINEAR
     square = np.asarray(cv2.resize(pixels, (side, side), interpolation=method), np.float32)
     square = np.asarray(cv2.GaussianBlur(square, (0, 0), BLUR), np.float32)
@@ -134,16 +133,17 @@ def edges(pixels: Bytes8, side: int = SIDE) -> Edges:
     return np.asarray(tensor / (np.abs(tensor) + NOISE**2), np.complex64)
 
 
-def standing_out(one: Edges, other: Edges) -> tuple[float, float]:
-    """Return how far two layouts agree in place, and how far that stands out.
+def layout_agreement(one: Edges, other: Edges) -> tuple[float, float]:
+    """Return the correlation of two layouts in place, and its score.
 
-    Returns the largest correlation (-1 to 1) over shifts of at most 1/16 of the side; and that
-    minus the mean correlation over shifts of more than 1/8, in standard deviations of those. Both 0
-    where an image has no edges.
+    The correlation (-1..1) is the largest over shifts of at most 1/16 of the side. The score is the
+    difference from the mean correlation over shifts of more than 1/8, in standard deviations of
+    these. Both are 0 for images without edges.
 
     >>> rng = np.random.default_rng(0)
     >>> image = cv2.resize(rng.integers(0, 256, (8, 8, 3), np.uint8), (64, 64))
-    >>> agreement, score = standing_out(edges(image), edges(255 - image))
+    >>> one, other = edge_orientations(image), edge_orientations(255 - image)
+    >>> agreement, score = layout_agreement(one, other)
     >>> round(agreement, 3), score > 8
     (1.0, True)
     """
@@ -152,13 +152,13 @@ def standing_out(one: Edges, other: Edges) -> tuple[float, float]:
         return 0.0, 0.0
     spectrum = np.fft.fft2(one) * np.conj(np.fft.fft2(other))
     correlation = np.fft.ifft2(spectrum).real / np.sqrt(energy)
-    near, far = _places(one.shape[0])
-    agreement, elsewhere = float(correlation[near].max()), correlation[far]
-    return agreement, float((agreement - elsewhere.mean()) / (elsewhere.std() + 1e-6))
+    near, far = _shifts(one.shape[0])
+    agreement, others = float(correlation[near].max()), correlation[far]
+    return agreement, float((agreement - others.mean()) / (others.std() + 1e-6))
 
 
-def _places(side: int) -> tuple[Bool, Bool]:
-    """Return which cyclic shifts are in place and which elsewhere, (side, side) each."""
+def _shifts(side: int) -> tuple[Bool, Bool]:
+    """Return the masks of cyclic shifts in place and of other shifts, (side, side) each."""
     steps = np.minimum(np.arange(side), side - np.arange(side))
     away = np.maximum(steps[:, None], steps[None, :])
     reach = round(side * PLACE)
@@ -166,12 +166,12 @@ def _places(side: int) -> tuple[Bool, Bool]:
 
 
 def same_layout(agreement: float, score: float) -> bool:
-    """Whether :func:`standing_out` says that two images have one layout."""
-    return score >= STANDS_OUT and agreement >= AGREES
+    """Whether two images have the same layout, by their :func:`layout_agreement`."""
+    return score >= SAME_LAYOUT and agreement >= AGREES
 
 
 def colour_difference(one: Bytes8, other: Bytes8) -> float:
-    """Return the mean difference of colours in place at 32 x 32 (CIE76), 0 to 100 and more."""
+    """Return the mean difference of colours in place at 32 x 32 (CIE76), from 0."""
     squares = []
     for pixels in (one, other):
         method = cv2.INTER_AREA if min(pixels.shape[:2]) >= SMALL else cv2.INTER_LINEAR
@@ -180,23 +180,22 @@ def colour_difference(one: Bytes8, other: Bytes8) -> float:
     return float(np.linalg.norm(squares[0] - squares[1], axis=2).mean())
 
 
-class LayoutPrints:
-    """Fingerprints whose cosine is the correlation of edges at 16 x 16, whatever the colours."""
+class LayoutEncoder:
+    """Encoder whose cosine is the correlation of edge orientations at 16 x 16."""
 
     name = "layout"
-    digest = f"layout 1 {PRINT_SIDE} {BLUR:g} {NOISE:g}"
-    width = 2 * PRINT_SIDE**2
+    digest = f"layout 1 {GRID_SIDE} {BLUR:g} {NOISE:g}"
+    width = 2 * GRID_SIDE**2
     enough = 2 * SMALL
     batch = 256
     thresholds = None
 
     def encode(self, images: Sequence[Bytes8]) -> Float32:
-        """Return a row per image (n, 512)."""
+        """Return one row per image (n, 512)."""
         rows = np.empty((len(images), self.width), np.float32)
         for row, pixels in zip(rows, images, strict=True):
-            # the strength of edges is smoothed over a cell of the grid, so that small shifts count
-            # little
-            fine = edges(pixels, SMALL)
-            cells = fine.reshape(PRINT_SIDE, 2, PRINT_SIDE, 2).mean((1, 3)).ravel()
+            # means over the cells of the grid reduce the effect of small shifts
+            fine = edge_orientations(pixels, SMALL)
+            cells = fine.reshape(GRID_SIDE, 2, GRID_SIDE, 2).mean((1, 3)).ravel()
             row[: len(cells)], row[len(cells) :] = cells.real, cells.imag
         return rows

@@ -1,4 +1,4 @@
-"""The small convolutional networks that judge registered images, run by OpenCV."""
+"""Two small convolutional networks that classify cells of registered images, run by OpenCV."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ import numpy as np
 
 from visleak.records import Float32
 
-#: The networks: files of this package.
+#: Files of the networks, in this package.
 ALTERATION: Final = "alteration.onnx"
 LAID_OVER: Final = "laid_over.onnx"
 
-# a network of OpenCV holds the state of one forward pass
-_OF_THREAD = threading.local()
+# each thread has its own: a network of OpenCV holds the state of one forward pass
+_NETWORKS = threading.local()
 
 
-def answers(name: str, **planes: Float32) -> Float32:
-    """Return what a network says of planes (number, h, w), by the name of the input."""
-    networks: dict[str, cv2.dnn.Net] = vars(_OF_THREAD)
+def run_network(name: str, **planes: Float32) -> Float32:
+    """Return the output of a network for planes (number, h, w), by name of the input."""
+    networks: dict[str, cv2.dnn.Net] = vars(_NETWORKS)
     if name not in networks:
         networks[name] = cv2.dnn.readNetFromONNX(np.frombuffer(_stored(name), np.uint8))
     network = networks[name]
@@ -40,6 +40,6 @@ def _stored(name: str) -> bytes:
 
 @cache
 def networks_digest() -> str:
-    """Return the digest of the networks, which evidence depends on."""
+    """Return the digest of the files of both networks."""
     stored = b"".join(_stored(name) for name in (ALTERATION, LAID_OVER))
     return hashlib.blake2b(stored, digest_size=16).hexdigest()

@@ -1,10 +1,10 @@
-"""The share of an image that another one shows too: tiles, crops, re-framed shots.
+"""The share of an image that another image shows: tiles, crops, re-framed shots.
 
-A relation is believed only if the images agree wherever it lays them on each other, and if no other
-displacement agrees about as well: stripes, grids and plain ground agree with themselves in many
-places, so of these nothing is claimed. Two prints of one form agree in most places, but parts of
-one image agree in all of them, up to what compression and resampling change. What is left is exact
-to a fraction of a pixel, because dozens of local features were fitted, and so is the share.
+A relation is accepted only if the images agree everywhere in the overlap, and if no other
+displacement agrees about as well: stripes, grids and plain ground agree at many displacements. Two
+prints of one form agree almost everywhere; parts of one image agree everywhere, up to compression
+and resampling. The share is exact to a fraction of a pixel, because dozens of local features were
+fitted.
 """
 
 from __future__ import annotations
@@ -21,57 +21,55 @@ import scipy.fft
 from visleak.records import Bool, Bytes8, Float32, Float64
 from visleak.verification.align import Matrix, inverse, unit_to_pixels
 from visleak.verification.detail import NOISE, WINDOW, Detail, detail_of, windows_of
-from visleak.verification.features import SMALLEST, by_features
-from visleak.verification.frame import Photo, Placement, both_moved, bounded
+from visleak.verification.features import SMALLEST, match_features
+from visleak.verification.frame import Photo, Placement, bounded, warp_both
 from visleak.verification.regions import share_of
-from visleak.verification.registration import registered
+from visleak.verification.registration import register
 
 #: Long side of the frame in which the overlap is compared, pixels.
 SIDE: Final = 512
-#: A strip is enlarged this much at most to be wide enough to be judged.
+#: Largest enlargement of a strip that is too narrow for windows.
 ENLARGED: Final = 1.5
-#: Least shared detail, in units of its spread by chance, least correlation of the windows of the
-#: upper quartile, largest share of the windows that contradict, and least number of windows with
-#: texture.
+#: Limits of ``Detail``: least amount, least matched, largest opposed, least windows.
 AMOUNT: Final = 2.0
 MATCHED: Final = 0.4
 OPPOSED: Final = 0.2
 WINDOWS: Final = 4.0
-#: Least share of the usual noise, of images that differ by less.
+#: Smallest noise, as a share of the usual one, of images that differ little.
 QUIET: Final = 0.25
-#: Of the energy of a window, resampling may change this share, and compression so much (levels
-#: squared per pixel squared). A window matters with this share of the energy of the strongest ones,
-#: and so large a share of these may have changed more.
+#: Change of a window due to resampling (share of its energy) and compression (levels squared per
+#: pixel squared); smallest energy of a relevant window, as a share of that of the strongest ones;
+#: and largest share of relevant windows that change more.
 RESAMPLED: Final = 0.1
 COMPRESSED: Final = 20.0
 MATTERS: Final = 0.05
 CHANGED: Final = 0.02
-#: Strokes on a plain ground, as in print: so large a share of the windows has less than this share
-#: of the energy of the strongest ones.
+#: Print is strokes on plain ground: this share of the windows has less than this share of the
+#: energy of the strongest ones.
 GROUND: Final = 0.15
 FAINT: Final = 0.02
-#: Another displacement must agree at least this much less, as a share of the agreement found; it is
-#: one of more than so many pixels, at which this share of the energy still overlaps.
+#: Largest amount of detail at another displacement, as a share of that at the relation; smallest
+#: such displacement, pixels; and smallest share of the energy that overlaps there.
 ELSEWHERE: Final = 0.4
-APART: Final = 6
-LEFT: Final = 0.25
-#: Long side at which displacements are tried, pixels; and the least share of the energy of either
-#: image, of images that are laid on each other by a displacement alone.
+OTHER_SHIFT: Final = 6
+OVERLAPS: Final = 0.25
+#: Long side at which displacements are tried, pixels, and smallest share of the energy of either
+#: image in an overlap that is found by displacement alone.
 COARSE: Final = 256
 STRIP: Final = 0.05
-#: A share below this is not told from images that touch.
-LEAST: Final = 0.02
+#: Smallest share of an overlap; below it, images only touch.
+MIN_OVERLAP: Final = 0.02
 #: Version of the measurement: part of the key of cached overlaps.
 VERSION: Final = 4
 
 
 def overlap_of(query: Bytes8, reference: Bytes8, starts: Sequence[Matrix] = ()) -> Matrix | None:
-    """Return the relation of two images that overlap, ``None`` where none is sure.
+    """Return the relation of two images that overlap, ``None`` if none is certain.
 
     Args:
         query, reference: RGB ``uint8`` (h, w, 3).
-        starts: relations that are tried first, query to reference in unit coordinates; of images
-            that are copies in part, so that what was changed does not count.
+        starts: relations of verified copies, query to reference in unit coordinates. They are tried
+            first, and changes are ignored.
     """
     for matrix in starts:
         if agrees(query, reference, matrix, changed=1.0):
@@ -83,35 +81,35 @@ def overlap_of(query: Bytes8, reference: Bytes8, starts: Sequence[Matrix] = ()) 
 
 
 def _relations(query: Bytes8, reference: Bytes8) -> Iterator[tuple[Matrix, bool]]:
-    """Yield relations that may hold, and whether the query is inverted."""
-    found = by_features(query, reference)
-    if found is not None:
-        yield found.matrix, found.inverted
-    displaced = by_displacement(query, reference)
+    """Yield candidate relations, and whether the query is inverted."""
+    match = match_features(query, reference)
+    if match is not None:
+        yield match.matrix, match.inverted
+    displaced = best_displacement(query, reference)
     if displaced is not None:
         yield displaced, False
 
 
 def agrees(query: Bytes8, reference: Bytes8, matrix: Matrix, *, changed: float = CHANGED) -> bool:
-    """Return whether two images agree under a relation, and under no other about as well.
+    """Return whether two images agree under a relation, and less under any other displacement.
 
-    ``changed``: share of what matters that may have changed.
+    ``changed``: largest share of relevant windows that changed.
     """
-    if share_of(matrix) < LEAST:
+    if share_of(matrix) < MIN_OVERLAP:
         return False
     place = Placement.of(query.shape[:2], reference.shape[:2], matrix, SIDE)
     if place is None:
         return False
-    place = _wide(place)
-    one, other = _whole(query), _whole(reference)
-    ours, theirs, mask = both_moved(
+    place = _widened(place)
+    one, other = _unmasked(query), _unmasked(reference)
+    ours, theirs, mask = warp_both(
         (one.grey, other.grey), (one.content, other.content), matrix, place
     )
     if mask is None:
         return False
-    ours, _ = registered(ours, theirs, mask)
+    ours, _ = register(ours, theirs, mask)
     windows = windows_of(ours, theirs, mask)
-    # texture that is fainter than the usual noise counts where the images differ by less
+    # texture below the usual noise counts if the images differ less
     noise = noise_of(windows)
     detail = detail_of(windows, noise)
     return (
@@ -120,12 +118,12 @@ def agrees(query: Bytes8, reference: Bytes8, matrix: Matrix, *, changed: float =
         and detail.opposed <= OPPOSED
         and detail.windows >= WINDOWS
         and changed_share(windows) <= changed
-        and _elsewhere(ours, theirs, mask, noise).amount <= ELSEWHERE * detail.amount
+        and _displaced_detail(ours, theirs, mask, noise).amount <= ELSEWHERE * detail.amount
     )
 
 
-def _wide(place: Placement) -> Placement:
-    """Return a placement in which a narrow strip is two windows wide, if that enlarges little."""
+def _widened(place: Placement) -> Placement:
+    """Return a placement in which a narrow strip is two windows wide, if it is nearly so."""
     enlarged = 2 * WINDOW / min(place.size)
     if not 1 < enlarged <= ENLARGED:
         return place
@@ -133,16 +131,15 @@ def _wide(place: Placement) -> Placement:
     return replace(place, size=(width, height))
 
 
-def _whole(pixels: Bytes8) -> Photo:
-    """Return an image all of which is content."""
+def _unmasked(pixels: Bytes8) -> Photo:
+    """Return an image that is content everywhere."""
     return Photo(pixels, np.full(pixels.shape[:2], 255, np.uint8))
 
 
 def noise_of(windows: Sequence[Float64]) -> list[float]:
-    """Return the noise of each level by which two images differ in most windows, at most ``NOISE``.
+    """Return the noise of each level: the median difference of the windows, at most ``NOISE``.
 
-    Of parts of one image this is what compression and resampling left. Other images differ by all
-    of their texture.
+    Parts of one image differ by compression and resampling, other images by all of their texture.
     """
     noise = []
     for level, most in zip(windows, NOISE, strict=False):
@@ -154,11 +151,10 @@ def noise_of(windows: Sequence[Float64]) -> list[float]:
 
 
 def changed_share(levels: Sequence[Float64]) -> float:
-    """Return the share of the windows with contrast in either image that were changed, 0..1.
+    """Return the share of relevant windows with changes beyond compression and resampling, 0..1.
 
-    More than compression and resampling do: another word in a form, not another quality. These
-    change the finest details most, so that coarser ones are compared; but two prints of one form
-    differ in the finest only.
+    These affect the finest level most, so a coarser one is compared. For print the finest level is
+    compared, because two prints of one form may differ in no other.
     """
     energy = _energy(levels[0])
     is_print = np.mean(energy < FAINT * np.percentile(energy, 90)) >= GROUND
@@ -172,28 +168,28 @@ def changed_share(levels: Sequence[Float64]) -> float:
 
 
 def _energy(windows: Float64) -> Float64:
-    """Return the energy of the gradients in windows (3, 3, n), of the image with more of it."""
+    """Return the energy of the gradients in windows (3, 3, n), the larger of both images."""
     return np.asarray((windows[:2, 0] + windows[:2, 2]).max(axis=0))
 
 
-def by_displacement(query: Bytes8, reference: Bytes8) -> Matrix | None:
-    """Return the displacement, at one scale, at which two images agree best.
+def best_displacement(query: Bytes8, reference: Bytes8) -> Matrix | None:
+    """Return the displacement, without scaling, at which two images agree best.
 
-    Faint texture correlates over a strip where no local feature survives its compression.
+    Faint texture of a strip correlates even if compression left no local features.
     """
     scale = min(1.0, COARSE / max(*query.shape, *reference.shape))
     own, other = (
-        _clipped(_band(_whole(bounded(pixels, round(scale * max(pixels.shape)))).grey))
+        _clipped(_band(_unmasked(bounded(pixels, round(scale * max(pixels.shape)))).grey))
         for pixels in (query, reference)
     )
     if min(*own.shape, *other.shape) < SMALLEST:
         return None
     found = _correlations(own, other, np.ones_like(own), np.ones_like(other), STRIP)
-    # by chance it varies with the inverse root of the area
-    place = int((found.score * np.sqrt(found.area)).argmax())
-    if found.score.flat[place] <= 0:
+    # the standard deviation by chance is the inverse root of the area
+    best = int((found.score * np.sqrt(found.area)).argmax())
+    if found.score.flat[best] <= 0:
         return None
-    down, across = found.steps(place)
+    down, across = found.shift(best)
     shift = np.array([[1.0, 0, across], [0, 1, down], [0, 0, 1]])
     to_units = inverse(unit_to_pixels(other.shape[1], other.shape[0]))
     return np.asarray(to_units @ shift @ unit_to_pixels(own.shape[1], own.shape[0]))
@@ -201,15 +197,15 @@ def by_displacement(query: Bytes8, reference: Bytes8) -> Matrix | None:
 
 @dataclass(frozen=True, slots=True)
 class _Correlations:
-    """How two planes correlate at all displacements of the second, cyclic."""
+    """Correlations of two planes at all cyclic displacements of the second."""
 
-    score: Float64  # -1..1, 0 where too little of either overlaps, (rows, columns)
+    score: Float64  # -1..1, 0 where too little overlaps, (rows, columns)
     area: Float64  # of the overlap, pixels
 
-    def steps(self, place: int) -> tuple[int, int]:
-        """Return the displacement at a place, down and across."""
+    def shift(self, index: int) -> tuple[int, int]:
+        """Return the displacement of a flat index, down and across."""
         size = np.array(self.score.shape)
-        at = np.array(np.unravel_index(place, self.score.shape))
+        at = np.array(np.unravel_index(index, self.score.shape))
         down, across = ((at + size // 2) % size - size // 2).tolist()
         return down, across
 
@@ -217,7 +213,7 @@ class _Correlations:
 def _correlations(
     one: Float32, other: Float32, mask: Float32, other_mask: Float32, least: float
 ) -> _Correlations:
-    """Return the correlation at all displacements that leave a share of the energy of both."""
+    """Correlate at all displacements, with the least share of both energies in the overlap."""
     size = [
         scipy.fft.next_fast_len(a + b, real=True)
         for a, b in zip(one.shape, other.shape, strict=True)
@@ -225,7 +221,7 @@ def _correlations(
     left, right, there, here, own, others = (
         scipy.fft.rfft2(plane, size) for plane in (one, other, mask, other_mask, one**2, other**2)
     )
-    # of all displacements at once: the product, the energy of either image that overlaps, the area
+    # at all displacements: product, energies of both images in the overlap, area
     product, energy, energies, area = (
         scipy.fft.irfft2(np.conj(first) * second, size)
         for first, second in ((left, right), (own, here), (there, others), (there, here))
@@ -235,26 +231,28 @@ def _correlations(
     return _Correlations(score, np.maximum(area, 0.0))
 
 
-def _elsewhere(query: Float32, reference: Float32, mask: Bool, noise: Sequence[float]) -> Detail:
-    """Return the detail that is shared at the displacement that agrees best beside none at all.
+def _displaced_detail(
+    query: Float32, reference: Float32, mask: Bool, noise: Sequence[float]
+) -> Detail:
+    """Return the detail shared at the best displacement other than zero.
 
-    Of periodic and of plain images it is about as much.
+    In periodic and plain images it is about the same as at zero.
     """
     small = [bounded(plane, COARSE) for plane in (query, reference, mask.astype(np.float32))]
     inside = (small[2] > 0.99).astype(np.float32)
     planes = [_band(plane) * inside for plane in small[:2]]
-    found = _correlations(planes[0], planes[1], inside, inside, LEFT)
-    near = np.arange(-APART, APART + 1)
+    found = _correlations(planes[0], planes[1], inside, inside, OVERLAPS)
+    near = np.arange(-OTHER_SHIFT, OTHER_SHIFT + 1)
     found.score[np.ix_(near, near)] = 0.0
-    steps = np.array(found.steps(int(found.score.argmax())))
-    down, across = np.rint(steps * np.array(mask.shape) / inside.shape).astype(int).tolist()
+    shift = np.array(found.shift(int(found.score.argmax())))
+    down, across = np.rint(shift * np.array(mask.shape) / inside.shape).astype(int).tolist()
     shifted = _shifted(query, down, across)
     both = mask & (_shifted(mask.astype(np.float32), down, across) > 0)
     return detail_of(windows_of(shifted, reference, both), noise)
 
 
 def _shifted(plane: Float32, down: int, across: int) -> Float32:
-    """Return a plane moved by whole pixels, zero where nothing is left."""
+    """Return a plane shifted by whole pixels, zero outside."""
     matrix = np.array([[1.0, 0, across], [0, 1, down]])
     return np.asarray(cv2.warpAffine(plane, matrix, plane.shape[::-1], flags=cv2.INTER_NEAREST))
 
@@ -264,6 +262,6 @@ def _band(plane: Float32) -> Float32:
 
 
 def _clipped(details: Float32) -> Float32:
-    """Return details of which a few strong ones do not decide."""
+    """Return details clipped so that strong ones do not dominate."""
     limit = 3 * float(np.median(np.abs(details))) + 3
     return np.clip(details, -limit, limit)

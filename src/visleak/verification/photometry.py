@@ -1,4 +1,4 @@
-"""How the light and colours of one photograph follow from those of another."""
+"""The photometric fit of two images: brightness, contrast and colours."""
 
 from __future__ import annotations
 
@@ -8,28 +8,26 @@ from typing import Final
 
 import cv2
 import numpy as np
-import numpy.typing as npt
 
-from visleak.records import Float32
+from visleak.records import Float32, Float64
 from visleak.verification.frame import Frame
 from visleak.verification.measures import grey
 
-Float64 = npt.NDArray[np.float64]
-#: Pull of the colour fit towards plain luminance, levels squared.
+#: Ridge of the colour fit towards luminance, levels squared.
 RIDGE: Final = 10.0
-#: Differences (levels, and robust standard deviations) beyond which a pixel has no say in the fit.
+#: Residual beyond which a pixel is excluded from the fit: levels, plus robust standard deviations.
 OFF_LEVELS: Final = 2.0
 OFF_SPREADS: Final = 2.5
-#: Details (levels) of a plain ground, at most; and how many times the median details count half.
+#: Largest details of plain ground (levels), and multiple of the median details with half weight.
 GROUND: Final = 0.5
 USUAL: Final = 3.0
-#: A median is that of one value in so many: neighbours say much the same.
+#: Medians are computed on every fifth value, because neighbours are similar.
 STRIDE: Final = 5
-#: Side (pixels of the frame) of the mean that is taken off to leave the details.
+#: Side (pixels of the frame) of the local mean that is subtracted to leave the details.
 DETAIL_SIDE: Final = 9
-#: Gain below which that of the levels is not believed: a bar of text takes it to nothing.
+#: Gain of the levels below which that of the details is used: a bar of text reduces it to zero.
 LEAST_GAIN: Final = 0.2
-#: Most that details are strengthened.
+#: Largest gain of details.
 MOST_GAIN: Final = 20.0
 
 _LUMINANCE: Final = np.array([0.299, 0.587, 0.114])
@@ -39,38 +37,38 @@ _SPREAD: Final = 1.4826
 
 @dataclass(frozen=True, slots=True)
 class PhotometricFit:
-    """How the reference's grey follows from the query's colours."""
+    """The fit of the reference's grey values by the query's colours."""
 
     # grey of the reference is gain times the query's grey, plus offset levels; the gain is negative
-    # where one is like the other inverted
+    # if one image is inverted
     gain: float
     offset: float
     fitted: Float32  # the query's colours as grey values of the reference, float32 (h, w)
     correlation: float  # of fitted with the reference's grey, -1..1
     colour: float  # mean correlation of the three channels, -1..1
-    tint: float  # largest difference of a channel's mean from what gain and offset foretell, levels
+    tint: float  # largest difference of a channel's mean from the grey fit, levels
 
 
 @dataclass(frozen=True, slots=True)
 class _Moments:
-    """Means and covariances of the six channels, the query's before the reference's."""
+    """Means and covariances of six channels: query, then reference."""
 
     mean: Float64
     covariance: Float64
 
     @classmethod
     def of(cls, rows: Float32, weight: Float32) -> _Moments:
-        """Return the moments of channels (6, n) with a weight a pixel (n,)."""
+        """Return the moments of channels (6, n), weighted by pixel (n,)."""
         total = max(1.0, float(weight.sum()))
         mean = (rows @ weight).astype(np.float64) / total
         centred = (rows - mean.astype(np.float32)[:, None]) * weight
         return cls(mean, (centred @ centred.T).astype(np.float64) / total)
 
     def fit(self) -> tuple[float, Float64, float]:
-        """Return gain, weights of the query's channels and the level they are added to.
+        """Return the gain, the weights of the query's channels and the level that is added.
 
-        Least squares, with a pull towards plain luminance: an image in shades of red has no
-        green and blue to go by.
+        Least squares with a ridge towards luminance, because an image in shades of red does not
+        determine the weights of green and blue.
         """
         own = self.covariance[:3, :3]
         across = self.covariance[:3, 3:] @ _LUMINANCE
@@ -80,9 +78,9 @@ class _Moments:
 
 
 def photometric_fit(frame: Frame) -> PhotometricFit:
-    """Return the fit of brightness, contrast and colour; also of tints and inversions.
+    """Fit brightness, contrast and colour, including tints and inversions.
 
-    Least squares, and once more without the pixels that fit least: a caption must not change it.
+    Least squares, repeated without the pixels of large residuals, such as those of a caption.
     """
     rows = np.concatenate([frame.query.reshape(-1, 3).T, frame.reference.reshape(-1, 3).T])
     target = grey(frame.reference).ravel()
@@ -109,19 +107,18 @@ def photometric_fit(frame: Frame) -> PhotometricFit:
 
 @dataclass(frozen=True, slots=True)
 class DetailFit:
-    """How the reference's details follow from the query's."""
+    """The fit of the reference's details by the query's."""
 
-    gain: float  # of the details, negative where one image is like the other inverted
+    gain: float  # of the details, negative if one image is inverted
     weights: Float64  # of the query's channels (3,)
     level: float  # that is added, levels
 
 
 def detail_fit(frame: Frame) -> DetailFit:
-    """Return the weights of the query's colours under which its details are the reference's.
+    """Fit the weights of the query's colours to the details of the reference.
 
-    Details are what a mean over nine pixels leaves. They are weighted so that neither strong edges
-    nor what was laid over an image decide; levels, which a black bar or a vignette change, have no
-    part in it.
+    Details are differences from a local mean; levels are ignored, because a black bar or a vignette
+    changes them. Weights reduce the influence of strong edges and of overlays.
     """
     inner = cv2.erode(frame.mask.astype(np.uint8), np.ones((3, 3), np.uint8)) > 0
     if np.count_nonzero(inner) < 100:
@@ -131,7 +128,7 @@ def detail_fit(frame: Frame) -> DetailFit:
     ours = _details(frame.query).reshape(-1, 3).take(pixels, axis=0)
     theirs = _details(grey(frame.reference)).ravel().take(pixels)
     strength = np.maximum(np.abs(ours @ luminance), np.abs(theirs))
-    # a plain ground says nothing, and what compression leaves on it must not outvote the rest
+    # artefacts of compression on plain ground would outweigh the rest
     there = np.flatnonzero(strength > GROUND)
     if len(there) >= 100:
         ours, theirs, strength = ours.take(there, axis=0), theirs.take(there), strength.take(there)
@@ -163,7 +160,7 @@ def _median(values: Float32) -> float:
 
 
 def _at_contrast(weights: Float64, ours: Float32, theirs: Float32, trust: Float32) -> Float64:
-    """Return the weights scaled so that both images' details have the same contrast."""
+    """Return the weights, scaled to give both images' details the same contrast."""
     size = float(np.abs(weights).sum())
     if size < 1e-6:
         return _LUMINANCE

@@ -1,13 +1,13 @@
-"""The screen of tiny images: gradients compared at many scales and shifts at once.
+"""The screen of tiny images: gradient correlation over scales and shifts.
 
-A crop or a copy with a border agrees with its original at one scale and shift only, and shifts
-alone do not find it. The gradients of the query are therefore placed on the frame of the reference
-in more than a hundred ways, and every placement is scored by its normalised correlation over what
-both images cover (gradient correlation after Argyriou & Vlachos 2003, masks after Padfield 2012).
-Where the best one enlarges or reduces the query, it is scored again at full resolution.
+A crop or a copy with a border agrees with its original at one scale and shift only. The gradients
+of the query are therefore placed on the frame of the reference in more than a hundred ways, and
+each placement is scored by the normalized correlation of the overlap (gradients after Argyriou &
+Vlachos 2003, masks after Padfield 2012). If the best one scales the query, it is scored again at
+full resolution.
 
-Both sides are rounded to integers whose sums ``float32`` holds exactly, so that a score does not
-depend on which pairs are compared together.
+Gradients are rounded to integers whose sums ``float32`` holds exactly, so that a score does not
+depend on the other pairs of a batch.
 """
 
 from __future__ import annotations
@@ -18,44 +18,43 @@ from typing import Final
 
 import cv2
 import numpy as np
-import numpy.typing as npt
 
-from visleak.records import VIEWS, Bytes8, Float32, Int8
+from visleak.records import VIEWS, Bool, Bytes8, Float32, Float64, Int8
 from visleak.verification import align
 from visleak.verification.align import Matrix
-from visleak.verification.screen import SIDE, damped_differences, seen
+from visleak.verification.screen import SIDE, apply_view, damped_differences
 
 #: Side of the grid on which gradients are compared, cells.
 GRID: Final = 16
-#: Enlargement of the query across and down, and how many shifts to either side are tried on each.
-#: Steps of more than two cells lose the gradients; a stretch is a letterbox, a bar, or a strip.
+#: Scales of the query across and down, and number of shifts to either side of each. Steps of more
+#: than two cells miss the gradients; stretches are for letterboxes, bars and strips.
 SCALES: Final = (
     *((1.0, 1.0, 3, 3), (0.84, 0.84, 1, 1), (1.19, 1.19, 1, 1)),
     *((0.71, 0.71, 2, 2), (1.41, 1.41, 2, 2)),
     *((0.84, 1.0, 1, 0), (1.0, 0.84, 0, 1), (1.19, 1.0, 1, 0), (1.0, 1.19, 0, 1)),
     *((0.71, 1.0, 1, 0), (1.0, 0.71, 0, 1), (1.41, 1.0, 1, 0), (1.0, 1.41, 0, 1)),
 )
-#: Largest shift at scale 1, as a share of the side; at other scales up to the edges.
+#: Largest shift at scale 1, as a share of the side; other scales are shifted up to the edges.
 REACH: Final = 3 / 16
-#: Share of a cell that the query must cover.
+#: Smallest share of a cell that the query covers.
 COVERS: Final = 0.5
-#: Exponent of the covered share by which a score falls: a small overlap agrees by chance.
+#: Exponent of the covered share, a factor of the score: a small overlap agrees by chance.
 SHARE: Final = 0.25
-#: Score from which a placement of another scale is scored at full resolution, how many pixels it is
-#: moved there at most, and what the best of these shifts gains by chance.
+#: Smallest score of a scaled placement that is scored at full resolution, largest shift there,
+#: pixels, and what the best of these shifts gains by chance.
 FINE_FROM: Final = 0.3
 FINE_REACH: Final = 2
 FINE_CHANCE: Final = 0.06
-#: Largest integer: 512 products of two of them sum to less than 2**24.
+#: Largest integer: the sum of 512 products is less than 2**24.
 LEVELS: Final = 127
 
-#: Images whose gradients are computed at a time: they fit into the cache of a core.
+#: Images per batch, which fit into the cache of a core.
 _BATCH: Final = 32
 _INVERSE: Final = (0, 3, 2, 1, 4, 5, 6, 7, 8)
 
 
 def place(query: Bytes8, reference: Bytes8, view: Int8) -> tuple[Float32, Float32]:
-    """Return how well pairs agree in their best placement, and that placement.
+    """Return the score of the best placement of each pair, and that placement.
 
     Args:
         query, reference: ``uint8`` (n, 32, 32) thumbnails.
@@ -63,14 +62,14 @@ def place(query: Bytes8, reference: Bytes8, view: Int8) -> tuple[Float32, Float3
 
     Returns:
         Score ``float32`` (n,) in [-1, 1], higher is more similar, and placement ``float32``
-        (n, 4): shift of the centre right and down in shares of the sides, and enlargement across
-        and down, of the query as seen in its view.
+        (n, 4) of the query in its view: shift of the centre right and down in shares of the sides,
+        and scale across and down.
     """
     score, found = np.empty(len(query), np.float32), np.empty((len(query), 4), np.float32)
     keys = np.ascontiguousarray(query.reshape(len(query), -1)).view(f"V{SIDE * SIDE}").ravel()
     _, first, which = np.unique(keys, return_index=True, return_inverse=True)
-    # the reference is seen in the inverse view, so that a query is placed once for all views
-    backwards = _planes(_seen_in(reference, np.asarray(_INVERSE, np.int8)[view]))
+    # the inverse view is applied to the reference, so that a query is placed once for all views
+    backwards = _planes(_in_views(reference, np.asarray(_INVERSE, np.int8)[view]))
     cells = _cells(backwards)
     energy = np.square(cells).reshape(len(cells), 2, -1).sum(axis=1)
     bank, planes = _bank(), _planes(query[first])
@@ -85,21 +84,21 @@ def place(query: Bytes8, reference: Bytes8, view: Int8) -> tuple[Float32, Float3
         value *= bank.share[:, None] / np.sqrt(np.maximum(norm[:, None] * beneath, 1.0))
         best = value.argmax(axis=0)
         score[rows] = value[best, np.arange(len(rows))]
-        found[rows] = bank.seen[view[rows], best]
+        found[rows] = bank.in_views[view[rows], best]
     fine = np.flatnonzero((score >= FINE_FROM) & (found[:, 2:] != 1).any(axis=1))
     left, right = planes[which[fine]], backwards[fine]
     turned = view[fine] != 0
     rows = fine[turned]
-    left[turned] = _planes(_seen_in(query[rows], view[rows]))
+    left[turned] = _planes(_in_views(query[rows], view[rows]))
     right[turned] = _planes(reference[rows])
     score[fine] = np.maximum(score[fine], _fine_scores(left, right, found[fine]) - FINE_CHANCE)
     return score, found
 
 
 def _fine_scores(query: Float32, reference: Float32, found: Float32) -> Float32:
-    """Return the scores of placements, moved by up to two pixels, at full resolution.
+    """Return the scores of placements at full resolution, at the best shift of up to two pixels.
 
-    Of gradients (n, 2, 32, 32), the query's as seen in its view.
+    ``query``, ``reference``: gradients (n, 2, 32, 32), the query's in its view.
     """
     left, right = (
         np.ascontiguousarray(planes.transpose(0, 2, 3, 1)) for planes in (query, reference)
@@ -123,27 +122,29 @@ def _fine_scores(query: Float32, reference: Float32, found: Float32) -> Float32:
     return score
 
 
-def _seen_in(thumbnails: Bytes8, view: Int8) -> Bytes8:
+def _in_views(thumbnails: Bytes8, view: Int8) -> Bytes8:
     """Return thumbnails (n, h, w), each in its view."""
     result = np.empty_like(thumbnails)
     for each in np.unique(view):
-        result[view == each] = seen(thumbnails[view == each], each)
+        result[view == each] = apply_view(thumbnails[view == each], each)
     return result
 
 
 def matrix_of(placement: tuple[float, float, float, float]) -> Matrix:
-    """Return a placement (shift right and down, enlargement across and down) as a unit matrix."""
+    """Return a placement (shift right and down, scale across and down) as a relation."""
     x, y, across, down = placement
     return np.array([[across, 0, 0.5 + x - across / 2], [0, down, 0.5 + y - down / 2], [0, 0, 1.0]])
 
 
 @dataclass(frozen=True, slots=True)
 class _Bank:
-    # weights of the cells of each enlargement, down (shifts x 16, 32) and across
+    """All placements."""
+
+    # weights of the cells at each scale, down (shifts x 16, 32) and across
     blocks: tuple[tuple[Float32, Float32], ...]
-    covers: Float32  # which cells each placement covers, float32 (k, 256)
-    share: Float32  # what each placement leaves of the score (k,)
-    seen: Float32  # the placements as they are in each view, float32 (9, k, 4)
+    covers: Float32  # 1 for the cells that each placement covers, else 0, float32 (k, 256)
+    share: Float32  # factor of the score of each placement (k,)
+    in_views: Float32  # the placements in each view, float32 (9, k, 4)
 
 
 @cache
@@ -156,16 +157,14 @@ def _bank() -> _Bank:
         both = covered_down[:, None, :, None] * covered_across[None, :, None, :]
         covers.append(both.reshape(-1, GRID * GRID))
         placements += [(x, y, across, down) for y in downs for x in rights]
-    seen_in = [[_in_view(one, view) for one in placements] for view in range(len(VIEWS))]
+    in_views = [[_in_view(one, view) for one in placements] for view in range(len(VIEWS))]
     cover = np.concatenate(covers).astype(np.float32)
     share = cover.mean(axis=1) ** np.float32(SHARE)
-    return _Bank(tuple(blocks), cover, share, np.array(seen_in, np.float32))
+    return _Bank(tuple(blocks), cover, share, np.array(in_views, np.float32))
 
 
-def _axis(
-    scale: float, steps: int
-) -> tuple[Float32, npt.NDArray[np.bool_], npt.NDArray[np.float64]]:
-    """Return the weights of the cells (shifts, 16, 32), which are covered, and the shifts."""
+def _axis(scale: float, steps: int) -> tuple[Float32, Bool, Float64]:
+    """Return the weights of the cells (shifts, 16, 32), whether each is covered, and the shifts."""
     slack = REACH if scale == 1 else abs(scale - 1) / 2
     shifts = np.linspace(-slack, slack, 2 * steps + 1) if steps else np.zeros(1)
     edges, pixel = np.arange(GRID + 1) / GRID, np.arange(SIDE) / SIDE
@@ -178,7 +177,7 @@ def _axis(
 
 
 def _in_view(placement: tuple[float, float, float, float], view: int) -> tuple[float, ...]:
-    """Return a placement of the query as one of the query as seen in a view."""
+    """Return a placement of the query as a placement of the query in a view."""
     turn = align.view_matrix(view)
     matrix = turn @ matrix_of(placement) @ align.inverse(turn)
     x, y, _ = matrix @ np.array([0.5, 0.5, 1.0])
@@ -221,6 +220,6 @@ def _planes(thumbnails: Bytes8) -> Float32:
 
 
 def _to_levels(planes: Float32) -> Float32:
-    """Return the factors that bring gradients to integers, (n, 1)."""
+    """Return the factors by which gradients are scaled before rounding, (n, 1)."""
     most = np.abs(planes).max(axis=(1, 2, 3))
     return np.asarray(LEVELS / np.maximum(most, 1e-3), np.float32)[:, None]

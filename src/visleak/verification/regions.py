@@ -1,4 +1,4 @@
-"""Regions of an image that another image shows: convex polygons in unit coordinates."""
+"""Regions of an image that another image shows, as convex polygons in unit coordinates; boxes."""
 
 from __future__ import annotations
 
@@ -11,9 +11,11 @@ import numpy.typing as npt
 
 from visleak.verification.align import Matrix
 
-#: Corners (k, 2) in their order around the region.
+#: Corners (k, 2) in order around the region.
 Polygon = npt.NDArray[np.float64]
-#: Side of the raster on which regions are united.
+#: Left, top, width and height, pixels.
+Box = tuple[int, int, int, int]
+#: Side of the raster on which unions are measured.
 RASTER: Final = 1024
 #: The box of a whole image: left, top, right, bottom.
 WHOLE: Final = np.array([0.0, 0, 1, 1])
@@ -22,7 +24,7 @@ _UNIT: Final = np.array([[0.0, 0], [1, 0], [1, 1], [0, 1]])
 
 
 def region_of(matrix: Matrix) -> Polygon:
-    """Return the part of the query that lies in the reference, corners (k, 2) in unit coordinates.
+    """Return the part of the query inside the reference, corners (k, 2) in unit coordinates.
 
     >>> region_of(np.array([[1.0, 0, 0.75], [0, 1, 0], [0, 0, 1]])).tolist()
     [[0.0, 0.0], [0.25, 0.0], [0.25, 1.0], [0.0, 1.0]]
@@ -33,16 +35,16 @@ def region_of(matrix: Matrix) -> Polygon:
 
 
 def clipped_to(region: Polygon, box: Polygon) -> Polygon:
-    """Return what of a convex region lies in a box: left, top, right, bottom."""
+    """Return the part of a convex region inside a box (left, top, right, bottom)."""
     for side in range(4):
         region = _clipped(region, side % 2, float(box[side]), 1 if side < 2 else -1)
     return region
 
 
 def _clipped(region: Polygon, axis: int, bound: float, sign: int) -> Polygon:
-    """Return what of a convex region lies on one side of a line (Sutherland & Hodgman 1974).
+    """Return the part of a convex region on one side of a line (Sutherland & Hodgman 1974).
 
-    OpenCV's intersection fails where edges lie on each other, as those of tiles do.
+    OpenCV's intersection fails for collinear edges, which tiles have.
     """
     distance = sign * (region[:, axis] - bound)
     found = []
@@ -57,18 +59,18 @@ def _clipped(region: Polygon, axis: int, bound: float, sign: int) -> Polygon:
 
 
 def area_of(region: Polygon) -> float:
-    """Return the area of a region, corners (k, 2) in their order around it."""
+    """Return the area of a region."""
     x, y = region.T
     return abs(float(x @ np.roll(y, -1) - y @ np.roll(x, -1))) / 2
 
 
 def share_of(matrix: Matrix) -> float:
-    """Return the share of the query that lies in the reference, 0..1."""
+    """Return the share of the query inside the reference, 0..1."""
     return min(1.0, area_of(region_of(matrix)))
 
 
 def union_of(regions: Sequence[Polygon]) -> float:
-    """Return the share of an image that some regions of it cover together, 0..1.
+    """Return the share of an image that the union of regions covers, 0..1.
 
     >>> left = np.array([[0, 0], [0.5, 0], [0.5, 1], [0, 1]])
     >>> round(union_of([left, left + [0.25, 0]]), 2)
@@ -78,7 +80,7 @@ def union_of(regions: Sequence[Polygon]) -> float:
         return min(1.0, area_of(regions[0]))
     canvas = np.zeros((RASTER, RASTER), np.uint8)
     for region in regions:
-        # whole pixels are those whose centre is inside
+        # pixels whose centre is inside
         corners = np.rint((region * RASTER - 0.5) * 256).astype(np.int32)
         cv2.fillPoly(canvas, [corners], 1, shift=8)
     return float(np.count_nonzero(canvas)) / canvas.size

@@ -1,9 +1,9 @@
-"""Bringing two aligned images into register to a fraction of a pixel, at their own resolution.
+"""Registration of two aligned images to a fraction of a pixel, at full resolution.
 
-A relation found at 256 pixels is off by some pixels at 1,000, and a second scan of a page is bent a
-little. Windows of both images are matched (normalised correlation by the Fourier transform,
-Padfield 2012), and a quadratic displacement is fitted to what they say, robustly: it follows a
-camera's perspective and a page's bend, and cannot follow parallax or things that moved.
+A relation found at 256 pixels is off by several pixels at 1,000, and a second scan of a page is
+slightly bent. Windows of both images are matched (normalized correlation by the Fourier transform,
+Padfield 2012), and a quadratic displacement is fitted robustly: it models the perspective of a
+camera and the bend of a page, but not parallax or objects that moved.
 """
 
 from __future__ import annotations
@@ -13,37 +13,35 @@ from typing import Final
 
 import cv2
 import numpy as np
-import numpy.typing as npt
 import scipy.fft
 
-from visleak.records import Bool, Float32
+from visleak.records import Bool, Float32, Float64, Int64
 from visleak.verification.measures import correlation
 
-Float64 = npt.NDArray[np.float64]
-#: Side of the windows that are matched, and how far each may move, pixels.
+#: Side of the windows that are matched, and largest shift of each, pixels.
 WINDOW: Final = 32
 REACH: Final = 4
 #: Distance of neighbouring windows, pixels.
 STEP: Final = 16
-#: Windows that are matched at most, those of most contrast in each area; side of an area, windows.
-MOST: Final = 300
+#: Most windows, those of highest contrast in each area; side of an area, windows.
+MAX_WINDOWS: Final = 300
 AREA: Final = 4
-#: Share of a window that must be covered, and its least variance, levels squared.
+#: Smallest share of a window inside the mask, and its smallest variance, levels squared.
 COVERED: Final = 0.9
 LEAST_VARIANCE: Final = 1.0
-#: Correlation that counts for nothing, and the total weight of windows below which none is fitted.
+#: Correlation with weight 0, and smallest total weight of windows for a fit.
 CHANCE: Final = 0.1
 LEAST_WEIGHT: Final = 3.0
-#: A median is that of one pixel in so many.
+#: Medians are computed on every fifth pixel.
 STRIDE: Final = 5
-#: Displacement from the fit (pixels) at which a window counts half.
+#: Residual of the fit (pixels) at which a window has half its weight.
 LOOSE: Final = 0.6
-#: Strength with which the coefficients are held at zero: constant, linear and quadratic.
+#: Ridge of the coefficients: constant, linear and quadratic.
 RIDGE: Final = (3e-4, 2e-3, 5e-2)
-#: A displacement beyond this many pixels is not believed.
+#: Largest plausible coefficient of a displacement, pixels.
 FARTHEST: Final = 24.0
-#: By how much images are shrunk in each round of matching and fitting: what is off by more than
-#: windows can move is brought near first.
+#: Factors of reduction of the images in the rounds of matching and fitting; reduced images come
+#: first, because windows of the full ones cannot follow large displacements.
 ROUNDS: Final = (4, 2, 1, 1)
 
 _STEPS: Final = np.arange(-REACH, REACH + 1)
@@ -51,27 +49,27 @@ _STEPS: Final = np.arange(-REACH, REACH + 1)
 
 @dataclass(frozen=True, slots=True)
 class Displacement:
-    """A smooth displacement, quadratic in the place."""
+    """A smooth displacement, a quadratic function of the position."""
 
-    coefficients: Float64  # of the terms of a place, across and down, pixels, (6, 2)
+    coefficients: Float64  # of the terms, across and down, pixels, (6, 2)
     shape: tuple[int, int]  # height and width of the frame, pixels
 
     def moved(self, plane: Float32) -> Float32:
-        """Return an image (h, w) or (h, w, channels) of that frame, at any size, displaced."""
+        """Return an image (h, w) or (h, w, channels) of the frame, at any size, displaced."""
         if not self.coefficients.any():
             return plane
         return _displaced(plane, plane.shape[0] / self.shape[0] * self.coefficients)
 
 
-def registered(query: Float32, reference: Float32, mask: Bool) -> tuple[Float32, Displacement]:
-    """Return the query in register, and the smooth displacement that brought it there."""
+def register(query: Float32, reference: Float32, mask: Bool) -> tuple[Float32, Displacement]:
+    """Return the query in register with the reference, and its displacement."""
     limit = _limit(reference, mask)
     theirs, ours = _details(reference, mask, limit), _details(query, mask, limit)
     best, total, moved = correlation(ours, theirs), np.zeros((6, 2)), query
     failed = 0
     for shrink in ROUNDS:
         if shrink == failed:
-            # the same images give the same step
+            # it would fail again on the same images
             continue
         failed = shrink
         small = [_shrunk(plane, shrink) for plane in (ours, theirs, mask)]
@@ -96,7 +94,7 @@ def _shrunk(plane: Float32 | Bool, by: int) -> Float32:
 
 
 def _limit(grey: Float32, mask: Bool) -> float:
-    """Return the level beyond which details are clipped: what is laid over must not rule."""
+    """Return the level at which details are clipped, so that overlays do not dominate."""
     details = _band(grey)[mask][::STRIDE]
     return 3 * float(np.median(np.abs(details))) + 3 if len(details) else 3.0
 
@@ -111,31 +109,31 @@ def _band(grey: Float32) -> Float32:
 
 
 @dataclass(frozen=True, slots=True)
-class _Moves:
-    """Where windows of the reference lie in the query's frame: (n,) each."""
+class _Shifts:
+    """The shifts of windows, (n,) each."""
 
     # centres of the windows, pixels
     x: Float64
     y: Float64
-    # by how much the reference's content lies right of and below the query's
+    # of the reference's content relative to the query's, right and down, pixels
     across: Float64
     down: Float64
-    correlation: Float64  # at that displacement
+    correlation: Float64  # at this shift
 
 
 def _fitted(query: Float32, reference: Float32, mask: Float32, *, rigid: bool) -> Float64 | None:
-    """Return the coefficients (6, 2) of the displacement, or ``None`` without enough to go by.
+    """Return the coefficients (6, 2) of the displacement, ``None`` with too few windows.
 
-    ``rigid``: that of a plane seen in perspective, which a few places determine everywhere.
+    ``rigid``: fit a change of perspective, which few windows determine everywhere.
     """
-    moves = _matched(query, reference, mask)
-    if moves is None:
+    shifts = _matched(query, reference, mask)
+    if shifts is None:
         return None
-    weight = np.maximum(moves.correlation - CHANCE, 0) ** 2
+    weight = np.maximum(shifts.correlation - CHANCE, 0) ** 2
     if weight.sum() < LEAST_WEIGHT or len(weight) < 10:
         return None
-    terms = _terms(moves.x, moves.y, query.shape)
-    target = np.stack([moves.across, moves.down], axis=1)
+    terms = _terms(shifts.x, shifts.y, query.shape)
+    target = np.stack([shifts.across, shifts.down], axis=1)
     trust = weight
     coefficients = np.zeros((6, 2))
     for _ in range(6):
@@ -146,16 +144,16 @@ def _fitted(query: Float32, reference: Float32, mask: Float32, *, rigid: bool) -
 
 
 def _quadratic(terms: Float64, target: Float64, trust: Float64, total: float) -> Float64:
-    """Return the coefficients of any quadratic displacement."""
+    """Fit the coefficients of a quadratic displacement."""
     weighted = terms * trust[:, None]
     ridge = np.diag(np.repeat(RIDGE, (1, 2, 3))) * total
     return np.asarray(np.linalg.solve(weighted.T @ terms + ridge, weighted.T @ target))
 
 
 def _perspective(terms: Float64, target: Float64, trust: Float64, total: float) -> Float64:
-    """Return the coefficients of the displacement that a small change of perspective makes.
+    """Fit the coefficients of the displacement due to a small change of perspective.
 
-    Of its quadratic terms two numbers are free: those of the vanishing line.
+    Its quadratic terms have two free parameters, those of the vanishing line.
     """
     one, (u, v) = terms[:, :3], terms[:, 1:3].T
     nothing = np.zeros_like(one)
@@ -170,7 +168,7 @@ def _perspective(terms: Float64, target: Float64, trust: Float64, total: float) 
 
 
 def _terms(x: Float64, y: Float64, shape: tuple[int, ...]) -> Float64:
-    """Return the quadratic terms (.., 6) of places in a frame of the given height and width."""
+    """Return the quadratic terms (.., 6) of positions in a frame of a height and width."""
     half = max(shape) / 2
     u, v = (x - shape[1] / 2) / half, (y - shape[0] / 2) / half
     return np.stack([np.ones_like(u), u, v, u * v, u * u, v * v], axis=-1)
@@ -178,7 +176,7 @@ def _terms(x: Float64, y: Float64, shape: tuple[int, ...]) -> Float64:
 
 def _displaced(plane: Float32, coefficients: Float64) -> Float32:
     height, width = plane.shape[:2]
-    # smooth: a coarse grid holds it
+    # interpolated from a coarse grid, because it is smooth
     coarse = np.meshgrid(np.linspace(0, width - 1, 24), np.linspace(0, height - 1, 24))
     moves = (_terms(coarse[0], coarse[1], plane.shape) @ coefficients).astype(np.float32)
     dense = cv2.resize(moves, (width, height), interpolation=cv2.INTER_LINEAR)
@@ -189,8 +187,8 @@ def _displaced(plane: Float32, coefficients: Float64) -> Float32:
     )
 
 
-def _matched(query: Float32, reference: Float32, mask: Float32) -> _Moves | None:
-    """Return how windows moved; ``None`` where fewer than four have any contrast."""
+def _matched(query: Float32, reference: Float32, mask: Float32) -> _Shifts | None:
+    """Return the shifts of windows, ``None`` if fewer than four have contrast."""
     ours, theirs, inside = (_windows(plane) for plane in (query, reference, mask))
     energy = np.minimum((ours * ours).mean(axis=(1, 2)), (theirs * theirs).mean(axis=(1, 2)))
     usable = (inside.mean(axis=(1, 2)) > COVERED) & (energy > LEAST_VARIANCE)
@@ -203,7 +201,7 @@ def _matched(query: Float32, reference: Float32, mask: Float32) -> _Moves | None
     best = flat.argmax(axis=1)
     down, across = np.divmod(best, len(_STEPS))
     row, column = np.divmod(index, columns)
-    return _Moves(
+    return _Shifts(
         x=column * STEP + (WINDOW - 1) / 2,
         y=row * STEP + (WINDOW - 1) / 2,
         across=_STEPS[across] + _peak(score, down, across, axis=2),
@@ -212,9 +210,9 @@ def _matched(query: Float32, reference: Float32, mask: Float32) -> _Moves | None
     )
 
 
-def _spread(index: npt.NDArray[np.int64], energy: Float32, columns: int) -> npt.NDArray[np.int64]:
-    """Return at most ``MOST`` windows, the strongest of every area: a corner must have a say."""
-    if len(index) <= MOST:
+def _spread(index: Int64, energy: Float32, columns: int) -> Int64:
+    """Return at most ``MAX_WINDOWS`` windows, the strongest of every area, corners included."""
+    if len(index) <= MAX_WINDOWS:
         return index
     row, column = np.divmod(index, columns)
     area = row // AREA * columns + column // AREA
@@ -222,11 +220,11 @@ def _spread(index: npt.NDArray[np.int64], energy: Float32, columns: int) -> npt.
     first = np.searchsorted(area[order], area[order])
     rank = np.empty(len(index), np.int64)
     rank[order] = np.arange(len(index)) - first
-    return np.sort(index[np.lexsort((-energy[index], rank))[:MOST]])
+    return np.sort(index[np.lexsort((-energy[index], rank))[:MAX_WINDOWS]])
 
 
 def _windows(plane: Float32) -> Float32:
-    """Return overlapping windows (n, side, side) of an image, row by row."""
+    """Return overlapping windows (n, side, side) of an image, in row order."""
     if min(plane.shape) < WINDOW:
         return np.empty((0, WINDOW, WINDOW), np.float32)
     every = np.lib.stride_tricks.sliding_window_view(plane, (WINDOW, WINDOW))[::STEP, ::STEP]
@@ -234,7 +232,7 @@ def _windows(plane: Float32) -> Float32:
 
 
 def _scores(ours: Float32, theirs: Float32) -> Float32:
-    """Return the normalised correlation of windows at all moves (n, down, across)."""
+    """Return the normalized correlation of windows at all shifts (n, down, across)."""
     length = WINDOW + REACH
     product = scipy.fft.irfft2(
         np.conj(scipy.fft.rfft2(ours, (length, length)))
@@ -245,18 +243,16 @@ def _scores(ours: Float32, theirs: Float32) -> Float32:
     return np.asarray(product / np.sqrt(np.maximum(energy, 1e-6)), np.float32)
 
 
-def _overlap_energy(windows: Float32, steps: npt.NDArray[np.int64]) -> Float32:
-    """Return the energy inside the part of windows that overlaps at each move."""
-    place = np.arange(WINDOW)
-    inside = (place >= np.maximum(0, steps)[:, None]) & (place < WINDOW + steps[:, None])
+def _overlap_energy(windows: Float32, steps: Int64) -> Float32:
+    """Return the energy of the part of windows that overlaps at each shift."""
+    pixel = np.arange(WINDOW)
+    inside = (pixel >= np.maximum(0, steps)[:, None]) & (pixel < WINDOW + steps[:, None])
     rows = inside.astype(np.float32)
     return np.asarray(rows @ (windows * windows) @ rows.T, np.float32)
 
 
-def _peak(
-    score: Float32, down: npt.NDArray[np.int64], across: npt.NDArray[np.int64], axis: int
-) -> Float64:
-    """Return by how much a parabola's peak lies beside the best whole step, along an axis."""
+def _peak(score: Float32, down: Int64, across: Int64, axis: int) -> Float64:
+    """Return the offset of a parabola's peak from the best whole step, along an axis."""
     at = [np.arange(len(score)), down, across]
     inside = (at[axis] > 0) & (at[axis] < len(_STEPS) - 1)
     at[axis] = np.clip(at[axis], 1, len(_STEPS) - 2)

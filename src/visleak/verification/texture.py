@@ -1,9 +1,8 @@
-"""What pairs of aligned tiny images share tile by tile, beyond their edges.
+"""The texture that pairs of aligned tiny images share, by tile.
 
-Two trousers, or two chests, agree along their outlines under a suitable relation. Across the
-direction of the strongest edge of a tile they agree only where one is a copy of the other. So the
-correlation of each tile is that of derivatives along its weaker direction (see
-:mod:`visleak.verification.detail`, which does the same on the windows of large images).
+Two garments or two chest X-rays agree along their outlines under some relation. Only copies agree
+along the weaker direction of a tile as well, so correlation is measured on derivatives along it
+(:mod:`visleak.verification.detail` does the same in windows of large images).
 """
 
 from __future__ import annotations
@@ -14,22 +13,19 @@ from typing import Final
 
 import cv2
 import numpy as np
-import numpy.typing as npt
 
-from visleak.records import Float32
-from visleak.verification.detail import along_weaker
+from visleak.records import Bool, Float32, Float64
+from visleak.verification.detail import along_weaker_direction
 from visleak.verification.screen import central_differences
 
-Float64 = npt.NDArray[np.float64]
-#: Blur (pixels) of the texture and of the forms, and the energy of gradients that counts as noise,
-#: levels squared.
+#: Blur (pixels) and energy of the noise of gradients (levels squared), of texture and of forms.
 TEXTURE: Final = (0.0, 16.0)
 FORMS: Final = (1.0, 8.0)
-#: Tiles along a side, and share of a tile that must be covered.
+#: Tiles along a side, and smallest share of a tile that is covered.
 TILES: Final = 4
 COVERED: Final = 0.25
-#: Share of the weight below the correlation that is typical, and correlation below which a tile
-#: with contrast contradicts.
+#: Quantile of the correlations that is typical, and correlation below which a tile with contrast
+#: contradicts.
 TYPICAL: Final = 0.4
 CONTRADICTS: Final = 0.35
 
@@ -38,24 +34,25 @@ CONTRADICTS: Final = 0.35
 class Texture:
     """The texture that pairs of images share, one value per pair."""
 
-    amount: Float64  # correlation summed over tiles, in units of its spread if nothing were shared
-    mean: Float64  # mean correlation, weighted by how much texture a tile has, -1..1
-    typical: Float64  # correlation of the tile at the lower two fifths of the weight, -1..1
-    tiles: Float64  # number of tiles with texture of their own, 0..16
-    opposed: Float64  # share of the tiles with contrast that do not correlate, 0..1
+    # sum of the correlations of tiles, in units of its standard deviation for unrelated images
+    amount: Float64
+    mean: Float64  # mean correlation of the tiles, weighted by texture, -1..1
+    typical: Float64  # 0.4 quantile of the correlations of the tiles, weighted by texture, -1..1
+    tiles: Float64  # number of tiles with texture in both images, 0..16
+    opposed: Float64  # share of the tiles with contrast that contradict, 0..1
 
 
 def shared_texture(grey: Float32, inner: Float32, blur: float, noise: float) -> Texture:
     """Return the texture that grey images of pairs in one frame share.
 
     Args:
-        grey: of both images, (n, 2, s, s).
-        inner: where both have gradients, (n, s, s).
+        grey: query and reference of each pair, (n, 2, s, s).
+        inner: 1 where both have gradients, else 0, (n, s, s).
         blur, noise: ``TEXTURE`` or ``FORMS``.
     """
     tensors, share = _tensors(blurred(grey, blur) if blur else grey, inner)
     count = len(share)
-    along = along_weaker(tensors.reshape(3, 3, -1))
+    along = along_weaker_direction(tensors.reshape(3, 3, -1))
     ours, theirs, both = (each.reshape(count, -1) for each in along)
     known = share > COVERED
     correlation = np.where(known, both / np.sqrt((ours + noise) * (theirs + noise)), 0.0)
@@ -77,23 +74,22 @@ def shared_texture(grey: Float32, inner: Float32, blur: float, noise: float) -> 
 
 
 def blurred(planes: Float32, blur: float) -> Float32:
-    """Return grey squares (.., s, s), blurred by so many pixels."""
-    smear = _smear(planes.shape[-1], blur)
-    return np.asarray(smear @ planes @ smear.T, np.float32)
+    """Return grey squares (.., s, s) after a Gaussian blur."""
+    kernel = _blur_matrix(planes.shape[-1], blur)
+    return np.asarray(kernel @ planes @ kernel.T, np.float32)
 
 
 @cache
-def _smear(side: int, blur: float) -> Float32:
-    """Return how rows of a blurred image are made of its rows, (side, side)."""
+def _blur_matrix(side: int, blur: float) -> Float32:
+    """Return the matrix (side, side) that blurs the rows of a square."""
     rows = cv2.GaussianBlur(np.eye(side, dtype=np.float64), (1, 0), sigmaX=0.1, sigmaY=blur)
     return np.asarray(rows, np.float32)
 
 
 def _tensors(grey: Float32, inner: Float32) -> tuple[Float64, Float64]:
-    """Return means over tiles of the products of gradients, and the share covered (n, tiles).
+    """Return structure tensors of tiles (3, 3, n, tiles), and the shares covered (n, tiles).
 
-    The products (3, 3, n, tiles) are of the query with itself, of the reference with itself and of
-    both: across-across, across-down (symmetrical) and down-down.
+    The axes of a tensor are those of :func:`visleak.verification.detail.windows_of`.
     """
     (ax, bx), (ay, by) = (np.moveaxis(each, 1, 0) for each in central_differences(grey))
     products = np.stack(
@@ -116,8 +112,8 @@ def _tile_means(planes: Float32) -> Float64:
     return means.reshape(*planes.shape[:-2], -1).astype(np.float64)
 
 
-def _opposed(tensors: Float64, known: npt.NDArray[np.bool_], noise: float) -> Float64:
-    """Return the share of the tiles with contrast in both images that do not correlate."""
+def _opposed(tensors: Float64, known: Bool, noise: float) -> Float64:
+    """Return the share of the tiles with contrast in both images that contradict."""
     ours, theirs, both = tensors[:, 0] + tensors[:, 2]
     fainter = np.minimum(ours, theirs)
     weight = np.where(known, fainter / (fainter + 2 * noise), 0.0)

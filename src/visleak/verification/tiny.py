@@ -1,8 +1,8 @@
-"""The full check of tiny images: correlation is all there is to go by.
+"""The full check of tiny images, which are aligned by correlation alone.
 
-A pair is aligned from the placement that the screen found, or from the view alone where that agrees
-better. A relation is judged by the tiles that agree: a bar of text or a border must not decide, and
-for the same reason the tiles that agree least are left out of the alignment.
+A pair is aligned from the placement that the screen found, or from the view alone if that agrees
+better. The quarter of the tiles that agrees least is ignored when a relation is scored or refined,
+so that a bar of text or a border has little influence.
 """
 
 from __future__ import annotations
@@ -17,13 +17,14 @@ import numpy as np
 from visleak.records import Bool, Bytes8, Float32, Int64
 from visleak.verification import align
 from visleak.verification.align import Matrix
-from visleak.verification.measures import NOTHING, Measures, grey, square
-from visleak.verification.overlay import Overlays, measured
+from visleak.verification.image_pair import ImagePair
+from visleak.verification.measures import NO_OVERLAP, Measures, grey, square
+from visleak.verification.tiny_overlaps import TinyOverlaps
 
 #: Side of the squares that are compared.
 SIDE: Final = 32
-#: Refinements of the relation: agreement without the worst tiles from which each is worth its time,
-#: steps, blur (pixels), and whether the tiles that agree least are left out.
+#: Refinements of the relation: least agreement without the worst tiles for which each is made,
+#: steps, blur (pixels), and whether the tiles that agree least are masked.
 REFINEMENTS: Final = (
     (0.2, 15, align.BLUR, False),
     (0.5, 15, align.BLUR, True),
@@ -31,77 +32,65 @@ REFINEMENTS: Final = (
     (0.6, 25, 0.5, True),
 )
 
-_STILL: Final = np.eye(3)
-#: What is measured where next to nothing overlaps.
-NOTHING_SEEN: Final = replace(NOTHING, side=float(SIDE))
+#: Measures of pairs with next to no overlap.
+TINY_NO_OVERLAP: Final = replace(NO_OVERLAP, side=float(SIDE))
+
+_IDENTITY: Final = np.eye(3)
 
 
-@dataclass(frozen=True, slots=True)
-class TinyPair:
-    """A pair of tiny images to be checked."""
-
-    query: Bytes8
-    reference: Bytes8
-    start: Matrix  # unit matrix of the placement that the screen found
-    view: Matrix  # unit matrix of the view
-    inverted: bool = False  # whether the query is compared inverted
-
-
-def check_tiny(pairs: Sequence[TinyPair]) -> list[tuple[Measures, Matrix]]:
-    """Return what is measured on pairs of tiny images, and their relations."""
+def check_tiny(pairs: Sequence[ImagePair]) -> list[tuple[Measures, Matrix]]:
+    """Return the measures of pairs of tiny images, and their relations."""
     pairs = [
         replace(each, query=np.asarray(255 - each.query)) if each.inverted else each
         for each in pairs
     ]
     fits = _Fits.of(pairs)
-    moved = np.flatnonzero([not (each.start == each.view).all() for each in pairs])
+    moved = np.flatnonzero([not (each.start == each.view_matrix).all() for each in pairs])
     fits.improve(moved, fits.view[moved])
     fits.refine()
     for turned in (False, True):
-        fits.cut_out(pairs, turned=turned)
-    result = [(NOTHING_SEEN, matrix) for matrix in fits.matrix]
-    seen = np.flatnonzero(np.isfinite(fits.overlays.firm))
-    free = [_freedom(fits.matrix[row], fits.view[row], pairs[row]) for row in seen]
-    for row, measures in zip(seen, measured(fits.overlays.only(seen), free), strict=True):
+        fits.locate(pairs, turned=turned)
+    result = [(TINY_NO_OVERLAP, matrix) for matrix in fits.matrix]
+    rows = np.flatnonzero(np.isfinite(fits.overlaps.firm))
+    freedom = [_freedom(fits.matrix[row], fits.view[row], pairs[row]) for row in rows]
+    for row, measures in zip(rows, fits.overlaps.only(rows).measures(freedom), strict=True):
         result[row] = measures, fits.matrix[row]
     return result
 
 
-def compared(query: Bytes8, reference: Bytes8, matrix: Matrix) -> Measures:
+def measure(query: Bytes8, reference: Bytes8, matrix: Matrix) -> Measures:
     """Return the measures of two tiny images under a relation."""
-    overlays = Overlays.of([square(query, SIDE)], square(reference, SIDE)[None], matrix[None])
-    if not np.isfinite(overlays.firm[0]):
-        return NOTHING_SEEN
-    return measured(overlays)[0]
+    overlaps = TinyOverlaps.of([square(query, SIDE)], square(reference, SIDE)[None], matrix[None])
+    return overlaps.measures()[0] if np.isfinite(overlaps.firm[0]) else TINY_NO_OVERLAP
 
 
 @dataclass(slots=True)
 class _Fits:
-    """The relations of pairs that agree best so far, a row per pair; see :func:`check_tiny`."""
+    """The best relations of pairs so far, one row per pair; see :func:`check_tiny`."""
 
     # squares of both images, RGB float32 (n, s, s, 3)
     query: Float32
     reference: Float32
-    matrix: Matrix  # unit matrices of the relations (n, 3, 3)
-    view: Matrix  # those of the views that the relations start from
-    overlays: Overlays  # under the relations
+    matrix: Matrix  # relations, matrices in unit coordinates (n, 3, 3)
+    view: Matrix  # relations of the views from which they start (n, 3, 3)
+    overlaps: TinyOverlaps  # under the relations
 
     @classmethod
-    def of(cls, pairs: Sequence[TinyPair]) -> _Fits:
+    def of(cls, pairs: Sequence[ImagePair]) -> _Fits:
         """Return the relations that the screen found."""
         query = np.stack([square(each.query, SIDE) for each in pairs])
         reference = np.stack([square(each.reference, SIDE) for each in pairs])
-        matrix, view = np.stack([p.start for p in pairs]), np.stack([p.view for p in pairs])
-        return cls(query, reference, matrix, view, Overlays.of(query, reference, matrix))
+        matrix, view = np.stack([p.start for p in pairs]), np.stack([p.view_matrix for p in pairs])
+        return cls(query, reference, matrix, view, TinyOverlaps.of(query, reference, matrix))
 
     def improve(self, rows: Int64, matrices: Matrix) -> None:
-        """Replace relations of some pairs by others whose overlays agree better."""
+        """Replace the relations of some pairs where others agree better."""
         if len(rows):
-            others = Overlays.of(self.query[rows], self.reference[rows], matrices)
-            self._keep(rows, others, matrices, others.firm > self.overlays.firm[rows])
+            others = TinyOverlaps.of(self.query[rows], self.reference[rows], matrices)
+            self._replace(rows, others, matrices, others.firm > self.overlaps.firm[rows])
 
-    def _keep(self, rows: Int64, others: Overlays, matrices: Matrix, better: Bool) -> None:
-        self.overlays.put(rows[better], others.only(better))
+    def _replace(self, rows: Int64, others: TinyOverlaps, matrices: Matrix, better: Bool) -> None:
+        self.overlaps.put(rows[better], others.only(better))
         self.matrix[rows[better]] = matrices[better]
 
     def refine(self) -> None:
@@ -109,9 +98,9 @@ class _Fits:
         active: Bool = np.ones(len(self.matrix), np.bool_)
         planes: dict[float, list[tuple[Float32, Float32] | None]] = {}
         for least, steps, blur, masked in REFINEMENTS:
-            active &= self.overlays.firm >= least
+            active &= self.overlaps.firm >= least
             own = planes.setdefault(blur, [None] * len(active))
-            agreeing = self.overlays.agreeing.astype(np.float32) if masked else None
+            agreeing = self.overlaps.agreeing.astype(np.float32) if masked else None
             found = {}
             for row in np.flatnonzero(active).tolist():
                 blurred = own[row] = own[row] or self._blurred(row, blur)
@@ -128,40 +117,41 @@ class _Fits:
         query, reference = (align.blurred(grey(each), blur) for each in sides)
         return query, reference
 
-    def cut_out(self, pairs: Sequence[TinyPair], *, turned: bool) -> None:
-        """Replace relations by the best places of one image within the other, where these agree.
+    def locate(self, pairs: Sequence[ImagePair], *, turned: bool) -> None:
+        """Replace relations by the best position of one image within the other, if that agrees.
 
-        No pixel is resampled there: a crop stored as it was cut, and an image with a border, equal
-        their original. As the images are, or in the view (``turned``): of a symmetrical image the
-        view of a crop is a matter of chance. There are none where neither image fits into the
-        other, and where the smaller one is blank. These relations had less freedom, so their
-        gradients alone are compared.
+        No pixel is resampled there: a crop that was not resized, and an image with an added border,
+        equal their original. The query is searched as it is, or in its view (``turned``): the view
+        of a crop of a symmetric image is arbitrary. These relations had less freedom, so only
+        their gradients are compared.
         """
         found = {}
         for row, pair in enumerate(pairs):
-            still = bool((pair.view == _STILL).all())
-            if pair.query.shape == pair.reference.shape or (still and turned):
+            view = pair.view_matrix if turned else _IDENTITY
+            same_view = bool((pair.view_matrix == _IDENTITY).all())
+            if pair.query.shape == pair.reference.shape or (same_view and turned):
                 continue
-            relation = align.cut_out(pair.query, pair.reference, pair.view if turned else _STILL)
+            relation = align.locate(pair.query, pair.reference, view)
             if relation is not None:
                 found[row] = relation
         if not found:
             return
         rows, matrices = np.array(list(found)), np.stack(list(found.values()))
-        # both from their own pixels: two interpolations would not give the same values
+        # both from their original pixels: two interpolations would not give the same values
         queries = [pairs[row].query.astype(np.float32) for row in found]
-        grounds = [
-            align.placed(pairs[row].reference.astype(np.float32), _STILL, SIDE) for row in found
+        references = [
+            align.warp_to_square(pairs[row].reference.astype(np.float32), _IDENTITY, SIDE)
+            for row in found
         ]
-        others = Overlays.of(queries, np.stack(grounds), matrices)
-        better = others.core > self.overlays.core[rows]
-        self._keep(rows, others, matrices, better)
+        others = TinyOverlaps.of(queries, np.stack(references), matrices)
+        better = others.core > self.overlaps.core[rows]
+        self._replace(rows, others, matrices, better)
         for row in rows[better].tolist():
-            self.view[row] = pairs[row].view if turned else _STILL
+            self.view[row] = pairs[row].view_matrix if turned else _IDENTITY
 
 
-def _freedom(matrix: Matrix, view: Matrix, pair: TinyPair) -> dict[str, float]:
-    """Return what an affine relation does: ``viewed`` and so on of :class:`Measures`."""
+def _freedom(matrix: Matrix, view: Matrix, pair: ImagePair) -> dict[str, float]:
+    """Return the measures of an affine relation itself, ``viewed`` to ``turned``."""
     relation = matrix @ align.inverse(view)
     (a, b, x), (c, d, y) = relation[:2].tolist()
     corners = [(u, v) for u in (0, 1) for v in (0, 1)]
@@ -171,7 +161,7 @@ def _freedom(matrix: Matrix, view: Matrix, pair: TinyPair) -> dict[str, float]:
     half = max(1.0, (a * a + b * b + c * c + d * d) / (2 * area))
     return {
         "inverted": float(pair.inverted),
-        "viewed": float(pair.inverted or not (view == _STILL).all()),
+        "viewed": float(pair.inverted or not (view == _IDENTITY).all()),
         "moved": sum(moves) / 8,
         "enlarged": math.log(area) / 2,
         "stretched": math.acosh(half),

@@ -50,7 +50,7 @@ from visleak.records import (
 from visleak.reporting.gallery import shrink
 from visleak.search.exact import ExactSearch
 from visleak.verification import check
-from visleak.verification.in_place import COLOURS, TINY, in_place, is_tiny
+from visleak.verification.in_place import COLOURS, TINY, colour_correlation, is_tiny
 from visleak.verification.in_place import VERSION as TINY_VERSION
 
 
@@ -405,7 +405,7 @@ class _Verifier:
         near = grades.probability >= self._grader.near_at
         exact = grades.grade == GRADES.index(Grade.EXACT)
         for at in np.flatnonzero(near & ~exact & self._tiny[left] & self._tiny[right]):
-            agreement = in_place(self._pixels[left[at]], self._pixels[right[at]])
+            agreement = colour_correlation(self._pixels[left[at]], self._pixels[right[at]])
             near[at] = agreement >= COLOURS
         # an audit calls blank images of one colour similar at most; here they are one image
         blank = flat & (similarity >= SAME_COLOUR)

@@ -46,7 +46,7 @@ class Match:
     #: match is; NaN where none was. M_tau = 1 where it is above tau
     nearest: float = float("nan")
     #: how far the structure of the two stands out, see
-    #: :func:`visleak.verification.in_place.standing_out`; ``None`` if not measured
+    #: :func:`visleak.verification.in_place.layout_agreement`; ``None`` if not measured
     structure: float | None = None
     colour: float | None = None  #: mean difference of colours in place (CIE76), if measured
     judged: str = ""  #: ``human`` or ``disputed`` where people judged the pair, else empty

@@ -48,7 +48,7 @@ from visleak.reporting import section
 from visleak.stats.group_intervals import group_interval
 from visleak.storage import AUDIT, SECTIONS, RunFolder, open_rows, write_json
 from visleak.verdicts import read_verdicts
-from visleak.verification.in_place import edges, is_tiny, same_layout, standing_out
+from visleak.verification.in_place import edge_orientations, is_tiny, layout_agreement, same_layout
 
 #: Grades from the best to the worst that a match may have.
 ORDER: Final = ("exact", "near", LAYOUT, "similar", "different", "")
@@ -174,13 +174,13 @@ def _same_layouts(
             continue
         read |= {(source, name): pixels for name, pixels in found.items()}
     drawn = [
-        (at, edges(read[place]))
+        (at, edge_orientations(read[place]))
         for at, place in enumerate(references)
         if place in read and not is_tiny(read[place])
     ]
     for row, (at, one) in enumerate(drawn):
         for other_at, other in drawn[row + 1 :]:
-            if same_layout(*standing_out(one, other)):
+            if same_layout(*layout_agreement(one, other)):
                 yield at, other_at
 
 

@@ -33,13 +33,13 @@ from visleak.verification.in_place import (
     COLOURS,
     OTHER_COLOURS,
     TINY,
-    LayoutPrints,
+    LayoutEncoder,
+    colour_correlation,
     colour_difference,
-    edges,
-    in_place,
+    edge_orientations,
     is_tiny,
+    layout_agreement,
     same_layout,
-    standing_out,
 )
 
 #: Name of the set of generated images in the audit, folders of the audit and of the search for
@@ -131,7 +131,7 @@ def refusals(made: Audit, name: str, hits: Iterable[Hit]) -> list[Hit]:
     refused: dict[Hit, str] = {}
     for hit in doubtful:
         one, other = queries[hit.image], references[hit.source, hit.reference]
-        agreement = in_place(one, other, hit.view)
+        agreement = colour_correlation(one, other, hit.view)
         if agreement < COLOURS:
             refused[hit] = (
                 "no copy, though near: tiny images must agree in place and in colours;"
@@ -272,7 +272,7 @@ class Sets:
             images,
             pictured,
             settings=Settings(within=False, verify=False, views="none", local=False),
-            encoder=LayoutPrints(),
+            encoder=LayoutEncoder(),
             out=self.folder / LAYOUT_FOLDER,
             progress=progress,
             **self.options,
@@ -315,13 +315,17 @@ def _measured(
 ) -> Iterator[Hit]:
     queries = made.decoded_images(name, block, complete=True)
     references = _decoded(made, chain.from_iterable(block.values()))
-    drawn = {place: edges(pixels) for place, pixels in references.items() if not is_tiny(pixels)}
+    drawn = {
+        place: edge_orientations(pixels)
+        for place, pixels in references.items()
+        if not is_tiny(pixels)
+    }
     for image, pairs in block.items():
         if is_tiny(queries[image]):
             continue
-        own = edges(queries[image])
+        own = edge_orientations(queries[image])
         for place in (each for each in pairs if each in drawn):
-            agreement, score = standing_out(own, drawn[place])
+            agreement, score = layout_agreement(own, drawn[place])
             colour = colour_difference(queries[image], references[place])
             digest = sides.get(place, {}).get("digest") or ""
             hit = known.get((image, *place)) or Hit(image, *place, math.nan, digest=digest)

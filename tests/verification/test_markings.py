@@ -1,4 +1,4 @@
-"""Stamps are of one image alone, and marks that moved are of both."""
+"""Markings: a stamp is on one image, a mark that moved is on both."""
 
 from importlib import resources
 
@@ -7,11 +7,12 @@ import numpy as np
 import onnx
 import pytest
 
+from image_changes import grey
 from invoices import invoice
 from visleak.verification import networks
-from visleak.verification.alteration import MOST
-from visleak.verification.laid_over import LaidOver, laid_over
-from visleak.verification.tints import tints
+from visleak.verification.alteration import MAX_LOG_ODDS
+from visleak.verification.markings import Markings, find_markings
+from visleak.verification.tints import find_tints
 
 
 def stamped(left, top, colour=(190, 30, 40)):
@@ -28,20 +29,16 @@ def selected(line):
     return page
 
 
-def grey(pixels):
-    return cv2.cvtColor(pixels, cv2.COLOR_RGB2GRAY).astype(np.float32)
-
-
 def between(one, other, mask=None):
     mask = np.ones(one.shape[:2], np.bool_) if mask is None else mask
-    colours = tints(one.astype(np.float32), other.astype(np.float32), mask).colours
-    return laid_over(grey(one), grey(other), mask, colours)
+    colours = find_tints(one.astype(np.float32), other.astype(np.float32), mask).colours
+    return find_markings(grey(one), grey(other), mask, colours)
 
 
 @pytest.mark.parametrize(
     ("one", "other"), [(stamped(200, 400), invoice()), (invoice(), stamped(60, 90))]
 )
-def test_a_stamp_is_laid_over_one_image_and_changes_no_content(one, other):
+def test_a_stamp_is_on_one_image_and_does_not_change_content(one, other):
     found = between(one, other)
     assert found.more > 2
     assert found.less < 0
@@ -53,35 +50,35 @@ def test_a_stamp_is_laid_over_one_image_and_changes_no_content(one, other):
     ("one", "other"),
     [(selected(3), selected(6)), (stamped(60, 90), stamped(300, 500))],
 )
-def test_a_mark_that_moved_is_laid_over_both_and_both_places_are_named(one, other):
+def test_a_mark_that_moved_is_on_both_and_has_two_boxes(one, other):
     found = between(one, other)
     assert found.less > 1
     assert len(found.boxes) >= 2
     assert between(one, one).more < 0
 
 
-def test_other_content_is_content_before_anything_laid_over():
+def test_other_content_is_not_a_marking():
     found = between(invoice(line_8="Total              763.95 EUR"), invoice())
     assert found.content > max(0, found.more)
     assert not found.boxes
 
 
-def test_only_what_the_mask_holds_is_judged():
+def test_markings_outside_the_mask_are_ignored():
     mask = np.ones(invoice().shape[:2], np.bool_)
     mask[300:] = False
     assert between(stamped(200, 400), invoice(), mask).more < 0
 
 
-def test_blank_and_tiny_images_have_nothing_laid_over_them():
+def test_blank_tiny_and_masked_images_have_no_markings():
     tiny, blank = (np.full((side, side), 128, np.float32) for side in (6, 200))
-    assert laid_over(tiny, tiny, np.ones(tiny.shape, np.bool_)) == LaidOver()
-    assert laid_over(blank, blank, np.ones(blank.shape, np.bool_)).more < 0
-    nothing = laid_over(blank, blank, np.zeros(blank.shape, np.bool_))
-    assert nothing.content == nothing.more == nothing.less == -MOST
+    assert find_markings(tiny, tiny, np.ones(tiny.shape, np.bool_)) == Markings()
+    assert find_markings(blank, blank, np.ones(blank.shape, np.bool_)).more < 0
+    masked = find_markings(blank, blank, np.zeros(blank.shape, np.bool_))
+    assert masked.content == masked.more == masked.less == -MAX_LOG_ODDS
 
 
-def test_the_network_states_sizes_that_opencv_4_can_begin_with():
-    """OpenCV 4 takes a size that is not stated for 1, and then refuses the network."""
+def test_the_network_has_input_sizes_that_opencv_4_accepts():
+    """OpenCV 4 replaces a missing size by 1, and then refuses the network."""
     stored = resources.files("visleak.verification").joinpath(networks.LAID_OVER).read_bytes()
     graph = onnx.load_from_string(stored).graph
     sizes = {

@@ -1,69 +1,67 @@
-"""What is measured on pairs of tiny images once one image of each lies on the other.
+"""Measures of pairs of tiny images after alignment.
 
-Pairs are measured together: an image of 32 x 32 pixels is less work than a call of NumPy. Every
-operation keeps to its pair, so that no measure depends on the other pairs.
+Pairs are measured together, because calls of NumPy take longer than 32 x 32 pixels. No measure of a
+pair depends on other pairs.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from functools import cache
-from itertools import pairwise, repeat
+from itertools import pairwise
 from typing import Final
 
 import cv2
 import numpy as np
-import numpy.typing as npt
 
-from visleak.records import Bool, Float32, Int64
+from visleak.records import Bool, Float32, Float64, Int64
 from visleak.verification import align, texture
 from visleak.verification.align import Matrix
 from visleak.verification.exact import EXACT_LEVELS
 from visleak.verification.measures import Measures
 from visleak.verification.screen import central_differences
 
-Float64 = npt.NDArray[np.float64]
 #: Tiles along a side in which local agreement is measured.
 TILES: Final = 4
-#: Gradients of this size (grey levels over two pixels) and less are noise: in damped gradients
-#: they count in full and larger ones by their root, in directions larger ones count equally.
+#: Gradients of up to this magnitude (grey levels over two pixels) are noise. Damped gradients grow
+#: with the square root of the magnitude beyond it; directions have equal weight beyond it.
 NOISE: Final = 4.0
-#: Share of a tile's pixels that must have a direction before the tile can agree.
+#: Share of a tile's pixels that is added to the energy of its directions: tiles with fewer
+#: directions hardly agree.
 DIRECTED: Final = 0.02
-#: Blurs (pixels) between which the bands of detail lie.
+#: Blurs (pixels) that separate the bands of detail.
 BANDS: Final = (0.7, 1.4, 2.8)
-#: Share of the reference below which an overlap is not measured.
-LEAST: Final = 1 / 16
+#: Smallest share of the reference of an overlap that is measured.
+MIN_OVERLAP: Final = 1 / 16
 
 
 @dataclass(frozen=True, slots=True)
-class Overlays:
-    """Queries moved onto their references; each array has a row per pair."""
+class TinyOverlaps:
+    """Queries warped onto their references; each array has one row per pair."""
 
     # RGB float32 (n, s, s, 3)
     moved: Float32
     reference: Float32
-    grey: Float32  # of both, float32 (n, 2, s, s)
-    mask: Float32  # 1 where the moved query covers the reference, else 0, (n, s, s)
-    inner: Float32  # the mask without its rim: where both have gradients of their own
-    used: Float64  # share of the query that lies on the reference, 0..1
-    # sums over 4 x 4 tiles inside the inner mask, float64 (n, 3, 3, 16): of the product of the
-    # gradients, the energy of the query's and of the reference's; of the gradients as they are,
-    # damped, and of their directions alone
+    grey: Float32  # query and reference, float32 (n, 2, s, s)
+    mask: Float32  # 1 where the warped query covers the reference, else 0, (n, s, s)
+    inner: Float32  # the mask without its border pixels, whose gradients are undefined
+    used: Float64  # share of the query inside the reference, 0..1
+    # sums over 4 x 4 tiles inside the inner mask, float64 (n, 3, 3, 16). First axis: gradients,
+    # damped gradients, directions. Second axis: product, energy of the query, of the reference
     tiles: Float64
-    # -inf where too little overlaps to be measured
-    core: Float64  # correlation of the gradients without the quarter of the tiles that agrees least
-    firm: Float64  # agreement without the quarter of the tiles that agrees least
+    # both -inf where the overlap is too small; without the quarter of the tiles that agrees least
+    core: Float64  # correlation of the gradients
+    firm: Float64  # agreement
 
     @classmethod
-    def of(cls, left: Iterable[Float32], right: Float32, matrices: Matrix) -> Overlays:
-        """Return the overlays of images on squares (n, s, s, 3) under relations (n, 3, 3)."""
+    def of(cls, left: Iterable[Float32], right: Float32, matrices: Matrix) -> TinyOverlaps:
+        """Return the overlaps of images with squares (n, s, s, 3) under relations (n, 3, 3)."""
         side = right.shape[1]
         moved = np.empty((len(right), side, side, 3), np.float32)
         for row, (image, matrix) in enumerate(zip(left, matrices, strict=True)):
-            moved[row] = align.placed(image, matrix, side)
-        mask = align.overlaps(matrices, side)
+            moved[row] = align.warp_to_square(image, matrix, side)
+        mask = align.coverage(matrices, side)
         covered = mask.mean(axis=(1, 2), dtype=np.float64)
         inner = _eroded(mask)
         greys = np.stack([_grey(moved), _grey(right)], axis=1)
@@ -72,16 +70,16 @@ class Overlays:
         used = np.minimum(1.0, covered / np.maximum(area, 1e-6))
         tiles = _agreements(greys, inner)
         core, damped = (_correlation(_without_least(tiles[:, kind])) for kind in (0, 1))
-        firm = (core + damped) / 2 * _of_share(inner)
-        core, firm = (np.where(covered >= LEAST, each, -np.inf) for each in (core, firm))
+        firm = (core + damped) / 2 * _overlap_factor(inner)
+        core, firm = (np.where(covered >= MIN_OVERLAP, each, -np.inf) for each in (core, firm))
         return cls(moved, np.array(right), greys, mask, inner, used, tiles, core, firm)
 
-    def only(self, rows: Int64 | Bool) -> Overlays:
-        """Return some of the overlays."""
-        return Overlays(*(getattr(self, each.name)[rows] for each in fields(self)))
+    def only(self, rows: Int64 | Bool) -> TinyOverlaps:
+        """Return the overlaps of some pairs."""
+        return TinyOverlaps(*(getattr(self, each.name)[rows] for each in fields(self)))
 
-    def put(self, rows: Int64, others: Overlays) -> None:
-        """Replace some of the overlays."""
+    def put(self, rows: Int64, others: TinyOverlaps) -> None:
+        """Replace the overlaps of some pairs."""
         for each in fields(self):
             getattr(self, each.name)[rows] = getattr(others, each.name)
 
@@ -92,15 +90,15 @@ class Overlays:
 
     @property
     def agreement(self) -> Float64:
-        """Mean of the correlations of gradients and damped gradients, less for small overlaps."""
-        return (self.gradient + _correlation(self.tiles[:, 1])) / 2 * _of_share(self.inner)
+        """Mean correlation of gradients and damped gradients, reduced for small overlaps."""
+        return (self.gradient + _correlation(self.tiles[:, 1])) / 2 * _overlap_factor(self.inner)
 
     @property
     def directions(self) -> Float64:
-        """How far the directions of gradients agree, upper quartile of the tiles, -1..1.
+        """Agreement of the directions of gradients, upper quartile of the tiles, -1..1.
 
-        A silhouette against the sky agrees in the few tiles that its outline crosses; the same
-        shot agrees wherever there is any texture.
+        Two silhouettes against the sky agree in the few tiles that the outline crosses; copies
+        agree in all tiles with texture.
         """
         product, ours, theirs = np.moveaxis(self.tiles[:, 2], 1, 0)
         tile = self.mask.shape[1] ** 2 / TILES**2
@@ -110,7 +108,7 @@ class Overlays:
 
     @property
     def agreeing(self) -> Bool:
-        """Which pixels are in the tiles that agree most, (n, s, s)."""
+        """Mask of the tiles that agree most, (n, s, s)."""
         chosen = np.zeros((len(self.tiles), TILES * TILES), np.bool_)
         np.put_along_axis(chosen, _least(self.tiles[:, 1]), True, axis=1)
         side = self.mask.shape[1] // TILES
@@ -118,10 +116,10 @@ class Overlays:
 
     @property
     def bands(self) -> dict[str, Float64]:
-        """Correlations of three bands of detail in the tiles that agree, and of the last in all.
+        """Correlations of three bands of detail in the tiles that agree; ``shapes`` in all tiles.
 
-        The finest band is lost in a reduced or compressed copy, the coarse ones are not; different
-        images of one shape agree in the coarse bands at most.
+        A reduced or compressed copy loses the finest band and keeps the coarse ones. Different
+        images of one shape agree in the coarse bands only.
         """
         levels = [self.grey, *(texture.blurred(self.grey, blur) for blur in BANDS)]
         found = {}
@@ -144,69 +142,73 @@ class Overlays:
         sums = (flat @ flat.swapaxes(1, 2)).astype(np.float64)
         return _ratio(sums[:, 0, 1], sums[:, 0, 0] * sums[:, 1, 1])
 
+    def measures(self, known: Sequence[Mapping[str, float]] = ()) -> list[Measures]:
+        """Return the measures of pairs that overlap, with the known ones of each pair."""
+        columns = _columns(self)
+        rows = zip(*(column.tolist() for column in columns.values()), strict=True)
+        side = float(self.mask.shape[1])
+        return [
+            Measures(
+                **dict(zip(columns, row, strict=True)), features=0.0, side=side, exact=0.0, **others
+            )
+            for row, others in zip(rows, known or [{}] * len(self.mask), strict=True)
+        ]
 
-def measured(
-    overlays: Overlays, known: Iterable[Mapping[str, float]] = repeat({})
-) -> list[Measures]:
-    """Return the measures of pairs of tiny images that overlap, with known ones of each pair."""
-    mask, side = overlays.mask, overlays.mask.shape[1]
+
+def _columns(overlaps: TinyOverlaps) -> dict[str, Float64]:
+    """Return the measures of all pairs, by name."""
+    mask, side = overlaps.mask, overlaps.mask.shape[1]
     pixels = mask.sum(axis=(1, 2), dtype=np.float64)
-    mean, moments = _moments(overlays, pixels)
+    mean, moments = _moments(overlaps, pixels)
     energies = np.diagonal(moments, axis1=1, axis2=2)
     product = np.diagonal(moments[:, :4, 4:], axis1=1, axis2=2)
     scale = np.sqrt(energies[:, :4] * energies[:, 4:])
     correlation = np.where(scale > 1e-3, product / np.maximum(scale, 1e-3), 0.0)
     gain = product[:, 0] / (energies[:, 0] + pixels)
     shift = mean[:, 4:] - gain[:, None] * mean[:, :4]
-    ours, theirs = overlays.grey[:, 0], overlays.grey[:, 1]
+    ours, theirs = overlaps.grey[:, 0], overlaps.grey[:, 1]
     factor, offset = (each.astype(np.float32)[:, None, None] for each in (gain, shift[:, 0]))
     difference = (theirs - factor * ours - offset) * mask
     off = (np.abs(difference) >= EXACT_LEVELS).sum(axis=(1, 2))
-    columns = {
+    return {
         "grey": correlation[:, 0],
-        "gradient": overlays.gradient,
-        "core": overlays.core,
+        "gradient": overlaps.gradient,
+        "core": overlaps.core,
         "colour": correlation[:, 1:].mean(axis=1),
         "residual": np.sqrt((difference * difference).sum(axis=(1, 2)) / pixels),
         "within": 1 - off / pixels,
         "patch": _worst_tile(difference, mask),
         "covered": pixels / side**2,
-        "used": overlays.used,
+        "used": overlaps.used,
         "gain": gain,
         "offset": shift[:, 0],
         "tint": np.abs(shift[:, 1:] - shift[:, :1]).max(axis=1),
-        "agreement": overlays.agreement,
-        "directions": overlays.directions,
-        "detail": overlays.detail,
+        "agreement": overlaps.agreement,
+        "directions": overlaps.directions,
+        "detail": overlaps.detail,
         "palette": _explained(moments, pixels),
-        **overlays.bands,
-        "unlike": _unlike(mean, moments, gain, pixels),
+        **overlaps.bands,
+        "unlike": _unexplained(mean, moments, gain, pixels),
         "contrast": np.sqrt(energies[:, 4] / pixels),
-        **_texture("texture", overlays, texture.TEXTURE),
-        **_texture("form", overlays, texture.FORMS),
+        **_texture("texture", overlaps, texture.TEXTURE),
+        **_texture("form", overlaps, texture.FORMS),
     }
-    rows = zip(*(column.tolist() for column in columns.values()), strict=True)
-    found = (dict(zip(columns, row, strict=True)) for row in rows)
-    return [
-        Measures(features=0.0, side=float(side), exact=0.0, **measures, **others)
-        for measures, others in zip(found, known, strict=False)
-    ]
 
 
-def _texture(name: str, overlays: Overlays, kind: tuple[float, float]) -> dict[str, Float64]:
-    found = texture.shared_texture(overlays.grey, overlays.inner, *kind)
+def _texture(name: str, overlaps: TinyOverlaps, kind: tuple[float, float]) -> dict[str, Float64]:
+    found = texture.shared_texture(overlaps.grey, overlaps.inner, *kind)
     return {f"{name}_{each.name}": getattr(found, each.name) for each in fields(found)}
 
 
-def _moments(overlays: Overlays, pixels: Float64) -> tuple[Float64, Float64]:
-    """Return means (n, 8) and centred products (n, 8, 8) of grey, red, green, blue of both images.
+def _moments(overlaps: TinyOverlaps, pixels: Float64) -> tuple[Float64, Float64]:
+    """Return means (n, 8) and centred products (n, 8, 8) of eight channels over the overlap.
 
-    The query's come first; sums run over the overlap.
+    Grey, red, green and blue of the query, then of the reference.
     """
-    weights = overlays.mask.reshape(len(pixels), 1, -1)
+    weights = overlaps.mask.reshape(len(pixels), 1, -1)
     planes = np.empty((len(pixels), 8, weights.shape[2]), np.float32)
-    for image, square in enumerate((overlays.moved, overlays.reference)):
-        planes[:, 4 * image] = overlays.grey[:, image].reshape(len(pixels), -1)
+    for image, square in enumerate((overlaps.moved, overlaps.reference)):
+        planes[:, 4 * image] = overlaps.grey[:, image].reshape(len(pixels), -1)
         planes[:, 4 * image + 1 : 4 * image + 4] = square.reshape(len(pixels), -1, 3).swapaxes(1, 2)
     mean = (planes @ weights.swapaxes(1, 2))[..., 0] / pixels.astype(np.float32)[:, None]
     planes = (planes - mean[..., None]) * weights
@@ -214,16 +216,16 @@ def _moments(overlays: Overlays, pixels: Float64) -> tuple[Float64, Float64]:
 
 
 def _explained(moments: Float64, pixels: Float64) -> Float64:
-    """Return the share of the colours' variance that an affine map of the query's explains."""
-    # one grey level of noise keeps the map of an image of one colour from running away
+    """Return the share of the colour variance that an affine map of the query explains."""
+    # a variance of one grey level keeps the map finite for an image of one colour
     square = moments[:, 1:4, 1:4] + pixels[:, None, None] * np.eye(3)
     shared = moments[:, 1:4, 5:8]
     explained = (shared * np.linalg.solve(square, shared)).sum(axis=(1, 2))
     return np.asarray(explained / (_trace(moments[:, 5:8, 5:8]) + pixels))
 
 
-def _unlike(mean: Float64, moments: Float64, gain: Float64, pixels: Float64) -> Float64:
-    """Return the share of the colours' variance that one gain and one offset do not explain."""
+def _unexplained(mean: Float64, moments: Float64, gain: Float64, pixels: Float64) -> Float64:
+    """Return the share of the colour variance that one gain and one offset do not explain."""
     ours, theirs = _trace(moments[:, 1:4, 1:4]), _trace(moments[:, 5:8, 5:8])
     offset = mean[:, 5:8] - gain[:, None] * mean[:, 1:4]
     left = theirs + gain**2 * ours - 2 * gain * _trace(moments[:, 1:4, 5:8])
@@ -237,13 +239,13 @@ def _trace(squares: Float64) -> Float64:
 
 
 def _scatter(values: Float64) -> Float64:
-    """Return the sum of squared differences from the mean of rows (n, k)."""
+    """Return the sum of squared deviations from the mean of each row (n, k)."""
     apart = values - values.mean(axis=1, keepdims=True)
     return np.asarray((apart * apart).sum(axis=1))
 
 
 def _agreements(grey: Float32, inner: Float32) -> Float64:
-    """Return the sums over tiles of products and energies of gradients, see ``Overlays.tiles``."""
+    """Return the sums of gradients over tiles: ``TinyOverlaps.tiles``."""
     across, down = central_differences(grey)
     product = (across[:, 0] * across[:, 1] + down[:, 0] * down[:, 1]) * inner
     energy = (across * across + down * down) * inner[:, None]
@@ -260,7 +262,7 @@ def _grey(images: Float32) -> Float32:
 
 
 def _eroded(masks: Float32) -> Float32:
-    """Return masks (n, s, s) without the pixels beside one outside; the edge is not outside."""
+    """Return masks (n, s, s) eroded by one pixel, except at the image edge."""
     for axis in (1, 2):
         along, made = masks.swapaxes(axis, 2), masks.copy().swapaxes(axis, 2)
         np.minimum(made[..., 1:], along[..., :-1], out=made[..., 1:])
@@ -270,29 +272,29 @@ def _eroded(masks: Float32) -> Float32:
 
 
 def _least(tiles: Float64) -> Int64:
-    """Return the three quarters of the tiles (n, 3, 16) whose two sides differ least."""
+    """Return the indices of the three quarters of the tiles (n, 3, 16) that differ least."""
     order = np.argsort(tiles[:, 1] + tiles[:, 2] - 2 * tiles[:, 0], axis=1, kind="stable")
     return order[:, : TILES * TILES * 3 // 4]
 
 
 def _without_least(tiles: Float64) -> Float64:
-    """Return tiles (n, 3, 16) without the quarter whose two sides differ most, (n, 3, 12)."""
+    """Return tiles (n, 3, 16) without the quarter that differs most, (n, 3, 12)."""
     return np.take_along_axis(tiles, _least(tiles)[:, None], axis=2)
 
 
-def _of_share(inner: Float32) -> Float64:
-    """Return the factors by which an agreement falls where less is covered."""
+def _overlap_factor(inner: Float32) -> Float64:
+    """Return the factors that reduce the agreement of small overlaps."""
     return np.asarray(np.sqrt(np.sqrt(inner.mean(axis=(1, 2), dtype=np.float64))))
 
 
 def _correlation(tiles: Float64) -> Float64:
-    """Return correlations from sums over tiles (n, 3, t): products, energies of either side."""
+    """Return correlations from sums over tiles (n, 3, t): product and both energies."""
     sums = tiles.sum(axis=2)
     return _ratio(sums[:, 0], sums[:, 1] * sums[:, 2])
 
 
 def _ratio(product: Float64, energies: Float64) -> Float64:
-    """Return correlations from their sums; 0 where one side does not vary."""
+    """Return correlations from their sums, 0 for constant images."""
     scale = np.sqrt(energies)
     return np.where(scale > 1e-3, product / np.maximum(scale, 1e-3), 0.0)
 
@@ -306,12 +308,12 @@ def _by_tile(values: Float32) -> Float64:
 
 @cache
 def _members(side: int) -> Float32:
-    """Return which rows belong to which row of tiles, (4, side)."""
+    """Return the matrix (4, side) that sums pixel rows over rows of tiles."""
     return np.repeat(np.eye(TILES, dtype=np.float32), side // TILES, axis=1)
 
 
 def _worst_tile(difference: Float32, mask: Float32) -> Float64:
-    """Return the largest root mean square differences in a tile of 1/16 of the image."""
+    """Return the largest root mean square difference of a tile, per pair."""
     squares, counts = _by_tile(difference * difference), _by_tile(mask)
     tile = mask.shape[1] ** 2 / TILES**2
     return np.asarray(np.sqrt((squares / (counts + tile / 8)).max(axis=1)))
