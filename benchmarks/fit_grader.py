@@ -45,7 +45,16 @@ from scipy.optimize import minimize
 from sklearn.ensemble import HistGradientBoostingClassifier
 from tiny_sets import DRAWN, FITTED_SIDES, Drawn, Reduced, large_drawn, tiny_set
 
-from visleak.grading.model import Grader, Node, Product, Scale, Scales, Trees, as_text, load_grader
+from visleak.grading.model import (
+    Grader,
+    Logistic,
+    Node,
+    PairModels,
+    Product,
+    Trees,
+    as_text,
+    load_grader,
+)
 from visleak.pipeline import RunContext
 from visleak.storage.cache import Cache, default_folder
 
@@ -188,7 +197,7 @@ class Part:
     weight: Float64
 
 
-def fit(names: Sequence[str], parts: Sequence[Part]) -> Scale:
+def fit(names: Sequence[str], parts: Sequence[Part]) -> Logistic:
     """Return the logistic scale that fits parts best."""
     table = np.concatenate([np.column_stack([part.columns[n] for n in names]) for part in parts])
     true = np.concatenate([part.true for part in parts]).astype(float)
@@ -205,7 +214,7 @@ def fit(names: Sequence[str], parts: Sequence[Part]) -> Scale:
 
     beta = minimize(loss, np.zeros(len(names) + 1), jac=True, method="L-BFGS-B").x
     weights = beta[1:] / spread
-    return Scale(float(beta[0] - weights @ centre), dict(zip(names, weights, strict=True)))
+    return Logistic(float(beta[0] - weights @ centre), dict(zip(names, weights, strict=True)))
 
 
 def judged_part(sample: Sample, most: int) -> Part:
@@ -354,7 +363,7 @@ def pages() -> Drawn:
     ])  # fmt: skip
 
 
-def large_scales(domains: dict[str, Sample], drawn: Sample, hard: Sample) -> Scales:
+def large_scales(domains: dict[str, Sample], drawn: Sample, hard: Sample) -> PairModels:
     """Return the model of large images.
 
     Args:
@@ -378,7 +387,7 @@ def large_scales(domains: dict[str, Sample], drawn: Sample, hard: Sample) -> Sca
     unchanged = dataclasses.replace(
         trees, intercept=SHARPNESS * trees.intercept, value=SHARPNESS * trees.value
     )
-    return Scales(Product({"shared": shared, "unchanged": unchanged}), shared)
+    return PairModels(Product({"shared": shared, "unchanged": unchanged}), shared)
 
 
 def _of(name: str) -> str:
@@ -411,12 +420,12 @@ def cross_validated(sample: Sample, others: Sequence[Sample]) -> Float64:
     return probability
 
 
-def screened(found: Found, judged: dict[tuple[str, str], int]) -> Scale:
+def screened(found: Found, judged: dict[tuple[str, str], int]) -> Logistic:
     """Return P(near) of the pairs that the screen let go: how many of them people call near."""
     pairs = zip(found.query.tolist(), found.reference.tolist(), strict=True)
     near = np.array([judged.get(pair, UNJUDGED) in (0, 1) for pair in pairs])
     let_go = ~found.checked & (found.query.astype(np.int64) % 2 == 0)
-    return Scale(float(np.log(((near & let_go).sum() + 0.5) / let_go.sum())), {})
+    return Logistic(float(np.log(((near & let_go).sum() + 0.5) / let_go.sum())), {})
 
 
 def in_place(measure: Callable[[RunContext], Sample]) -> Sample:
@@ -427,13 +436,13 @@ def in_place(measure: Callable[[RunContext], Sample]) -> Sample:
     return sample
 
 
-def tiny_scales(data: Path) -> tuple[Scales, Scale, str]:
+def tiny_scales(data: Path) -> tuple[PairModels, Logistic, str]:
     """Return the model of tiny images, that of pairs the screen rejected, and what they are of."""
     judged = judgements(data)
     with RunContext.at(None, 2, Cache(default_folder())) as place:
         found = cifar(data, place)
     sample, others = cifar_sample(found, judged), tiny_samples(data)
-    scales = Scales(tiny_near(sample, others), fit(TINY_SIMILAR, [judged_part(sample, 2)]))
+    scales = PairModels(tiny_near(sample, others), fit(TINY_SIMILAR, [judged_part(sample, 2)]))
     names = ("photographs", *FITTED_SIDES, *DRAWN)
     for name, own in zip(names, others, strict=True):
         _print_fit(f"tiny {name}", own, scales.near)
@@ -445,7 +454,7 @@ def tiny_scales(data: Path) -> tuple[Scales, Scale, str]:
     return scales, screened(found, judged), provenance
 
 
-def _print_fit(name: str, own: Sample, near: Scale | Product) -> None:
+def _print_fit(name: str, own: Sample, near: Logistic | Product) -> None:
     is_near, true = near.probability(own.columns) >= 0.5, own.verdict <= 1
     share = f"{is_near[true].mean():.3f}" if true.any() else "none"
     print(f"{name:<16}{len(own):>7,} pairs, near of the true {share}, wrong {is_near[~true].sum()}")

@@ -53,7 +53,7 @@ ROWS = 100
 VERIFIED = 60
 
 #: Reasons of pairs that were graded without a verification.
-UNVERIFIED = ("identical bytes", "no shift of this view brings the edges together")
+UNVERIFIED = ("identical bytes", "could not be aligned: edges agree at no shift of this view")
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,8 +1,9 @@
-"""The grader: probabilities by hand, two sizes, and the text it is kept in."""
+"""The grader: probabilities by hand, two sizes, and its JSON text."""
 
 from __future__ import annotations
 
 import json
+from dataclasses import asdict
 from importlib import resources
 
 import numpy as np
@@ -11,7 +12,7 @@ from scipy.special import expit
 
 from visleak.errors import VisleakError
 from visleak.grading import features, load_grader
-from visleak.grading.model import Grader, Product, Scale, Scales, Trees, as_text
+from visleak.grading.model import Grader, Logistic, PairModels, Product, Trees, as_text
 from visleak.records import Evidence
 from visleak.verification.measures import CHECKS, NO_OVERLAP
 from visleak.verification.tiny import TINY_NO_OVERLAP
@@ -20,16 +21,20 @@ NAN = float("nan")
 
 
 def evidence(rows):
-    """Return evidence with one row a mapping of checks; the others are 0.5."""
+    """Return evidence with one row per mapping of measures; the others are 0.5."""
     names = ("screen", "across", "down", *CHECKS)
     columns = {n: np.array([row.get(n, 0.5) for row in rows], np.float32) for n in names}
     return Evidence(columns, np.zeros((len(rows), 9), np.float32))
 
 
-def grader(**parts):
-    flat = Scale(0.0, {})
-    made = {"tiny": Scales(flat, flat), "large": Scales(flat, flat), "screened": flat}
-    return Grader(**{**made, **parts}, near_at=0.5, digest="d", provenance="p")
+def grader(**models):
+    flat = Logistic(0.0, {})
+    models = {
+        "tiny": PairModels(flat, flat),
+        "large": PairModels(flat, flat),
+        "screened": flat,
+    } | models
+    return Grader(**models, near_at=0.5, digest="d", provenance="p")
 
 
 def columns_of(rows, similarity=0.6, background=0.5):
@@ -38,41 +43,33 @@ def columns_of(rows, similarity=0.6, background=0.5):
     return features(*full, evidence(rows))
 
 
-def test_a_scale_is_logistic():
-    """Against scipy's logistic function."""
-    scale = Scale(-1.5, {"a": 2.0, "b": -0.25})
+def test_a_logistic_model_does_not_overflow():
+    model = Logistic(-1.5, {"a": 2.0, "b": -0.25})
     columns = {"a": np.array([0.0, 1.0, 3.0]), "b": np.array([4.0, 0.0, -2.0])}
     expected = expit(-1.5 + 2.0 * columns["a"] - 0.25 * columns["b"])
-    np.testing.assert_allclose(scale.probability(columns), expected)
-
-
-def test_odds_beyond_all_numbers_stay_probabilities():
-    """No overflow, no warning."""
-    found = Scale(0.0, {"a": 1e6}).probability({"a": np.array([-1.0, 1.0])})
+    np.testing.assert_allclose(model.probability(columns), expected)
+    found = Logistic(0.0, {"a": 1e6}).probability({"a": np.array([-1.0, 1.0])})
     assert 0 <= found[0] < 1e-20
     assert found[1] == pytest.approx(1)
 
 
-def test_the_two_sizes_have_models_of_their_own():
-    """Up to 48 pixels the tiny one speaks, beyond the large one, unchecked pairs get neither."""
-    tiny = Scales(Scale(1.0, {}), Scale(2.0, {}))
-    large = Scales(Scale(-2.0, {}), Scale(-1.0, {}))
-    made = grader(tiny=tiny, large=large, screened=Scale(-5.0, {}))
+def test_tiny_large_and_unchecked_pairs_have_models_of_their_own():
+    tiny = PairModels(Logistic(1.0, {}), Logistic(2.0, {}))
+    large = PairModels(Logistic(-2.0, {}), Logistic(-1.0, {}))
+    made = grader(tiny=tiny, large=large, screened=Logistic(-5.0, {}))
     side = np.array([32, 48, 49, 160, NAN], np.float32)
     near, similar = made.probabilities(columns_of([{}] * 5), side)
     np.testing.assert_allclose(near, expit([1.0, 1.0, -2.0, -2.0, -5.0]))
     np.testing.assert_allclose(similar, [*expit([2.0, 2.0, -1.0, -1.0]), 0.0])
 
 
-def test_who_is_near_is_similar_or_closer():
-    """Whatever the second scale says."""
-    doubtful = Scales(Scale(3.0, {}), Scale(-3.0, {}))
+def test_near_pairs_are_similar_or_closer():
+    doubtful = PairModels(Logistic(3.0, {}), Logistic(-3.0, {}))
     near, similar = grader(tiny=doubtful).probabilities(columns_of([{}]), np.float32([32]))
     assert similar[0] == near[0] == pytest.approx(expit(3.0))
 
 
-def test_features_of_similarity_and_correlations():
-    """Corrected similarity is a difference, correlations come as Fisher's z."""
+def test_features_are_differences_and_fishers_z():
     columns = columns_of([{"core": 0.8, "gradient": -1.0, "directions": 0.7}])
     assert columns["corrected"][0] == pytest.approx(0.1, abs=1e-6)
     assert columns["core"][0] == pytest.approx(np.arctanh(0.8), abs=1e-6)
@@ -80,19 +77,17 @@ def test_features_of_similarity_and_correlations():
     assert columns["directions"][0] == pytest.approx(0.7, abs=1e-6)
 
 
-def test_text_and_back():
-    """A grader survives being written, to six digits, and its digest is that of its text."""
-    made = grader(tiny=Scales(Scale(0.1234567, {"core": 2.0}), Scale(1.0, {"grey": 3.5})))
+def test_a_grader_is_read_from_its_text():
+    made = grader(tiny=PairModels(Logistic(0.1234567, {"core": 2.0}), Logistic(1.0, {"grey": 3.5})))
     text = as_text(made)
     again = load_grader(text)
-    assert again.tiny.near == Scale(0.123457, {"core": 2.0})
+    assert again.tiny.near == Logistic(0.123457, {"core": 2.0})
     assert again.tiny.similar == made.tiny.similar
     assert again.provenance == "p"
     assert load_grader(text).digest == again.digest != load_grader(text + " ").digest
 
 
-def test_the_shipped_grader_is_small_and_says_where_it_comes_from():
-    """And looks only at what there is."""
+def test_the_shipped_grader_is_small_and_has_known_features_and_provenance():
     text = resources.files("visleak.grading").joinpath("grader.json").read_text("utf-8")
     assert len(text) < 1_500_000
     shipped = load_grader()
@@ -100,18 +95,16 @@ def test_the_shipped_grader_is_small_and_says_where_it_comes_from():
     assert "CIFAR-10" in shipped.provenance
     assert "photographs" in shipped.provenance
     known = set(columns_of([{}]))
-    looked = {name for trees in shipped.tiny.near.scales.values() for name in trees.features}
-    assert looked | set(shipped.tiny.similar.weights) <= known
-    assert set(shipped.large.near.scales) == {"shared", "unchanged"}
+    used = {name for trees in shipped.tiny.near.conditions.values() for name in trees.features}
+    assert used | set(shipped.tiny.similar.weights) <= known
+    assert set(shipped.large.near.conditions) == {"shared", "unchanged"}
     assert all(np.isfinite(chance) for (chance,) in shipped.conditions(columns_of([{}])).values())
 
 
-@pytest.mark.parametrize("nothing", [NO_OVERLAP, TINY_NO_OVERLAP])
-def test_nothing_measured_is_not_near(nothing):
-    """Where two images hardly overlap, no number that was left out may speak for a leak."""
-    rows = [{name: getattr(nothing, name) for name in CHECKS}]
-    columns = columns_of(rows, similarity=0.9, background=0.5)
-    near, similar = load_grader().probabilities(columns, np.float32([nothing.side]))
+@pytest.mark.parametrize("measures", [NO_OVERLAP, TINY_NO_OVERLAP])
+def test_images_without_overlap_are_not_near(measures):
+    columns = columns_of([asdict(measures)], similarity=0.9, background=0.5)
+    near, similar = load_grader().probabilities(columns, np.float32([measures.side]))
     assert near[0] < 0.01
     assert similar[0] < 0.5
 
@@ -119,14 +112,12 @@ def test_nothing_measured_is_not_near(nothing):
 @pytest.mark.parametrize(
     "text", ["", "[]", "{}", '{"tiny": 3}', json.dumps({"tiny": {"near": {"intercept": "x"}}})]
 )
-def test_what_is_no_grader_is_refused(text):
-    """In one line."""
-    with pytest.raises(VisleakError, match="the grader file is not one of visleak's graders: "):
+def test_other_texts_are_refused(text):
+    with pytest.raises(VisleakError, match="grader file is not"):
         load_grader(text)
 
 
 def test_trees_agree_with_scikit_learn():
-    """Boosted trees, node by node, and their text."""
     from sklearn.ensemble import HistGradientBoostingClassifier
 
     rng = np.random.default_rng(0)
@@ -148,9 +139,9 @@ def test_trees_agree_with_scikit_learn():
     columns = dict(zip("abc", table.T, strict=True))
     expected = model.predict_proba(table)[:, 1]
     np.testing.assert_allclose(made.probability(columns), expected, atol=1e-9)
-    both = Product({"first": Scale(0.0, {"a": 1.0}), "second": made})
+    both = Product({"first": Logistic(0.0, {"a": 1.0}), "second": made})
     np.testing.assert_allclose(both.probability(columns), expit(table[:, 0]) * expected)
-    shipped = grader(large=Scales(both, Scale(0.0, {})))
+    shipped = grader(large=PairModels(both, Logistic(0.0, {})))
     again = load_grader(as_text(shipped))
     np.testing.assert_allclose(
         again.large.near.probability(columns), both.probability(columns), atol=1e-4
@@ -159,7 +150,6 @@ def test_trees_agree_with_scikit_learn():
 
 
 def test_a_missing_feature_has_no_probability():
-    """Of trees as of scales."""
     made = Trees.of(0.0, ("a",), [[(0, 0.5, 1, 2), (-1.0,), (1.0,)]])
     found = made.probability({"a": np.array([0.0, 1.0, NAN])})
     np.testing.assert_allclose(found[:2], expit([-1.0, 1.0]))

@@ -1,4 +1,4 @@
-"""From evidence to verdicts: who is exact, near, similar, different, and nobody."""
+"""From evidence to grades: exact, near, similar, different, or not verified."""
 
 from __future__ import annotations
 
@@ -6,28 +6,21 @@ import numpy as np
 import pytest
 
 from visleak.grading import Grader, grade
-from visleak.grading.model import Scale, Scales
+from visleak.grading.model import Logistic, PairModels
 from visleak.records import GRADES, Evidence
 from visleak.verification.measures import CHECKS
 
-NAN = float("nan")
+#: Near if gradients agree, similar if grey values do.
+SCALES = PairModels(Logistic(-10.0, {"gradient": 10.0}), Logistic(-10.0, {"grey": 10.0}))
+GRADER = Grader(SCALES, SCALES, Logistic(-9.0, {}), near_at=0.5, digest="d", provenance="p")
 
-#: Near where gradients agree, similar where grey values do.
-GRADER = Grader(
-    tiny=Scales(Scale(-10.0, {"gradient": 10.0}), Scale(-10.0, {"grey": 10.0})),
-    large=Scales(Scale(-10.0, {"gradient": 10.0}), Scale(-10.0, {"grey": 10.0})),
-    screened=Scale(-9.0, {}),
-    near_at=0.5,
-    digest="d",
-    provenance="p",
-)
-
-SEEN = {"screen": 0.8, "side": 32, "within": 0.96, "gain": 1, "offset": 0, "tint": 0, "patch": 4}
-SEEN |= {"query_ratio": 1.0, "reference_ratio": 1.0}
+CHECKED = {"screen": 0.8, "side": 32, "within": 0.96, "gain": 1, "offset": 0, "tint": 0, "patch": 4}
+CHECKED |= {"query_ratio": 1.0, "reference_ratio": 1.0}
+MISSING = dict.fromkeys(("screen", *CHECKS), np.nan)
 
 
 def verdicts(*rows, equal=(), flat=(), skipped=None):
-    """Return grades of pairs with some checks; the others are 0."""
+    """Return grades of pairs with some measures; the others are 0."""
     names = ("screen", "across", "down", *CHECKS)
     checks = {n: np.array([row.get(n, 0.0) for row in rows], np.float32) for n in names}
     matrix = np.tile(np.eye(3, dtype=np.float32).ravel(), (len(rows), 1))
@@ -42,42 +35,30 @@ def names(grades):
 
 
 def test_each_grade():
-    """By pixels, by edges, by grey values, by nothing."""
     found = verdicts(
-        {**SEEN, "exact": 1, "gradient": 1.2},
-        {**SEEN, "gradient": 0.95},
-        {**SEEN, "grey": 0.95, "patch": 40},
-        {**SEEN, "gradient": 0.1},
+        {**CHECKED, "exact": 1, "gradient": 1.2},
+        {**CHECKED, "gradient": 0.95},
+        {**CHECKED, "grey": 0.95, "patch": 40},
+        {**CHECKED, "gradient": 0.1},
     )
     assert names(found) == ["exact", "near", "similar", "different"]
     assert found.probability[0] >= 0.999
     assert found.probability[1] > 0.5 > found.probability[2]
-    for reason, word in zip(
-        found.reason, ("encoded again", "same shot", "similar", "do not agree"), strict=True
-    ):
-        assert word in reason
+    words = ("encoded again", "same shot", "similar", "do not agree")
+    assert all(word in reason for word, reason in zip(words, found.reason, strict=True))
 
 
-def test_equal_bytes_need_no_look():
-    """Exact with certainty, though nothing was measured."""
-    nothing = dict.fromkeys(("screen", *CHECKS), NAN)
-    found = verdicts(nothing, equal=[0])
-    assert names(found) == ["exact"]
+def test_equal_bytes_are_exact_without_measures_and_lost_images_have_no_grade():
+    found = verdicts(MISSING, MISSING, equal=[0])
+    assert names(found) == ["exact", None]
     assert found.probability[0] == 1
-    assert found.reason == ("identical bytes",)
+    assert np.isnan(found.probability[1])
+    assert found.reason[0] == "identical bytes"
+    assert "decoded" in found.reason[1]
 
 
-def test_a_picture_that_cannot_be_decoded_again_has_no_grade():
-    """Neither a probability."""
-    found = verdicts(dict.fromkeys(("screen", *CHECKS), NAN))
-    assert names(found) == [None]
-    assert np.isnan(found.probability[0])
-    assert found.reason == ("an image could not be decoded again",)
-
-
-def test_skipped_pairs_have_no_grade_and_say_why():
-    """Unless their bytes are equal; the others are graded as ever."""
-    rows = [{**SEEN, "gradient": 0.95}] * 5
+def test_skipped_pairs_have_no_grade_unless_their_bytes_are_equal():
+    rows = [{**CHECKED, "gradient": 0.95}] * 5
     found = verdicts(*rows, equal=[4], skipped=[0, 1, 2, 3, 1])
     assert names(found) == ["near", None, None, None, "exact"]
     assert np.isnan(found.probability[1:4]).all()
@@ -85,27 +66,24 @@ def test_skipped_pairs_have_no_grade_and_say_why():
     assert all(reason.startswith("not verified") for reason in found.reason[1:4])
 
 
-def test_what_the_screen_let_go_is_different():
-    """With the small probability that such pairs have."""
-    found = verdicts({**dict.fromkeys(CHECKS, NAN), "screen": 0.1})
+def test_pairs_that_the_screen_rejected_are_different():
+    found = verdicts({**MISSING, "screen": 0.1})
     assert names(found) == ["different"]
     assert found.probability[0] == pytest.approx(1 / (1 + np.exp(9)), rel=1e-3)
-    assert found.reason == ("no shift of this view brings the edges together",)
+    assert "align" in found.reason[0]
 
 
-def test_blank_pictures_are_exact_or_similar_never_near():
-    """Two white pages are not a leak to act on."""
-    found = verdicts(
-        {**SEEN, "gradient": 0.99}, {**SEEN, "gradient": 0.99, "exact": 1}, flat=[0, 1]
-    )
+def test_blank_images_are_exact_or_similar_and_never_near():
+    rows = {**CHECKED, "gradient": 0.99}, {**CHECKED, "gradient": 0.99, "exact": 1}
+    found = verdicts(*rows, flat=[0, 1])
     assert names(found) == ["similar", "exact"]
     assert found.probability.tolist() == [0, 1]
-    assert found.reason[0] == "both are blank; only the colour can be compared"
+    assert "blank" in found.reason[0]
 
 
-def test_the_transform_is_told_for_near_and_similar():
-    """And not for pairs that have nothing to do with each other."""
-    brighter = {"gain": 1.0, "offset": 30.0}
-    found = verdicts({**SEEN, **brighter, "gradient": 0.95}, {**SEEN, **brighter, "gradient": 0.1})
+def test_near_and_similar_pairs_have_a_transform():
+    brighter = {**CHECKED, "gain": 1.0, "offset": 30.0}
+    found = verdicts({**brighter, "gradient": 0.95}, {**brighter, "gradient": 0.1})
     assert found.transform == ("brighter", "")
-    assert found.reason[0] == "same shot, brighter; 96 % of the overlap agrees"
+    assert "brighter" in found.reason[0]
+    assert "96 %" in found.reason[0]

@@ -1,4 +1,4 @@
-"""What was done to an image, in words."""
+"""Transforms and reasons in words."""
 
 from __future__ import annotations
 
@@ -6,14 +6,23 @@ import numpy as np
 import pytest
 
 from visleak.grading import verdict
+from visleak.records import GRADES, Grade
 from visleak.verification.align import view_matrix
 
-STILL = {"gain": 1.0, "offset": 0.0, "tint": 0.0, "within": 0.9, "patch": 30.0, "gradient": 0.2}
-STILL |= {"query_ratio": 1.0, "reference_ratio": 1.0, "close_side": -1.0, "identical": 0.0}
+UNCHANGED = {
+    "gain": 1.0,
+    "offset": 0.0,
+    "tint": 0.0,
+    "within": 0.96,
+    "patch": 30.0,
+    "gradient": 0.2,
+}
+UNCHANGED |= {"query_ratio": 1.0, "reference_ratio": 1.0, "close_side": -1.0, "identical": 0.0}
+FINE = {"close_side": 600.0, "altered_places": 0.0, "places": 0.0, "opposed": 0.0, "colour": 1.0}
 
 
 def about_centre(linear):
-    """Return the relation with a linear part that leaves the centre where it is."""
+    """Return the relation with a linear part that does not move the centre."""
     matrix = np.eye(3)
     matrix[:2, :2] = linear
     matrix[:2, 2] = 0.5 - matrix[:2, :2] @ [0.5, 0.5]
@@ -42,12 +51,10 @@ def turn(degrees):
     ],
 )
 def test_geometry(matrix, expected):
-    """From the relation of query to reference."""
     assert verdict.geometry(matrix) == expected
 
 
-def test_turns_of_oblong_pictures_do_not_stretch():
-    """In unit coordinates they would; an image squeezed to a square is stretched indeed."""
+def test_a_turned_oblong_image_is_not_stretched_and_a_squeezed_one_is():
     ratio = 4 / 3
     shape = np.diag([ratio, 1.0])
     turned = about_centre(np.linalg.inv(shape) @ turn(-45) @ shape)
@@ -70,19 +77,31 @@ def test_turns_of_oblong_pictures_do_not_stretch():
     ],
 )
 def test_colours(change, expected):
-    """From the fitted light."""
-    assert verdict.colours({**STILL, **change}, inverted=False) == expected
+    assert verdict.colours({**UNCHANGED, **change}, inverted=False) == expected
 
 
-def test_an_inverted_picture_is_called_so():
-    """Its brightness is not compared: it is another one anyway."""
-    assert verdict.colours({**STILL, "offset": 50.0}, inverted=True) == ["inverted"]
+def test_the_brightness_of_inverted_images_is_not_compared():
+    assert verdict.colours({**UNCHANGED, "offset": 50.0}, inverted=True) == ["inverted"]
 
 
-def test_a_reason_is_one_line_for_a_person():
-    """As the design gives it."""
+def test_the_reason_of_a_near_pair_contains_its_transform():
     matrix = view_matrix(4) @ about_centre(np.eye(2) / 0.9)
-    changes = verdict.transform(matrix, {**STILL, "offset": 20.0}, False)
-    assert verdict.reason(1, changes, {**STILL, "within": 0.96}) == (
-        "same shot, mirrored, cropped to 81 %, brighter; 96 % of the overlap agrees"
-    )
+    changes = verdict.transform(matrix, {**UNCHANGED, "offset": 20.0}, False)
+    assert changes == "mirrored, cropped to 81 %, brighter"
+    reason = verdict.reason(GRADES.index(Grade.NEAR), changes, UNCHANGED)
+    assert changes in reason
+    assert "96 %" in reason
+
+
+@pytest.mark.parametrize(
+    ("measured", "weakest", "words"),
+    [
+        ({"altered_places": 2.0}, "unchanged", "2 places"),
+        ({"opposed": 0.4}, "unchanged", "40 %"),
+        ({"colour": 0.3}, "unchanged", "colours"),
+        ({"colour": 0.3}, "shared", "too little"),
+        ({}, "unchanged", "too little"),
+    ],
+)
+def test_the_reason_of_a_similar_pair_is_the_measure_that_decided(measured, weakest, words):
+    assert words in verdict.reason(GRADES.index(Grade.SIMILAR), "", FINE | measured, weakest)

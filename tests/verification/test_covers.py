@@ -43,9 +43,8 @@ def dotted(grey: np.ndarray) -> np.ndarray:
 
 def covers(one: np.ndarray, other: np.ndarray) -> np.ndarray:
     everywhere = np.ones(one.shape, np.bool_)
-    return find_covers(
-        one.astype(np.float32), other.astype(np.float32), everywhere, everywhere
-    ).where
+    planes = one.astype(np.float32), other.astype(np.float32)
+    return find_covers(*planes, everywhere, everywhere).where
 
 
 @pytest.mark.parametrize("cover", [labelled, boxed, dotted])

@@ -31,9 +31,8 @@ def test_an_image_overlaps_with_itself_pixel_for_pixel(image):
 def test_rounding_of_a_relation_does_not_change_the_overlap(image):
     rng = np.random.default_rng(0)
     for _ in range(20):
-        found = common_frame(
-            image, image, np.eye(3) + rng.normal(0, 1e-7, (3, 3)) * [[1], [1], [0]]
-        )
+        matrix = np.eye(3) + rng.normal(0, 1e-7, (3, 3)) * [[1], [1], [0]]
+        found = common_frame(image, image, matrix)
         assert (found.covered, found.used) == pytest.approx((1, 1), abs=1e-4)
 
 

@@ -47,6 +47,8 @@ def test_turned_images(natural, name, degrees):
     assert measures.core > 0.95
     assert measures.drift < 0.2
     assert measures.inverted == 0
+    # correlation is enough for small rotations
+    assert measures.features == (degrees > 5)
 
 
 def printed(seed):
@@ -188,12 +190,3 @@ def test_another_object_on_the_same_background_disagrees(natural, name):
     measures, _ = checked(image, natural[name])
     assert measures.agree < 0.7
     assert measures.drift > 0.4
-
-
-@pytest.mark.parametrize("first", NAMES)
-def test_unrelated_images_do_not_agree(natural, first):
-    for second in {*NAMES, "rocket", "camera", "brick"} - {first}:
-        measures, _ = checked(natural[first], natural[second])
-        assert measures.structure < 0.5
-        assert measures.agree < 0.5
-        assert measures.drift > 0.4

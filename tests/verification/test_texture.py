@@ -6,16 +6,14 @@ import cv2
 import numpy as np
 import pytest
 
-from visleak.verification.texture import FORMS, TEXTURE, Texture
-from visleak.verification.texture import shared_texture as shared_textures
+from visleak.verification.texture import FORMS, TEXTURE, shared_texture
 
 INNER = np.ones((32, 32), np.float32)
 
 
-def shared_texture(pair, inner, *kind):
-    """Return the texture that one pair shares."""
-    found = shared_textures(np.stack(pair).astype(np.float32)[None], inner[None], *kind)
-    return Texture(*(getattr(found, name)[0] for name in Texture.__slots__))
+def shared(one, other, kind, inner=INNER):
+    """Return the texture that one pair shares, in arrays of one value."""
+    return shared_texture(np.stack([one, other]).astype(np.float32)[None], inner[None], *kind)
 
 
 def article(seed):
@@ -31,7 +29,7 @@ def article(seed):
 def test_a_noisy_copy_in_other_light_shares_its_texture(kind):
     first = article(1)
     noise = np.random.default_rng(9).normal(0, 3, first.shape).astype(np.float32)
-    found = shared_texture((0.8 * first + 10 + noise, first), INNER, *kind)
+    found = shared(0.8 * first + 10 + noise, first, kind)
     assert found.mean > 0.75
     assert found.typical > 0.75
     assert found.opposed < 0.05
@@ -39,7 +37,7 @@ def test_a_noisy_copy_in_other_light_shares_its_texture(kind):
 
 @pytest.mark.parametrize("kind", [TEXTURE, FORMS])
 def test_an_equal_outline_is_not_texture(kind):
-    found = shared_texture((article(1), article(2)), INNER, *kind)
+    found = shared(article(1), article(2), kind)
     assert found.mean < 0.65
     assert found.amount < 2
     assert found.tiles > 4
@@ -47,6 +45,6 @@ def test_an_equal_outline_is_not_texture(kind):
 
 def test_plain_images_and_images_without_overlap_share_none():
     plain = np.full((32, 32), 90, np.float32)
-    assert shared_texture((plain, plain), INNER, *TEXTURE).tiles == 0
-    found = shared_texture((article(1), article(1)), np.zeros_like(INNER), *TEXTURE)
+    assert shared(plain, plain, TEXTURE).tiles == 0
+    found = shared(article(1), article(1), TEXTURE, np.zeros_like(INNER))
     assert (found.amount, found.tiles, found.opposed) == (0, 0, 0)

@@ -1,4 +1,4 @@
-"""From evidence to a verdict: grade, probability and a reason in words."""
+"""Grading: the grade, probability and reason of a pair, from its evidence."""
 
 from visleak.grading.model import Grader, features, load_grader
 from visleak.grading.verdict import grade

@@ -1,4 +1,4 @@
-"""The grader: small readable logistic models over what was measured on a pair."""
+"""The grader: small logistic models and boosted trees over the measures of a pair."""
 
 from __future__ import annotations
 
@@ -14,137 +14,100 @@ import numpy as np
 import numpy.typing as npt
 
 from visleak.errors import VisleakError
-from visleak.records import Bool, Evidence, Float32
+from visleak.records import Bool, Evidence, Float32, Float64
 
-Float64 = npt.NDArray[np.float64]
-#: Correlations are stretched by Fisher's z, bounded here: 0.999 is as good as it gets.
-_MOST: Final = 0.999
-
-
-#: Displacement (pixels compared) that is as good as none.
-_STILL: Final = 0.05
-#: Feature (-1 in a leaf), threshold, nodes to the left and right, log-odds.
+#: Feature (-1 in a leaf), threshold, nodes to the left and right; or the log-odds of a leaf.
 Node = tuple[int, float, int, int] | tuple[float]
-#: Contrast changes count up to this factor.
-_MOST_GAIN: Final = 20.0
-#: Share of rewritten content that is as good as none.
-_LEAST_SHARE: Final = 1e-3
-#: Trees times rows that are evaluated at a time.
+#: Largest product of trees and rows that is evaluated at a time; only bounds memory.
 ROUTED: Final = 2_000_000
-#: Side up to which images count as tiny: the two sizes have models of their own, because the
-#: same agreement says more where there were more pixels to agree.
+#: Largest side of tiny images. Both sizes have models of their own, because the same agreement of
+#: more pixels is stronger evidence.
 TINY: Final = 48
+
+#: Measures that are features without a transformation.
+_UNCHANGED: Final = (
+    *("screen", "within", "covered", "used", "features", "agreement", "directions", "detail"),
+    *("palette", "viewed", "enlarged", "stretched", "turned", "texture_tiles", "texture_opposed"),
+    *("form_tiles", "form_opposed", "opposed", "replaced", "added", "hidden", "exchanged"),
+    *("typical", "usual", "outlier", "alone_more", "alone_less", "alone_places", "swapped"),
+    *("altered", "altered_rest", "altered_untinted", "altered_covered", "laid_content"),
+    *("laid_more", "laid_less", "tinted_more", "tinted_less", "plain", "textured"),
+)
+#: Correlations, of which features are Fisher's z (atanh), up to that of the largest correlation.
+_CORRELATIONS: Final = (
+    *("grey", "gradient", "colour", "core", "structure", "fine", "middle", "coarse", "shapes"),
+    *("texture_mean", "texture_typical", "form_mean", "form_typical", "matched"),
+)
+_LARGEST_CORRELATION: Final = 0.999
+#: Numbers and grey levels from 0, of which features are log(1 + x); negative amounts are 0.
+_LOGARITHMS: Final = (
+    *("residual", "patch", "tint", "contrast", "windows", "places", "altered_cells"),
+    *("texture_amount", "form_amount", "amount"),
+)
+#: Drift (pixels) and share of content that are added before the logarithm.
+_STILL: Final = 0.05
+_LEAST_SHARE: Final = 1e-3
+#: Largest change of contrast, as a factor.
+_MOST_GAIN: Final = 20.0
 
 
 def features(similarity: Float32, background: Float32, evidence: Evidence) -> dict[str, Float64]:
-    """Return the features of the grader, one ``float64`` column (n,) a feature.
+    """Return the features of the grader, one ``float64`` column (n,) per feature.
 
-    Correlations come as Fisher's z (atanh), differences in grey levels as logarithms: both make
-    the step from good to perfect agreement as visible as it is to a person.
+    Fisher's z of correlations and logarithms of differences resolve the step from good to perfect
+    agreement. Without a fine comparison, nothing is shared.
     """
     checks = {name: np.asarray(column, np.float64) for name, column in evidence.checks.items()}
-    corrected = similarity.astype(np.float64) - background
-
-    def stretched(name: str) -> Float64:
-        return np.asarray(np.arctanh(np.clip(checks[name], -_MOST, _MOST)))
-
+    bound, gain = _LARGEST_CORRELATION, np.abs(checks["gain"])
     return {
         "similarity": similarity.astype(np.float64),
-        "corrected": corrected,
-        "screen": checks["screen"],
-        "grey": stretched("grey"),
-        "gradient": stretched("gradient"),
-        "colour": stretched("colour"),
-        "residual": np.log1p(checks["residual"]),
-        "within": checks["within"],
-        "patch": np.log1p(checks["patch"]),
-        "tint": np.log1p(checks["tint"]),
-        "covered": checks["covered"],
-        "used": checks["used"],
-        "features": checks["features"],
-        "core": stretched("core"),
-        "structure": stretched("structure"),
+        "corrected": similarity.astype(np.float64) - background,
+        **{name: checks[name] for name in _UNCHANGED},
+        **{name: np.arctanh(np.clip(checks[name], -bound, bound)) for name in _CORRELATIONS},
+        **{name: np.log1p(np.maximum(checks[name], 0.0)) for name in _LOGARITHMS},
         "drift": np.log(checks["drift"] + _STILL),
-        **{name: checks[name] for name in ("agreement", "directions", "detail", "palette")},
-        **{name: stretched(name) for name in ("fine", "middle", "coarse", "shapes")},
         "unlike": np.log(checks["unlike"] + _LEAST_SHARE),
-        "contrast": np.log1p(checks["contrast"]),
-        "gain": np.log(np.clip(np.abs(checks["gain"]), 1 / _MOST_GAIN, _MOST_GAIN)),
-        "moved": np.log1p(100 * checks["moved"]),
-        **{name: checks[name] for name in ("viewed", "enlarged", "stretched", "turned")},
-        **_texture_features(checks),
-        **_close_features(checks),
-    }
-
-
-def _texture_features(checks: Mapping[str, Float64]) -> dict[str, Float64]:
-    columns = {}
-    for kind in ("texture", "form"):
-        columns[f"{kind}_amount"] = np.log1p(np.maximum(checks[f"{kind}_amount"], 0.0))
-        for name in ("mean", "typical"):
-            bounded = np.clip(checks[f"{kind}_{name}"], -_MOST, _MOST)
-            columns[f"{kind}_{name}"] = np.arctanh(bounded)
-        for name in ("tiles", "opposed"):
-            columns[f"{kind}_{name}"] = checks[f"{kind}_{name}"]
-    return columns
-
-
-def _close_features(checks: Mapping[str, Float64]) -> dict[str, Float64]:
-    """Return the features of the fine comparison; where there was none, nothing is shared."""
-    return {
-        "amount": np.log1p(np.maximum(checks["amount"], 0.0)),
-        "matched": np.arctanh(np.clip(checks["matched"], -_MOST, _MOST)),
-        "windows": np.log1p(checks["windows"]),
         "rewritten": np.log(checks["rewritten"] + _LEAST_SHARE),
-        "places": np.log1p(checks["places"]),
-        "altered_cells": np.log1p(checks["altered_cells"]),
-        # what is laid over one image alone, and content that differs beside all that is
+        "gain": np.log(np.clip(gain, 1 / _MOST_GAIN, _MOST_GAIN)),
+        "moved": np.log1p(100 * checks["moved"]),
+        # a marking on one image only, and content that differs without a marking
         "laid_apart": checks["laid_less"] - checks["laid_more"],
         "laid_beside": checks["laid_content"] - checks["laid_more"],
-        **{
-            name: checks[name]
-            for name in (
-                *("opposed", "replaced", "added", "hidden", "exchanged", "typical"),
-                *("usual", "outlier", "alone_more", "alone_less", "alone_places", "swapped"),
-                *("altered", "altered_rest", "altered_untinted", "altered_covered"),
-                *("laid_content", "laid_more", "laid_less"),
-                *("tinted_more", "tinted_less", "plain", "textured"),
-            )
-        },
     }
 
 
 @dataclass(frozen=True, slots=True)
-class Scale:
-    """One logistic scale: log-odds = intercept + sum of weight times feature."""
+class Logistic:
+    """A logistic model: log-odds = intercept + sum of weight times feature."""
 
-    intercept: float  # log-odds where all features are zero
-    weights: Mapping[str, float]  # weight a feature, by name
+    intercept: float  # log-odds if all features are zero
+    weights: Mapping[str, float]  # weight of each feature, by name
 
     def probability(self, columns: Mapping[str, Float64]) -> Float64:
-        """Return the probability of each row, NaN where a feature is."""
+        """Return the probability of each row, NaN if a feature is NaN."""
         odds = self.intercept + sum(weight * columns[name] for name, weight in self.weights.items())
         return np.asarray(1.0 / (1.0 + np.exp(-np.clip(odds, -50, 50))))
 
 
 @dataclass(frozen=True, slots=True)
 class Trees:
-    """A boosted sum of small decision trees: log-odds = intercept + sum of the leaves reached."""
+    """Boosted decision trees: log-odds = intercept + sum of the leaves reached."""
 
     intercept: float  # log-odds before any tree
-    features: tuple[str, ...]  # names of the features, as the nodes number them
-    feature: npt.NDArray[np.int16]  # int16 (trees, nodes): the feature of each node, -1 in a leaf
-    threshold: Float64  # float64 (trees, nodes): up to it a row goes left
-    # int16 (trees, nodes): the next node
+    features: tuple[str, ...]  # names of the features, in the order of their numbers
+    # all (trees, nodes)
+    feature: npt.NDArray[np.int16]  # number of the feature of each node, -1 in a leaf
+    threshold: Float64  # largest value for which a row goes left
+    # the next node
     left: npt.NDArray[np.int16]
     right: npt.NDArray[np.int16]
-    value: Float64  # float64 (trees, nodes): log-odds of a leaf
+    value: Float64  # log-odds of a leaf
 
     @classmethod
     def of(
         cls, intercept: float, features: Sequence[str], trees: Sequence[Sequence[Node]]
     ) -> Trees:
-        """Return trees from their nodes: feature, threshold, left and right, or a leaf's value."""
+        """Return trees from the nodes of each."""
         most = max((len(tree) for tree in trees), default=1)
         table = np.zeros((len(trees), most, 5))
         table[:, :, 0] = -1
@@ -156,7 +119,7 @@ class Trees:
         return cls(intercept, tuple(features), feature, table[:, :, 1], left, right, table[:, :, 4])
 
     def nodes(self) -> list[list[Node]]:
-        """Return the nodes of every tree, as :meth:`of` takes them."""
+        """Return the nodes of each tree, the argument of :meth:`of`."""
         columns = (self.feature, self.threshold, self.left, self.right, self.value)
         trees = zip(*(column.tolist() for column in columns), strict=True)
         return [
@@ -166,15 +129,15 @@ class Trees:
         ]  # fmt: skip
 
     def probability(self, columns: Mapping[str, Float64]) -> Float64:
-        """Return the probability of each row, NaN where a feature is."""
+        """Return the probability of each row, NaN if a feature is NaN."""
         all_rows = np.stack([columns[name] for name in self.features], axis=1)
-        known: Bool = np.asarray(~np.isnan(all_rows).any(axis=1))
-        table = all_rows[known]
+        valid: Bool = np.asarray(~np.isnan(all_rows).any(axis=1))
+        table = all_rows[valid]
         step = max(1, ROUTED // max(1, len(self.feature)))
         parts = [self._leaves(table[at : at + step]) for at in range(0, len(table), step)]
         odds = np.concatenate([np.empty(0), *parts]) + self.intercept
-        result = np.full(len(known), np.nan)
-        result[known] = 1.0 / (1.0 + np.exp(-np.clip(odds, -50, 50)))
+        result = np.full(len(valid), np.nan)
+        result[valid] = 1.0 / (1.0 + np.exp(-np.clip(odds, -50, 50)))
         return result
 
     def _leaves(self, table: Float64) -> Float64:
@@ -188,7 +151,7 @@ class Trees:
         while (inner := (feature := of(self.feature)) >= 0).any():
             right = table[rows, feature] > of(self.threshold)
             node = np.where(inner, np.where(right, of(self.right), of(self.left)), node)
-        # one tree after the other, so that a sum does not depend on how many rows there are
+        # tree by tree, so that a sum does not depend on the number of rows
         return np.asarray(np.cumsum(of(self.value), axis=0)[-1], np.float64)
 
 
@@ -196,32 +159,35 @@ class Trees:
 class Product:
     """Conditions that must all hold: the product of their probabilities."""
 
-    scales: Mapping[str, Scale | Trees]  # probability of each condition, by name
+    conditions: Mapping[str, Model]  # by name
 
     def probability(self, columns: Mapping[str, Float64]) -> Float64:
-        """Return the probability of each row, NaN where a feature is."""
-        each = [scale.probability(columns) for scale in self.scales.values()]
+        """Return the probability of each row, NaN if a feature is NaN."""
+        each = [model.probability(columns) for model in self.conditions.values()]
         return np.asarray(np.prod(each, axis=0))
 
 
-@dataclass(frozen=True, slots=True)
-class Scales:
-    """The probabilities of a checked pair."""
+Model = Logistic | Trees | Product
 
-    near: Scale | Product  # P(near or exact)
-    similar: Scale  # P(similar or closer)
+
+@dataclass(frozen=True, slots=True)
+class PairModels:
+    """The models of checked pairs of one size."""
+
+    near: Model  # P(near or exact)
+    similar: Model  # P(similar or closer)
 
 
 @dataclass(frozen=True, slots=True)
 class Grader:
-    """The shipped model: scales for checked pairs by size, and for pairs the screen rejected."""
+    """The models of all pairs."""
 
-    tiny: Scales  # for pairs of images up to 48 pixels
-    large: Scales  # for all other pairs
-    screened: Scale  # P(near or exact) of pairs the screen rejected
-    near_at: float  # probability from which a pair is near
-    digest: str  # of all numbers
-    provenance: str  # what it was fitted on
+    tiny: PairModels  # for pairs of images up to 48 pixels
+    large: PairModels  # for all other pairs
+    screened: Model  # P(near or exact) of pairs that the screen rejected
+    near_at: float  # smallest probability of near pairs
+    digest: str  # of the JSON text
+    provenance: str  # data of the fit
 
     def probabilities(
         self, columns: Mapping[str, Float64], side: Float32
@@ -230,27 +196,26 @@ class Grader:
         checked, tiny = ~np.isnan(side), side <= TINY
         similar = np.zeros(len(side))
         near = similar + self.screened.probability(columns)
-        for own, scales in ((tiny, self.tiny), (checked & ~tiny, self.large)):
+        for own, models in ((tiny, self.tiny), (checked & ~tiny, self.large)):
             rows = {name: column[own] for name, column in columns.items()}
-            near[own], similar[own] = (
-                scale.probability(rows) for scale in (scales.near, scales.similar)
-            )
-        # a near pair is also similar or closer, whatever the two models say
+            near[own] = models.near.probability(rows)
+            similar[own] = models.similar.probability(rows)
+        # a near pair is also similar or closer, even if the other model disagrees
         return near, np.where(checked, np.maximum(near, similar), 0.0)
 
     def conditions(self, columns: Mapping[str, Float64]) -> dict[str, Float64]:
-        """Return the probability of each condition of the large model, by name."""
+        """Return the probability of each condition for large images, by name."""
         near = self.large.near
-        scales = near.scales if isinstance(near, Product) else {}
-        return {name: scale.probability(columns) for name, scale in scales.items()}
+        conditions = near.conditions if isinstance(near, Product) else {}
+        return {name: model.probability(columns) for name, model in conditions.items()}
 
 
 def load_grader(text: str | None = None, near_at: float | None = None) -> Grader:
-    """Return the grader that ships, or the one of a JSON text.
+    """Return the shipped grader, or the grader of a JSON text.
 
     Args:
         text: the JSON text.
-        near_at: probability from which a pair is ``near``, in place of the grader's own.
+        near_at: smallest probability of near pairs, in place of the grader's own.
 
     Raises:
         VisleakError: the text is not a grader.
@@ -268,10 +233,10 @@ def _read(text: str) -> Grader:
     try:
         stored: dict[str, Any] = json.loads(text)
         tiny, large = (
-            Scales(_near(stored[size]["near"]), _scale(stored[size]["similar"]))
+            PairModels(_model(stored[size]["near"]), _model(stored[size]["similar"]))
             for size in ("tiny", "large")
         )
-        screened = _scale(stored["screened"])
+        screened = _model(stored["screened"])
         near_at, provenance = float(stored["near_at"]), str(stored["provenance"])
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise VisleakError(f"the grader file is not one of visleak's graders: {error!r}") from error
@@ -279,52 +244,38 @@ def _read(text: str) -> Grader:
     return Grader(tiny, large, screened, near_at, digest, provenance)
 
 
-def _near(stored: Mapping[str, Any]) -> Scale | Product:
-    if "intercept" in stored:
-        return _scale(stored)
-    return Product({name: _condition(scale) for name, scale in stored.items()})
-
-
-def _condition(stored: Mapping[str, Any]) -> Scale | Trees:
-    if "trees" not in stored:
-        return _scale(stored)
-    return Trees.of(float(stored["intercept"]), stored["features"], stored["trees"])
-
-
-def _scale(stored: Mapping[str, Any]) -> Scale:
-    weights = {name: float(weight) for name, weight in stored["weights"].items()}
-    return Scale(float(stored["intercept"]), weights)
+def _model(stored: Mapping[str, Any]) -> Model:
+    if "weights" in stored:
+        weights = {name: float(weight) for name, weight in stored["weights"].items()}
+        return Logistic(float(stored["intercept"]), weights)
+    if "trees" in stored:
+        return Trees.of(float(stored["intercept"]), stored["features"], stored["trees"])
+    return Product({name: _model(each) for name, each in stored.items()})
 
 
 def as_text(grader: Grader) -> str:
-    """Return a grader as JSON text, six digits; its digest is that of the text."""
-
-    def written(scale: Scale | Product | Trees) -> dict[str, object]:
-        if isinstance(scale, Trees):
-            return _as_stored(scale)
-        if isinstance(scale, Product):
-            return {name: written(each) for name, each in scale.scales.items()}
-        weights = {name: round(float(weight), 6) for name, weight in scale.weights.items()}
-        return {"intercept": round(float(scale.intercept), 6), "weights": weights}
-
+    """Return a grader as JSON text, with six digits; its digest is that of the text."""
     stored = {
         "provenance": grader.provenance,
         "near_at": grader.near_at,
         **{
-            size: {"near": written(scales.near), "similar": written(scales.similar)}
-            for size, scales in (("tiny", grader.tiny), ("large", grader.large))
+            size: {"near": _stored(models.near), "similar": _stored(models.similar)}
+            for size, models in (("tiny", grader.tiny), ("large", grader.large))
         },
-        "screened": written(grader.screened),
+        "screened": _stored(grader.screened),
     }
     return json.dumps(stored, separators=(",", ":")).replace("]],[[", "]],\n[[") + "\n"
 
 
-def _as_stored(trees: Trees) -> dict[str, object]:
-    return {
-        "intercept": round(trees.intercept, 6),
-        "features": list(trees.features),
-        "trees": [
-            [list(node) if len(node) > 1 else [round(node[0], 6)] for node in tree]
-            for tree in trees.nodes()
-        ],
-    }
+def _stored(model: Model) -> dict[str, object]:
+    if isinstance(model, Product):
+        return {name: _stored(each) for name, each in model.conditions.items()}
+    intercept = round(float(model.intercept), 6)
+    if isinstance(model, Logistic):
+        weights = {name: round(float(weight), 6) for name, weight in model.weights.items()}
+        return {"intercept": intercept, "weights": weights}
+    trees = [
+        [list(node) if len(node) > 1 else [round(node[0], 6)] for node in tree]
+        for tree in model.nodes()
+    ]
+    return {"intercept": intercept, "features": list(model.features), "trees": trees}

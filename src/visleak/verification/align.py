@@ -111,15 +111,15 @@ def refine(
     query: Float32, reference: Float32, start: Matrix, steps: int = STEPS, mask: Bool | None = None
 ) -> Matrix | None:
     """Return the affine relation near ``start`` with the highest correlation, or ``None``."""
-    side = query.shape[0]
-    back = _in_pixels(inverse(start), side)[:2].astype(np.float32)
+    to_pixels, to_units = _square_units(query.shape[0])
+    back = (to_pixels @ inverse(start) @ to_units)[:2].astype(np.float32)
     pixels = _correlated(reference, query, back, (steps, CHANGE), mask)
     if pixels is None:
         return None
     area = pixels[0, 0] * pixels[1, 1] - pixels[0, 1] * pixels[1, 0]
     if abs(area) < 1e-3:
         return None
-    matrix = inverse(_in_units(pixels, side))
+    matrix = inverse(to_units @ pixels @ to_pixels)
     return matrix if is_plausible(matrix, start) else None
 
 
@@ -223,16 +223,6 @@ def is_plausible(matrix: Matrix, start: Matrix) -> bool:
 def unit_to_pixels(width: int, height: int) -> Matrix:
     """Return the matrix from unit coordinates to pixels, whose centres are whole numbers."""
     return np.array([[width, 0, -0.5], [0, height, -0.5], [0, 0, 1.0]])
-
-
-def _in_pixels(matrix: Matrix, side: int) -> Matrix:
-    to_pixels, to_units = _square_units(side)
-    return np.asarray(to_pixels @ matrix @ to_units)
-
-
-def _in_units(matrix: Matrix, side: int) -> Matrix:
-    to_pixels, to_units = _square_units(side)
-    return np.asarray(to_units @ matrix @ to_pixels)
 
 
 @cache

@@ -93,7 +93,7 @@ def differ_by_noise(query: Bytes8, reference: Bytes8) -> bool:
 
 def is_identical(query: Bytes8, reference: Bytes8) -> bool:
     """Return whether two images have the same size and pixels."""
-    return query.shape == reference.shape and bool((query == reference).all())
+    return np.array_equal(query, reference)
 
 
 def _contrast(image: Bytes8) -> Float32:

@@ -122,11 +122,9 @@ SMALL: Final = 32
 
 def edge_orientations(pixels: Bytes8, side: int = SIDE) -> Edges:
     """Return the orientations of colour edges (side, side): twice the angle of the gradient."""
-    method = cv2.INTER_AREA if min(pixels.shape[:2]) >= side else cv2.INTER_LINEAR
-    square = np.asarray(cv2.resize(pixels, (side, side), interpolation=method), np.float32)
-    square = np.asarray(cv2.GaussianBlur(square, (0, 0), BLUR), np.float32)
-    across = cv2.Sobel(square, cv2.CV_32F, 1, 0, ksize=3) / 4
-    down = cv2.Sobel(square, cv2.CV_32F, 0, 1, ksize=3) / 4
+    smooth = cv2.GaussianBlur(square(pixels, side), (0, 0), BLUR)
+    across = cv2.Sobel(smooth, cv2.CV_32F, 1, 0, ksize=3) / 4
+    down = cv2.Sobel(smooth, cv2.CV_32F, 0, 1, ksize=3) / 4
     difference = (across * across - down * down).sum(2)
     product = 2 * (across * down).sum(2)
     tensor = difference + 1j * product
@@ -172,12 +170,10 @@ def same_layout(agreement: float, score: float) -> bool:
 
 def colour_difference(one: Bytes8, other: Bytes8) -> float:
     """Return the mean difference of colours in place at 32 x 32 (CIE76), from 0."""
-    squares = []
-    for pixels in (one, other):
-        method = cv2.INTER_AREA if min(pixels.shape[:2]) >= SMALL else cv2.INTER_LINEAR
-        square = cv2.resize(pixels, (SMALL, SMALL), interpolation=method)
-        squares.append(cv2.cvtColor(square.astype(np.float32) / 255, cv2.COLOR_RGB2LAB))
-    return float(np.linalg.norm(squares[0] - squares[1], axis=2).mean())
+    ours, theirs = (
+        cv2.cvtColor(square(pixels, SMALL) / 255, cv2.COLOR_RGB2LAB) for pixels in (one, other)
+    )
+    return float(np.linalg.norm(ours - theirs, axis=2).mean())
 
 
 class LayoutEncoder:

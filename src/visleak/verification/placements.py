@@ -22,7 +22,7 @@ import numpy as np
 from visleak.records import VIEWS, Bool, Bytes8, Float32, Float64, Int8
 from visleak.verification import align
 from visleak.verification.align import Matrix
-from visleak.verification.screen import SIDE, apply_view, damped_differences
+from visleak.verification.screen import SIDE, damped_differences, in_views
 
 #: Side of the grid on which gradients are compared, cells.
 GRID: Final = 16
@@ -69,7 +69,7 @@ def place(query: Bytes8, reference: Bytes8, view: Int8) -> tuple[Float32, Float3
     keys = np.ascontiguousarray(query.reshape(len(query), -1)).view(f"V{SIDE * SIDE}").ravel()
     _, first, which = np.unique(keys, return_index=True, return_inverse=True)
     # the inverse view is applied to the reference, so that a query is placed once for all views
-    backwards = _planes(_in_views(reference, np.asarray(_INVERSE, np.int8)[view]))
+    backwards = _planes(in_views(reference, np.asarray(_INVERSE, np.int8)[view]))
     cells = _cells(backwards)
     energy = np.square(cells).reshape(len(cells), 2, -1).sum(axis=1)
     bank, planes = _bank(), _planes(query[first])
@@ -89,7 +89,7 @@ def place(query: Bytes8, reference: Bytes8, view: Int8) -> tuple[Float32, Float3
     left, right = planes[which[fine]], backwards[fine]
     turned = view[fine] != 0
     rows = fine[turned]
-    left[turned] = _planes(_in_views(query[rows], view[rows]))
+    left[turned] = _planes(in_views(query[rows], view[rows]))
     right[turned] = _planes(reference[rows])
     score[fine] = np.maximum(score[fine], _fine_scores(left, right, found[fine]) - FINE_CHANCE)
     return score, found
@@ -120,14 +120,6 @@ def _fine_scores(query: Float32, reference: Float32, found: Float32) -> Float32:
         agreement = cv2.matchTemplate(field, part, cv2.TM_CCORR_NORMED).max()
         score[number] = agreement * (across * down) ** SHARE
     return score
-
-
-def _in_views(thumbnails: Bytes8, view: Int8) -> Bytes8:
-    """Return thumbnails (n, h, w), each in its view."""
-    result = np.empty_like(thumbnails)
-    for each in np.unique(view):
-        result[view == each] = apply_view(thumbnails[view == each], each)
-    return result
 
 
 def matrix_of(placement: tuple[float, float, float, float]) -> Matrix:

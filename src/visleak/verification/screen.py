@@ -51,6 +51,14 @@ def apply_view(pixels: Bytes8, view: int) -> Bytes8:
     return np.asarray(np.rot90(pixels, -(view % 4), axes=(-2, -1)))
 
 
+def in_views(images: Bytes8, view: Int8) -> Bytes8:
+    """Return square images (n, s, s), each in its view."""
+    result = np.empty_like(images)
+    for each in np.unique(view):
+        result[view == each] = apply_view(images[view == each], int(each))
+    return result
+
+
 def screen(query: Bytes8, reference: Bytes8, view: Int8) -> tuple[Float32, Int8]:
     """Return the correlation of the gradients of pairs of thumbnails at the best shift.
 
@@ -80,11 +88,7 @@ def _distinct(images: Bytes8, view: Int8) -> tuple[Bytes8, Int64]:
     rows = np.concatenate([images.reshape(-1, SIDE * SIDE), view[:, None].view(np.uint8)], 1)
     keys = np.ascontiguousarray(rows).view(f"V{rows.shape[1]}").ravel()
     _, first, which = np.unique(keys, return_index=True, return_inverse=True)
-    distinct = np.empty((len(first), SIDE, SIDE), np.uint8)
-    for each in np.unique(view):
-        own = view[first] == each
-        distinct[own] = apply_view(images[first[own]], int(each))
-    return distinct, which
+    return in_views(images[first], view[first]), which
 
 
 @dataclass(frozen=True, slots=True)

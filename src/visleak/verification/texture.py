@@ -54,10 +54,10 @@ def shared_texture(grey: Float32, inner: Float32, blur: float, noise: float) -> 
     count = len(share)
     along = along_weaker_direction(tensors.reshape(3, 3, -1))
     ours, theirs, both = (each.reshape(count, -1) for each in along)
-    known = share > COVERED
-    correlation = np.where(known, both / np.sqrt((ours + noise) * (theirs + noise)), 0.0)
+    covered = share > COVERED
+    correlation = np.where(covered, both / np.sqrt((ours + noise) * (theirs + noise)), 0.0)
     fainter = np.minimum(ours, theirs)
-    weight = np.where(known, fainter / (fainter + noise), 0.0)
+    weight = np.where(covered, fainter / (fainter + noise), 0.0)
     total = weight.sum(axis=1)
     order = np.argsort(correlation, axis=1, kind="stable")
     below = np.take_along_axis(weight, order, axis=1).cumsum(axis=1) / (total + 1e-6)[:, None]
@@ -69,7 +69,7 @@ def shared_texture(grey: Float32, inner: Float32, blur: float, noise: float) -> 
         mean=product / (total + 0.3),
         typical=correlation[rows, order[rows, place]],
         tiles=total,
-        opposed=_opposed(tensors, known, noise),
+        opposed=_opposed(tensors, covered, noise),
     )
 
 
@@ -112,11 +112,11 @@ def _tile_means(planes: Float32) -> Float64:
     return means.reshape(*planes.shape[:-2], -1).astype(np.float64)
 
 
-def _opposed(tensors: Float64, known: Bool, noise: float) -> Float64:
+def _opposed(tensors: Float64, covered: Bool, noise: float) -> Float64:
     """Return the share of the tiles with contrast in both images that contradict."""
     ours, theirs, both = tensors[:, 0] + tensors[:, 2]
     fainter = np.minimum(ours, theirs)
-    weight = np.where(known, fainter / (fainter + 2 * noise), 0.0)
+    weight = np.where(covered, fainter / (fainter + 2 * noise), 0.0)
     correlation = both / np.sqrt((ours + noise) * (theirs + noise))
     contradicts = (weight * (correlation < CONTRADICTS)).sum(axis=1)
     return np.asarray(contradicts / (weight.sum(axis=1) + 0.5))
