@@ -1,11 +1,11 @@
-"""Simulated reviews: what 50 verdicts do to the grades of an audit, and whether its intervals hold.
+"""Simulated reviews: effect of 50 verdicts on the grades of an audit, and coverage of intervals.
 
-The truth of a data set answers instead of a person. Three things are measured: precision and recall
-of `near` as verdicts come in the order of what they change, once from the shipped grader, once from
-one that is wrong on purpose (its log-odds are raised, as if it had never seen the domain), and once
-among the pairs that the shipped grader calls near or exact (`visleak review --grade near`); how
-often the interval of the near pairs in the unlikely tail holds the truth; and how often that of the
-rate does, with truths that are drawn from the grader of the audit as it is or moved at random.
+The verdicts are those of the ground truth. Three results are measured: precision and recall of
+`near` with verdicts in the order of their effect, from the shipped grader, from a biased one (with
+raised log-odds, as for an unknown domain), and among the pairs that the shipped grader calls near
+or exact (`visleak review --grade near`); the coverage of the interval of the near pairs in the
+unlikely tail; and that of the rate, with truths drawn from the grader of the audit, unchanged or
+moved at random.
 
     python benchmarks/active_review.py --audit cifar10=DIR --audit receipts=DIR --audit skin=DIR
 """
@@ -19,10 +19,10 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 from record import Bar, data_folder, write
+from scipy.special import expit
 
 from visleak.review.active import LIKELY, Measured, tail_order, tail_sample
 from visleak.review.listing import Listing, read_listing
-from visleak.stats.separation import expit
 from visleak.verdicts.ledger import NEAR
 
 Float64 = npt.NDArray[np.float64]
@@ -32,18 +32,18 @@ Bool = npt.NDArray[np.bool_]
 AFTER, STEP = (0, 10, 20, 30, 50, 80, 100), 10
 #: Domains that a grader of photographs finds hard.
 HARD = ("receipts", "skin")
-#: How far the log-odds of the grader that is wrong on purpose are raised.
+#: Bias of the log-odds of the biased grader.
 RAISED = 6.0
 #: Simulations of the random sample of the tail, and pairs in each.
 RUNS, SAMPLE = 400, 200
-#: Simulations of the rate, half of them from a grader that is off, and verdicts in each.
+#: Simulations of the rate, half of them from a biased grader, and verdicts in each.
 DRAWS, VERDICTS = 100, 50
 #: Listings of more pairs are not simulated for the rate: each draw fits a model five times.
 MOST = 50_000
 
 
 def by_name(path: Path, column: str) -> Callable[[Listing], Float64]:
-    """Return the truth of a set whose file names the original of each image."""
+    """Return the truth of a set with a file of the original of each image."""
     with path.open(encoding="utf-8") as file:
         groups = {row["file"]: row[column] for row in csv.DictReader(file)}
 
@@ -55,7 +55,7 @@ def by_name(path: Path, column: str) -> Callable[[Listing], Float64]:
 
 
 def by_verdicts(path: Path) -> Callable[[Listing], Float64]:
-    """Return the truth of CIFAR-10 as far as people judged it; NaN elsewhere."""
+    """Return the truth of CIFAR-10 by verdicts of people, NaN without one."""
     with path.open(encoding="utf-8") as file:
         agreed = [row for row in csv.DictReader(file) if row["Agreed"] == "1"]
     known = {(row["TestID"], row["TrainID"]): float(row["Judgment"] in "01") for row in agreed}
@@ -71,7 +71,7 @@ def by_verdicts(path: Path) -> Callable[[Listing], Float64]:
 def reviewed(
     measured: Measured, truth: Float64, among: Bool | None = None
 ) -> list[dict[str, float]]:
-    """Simulate a review in the order of what verdicts change, of all pairs or some."""
+    """Simulate a review in the order of the effect of verdicts, of all pairs or some."""
     known = np.isfinite(truth)
     asked = known if among is None else known & among
     said = np.full(len(truth), np.nan)
@@ -100,7 +100,7 @@ def reviewed(
 
 
 def coverage(listing: Listing, truth: Float64) -> dict[str, float]:
-    """Return how often the interval of the near pairs in the tail holds their true number."""
+    """Return the coverage of the interval of the number of near pairs in the tail."""
     filled = np.nan_to_num(truth)  # pairs that were never proposed count as different
     held, width = 0, 0
     for seed in range(RUNS):
@@ -119,7 +119,7 @@ def coverage(listing: Listing, truth: Float64) -> dict[str, float]:
 
 
 def dense_coverage() -> dict[str, float]:
-    """The same for made tails of 2,000 pairs in which 0 to 10 % are near: the worst of them."""
+    """Return the lowest coverage for simulated tails of 2,000 pairs with 0 to 10 % near pairs."""
     random = np.random.default_rng(0)
     shares = {}
     for near in (0, 1, 5, 20, 60, 200):
@@ -137,7 +137,7 @@ def dense_coverage() -> dict[str, float]:
 
 
 def rate_coverage(measured: Measured) -> float:
-    """Return how often the interval of the rate holds the truth after some verdicts."""
+    """Return the coverage of the interval of the rate after some verdicts."""
     random = np.random.default_rng(0)
     held = 0
     for draw in range(DRAWS):

@@ -131,32 +131,6 @@ def test_a_row_that_outweighs_all_others():
     assert not low > high
 
 
-def test_the_seed_decides():
-    value = np.random.default_rng(0).normal(size=200)
-    clusters = np.arange(200) // 4
-    ends = [
-        cluster_bootstrap(lambda rows: value[rows].mean(), clusters, resamples=200, seed=seed)
-        for seed in (3, 3, 4)
-    ]
-    assert ends[0] == ends[1]
-    assert ends[0] != ends[2]
-
-
-def test_copies_of_a_row_do_not_make_it_surer():
-    """Nine rows of one image say as much as one: clusters widen the interval threefold."""
-    once = np.random.default_rng(2).normal(size=100)
-    value, clusters = np.repeat(once, 9), np.repeat(np.arange(100), 9)
-
-    def mean(rows):
-        return float(value[rows].mean())
-
-    def width(of):
-        low, high = cluster_bootstrap(mean, of, resamples=400)
-        return high - low
-
-    assert width(clusters) == pytest.approx(3 * width(np.arange(900)), rel=0.2)
-
-
 def test_rows_of_a_cluster_stay_together():
     clusters = np.array(["b", "a", "b", "c", "a", "b"])
 

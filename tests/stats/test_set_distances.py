@@ -5,6 +5,7 @@ import pytest
 import scipy.linalg
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy.stats import t
 from sklearn.metrics.pairwise import polynomial_kernel
 
 from visleak.stats.set_distances import frechet_distance, kernel_distance
@@ -75,50 +76,22 @@ def test_kernel_distance_is_torchmetrics():
     assert kernel_distance(a, b).value == pytest.approx(theirs, rel=1e-9)
 
 
-def test_the_error_is_that_of_leaving_out_groups():
-    """Each group of either set left out in turn, and all computed again."""
+def test_the_interval_is_that_of_leaving_out_groups():
+    """Each group of either set left out in turn; Satterthwaite's degrees of freedom."""
     a, b = drawn(14, 3, 0), drawn(12, 3, 1, shift=1.0)
     groups = np.array(list("aabbbbcdddefff"))
     others = np.arange(12) // 2
     found = kernel_distance(a, b, groups, others)
     left = [naive(a[groups != each], b) for each in np.unique(groups)]
     left_b = [naive(a, b[others != each]) for each in np.unique(others)]
-    variance = sum(
-        (len(each) - 1) / len(each) * float(((np.array(each) - np.mean(each)) ** 2).sum())
-        for each in (left, left_b)
-    )
-    assert found.error == pytest.approx(variance**0.5, rel=1e-9)
+    variances = [(len(each) - 1) * np.var(each) for each in (left, left_b)]
+    assert found.error == pytest.approx(sum(variances) ** 0.5, rel=1e-9)
     assert (found.groups, found.other_groups, found.images, found.others) == (6, 6, 14, 12)
-    assert found.low < found.value < found.high
-    assert found.value - found.low == pytest.approx(found.high - found.value)
-    # images of one prompt are no independent ones
-    assert found.error != pytest.approx(kernel_distance(a, b).error, rel=0.05)
-
-
-def test_the_interval_holds_the_truth():
-    """Of sets of ten groups of four that resemble each other; without groups it is too short.
-
-    In one dimension the distance is that of moments: with k = (xy + 1)^3 it is
-    3 (E x - E y)^2 + 3 (E x^2 - E y^2)^2 + (E x^3 - E y^3)^2.
-    """
-    shift, between, inner = 1.0, 0.5, 0.3
-    variance = between**2 + inner**2
-    second, third = shift**2, shift**3 + 3 * shift * variance
-    truth = 3 * shift**2 + 3 * second**2 + third**2
-    held, held_alone = 0, 0
-    groups = np.repeat(np.arange(10), 4)
-    for seed in range(150):
-        rng = np.random.default_rng(seed)
-        sides = [
-            (rng.normal(0, between, 10)[groups] + rng.normal(0, inner, 40))[:, None]
-            for _ in range(2)
-        ]
-        found = kernel_distance(sides[0] + shift, sides[1], groups, groups)
-        alone = kernel_distance(sides[0] + shift, sides[1])
-        held += found.low <= truth <= found.high
-        held_alone += alone.low <= truth <= alone.high
-    assert held >= 0.85 * 150
-    assert held_alone < 0.8 * 150
+    # Kish's effective numbers of groups of 2, 4, 1, 3, 1, 3 images, and of 2 each
+    freedom = 14**2 / (4 + 16 + 1 + 9 + 1 + 9) - 1, 6 - 1
+    terms = [v**2 / d for v, d in zip(variances, freedom, strict=True)]
+    reach = t.ppf(0.975, sum(variances) ** 2 / sum(terms)) * found.error
+    assert (found.low, found.high) == pytest.approx((found.value - reach, found.value + reach))
 
 
 def test_too_few_groups_have_no_interval():

@@ -15,12 +15,13 @@ from typing import Final
 
 import numpy as np
 import pyarrow.compute as pc
+from scipy.special import expit
 
 from visleak.groups import components, is_word
 from visleak.records import Bool, Float64, Int64
 from visleak.review.listing import Listing
 from visleak.stats.intervals import clopper_pearson
-from visleak.stats.separation import Shift, expit, fit_best_shift, logit
+from visleak.stats.separation import Shift, fit_best_shift, logit
 from visleak.verdicts.ledger import NEAR
 
 #: Probabilities are kept this far from 0 and 1, or no verdict could move them.
@@ -166,7 +167,7 @@ class Refit:
     @cached_property
     def probability(self) -> Float64:
         """Of near or exact, by the refitted grader alone."""
-        return expit(self.uncertain[0])
+        return np.asarray(expit(self.uncertain[0]))
 
     @cached_property
     def settled(self) -> Float64:
@@ -256,7 +257,7 @@ class Refit:
         own = self.measured
         weights = random.multivariate_normal(self.shift.weights, self.shift.covariance, DRAWS)
         odds = own.features[rows] @ weights.T + own.known[rows, None]
-        return random.random(odds.shape) < expit(odds)
+        return np.asarray(random.random(odds.shape) < expit(odds))
 
     def _unlikely(self, entries: Bool, random: np.random.Generator) -> Float64:
         """Return how many images leak by some of the deciding pairs alone, (draws,)."""

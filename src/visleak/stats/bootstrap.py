@@ -1,8 +1,7 @@
 """Bootstrap intervals of means, corrected for bias and for skewness (BCa).
 
-For scores that are not just right or wrong. The interval between two percentiles of resampled
-means lies too far to one side where values are few or one-sided; this one shifts both percentiles
-by how the values are skewed.
+For scores other than right or wrong. Plain percentile intervals are biased where values are few or
+skewed.
 """
 
 from __future__ import annotations
@@ -23,8 +22,8 @@ from visleak.stats.intervals import newcombe, weighted_columns, weighted_wilson
 
 RESAMPLES: Final = 2000
 
-#: So many rows must share a value, on average, for drawing how often each value comes to be faster
-#: than drawing rows. Both give the same distribution.
+#: Rows per distinct value, on average, from which drawing the counts of values is faster than
+#: drawing rows. Both give the same distribution.
 CROWD: Final = 16
 UNKNOWN: Final = (math.nan, math.nan)
 
@@ -92,8 +91,8 @@ def bca_weighted_mean(
 ) -> tuple[float, float]:
     """Return the BCa interval of a weighted mean, ``sum(w * v) / sum(w)``, as :func:`bca_mean`.
 
-    Rows are drawn with their weights, each row as likely as the other. ``weights`` (n,): 0 or more;
-    only their proportions matter, and a row of weight 0 does not count.
+    Rows are drawn with their weights and equal probabilities. ``weights`` (n,): 0 or more; only
+    their proportions matter, and a row of weight 0 does not count.
     """
     checked = _checked("values", values, confidence, resamples)
     column, weight = weighted_columns(checked, weights)
@@ -123,16 +122,13 @@ def _varies(column: Float64) -> bool:
 
 
 def _among(column: Float64, ends: tuple[float, float]) -> tuple[float, float]:
-    """Return an interval that rounding took past no value: an average precision is 1 at most."""
+    """Return an interval within the range of the values, which rounding may exceed."""
     low, high = np.clip(ends, column.min(), column.max())
     return float(low), float(high)
 
 
 def _totals(columns: Float64, resamples: int, seed: int) -> Float64:
-    """Return the sums of the columns in each resample of the rows, (resamples, columns).
-
-    Rows are drawn by the place of their values, not by that of their images.
-    """
+    """Return the sums of the columns in each resample of the rows, (resamples, columns)."""
     rows, sizes = np.unique(columns, axis=0, return_counts=True)
     n = len(columns)
     if CROWD * len(rows) > n:
@@ -158,7 +154,7 @@ def _acceleration(influences: list[Float64]) -> float:
 def _interval(
     estimate: float, shifts: Float64, acceleration: float, confidence: float
 ) -> tuple[float, float]:
-    # a resample that says the same up to rounding counts half to either side
+    # a resample that is equal up to rounding counts half to either side
     slack = 1e-9 * float(shifts.std())
     below = float((shifts < -slack).mean() + (shifts <= slack).mean()) / 2.0
     if not 0.0 < below < 1.0:
@@ -193,9 +189,8 @@ def cluster_bootstrap(
 ) -> tuple[float, float]:
     """Return the percentile interval of a statistic, drawing whole clusters; NaN if there is none.
 
-    ``statistic``: takes row numbers, (k,), of which some occur several times; NaN if it is not
-    defined, which leaves the resample out. ``clusters`` (n,): which cluster each row belongs to;
-    anything that can be compared.
+    ``statistic``: takes row numbers, (k,), with repetitions; resamples for which it returns NaN do
+    not count. ``clusters`` (n,): the cluster of each row, of any sortable type.
 
     Source: Davison & Hinkley 1997, "Bootstrap methods and their application", section 3.8.
     """
@@ -217,7 +212,7 @@ def percentiles(values: npt.ArrayLike, confidence: float = 0.95) -> tuple[float,
     """Return the two quantiles that leave out ``1 - confidence`` in equal parts; NaN for none."""
     found = np.asarray(values, np.float64)
     if not found.size:
-        return math.nan, math.nan
+        return UNKNOWN
     tail = (1.0 - confidence) / 2.0
     low, high = np.quantile(found, [tail, 1.0 - tail])
     return float(low), float(high)
@@ -225,10 +220,7 @@ def percentiles(values: npt.ArrayLike, confidence: float = 0.95) -> tuple[float,
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """A number and the ends of its 95 % interval; NaN if nothing is known.
-
-    Scores and their differences are in the metric's own unit: an accuracy is a share.
-    """
+    """A number and the ends of its 95 % interval, in the unit of its metric; NaN if unknown."""
 
     value: float
     low: float = math.nan
@@ -237,8 +229,8 @@ class Estimate:
 
 NOTHING: Final = Estimate(math.nan)
 
-#: A bootstrap needs several values that matter: none is made where one alone has more than this
-#: share of the most that one of as many can have of the sum of squared deviations.
+#: Largest share of the sum of squared deviations that one value may have for a bootstrap, relative
+#: to the largest possible share of one of that many values.
 MOST_OF_ONE: Final = 0.8
 
 
@@ -254,10 +246,9 @@ def score_of(values: Float64, *, share: bool, seed: int = 0) -> Estimate:
 
 
 def is_dominated(values: Float64) -> bool:
-    """Whether one value alone decides how far the mean of some images may be off.
+    """Whether one outlier has nearly all of the variance, so that a bootstrap is meaningless.
 
-    A resample has such a value not at all, once or several times, and an interval from that is
-    meaningless: its ends are multiples of one number. Values between 0 and 1 bound their mean.
+    Values between 0 and 1 have no such outlier.
     """
     if not len(values) or (values.min() >= 0.0 and values.max() <= 1.0):
         return False
@@ -297,19 +288,19 @@ def gain_of(difference: Estimate, part: int, whole: int) -> Estimate:
 def fair_of(
     values: Float64, classes: Int64 | None, kept: Bool, *, share: bool, seed: int = 0
 ) -> tuple[Estimate, int]:
-    """Return the score of some images, weighted to the class mix of all, and classes lost.
+    """Return the score of the kept images, weighted to the class mix of all, and classes lost.
 
     Leaked images are often of easy classes, so each class has its weight in the benchmark
     (post-stratification). ``values`` (n,), of all images; ``classes`` (n,), number of each image's
-    class, or ``None``; ``kept`` (n,), which images are kept. Returns the estimate, and how many
-    classes have no image left, which it leaves out.
+    class, or ``None``; ``kept`` (n,). The estimate excludes the classes without a kept image, whose
+    number is returned.
     """
     if classes is None or not kept.any():
         return score_of(values[kept], share=share, seed=seed), 0
     every, left = np.bincount(classes), np.bincount(classes[kept], minlength=classes.max() + 1)
     weight = np.divide(every, left, out=np.zeros(len(every)), where=left > 0)
     own, own_values = weight[classes[kept]], values[kept]
-    ends = (math.nan, math.nan)
+    ends = UNKNOWN
     if share:
         ends = weighted_wilson(own_values, own)
     elif not is_dominated(own_values):

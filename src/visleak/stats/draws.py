@@ -1,13 +1,13 @@
 """Random, class-matched and difficulty-matched controls.
 
-Images that have copies are often easier than others, also for a model without any memory of them.
-A higher score on leaked images than on matched controls of the same difficulty is not explained by
-that.
+Images that have copies are often easier than others, even for a model that did not memorize them.
+Matched controls of the same difficulty exclude this explanation of a higher score.
 """
 
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -17,34 +17,34 @@ from scipy.stats import rankdata
 
 from visleak.records import Bool, Float64, Int64
 
-#: Numbers of the streams of random numbers, so that none depends on what else is drawn.
+#: One stream of random numbers per purpose, so that no draw depends on the others.
 _RANDOM, _MATCHED, _PART, _MIX, _MATCHING = range(5)
 
 
 @dataclass(frozen=True)
 class Draws:
-    """Scores of parts that were drawn repeatedly."""
+    """Scores of repeated random draws."""
 
     scores: Float64  # (draws, columns): mean of each draw
-    images: int  # in each draw
-    overlap: float  # share of its images that two draws have in common, on average
+    images: int  # per draw
+    overlap: float  # expected share of images that two draws have in common
 
 
 def random_draws(columns: Float64, sizes: Sequence[int], draws: int, seed: int) -> list[Draws]:
-    """Return the scores of images drawn from all, without replacement.
+    """Return the scores of images drawn from all, without replacement, for each size.
 
-    Ramos et al. (2025), section 7.3, drew once; here it is repeated. The images of a small draw are
-    among those of a larger one of the same number. ``columns`` (n, columns): scores by image.
+    Ramos et al. (2025), section 7.3, drew once; here it is repeated. A smaller draw is a subset of
+    the larger draw of the same number. ``columns`` (n, columns): scores by image.
     """
     rng = np.random.default_rng([seed, _RANDOM])
     scores = np.full((len(sizes), draws, columns.shape[1]), np.nan)
-    wanted = [(row, size) for row, size in enumerate(sizes) if size]
-    for draw in range(draws if wanted else 0):
-        # the front of one permutation serves all sizes
+    for draw in range(draws if any(sizes) else 0):
+        # the first images of one permutation are the draw of every size
         order = rng.permutation(len(columns))[: max(sizes)]
         sums = np.cumsum(columns[order], axis=0)
-        for row, size in wanted:
-            scores[row, draw] = sums[size - 1] / size
+        for row, size in enumerate(sizes):
+            if size:
+                scores[row, draw] = sums[size - 1] / size
     return [Draws(own, size, size / len(columns)) for own, size in zip(scores, sizes, strict=True)]
 
 
@@ -56,38 +56,36 @@ def matched_draws(
     seed: int,
     size: int | None = None,
 ) -> list[Draws]:
-    """Return the scores of images drawn from all with the class mix of some of them.
+    """Return the scores of images drawn from all with the class mix of leaked images.
 
     ``columns`` (n, columns): scores by image. ``classes`` (n,): number of each image's class.
-    ``leaked``: the images whose mix is wanted, (n,) each; one result each. With ``size`` the mix is
-    that of as many of the given ones, drawn first.
+    ``leaked``: (n,) each, one result each. With ``size`` the mix is that of a random sample of the
+    leaked images of this size.
     """
-    order_of_mix = [np.random.default_rng([seed, _MIX, row]) for row in range(len(leaked))]
+    mix_rngs = [np.random.default_rng([seed, _MIX, row]) for row in range(len(leaked))]
     rng = np.random.default_rng([seed, _MATCHED])
     every = np.bincount(classes)
     starts = np.cumsum(every) - every
     members = [np.flatnonzero(each) for each in leaked]
     scores = np.full((len(leaked), draws, columns.shape[1]), np.nan)
     for draw in range(draws if any(map(len, members)) else 0):
-        # images class by class, in random order within each: the fronts of the classes serve
-        # every mix
+        # images sorted by class, in random order within each: a mix is the first images of each
         order = np.argsort(classes + rng.random(len(classes)), kind="stable")
         sums = np.concatenate([np.zeros((1, columns.shape[1])), np.cumsum(columns[order], axis=0)])
         for row, own in enumerate(members):
             if not len(own):
                 continue
-            mix = own if size is None else order_of_mix[row].choice(own, min(size, len(own)), False)
+            mix = own if size is None else mix_rngs[row].choice(own, min(size, len(own)), False)
             counts = np.bincount(classes[mix], minlength=len(every))
             taken = sums[starts + counts] - sums[starts]
             scores[row, draw] = taken.sum(axis=0) / len(mix)
     found = []
     for row, own in enumerate(members):
-        images, common = len(own) if size is None else min(size, len(own)), math.nan
+        images, overlap = len(own) if size is None else min(size, len(own)), math.nan
         if len(own):
-            # how much of a draw another one has too, if each has the given mix
-            shares = np.bincount(classes[own], minlength=len(every)) * images / len(own)
-            common = float((shares**2 / np.maximum(every, 1)).sum() / images)
-        found.append(Draws(scores[row], images, common))
+            expected = np.bincount(classes[own], minlength=len(every)) * images / len(own)
+            overlap = float((expected**2 / np.maximum(every, 1)).sum() / images)
+        found.append(Draws(scores[row], images, overlap))
     return found
 
 
@@ -104,12 +102,12 @@ def part_draws(columns: Float64, part: Bool, size: int, draws: int, seed: int) -
     return Draws(scores, size, size / len(own))
 
 
-MOST: Final = 5  # most controls per case; more add little where each pair differs by chance anyway
+MOST: Final = 5  # controls per case; further ones add little precision
 
-#: Controls differ in difficulty by at most this share of the images between them. A fifth of a
-#: standard deviation is the usual limit (Austin 2011); of ranks that is 0.058.
+#: Maximum difference in difficulty, in ranks as a share of the images. The usual limit is a fifth
+#: of a standard deviation (Austin 2011), which is 0.058 for ranks.
 CALIPER: Final = 0.05
-LOSS: Final = 0.05  # a further control for all is worth losing this share of the cases
+LOSS: Final = 0.05  # share of the cases that may be lost for one more control each
 
 
 @dataclass(frozen=True)
@@ -117,10 +115,10 @@ class Matched:
     """Leaked images and their matched controls."""
 
     leaked: Int64  # (m,): positions of leaked images that have controls, ascending
-    controls: Int64  # (m, k): positions of their controls, each in one place only
-    alone: int  # leaked images without
-    # mean share of the images that are easier, in [0, 1]: of all leaked images, of all others, of
-    # the leaked images with controls, of the controls
+    controls: Int64  # (m, k): positions of their controls, all distinct
+    alone: int  # leaked images without controls
+    # mean relative rank in [0, 1], 1 being hardest: of all leaked images, of all others, of the
+    # leaked images with controls, of the controls
     difficulty: tuple[float, float, float, float]
 
     def sets(self, count: int) -> Int64:
@@ -136,8 +134,8 @@ def matched_controls(
 ) -> Matched:
     """Choose controls among the images that do not leak, each at most once.
 
-    In each round every leaked image takes the image of its class that is left and nearest in
-    difficulty, in random order. An image that finds none within :data:`CALIPER` has no control.
+    Greedy nearest-neighbour matching in rounds: in random order, every leaked image gets the free
+    image of its class that is nearest in difficulty, if there is one within :data:`CALIPER`.
 
     ``difficulty`` (n,): larger is harder, NaN if it is not known; only the order counts.
     ``classes`` (n,): number of each image's class, or ``None``. ``leaked`` (n,): which images leak.
@@ -171,7 +169,7 @@ def matched_controls(
 
 
 def _enough(own: Int64, found: Int64) -> tuple[Int64, Int64]:
-    """Return the leaked images with controls and these, as many each as hardly any image lacks."""
+    """Return the leaked images with controls and these: as many each as :data:`LOSS` allows."""
     complete = np.cumprod(found >= 0, axis=1).sum(axis=0)
     if not len(own) or not complete[0]:
         return np.empty(0, np.int64), np.empty((0, 1), np.int64)
@@ -182,35 +180,19 @@ def _enough(own: Int64, found: Int64) -> tuple[Int64, Int64]:
 
 
 class _Pool:
-    """Images of a class that do not leak, by difficulty; each is taken once."""
+    """Free images of a class that do not leak, by difficulty."""
 
     def __init__(self, rank: Float64, members: Int64) -> None:
-        self._images = members[np.argsort(rank[members], kind="stable")]
-        self._ranks = rank[self._images]
-        # from each place to the next one to the right that may be free; the last is the end
-        self._right = list(range(len(members) + 1))
-        # the same to the left, from place - 1; the first is the end
-        self._left = list(range(len(members) + 1))
+        ordered = members[np.argsort(rank[members], kind="stable")]
+        self._images: list[int] = ordered.tolist()
+        self._ranks: list[float] = rank[ordered].tolist()
 
     def take(self, rank: float) -> int:
-        """Return the image nearest in difficulty, -1 where none is near enough."""
-        start = int(np.searchsorted(self._ranks, rank))
-        right, left = _free(self._right, start), _free(self._left, start) - 1
-        near = [place for place in (left, right) if 0 <= place < len(self._images)]
-        if not near:
+        """Remove and return the image nearest in difficulty, -1 where none is near enough."""
+        start = bisect_left(self._ranks, rank)
+        near = [place for place in (start - 1, start) if 0 <= place < len(self._ranks)]
+        nearest = min(near, key=lambda place: abs(self._ranks[place] - rank), default=-1)
+        if nearest < 0 or abs(self._ranks[nearest] - rank) > CALIPER:
             return -1
-        nearest = min(near, key=lambda place: abs(float(self._ranks[place]) - rank))
-        if abs(float(self._ranks[nearest]) - rank) > CALIPER:
-            return -1
-        self._right[nearest], self._left[nearest + 1] = nearest + 1, nearest
-        return int(self._images[nearest])
-
-
-def _free(links: list[int], place: int) -> int:
-    """Follow links from a place to one that links to itself, and shorten them on the way."""
-    end = place
-    while links[end] != end:
-        end = links[end]
-    while links[place] != end:
-        links[place], place = end, links[place]
-    return end
+        del self._ranks[nearest]
+        return self._images.pop(nearest)

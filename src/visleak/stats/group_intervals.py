@@ -1,11 +1,11 @@
-"""Intervals of numbers about prompts that share images.
+"""Intervals and tests of numbers about prompts in groups that share images.
 
-3,000 prompts of MemBench are triggers of 151 images, in 53 groups of prompts that share one; two
-groups hold 44 % of the prompts. The mean of groups of sizes n has the variance of about
-``sum(n)^2 / sum(n^2)`` equal groups (Kish), which are 8.9. On these sizes, of normal values and of
-shares of .5 and .1, with a correlation of .05, .3 and .9 within groups, percentiles of resampled
-groups hold the truth in 75 to 94 % of cases instead of 95, BCa in 77 to 87 %, and what is done here
-in 88 to 95 %. Shares below .1 that whole groups decide are worse off with any method.
+The 3,000 prompts of MemBench trigger 151 images, in 53 groups of prompts that share one; two groups
+hold 44 % of the prompts, so that the effective number of groups (Kish) is 8.9. On these sizes, for
+normal values and shares of .5 and .1 with an intra-group correlation of .05, .3 and .9, 95 %
+intervals cover in 75 to 94 % of cases by percentiles of resampled groups, in 77 to 87 % by BCa, and
+in 88 to 95 % by this module. Coverage is lower with any method for shares below .1 with a high
+correlation.
 """
 
 from __future__ import annotations
@@ -27,21 +27,21 @@ from visleak.records import Float64, Int64
 from visleak.stats.bootstrap import cluster_bootstrap
 
 Statistic = Callable[[Float64], float]
-MOST_LEFT_OUT: Final = 1000  # of more groups none is left out in turn; percentiles do well there
+MOST_LEFT_OUT: Final = 1000  # most groups for the jackknife; percentiles are accurate for more
 
 
 @dataclass(frozen=True, slots=True)
 class GroupInterval:
-    """A number about prompts, and how well it is known."""
+    """A number about prompts with its interval."""
 
     value: float  #: of all prompts
-    low: float  #: end of the interval; NaN where fewer than two groups say nothing of it
+    low: float  #: end of the interval; NaN for fewer than two groups
     high: float
-    prompts: int  #: how many the number is of
+    prompts: int
     groups: int  #: of prompts that share images
-    effective: float  #: as many groups of one size would say as much: between 1 and ``groups``
+    effective: float  #: number of groups of equal size with the same information, 1 to ``groups``
     method: str  #: ``share``, ``mean``, ``jackknife`` or ``percentiles``
-    confidence: float  #: that the interval claims
+    confidence: float  #: of the interval
 
 
 def effective_groups(sizes: npt.ArrayLike) -> float:
@@ -74,11 +74,11 @@ def group_interval(
     """Return the interval of a mean, a share or any other number of prompts in groups.
 
     The standard error is that of the jackknife that leaves out one group at a time (Efron & Stein
-    1981), Student's t has the effective number of groups less one as degrees of freedom. Where
-    all values are 0 or 1, it is Wilson's interval of as many independent prompts as have that
-    standard error; where they are all equal, of as many as there are effective groups. Sizes of
-    groups are taken as given. A number of more than 1,000 groups that is not a mean gets the
-    percentiles of resampled groups (Davison & Hinkley 1997, section 3.8).
+    1981), with Student's t and the effective number of groups less one as degrees of freedom.
+    Values of 0 and 1 have Wilson's interval for the number of independent prompts with the same
+    standard error, or for the effective number of groups if all are equal. Sizes of groups are
+    taken as given. A statistic of more than 1,000 groups has the percentiles of resampled groups
+    (Davison & Hinkley 1997, section 3.8).
 
     Args:
         values: (n,) or (n, k): one row per prompt, finite.
@@ -88,7 +88,7 @@ def group_interval(
         resamples, seed: of percentiles.
 
     Raises:
-        UsageError: lengths differ, or there is nothing to go by.
+        UsageError: lengths differ, or there are no rows.
 
     >>> found = group_interval([1, 1, 0, 1], [0, 0, 1, 2])
     >>> found.value, found.groups, round(found.effective, 2), found.method
@@ -133,7 +133,7 @@ def group_interval(
         method, low, high = "share", math.nan, math.nan
         if len(sizes) > 1:
             own = value * (1 - value)
-            # groups that all agree tell nothing of how far groups differ: each counts once
+            # equal groups have no variance to estimate from: each counts once
             count = effective if own == 0 or not variance > 0 else own / variance
             count = min(max(count, 1.0), float(len(rows)))
             # Wilson's interval depends on the quantile z and on n through z^2 / n alone
@@ -155,19 +155,14 @@ def _owners(rows: Float64, groups: npt.ArrayLike) -> Int64:
     return numbered(keys)
 
 
-# Whether a treatment changes a number, from the same cases with and without it. Cases that share
-# something stand or fall together, so whole groups are left out and swapped. And
-# the area that a trade-off covers: a setting covers the rectangle between itself and a reference
-# point; the hypervolume is the area that all settings cover together (Zitzler & Thiele 1998,
-# "Multiobjective optimization using evolutionary algorithms"). A setting that another one beats in
-# both numbers adds nothing, and no curve is drawn between settings.
+# -- changes of a number of the same prompts by a treatment; groups are the independent units ------
 
 
-MOST_EXACT: Final = 12  # of this many groups all flips are evaluated; of more, FLIPS are drawn
+MOST_EXACT: Final = 12  # up to this many groups all flips are evaluated; of more, FLIPS are drawn
 FLIPS: Final = 9999
 BLOCK: Final = 512  # flips at a time; only bounds memory
 
-#: A number of additive parts, over their last axis; the leading axes are carried along.
+#: A statistic of sums over prompts, which are the last axis; the leading axes are batches.
 Number = Callable[[Float64], Float64]
 
 
@@ -186,14 +181,12 @@ def deviation_of_parts(parts: Float64) -> Float64:
 
 
 def swap_test(without: Float64, with_it: Float64, groups: npt.ArrayLike, number: Number) -> float:
-    """Return how likely so large a change is by chance, two-sided, in (0, 1]; NaN if not known.
+    """Return the two-sided p-value of a change of a number, in (0, 1]; NaN if undefined.
 
-    If a method did nothing, either of the two results of a group of prompts could as well be that
-    with it: the two are swapped, group by group, and the change of the number is computed again.
-    Exact for up to 12 groups; of more, 9,999 swaps are drawn and the one seen counts as one more of
-    them.
+    Under the null hypothesis the two results of a group of prompts can be swapped. Exact for up to
+    12 groups; of more, 9,999 swaps are drawn and the observed result is added to them.
 
-    ``without``, ``with_it``: (prompts, parts): what a prompt adds to the number, see ``number``;
+    ``without``, ``with_it``: (prompts, parts): what a prompt adds to the sums of ``number``;
     ``groups``: (prompts,). With g groups the result is at least 2 / 2^g.
 
     Source: Fisher 1935, "The design of experiments", section 21; Phipson & Smyth 2010,
@@ -238,8 +231,8 @@ def swap_test(without: Float64, with_it: Float64, groups: npt.ArrayLike, number:
 def mean_interval(values: Float64, groups: npt.ArrayLike) -> GroupInterval:
     """Return the interval of a mean that is not a share, even where all values are 0 or 1.
 
-    Where all values are 0 both ends are as well: differences are so where a method leaves every
-    image as it was. Of other equal values, and of a single group, the ends are not known.
+    Where all values are 0, both ends are 0: a method may leave every image unchanged. For other
+    equal values, and for a single group, the ends are NaN.
 
     >>> found = mean_interval(np.zeros(3), [0, 1, 2])
     >>> found.low, found.value, found.high
@@ -253,7 +246,7 @@ def mean_interval(values: Float64, groups: npt.ArrayLike) -> GroupInterval:
         flat = group_interval(values, groups)
         return replace(flat, value=value, low=end, high=end, method="mean")
     if np.isin(values, (0.0, 1.0)).all():
-        # moved to where no share can be: the interval of the mean moves along
+        # shifted, so that they are not taken for a share
         moved = group_interval(values + 2.0, groups)
         ends = (moved.value - 2.0, moved.low - 2.0, moved.high - 2.0)
         return replace(moved, value=ends[0], low=ends[1], high=ends[2])
@@ -263,7 +256,7 @@ def mean_interval(values: Float64, groups: npt.ArrayLike) -> GroupInterval:
 def bounded(
     found: GroupInterval, least: float = -math.inf, most: float = math.inf
 ) -> GroupInterval:
-    """Return an interval whose ends are values that the number can have."""
+    """Return an interval cut to the range of the number."""
     low = least if found.low < least else found.low
     high = most if found.high > most else found.high
     return replace(found, low=low, high=high)
@@ -271,45 +264,44 @@ def bounded(
 
 @dataclass(frozen=True)
 class Deviation:
-    """A standard deviation of rows of values, with what each row does to it."""
+    """A standard deviation of rows of values, with the influence of each row."""
 
-    value: float  #: the deviation; NaN of fewer than two values
-    #: (prompts,): its linear part, of mean 0. The jackknife of a deviation is that of the mean of
-    #: this, but for terms of second order (Efron 1982, "The jackknife, the bootstrap and other
-    #: resampling plans", chapter 6)
-    moved: Float64
-    parts: Float64  #: (prompts, parts): what each row adds to the sums that it is made of
-    number: Number  #: makes it of these sums
+    value: float  #: the deviation; NaN for fewer than two values
+    #: (prompts,): the influence of each row, of mean 0. Up to terms of second order, the jackknife
+    #: of a deviation is that of the mean of these (Efron 1982, "The jackknife, the bootstrap and
+    #: other resampling plans", chapter 6)
+    influence: Float64
+    parts: Float64  #: (prompts, parts): what each row adds to the sums of ``number``
+    number: Number
 
 
 def whole_deviation(table: Float64, centre: float = 0.0) -> Deviation:
-    """Return the sample deviation of all values, whichever row they stand in.
+    """Return the sample deviation of all values of a table.
 
-    ``table``: (prompts, values), finite.
+    ``table``: (prompts, values), finite; ``centre``: a number near its mean, against rounding.
 
     >>> round(whole_deviation(np.array([[1.0], [2.0], [3.0]])).value, 6)
     1.0
     """
-    value = _seen(float(table.std(ddof=1)) if table.size > 1 else math.nan, table)
-    around = ((table - table.mean()) ** 2).mean(1)
-    moved = _linear(around, value)
-    counts, away = np.full(len(table), float(table.shape[1])), table - centre
-    parts = np.column_stack([counts, away.sum(1), (away**2).sum(1)])
-    return Deviation(value, moved, parts, deviation_of_parts)
+    value = _without_rounding(float(table.std(ddof=1)) if table.size > 1 else math.nan, table)
+    influence = _influence(((table - table.mean()) ** 2).mean(1), value)
+    counts, centred = np.full(len(table), float(table.shape[1])), table - centre
+    parts = np.column_stack([counts, centred.sum(1), (centred**2).sum(1)])
+    return Deviation(value, influence, parts, deviation_of_parts)
 
 
 def inner_deviation(table: Float64) -> Deviation:
     """Return the deviation within rows: the root of the mean of their sample variances.
 
-    ``table``: (prompts, values), finite, of two values a row or more.
+    ``table``: (prompts, values), finite, with two values per row or more.
 
     >>> round(inner_deviation(np.array([[1.0, 3.0], [5.0, 5.0]])).value, 6)
     1.0
     """
     variances = table.var(1, ddof=1)
-    value = _seen(math.sqrt(float(variances.mean())), table)
+    value = _without_rounding(math.sqrt(float(variances.mean())), table)
     parts = np.column_stack([np.ones(len(table)), variances])
-    return Deviation(value, _linear(variances, value), parts, root_of_parts)
+    return Deviation(value, _influence(variances, value), parts, root_of_parts)
 
 
 def root_of_parts(parts: Float64) -> Float64:
@@ -317,52 +309,54 @@ def root_of_parts(parts: Float64) -> Float64:
     return np.asarray(np.sqrt(np.maximum(mean_of_parts(parts), 0.0)))
 
 
-def _seen(value: float, table: Float64) -> float:
-    """Return a deviation; rounding leaves some of one that is none."""
+def _without_rounding(value: float, table: Float64) -> float:
+    """Return a deviation, 0 where it is only rounding."""
     return 0.0 if value <= 1e-12 * max(1.0, float(np.abs(table).max())) else value
 
 
-def _linear(squares: Float64, value: float) -> Float64:
-    """Return what each row's mean square does to the root of their mean, (prompts,)."""
+def _influence(squares: Float64, value: float) -> Float64:
+    """Return the influence of each row's mean square on the root of their mean, (prompts,)."""
     if not value > 0:
         return np.full(len(squares), 0.0 if value == 0 else np.nan)
     return np.asarray((squares - squares.mean()) / (2 * value))
 
 
 def deviation_interval(found: Deviation, groups: npt.ArrayLike) -> GroupInterval:
-    """Return a deviation with its interval, which ends at 0 or above."""
-    return bounded(_placed(found.value, found.moved, groups), 0.0)
+    """Return a deviation with its interval, cut at 0."""
+    return bounded(_linear_interval(found.value, found.influence, groups), 0.0)
 
 
 def deviation_change(
     without: Deviation, with_it: Deviation, groups: npt.ArrayLike
 ) -> GroupInterval:
-    """Return how much larger a deviation of the same prompts is with a method, and its interval."""
-    return _placed(with_it.value - without.value, with_it.moved - without.moved, groups)
+    """Return the change of a deviation of the same prompts by a method, with its interval."""
+    change = with_it.value - without.value
+    return _linear_interval(change, with_it.influence - without.influence, groups)
 
 
-def _placed(value: float, moved: Float64, groups: npt.ArrayLike) -> GroupInterval:
-    """Return the interval of a number whose linear part is known.
+def _linear_interval(value: float, influence: Float64, groups: npt.ArrayLike) -> GroupInterval:
+    """Return the interval of a number whose influences are known.
 
-    Two rows are equally far from their mean, whatever they are: that says nothing of a deviation.
+    Equal influences have no interval: two rows are always equally far from their mean.
     """
-    silent = value != 0 and bool((np.abs(moved - moved[0]) <= 1e-12 * abs(value)).all())
-    if silent or not np.isfinite(moved).all():
-        flat = group_interval(np.zeros(len(moved)), groups)
-        return replace(flat, value=value, low=math.nan, high=math.nan, method="linear")
-    made = mean_interval(moved, groups)
-    away = value - made.value
-    return replace(made, value=value, low=made.low + away, high=made.high + away, method="linear")
+    flat = value != 0 and bool((np.abs(influence - influence[0]) <= 1e-12 * abs(value)).all())
+    if flat or not np.isfinite(influence).all():
+        made = group_interval(np.zeros(len(influence)), groups)
+        return replace(made, value=value, low=math.nan, high=math.nan, method="linear")
+    made = mean_interval(influence, groups)
+    shift = value - made.value
+    return replace(made, value=value, low=made.low + shift, high=made.high + shift, method="linear")
 
 
 def hypervolume(
     falling: npt.ArrayLike, rising: npt.ArrayLike, reference: tuple[float, float]
 ) -> float:
-    """Return the area covered by points of which one number is to fall and one to rise, exactly.
+    """Return the area between some points and a reference point, exactly (hypervolume indicator).
 
     ``falling``: (n,): smaller is better, such as similarity; ``rising``: (n,): larger is better,
-    such as alignment; ``reference``: the worst corner: points that are not better in both cover
-    nothing.
+    such as alignment; ``reference``: points that are not better in both cover nothing.
+
+    Source: Zitzler & Thiele 1998, "Multiobjective optimization using evolutionary algorithms".
 
     >>> hypervolume([0.5, 0.25], [1.0, 0.5], (1.0, 0.0))
     0.625
@@ -375,7 +369,7 @@ def hypervolume(
     if not (np.isfinite(low).all() and np.isfinite(high).all() and np.isfinite(reference).all()):
         raise UsageError("a hypervolume is of finite numbers; leave out settings without one")
     area, floor = 0.0, reference[1]
-    # from the best falling number on: what a point adds lies above all points before it
+    # from the best falling number on, a point adds only what is above all points before it
     for row in np.lexsort((-high, low)):
         wide = reference[0] - low[row]
         if wide > 0 and high[row] > floor:
@@ -387,12 +381,12 @@ def hypervolume(
 def share_of_ideal(
     falling: npt.ArrayLike, rising: npt.ArrayLike, base: tuple[float, float]
 ) -> float:
-    """Return the hypervolume by that of an ideal method: similarity 0 at the base's alignment.
+    """Return the hypervolume relative to an ideal method: similarity 0 at the base's alignment.
 
     ``falling``, ``rising``: (n,): of the settings of one method. The reference point is (base
-    similarity, 0), so that this compares over models and scores. 0 for a method that lowers
-    nothing, above 1 where it raises alignment above the base's; NaN where a number of the base is
-    not above 0.
+    similarity, 0), so results of different models and scores can be compared. 0 for a method that
+    lowers nothing, above 1 where it raises alignment above the base's; NaN where a number of the
+    base is not above 0.
 
     >>> share_of_ideal([0.25], [0.3], (0.5, 0.3)), share_of_ideal([0.6], [0.3], (0.5, 0.3))
     (0.5, 0.0)

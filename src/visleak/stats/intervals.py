@@ -13,12 +13,14 @@ from visleak.errors import UsageError
 from visleak.rates import check_confidence, check_counts, score_interval, wilson
 from visleak.records import Float64
 
+CONFIDENCE: Final = 0.95
+
 
 def mcnemar_exact(only_before: int, only_after: int) -> float:
-    """Return the two-sided probability of so uneven a change, if nothing had really changed.
+    """Return the two-sided p-value of changed yes-no outcomes of the same images.
 
-    For one list of images that is asked a yes-no question twice: images that answer the same both
-    times say nothing, and the others are as likely to change either way. 1 where nothing changed.
+    Under the null hypothesis a change in either direction is equally likely; unchanged outcomes do
+    not count. 1 where nothing changed.
 
     Source: McNemar 1947, "Note on the sampling error of the difference between correlated
     proportions or percentages", in its exact binomial form.
@@ -30,34 +32,26 @@ def mcnemar_exact(only_before: int, only_after: int) -> float:
 
 
 def newcombe(
-    before: tuple[int, int], after: tuple[int, int], confidence: float = 0.95
+    before: tuple[int, int], after: tuple[int, int], confidence: float = CONFIDENCE
 ) -> tuple[float, float]:
     """Return the interval of the difference of two shares, after minus before, within [-1, 1].
 
-    For two independent samples; where they share images it is wider than it need be. NaN where one
-    sample is empty.
+    For two independent samples, ``(count, total)`` each; conservative where they share images. NaN
+    where one sample is empty.
 
     Source: Newcombe 1998, "Interval estimation for the difference between independent
     proportions", method 10.
     """
-    ends_before = wilson(*before, confidence)
-    ends_after = wilson(*after, confidence)
-    if not before[1] or not after[1]:
-        return math.nan, math.nan
-    share_before, share_after = before[0] / before[1], after[0] / after[1]
-    change = share_after - share_before
-    down = math.hypot(share_after - ends_after[0], ends_before[1] - share_before)
-    up = math.hypot(ends_after[1] - share_after, share_before - ends_before[0])
-    return max(-1.0, change - down), min(1.0, change + up)
+    return _method_10(before, after, 0.0, confidence)
 
 
 def newcombe_paired(
-    both: int, only_before: int, only_after: int, neither: int, confidence: float = 0.95
+    both: int, only_before: int, only_after: int, neither: int, confidence: float = CONFIDENCE
 ) -> tuple[float, float]:
     """Return the interval of the difference of two shares of the same images, after minus before.
 
-    For one list of images that is asked a yes-no question twice. Returns both ends, within [-1, 1];
-    NaN where there are no images.
+    The counts are those of paired yes-no outcomes. Returns both ends, within [-1, 1]; NaN where
+    there are no images.
 
     Source: Newcombe 1998, "Improved confidence intervals for the difference between binomial
     proportions based on paired data", method 10.
@@ -66,49 +60,50 @@ def newcombe_paired(
         raise UsageError(
             f"counts must be 0 or more; got {both}, {only_before}, {only_after} and {neither}"
         )
-    check_confidence(confidence)
-    if not (n := both + only_before + only_after + neither):
-        return math.nan, math.nan
     before, after = both + only_before, both + only_after
-    low_before, high_before = wilson(before, n, confidence)
-    low_after, high_after = wilson(after, n, confidence)
-    phi = _corrected_phi(both, only_before, only_after, neither)
+    n = before + only_after + neither
+    excess: float = both * neither - only_before * only_after
+    if excess > 0:
+        # correction for continuity
+        excess = max(excess - n / 2, 0.0)
+    spread = before * (n - before) * after * (n - after)
+    phi = excess / math.sqrt(spread) if spread else 0.0
+    return _method_10((before, n), (after, n), phi, confidence)
 
-    def joined(first: float, second: float) -> float:
-        """Return the half-width of a difference whose two sides have these half-widths."""
+
+def _method_10(
+    before: tuple[int, int], after: tuple[int, int], phi: float, confidence: float
+) -> tuple[float, float]:
+    """Return the interval of a difference of shares of correlation ``phi``."""
+    (low_before, high_before), (low_after, high_after) = (
+        wilson(*side, confidence) for side in (before, after)
+    )
+    if not before[1] or not after[1]:
+        return math.nan, math.nan
+    share_before, share_after = before[0] / before[1], after[0] / after[1]
+
+    def half_width(first: float, second: float) -> float:
         return math.sqrt(max(0.0, first**2 - 2.0 * phi * first * second + second**2))
 
-    change = (after - before) / n
-    down = joined(after / n - low_after, high_before - before / n)
-    up = joined(high_after - after / n, before / n - low_before)
+    change = share_after - share_before
+    down = half_width(share_after - low_after, high_before - share_before)
+    up = half_width(high_after - share_after, share_before - low_before)
     return max(-1.0, change - down), min(1.0, change + up)
 
 
-def _corrected_phi(both: int, only_before: int, only_after: int, neither: int) -> float:
-    """Return the correlation of two answers, a positive one corrected for continuity."""
-    n = both + only_before + only_after + neither
-    before, after = both + only_before, both + only_after
-    if not (spread := before * (n - before) * after * (n - after)):
-        return 0.0
-    excess: float = both * neither - only_before * only_after
-    if excess > 0:
-        excess = max(excess - n / 2, 0.0)
-    return excess / math.sqrt(spread)
-
-
 def weighted_wilson(
-    values: npt.ArrayLike, weights: npt.ArrayLike, confidence: float = 0.95
+    values: npt.ArrayLike, weights: npt.ArrayLike, confidence: float = CONFIDENCE
 ) -> tuple[float, float]:
     """Return the score interval of a weighted share, both ends within [0, 1].
 
-    Wilson's interval with the effective number of rows of equal weight, the smaller of two: Kish's,
-    ``sum(w) ** 2 / sum(w ** 2)``, is too large where just the rows of large weight vary (90 % of
-    such intervals cover); ``share * (1 - share)`` over the variance that the rows show, where few
-    rows are 0 or few are 1 (91 %). With the smaller one about 95 % cover, or more
+    Wilson's interval with an effective sample size, the smaller of two: Kish's,
+    ``sum(w) ** 2 / sum(w ** 2)``, is too large where only rows of large weight vary (coverage
+    90 %); ``share * (1 - share)`` over the observed variance, where few rows are 0 or few are 1
+    (91 %). With the smaller one the coverage is about 95 % or more
     (``benchmarks/impact_statistics.py``). The weights are taken as known.
 
-    ``values`` (n,): 0 or 1, or false or true. ``weights`` (n,): 0 or more; only their proportions
-    matter, and a row of weight 0 does not count. Returns NaN where no row counts.
+    ``values`` (n,): 0 or 1. ``weights`` (n,): 0 or more; only their proportions matter, and a row
+    of weight 0 does not count. Returns NaN where no row counts.
 
     Source: Kish 1965, "Survey sampling", section 11.7; Korn & Graubard 1998, "Confidence
     intervals for proportions with small expected number of positive counts estimated from survey
@@ -122,11 +117,11 @@ def weighted_wilson(
         return math.nan, math.nan
     total = float(weight.sum())
     share = min(1.0, float(weight[column == 1.0].sum()) / total)
-    known = total**2 / float((weight**2).sum())
-    shown = float(((weight * (column - share)) ** 2).sum()) / total**2
-    if shown > 0.0:
-        known = min(known, share * (1.0 - share) / shown)
-    return score_interval(share, known, confidence)
+    effective = total**2 / float((weight**2).sum())
+    variance = float(((weight * (column - share)) ** 2).sum()) / total**2
+    if variance > 0.0:
+        effective = min(effective, share * (1.0 - share) / variance)
+    return score_interval(share, effective, confidence)
 
 
 def weighted_columns(values: npt.ArrayLike, weights: npt.ArrayLike) -> tuple[Float64, Float64]:
@@ -144,13 +139,10 @@ def weighted_columns(values: npt.ArrayLike, weights: npt.ArrayLike) -> tuple[Flo
     return column, weight / weight.max() if weight.size else weight
 
 
-CONFIDENCE: Final = 0.95
-
-
 def clopper_pearson_upper(k: int, n: int, confidence: float = CONFIDENCE) -> float:
-    """Return the one-sided upper bound of a rate of which ``k`` in ``n`` *independent* cases came.
+    """Return the one-sided upper bound of a rate, given ``k`` of ``n`` *independent* cases.
 
-    The largest rate at which ``k`` or fewer would still come with probability ``1 - confidence``.
+    The largest rate at which ``k`` or fewer cases still have the probability ``1 - confidence``.
 
     Source: Clopper & Pearson 1934, "The use of confidence or fiducial limits".
     """
@@ -171,9 +163,9 @@ def clopper_pearson(k: int, n: int, confidence: float = CONFIDENCE) -> tuple[flo
 def chernoff_upper(rate: float, cases: int, confidence: float = CONFIDENCE) -> float:
     """Return the one-sided upper bound of the mean of independent cases that lie in [0, 1].
 
-    Unlike :func:`clopper_pearson_upper` a case may count by parts, such as a pair that is wrong
-    under some of its conditions. The bound is the mean ``p`` at which
-    ``cases * KL(rate || p) = -log(1 - confidence)``; where nothing was seen it is
+    Unlike in :func:`clopper_pearson_upper`, a case may count as a fraction, such as a pair that is
+    wrong under some of its conditions. The bound is the mean ``p`` at which
+    ``cases * KL(rate || p) = -log(1 - confidence)``; for a rate of 0 it is
     ``1 - (1 - confidence) ** (1 / cases)``, the exact binomial one.
 
     ``rate``: mean over the cases, in [0, 1].
@@ -190,36 +182,36 @@ def chernoff_upper(rate: float, cases: int, confidence: float = CONFIDENCE) -> f
     if rate == 0.0:
         return -math.expm1(-needed / cases)
 
-    def beyond(p: float) -> float:
+    def excess(p: float) -> float:
         entropy = rate * math.log(rate / p) + (1.0 - rate) * (math.log1p(-rate) - math.log1p(-p))
         return cases * entropy - needed
 
-    # an import that takes as long as all of visleak's
+    # takes as long to import as all of visleak
     from scipy.optimize import brentq
 
     almost = 1.0 - 1e-15
-    if rate >= almost or beyond(almost) < 0.0:
+    if rate >= almost or excess(almost) < 0.0:
         return 1.0
-    return float(brentq(beyond, rate, almost, xtol=1e-15))
+    return float(brentq(excess, rate, almost, xtol=1e-15))
 
 
 def clustered_upper(rate: float, images: int, confidence: float = CONFIDENCE) -> float:
-    """Return the one-sided upper bound of a rate over *pairs of images*, however they depend.
+    """Return the one-sided upper bound of a rate over *pairs of images*, for any dependence.
 
     Pairs that share an image are not independent. But the mean over all pairs of ``m`` images is an
-    average, over all ways to group them, of means of ``m // 2`` independent pairs; so the bound of
-    so many independent cases holds for it (Hoeffding 1963, section 5). It needs no assumption about
-    the pairs of an image, and so is wide.
+    average, over all ways to group them, of means of ``m // 2`` independent pairs, so the bound for
+    that many independent cases holds (Hoeffding 1963, section 5). It is wide, because it assumes
+    nothing about the pairs of an image.
 
-    ``rate``: mean over the pairs, in [0, 1]; a pair may count by parts.
+    ``rate``: mean over the pairs, in [0, 1]; a pair may count as a fraction.
     """
     if images < 0:
         raise UsageError(f"images must be 0 or more; got {images}")
     return chernoff_upper(rate, images // 2, confidence)
 
 
-def t_interval(values: npt.ArrayLike, confidence: float = 0.95) -> tuple[float, float]:
-    """Return Student's interval of the mean of independent values; NaN are left out."""
+def t_interval(values: npt.ArrayLike, confidence: float = CONFIDENCE) -> tuple[float, float]:
+    """Return Student's interval of the mean of independent values; NaN do not count."""
     check_confidence(confidence)
     array = np.asarray(values, np.float64)
     known = array[~np.isnan(array)]
@@ -233,9 +225,9 @@ def t_interval(values: npt.ArrayLike, confidence: float = 0.95) -> tuple[float, 
 def t_test_power(
     effect: npt.ArrayLike, spread: npt.ArrayLike, count: npt.ArrayLike, level: float = 0.95
 ) -> npt.NDArray[np.float64]:
-    """Return the probability that a one-sided t test finds a mean above 0, of the arguments' shape.
+    """Return the power of a one-sided t test of a mean above 0, in the shape of the arguments.
 
-    A mean of 0 without spread is not found.
+    A mean of 0 without spread has power 0.
 
     Source: Johnson & Welch 1940, "Applications of the non-central t-distribution".
     """
@@ -246,7 +238,7 @@ def t_test_power(
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         ratio = mean / deviation * np.sqrt(number)
     ratio = np.where(np.isnan(ratio), -np.inf, ratio)
-    # beyond 30 standard errors the answer is sure, and the distribution overflows
+    # beyond 30 standard errors the power is 0 or 1, and the distribution overflows
     reach = np.clip(ratio, -30.0, 30.0)
     power = 1.0 - nctdtr(number - 1.0, reach, stdtrit(number - 1.0, level))
     return np.asarray(np.where(ratio < -30.0, 0.0, power))

@@ -1,4 +1,4 @@
-"""Whether some rows differ from the others by more than a random choice of as many rows would."""
+"""Permutation tests, draws from strata, and Holm's correction."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ import numpy.typing as npt
 from visleak.errors import UsageError
 from visleak.records import Bool, Float64, Int64
 
-LEAST: Final = 1e-280  # rarer is left out: numbers near the smallest are slow to multiply
-BLOCK: Final = 200_000  # rows of all draws that are made at once, together
+LEAST: Final = 1e-280  # lower probabilities are omitted: denormal numbers are slow to multiply
+BLOCK: Final = 200_000  # rows of the draws that are made at once
 
-#: From so many rows a stratum on, numpy's own draw is faster than the one of many strata at once.
+#: Rows per stratum from which numpy's own draw is faster than drawing from all strata at once.
 CROWD: Final = 400
 
 
@@ -30,22 +30,19 @@ def permutation_test(
     resamples: int = 9999,
     seed: int = 0,
 ) -> float:
-    """Return how likely the chosen rows differ so much from the others by chance, two-sided.
+    """Return the two-sided p-value of the difference between the chosen rows and the others.
 
-    If the choice meant nothing, any other choice of as many rows (of as many of each stratum) would
-    have been as likely. A choice is as far off as the one seen if the sum of its values is as far
-    from the expected one, in either direction.
+    Under the null hypothesis every choice of as many rows (of as many of each stratum) is equally
+    likely. The statistic is the distance of the sum of the chosen values from its expectation.
 
     Exact where there are only two values, such as right and wrong: the sum is hypergeometric, or
-    with strata a sum of such. Otherwise ``resamples`` choices are drawn, and the one seen counts as
-    one more, so that nothing is ever impossible. Sums as far off as the one seen count in full in
-    the exact probability, by half in the mid-p value, which is never below ``0.5 / (resamples +
-    1)``.
+    with strata a sum of such. Otherwise ``resamples`` choices are drawn, and the observed one is
+    added to them, so the result is never 0. Ties with the observed statistic count in full in the
+    plain p-value, by half in the mid-p value, which is at least ``0.5 / (resamples + 1)``.
 
-    ``values`` (n,): finite numbers. ``chosen`` (n,): which rows. ``strata`` (n,): anything that can
-    be compared; rows are only compared with others of their stratum, and strata that were chosen
-    whole or not at all say nothing. Returns NaN if only one choice was possible; if all values are
-    equal, 1, and 0.5 as mid-p.
+    ``values`` (n,): finite numbers. ``chosen`` (n,): which rows. ``strata`` (n,): of any sortable
+    type; strata that were chosen as a whole or not at all do not count. Returns NaN if only one
+    choice was possible; if all values are equal, 1, and 0.5 as mid-p.
 
     Source: Fisher 1935, "The design of experiments", section 21; Lancaster 1961, "Significance
     tests in discrete distributions", for the mid-p value; Phipson & Smyth 2010, "Permutation
@@ -65,11 +62,11 @@ def permutation_test(
     group = np.unique(names, return_inverse=True)[1]
     sizes = np.bincount(group)
     taken = np.bincount(group[inside], minlength=len(sizes))
-    told = ((taken > 0) & (taken < sizes))[group]
-    if not told.any():
+    mixed = ((taken > 0) & (taken < sizes))[group]
+    if not mixed.any():
         return math.nan
-    column, inside = column[told], inside[told]
-    group = np.unique(group[told], return_inverse=True)[1]
+    column, inside = column[mixed], inside[mixed]
+    group = np.unique(group[mixed], return_inverse=True)[1]
     low, high = column.min(), column.max()
     if ((column == low) | (column == high)).all():
         return _exact(column == high, inside, group, mid)
@@ -77,14 +74,13 @@ def permutation_test(
 
 
 def _exact(right: Bool, inside: Bool, group: Int64, mid: bool) -> float:
-    """Return the probability for values of which there are two."""
     sizes, marked, drawn = (
         np.bincount(rows, minlength=int(group.max()) + 1).tolist()
         for rows in (group, group[right], group[inside])
     )
     least, probability = hypergeometric_sum(sizes, marked, drawn)
     seen = int((right & inside).sum())
-    # in fractions: whether the two tails are equally far off must not hang on rounding
+    # in fractions, so that rounding does not decide whether the two tails are equally far off
     products = Counter[int]()
     for size, some, few in zip(sizes, marked, drawn, strict=True):
         products[size] += some * few
@@ -106,7 +102,7 @@ def _sampled(
     sizes = np.bincount(group)
     taken = np.bincount(group[inside], minlength=len(sizes))
     centred = column - (np.bincount(group, weights=column) / sizes)[group]
-    # centred values sum to 0: where most were chosen, those that were not say the same
+    # centred values sum to 0: the sum of the chosen is minus that of the others, which may be fewer
     most = 2 * taken > sizes
     signed = np.where(most[group], -centred, centred)
     seen = abs(float(signed[inside ^ most[group]].sum()))
@@ -124,14 +120,14 @@ def _sampled(
 def hypergeometric_sum(
     sizes: Sequence[int], marked: Sequence[int], drawn: Sequence[int]
 ) -> tuple[int, Float64]:
-    """Return how likely each number of marked ones is among those drawn from several strata.
+    """Return the distribution of a sum of independent hypergeometric variables.
 
-    From stratum ``i`` of ``sizes[i]``, of whom ``marked[i]`` are marked, ``drawn[i]`` are drawn,
-    each at most once. Returns the least number listed, and the probabilities of it and those that
-    follow; they sum to 1 up to rounding. What is not listed is rarer than :data:`LEAST`.
+    From stratum ``i`` of ``sizes[i]`` rows, of which ``marked[i]`` are marked, ``drawn[i]`` are
+    drawn without replacement. Returns the least number of marked rows listed, and the probabilities
+    of it and the following numbers, without tails below :data:`LEAST`.
     """
     parts = [_one(*stratum) for stratum in zip(sizes, marked, drawn, strict=True)]
-    # plain products: a Fourier transform would leave nothing of tails below 1e-16
+    # plain convolution: a Fourier transform loses tails below 1e-16
     while len(parts) > 1:
         # neighbours first, so that only the last few products are long
         joined = [
@@ -159,11 +155,11 @@ def _trimmed(least: int, probability: Float64) -> tuple[int, Float64]:
 
 
 def stratified_draws(sizes: Int64, drawn: Int64, draws: int, seed: int = 0) -> Iterator[Int64]:
-    """Yield rows drawn from strata without replacement, all sets of so many being equally likely.
+    """Yield rows drawn from strata without replacement, all sets being equally likely.
 
-    ``sizes`` (strata,): rows of each; those of the first come first. ``drawn`` (strata,): how many
-    to draw of each, best at most half. Yields (block, ``drawn.sum()``): row numbers of some draws,
-    stratum by stratum, in no order within.
+    ``sizes`` (strata,): number of rows, which are numbered stratum by stratum. ``drawn`` (strata,):
+    how many to draw, best at most half. Yields (block, ``drawn.sum()``): row numbers of some draws,
+    stratum by stratum, unordered within.
     """
     rng = np.random.default_rng(seed)
     if drawn.sum() < CROWD * len(sizes):
@@ -181,10 +177,10 @@ def stratified_draws(sizes: Int64, drawn: Int64, draws: int, seed: int = 0) -> I
 def _all_at_once(
     sizes: Int64, drawn: Int64, draws: int, rng: np.random.Generator
 ) -> Iterator[Int64]:
-    """Draw from all strata at once.
+    """Draw from all strata at once, by rejection.
 
-    Each place is filled with a random row of its stratum. Where several places got one row, one of
-    them keeps it and the others try again, so all sets of the same size are equally likely.
+    Each place gets a random row of its stratum. Where several places got the same row, one of them
+    keeps it and the others try again, so all sets of the same size are equally likely.
     """
     rows, places = int(sizes.sum()), int(drawn.sum())
     first = np.repeat(np.cumsum(sizes) - sizes, drawn)
@@ -200,7 +196,7 @@ def _all_at_once(
         while waiting.size:
             tried = start[waiting] + (rng.random(waiting.size) * widths[waiting]).astype(np.int64)
             free = keeper[tried] < 0
-            # where several write to one row, one of them stands there afterwards
+            # where several places write to one row, the last one keeps it
             keeper[tried[free]] = waiting[free]
             taken[waiting] = tried
             waiting = waiting[keeper[tried] != waiting]
@@ -209,11 +205,10 @@ def _all_at_once(
 
 
 def holm(p: npt.ArrayLike) -> npt.NDArray[np.float64]:
-    """Return probabilities corrected for how many there are, by Holm's step-down method.
+    """Return p-values corrected for multiple tests by Holm's step-down method, (n,).
 
-    However the tests depend on each other: if those below 0.05 are believed, the chance that any of
-    them is a false alarm is at most 0.05. ``p`` (n,): in [0, 1]; NaN, which does not count, if
-    there was no test. Returns (n,): none below its ``p``.
+    Controls the family-wise error rate, however the tests depend on each other. ``p`` (n,): in
+    [0, 1]; NaN, which does not count, if there was no test.
 
     Source: Holm 1979, "A simple sequentially rejective multiple test procedure".
     """
@@ -224,7 +219,6 @@ def holm(p: npt.ArrayLike) -> npt.NDArray[np.float64]:
     if ((given[known] < 0.0) | (given[known] > 1.0)).any():
         raise UsageError("p must lie between 0 and 1 in every row, or be NaN")
     order = known[np.argsort(given[known], kind="stable")]
-    # the smallest is one of all, the next one of all but one, and none may overtake another
     stepped = given[order] * np.arange(len(order), 0, -1)
     corrected = np.full(len(given), np.nan)
     corrected[order] = np.minimum(1.0, np.maximum.accumulate(stepped))

@@ -1,7 +1,4 @@
-"""How well a score separates two kinds of cases, with intervals that draw whole groups.
-
-Cases of one group are not independent: the 3,000 prompts of MemBench share 151 images.
-"""
+"""Separation of two kinds of cases by a score, ROC curves, thresholds, and shifts of log-odds."""
 
 from __future__ import annotations
 
@@ -14,7 +11,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 from scipy.optimize import brentq
-from scipy.special import ndtri
+from scipy.special import expit, ndtri
 
 from visleak.errors import UsageError
 from visleak.rates import score_interval
@@ -22,35 +19,33 @@ from visleak.records import Float64, Int64
 from visleak.stats.bootstrap import Estimate, cluster_draws, percentiles
 from visleak.stats.intervals import CONFIDENCE, clopper_pearson_upper
 
-RATE: Final = 0.01  # the false-positive rate that the papers quote the true-positive rate at
+RATE: Final = 0.01  # false-positive rate at which papers report the true-positive rate
 RESAMPLES: Final = 1000
-_SLACK: Final = 1e-12  # a rate that is asked for and one that is counted may differ by rounding
-
-#: At 0 and 1 a standard error vanishes, so there the search for an end begins beside them.
-_NEAR: Final = 1e-9
+_SLACK: Final = 1e-12  # rounding of rates
+_NEAR: Final = 1e-9  # distance from 0 and 1, where a standard error vanishes
 
 
 @dataclass(frozen=True, slots=True)
 class Separation:
-    """How well a score separates two kinds of cases. Larger figures are better, all in [0, 1]."""
+    """Measures of separation. Larger is better, all in [0, 1]."""
 
-    #: ``labels``, memorized prompts against others; ``lists``, the list against the general one,
-    #: whatever its prompts are
+    #: ``labels``, memorized prompts against others; ``lists``, all prompts of the list against
+    #: those of the general list
     by: str
-    positives: int  #: cases of either kind
+    positives: int  #: number of cases
     negatives: int
-    positive_groups: int  #: groups that they come from
+    positive_groups: int  #: number of their groups
     negative_groups: int
-    auc: Estimate  #: chance that a positive has the larger score, ties counting half
+    auc: Estimate  #: probability that a positive has the larger score, ties counting half
     #: best of all thresholds, ``max(1 - (fpr + 1 - tpr) / 2)`` (Wen et al. 2024's code): the mean
     #: of the accuracies on both kinds
     accuracy: Estimate
     accuracy_at: float  #: the threshold that has it
     rate: float  #: the false-positive rate of the next two
-    #: true-positive rate at the last false-positive rate *below* ``rate``, as in the code of Wen et
-    #: al. 2024
+    #: true-positive rate at the largest false-positive rate *below* ``rate``, as in the code of Wen
+    #: et al. 2024
     tpr_below: Estimate
-    tpr_within: Estimate  #: the same at the last one that is not *above* ``rate``
+    tpr_within: Estimate  #: the same at the largest one not *above* ``rate``
 
 
 def separation(
@@ -63,14 +58,14 @@ def separation(
     resamples: int = RESAMPLES,
     seed: int = 0,
 ) -> Separation:
-    """Return how well scores tell positives from negatives.
+    """Return how well scores separate positives from negatives.
 
     ``score``: (n,): larger is more likely positive; ``positive``: (n,), whether a row is positive;
-    ``groups``: (n,), number of the group of each row.
+    ``groups``: (n,), number of the group of each row, such as of prompts that share images.
 
-    Intervals hold 95 %: percentiles of resamples of whole groups, and never narrower than what as
-    many independent cases as there are groups would give (Newcombe 2006 for the area, Wilson for
-    shares), for where two kinds do not overlap resamples are all equal.
+    The 95 % intervals are percentiles of resamples of whole groups, but never narrower than those
+    of one independent case per group (Newcombe 2006 for the area, Wilson for shares), because all
+    resamples are equal where the two kinds do not overlap.
     """
     value, hit = np.asarray(score, np.float64), np.asarray(positive, np.bool_)
     found = steps(value, hit)
@@ -107,10 +102,9 @@ def separation(
 
 
 def _read_off(fpr: Float64, tpr: Float64, rate: float) -> tuple[int, float, float, float]:
-    """Return where the mean accuracy on both kinds is best, it, and the rates below and within.
+    """Return the place of the best mean accuracy on both kinds, the accuracy, and both TPRs.
 
-    Of equal accuracies that of the highest threshold; true-positive rates at the last
-    false-positive rate below ``rate``, and not above it.
+    Of equal accuracies that of the highest threshold; see :class:`Separation`.
     """
     best = int((tpr - fpr).argmax())
     accuracy = float(1.0 - (fpr[best] + 1.0 - tpr[best]) / 2.0)
@@ -121,10 +115,10 @@ def _read_off(fpr: Float64, tpr: Float64, rate: float) -> tuple[int, float, floa
 def auc_interval(
     area: float, positives: float, negatives: float, confidence: float = CONFIDENCE
 ) -> tuple[float, float]:
-    """Return the interval of an area under the ROC curve; it does not vanish at 0 and 1.
+    """Return the score interval of an area under the ROC curve.
 
-    All areas at most as far from the one seen as ``z`` of their own standard errors; the
-    errors by Hanley & McNeil 1982 with ``(positives + negatives) / 2 - 1`` in place of both
+    It holds all areas within ``z`` of their own standard errors from the observed one; the errors
+    are those of Hanley & McNeil 1982 with ``(positives + negatives) / 2 - 1`` in place of both
     numbers less one.
 
     Source: Newcombe 2006, "Confidence intervals for an effect size measure based on the
@@ -136,14 +130,13 @@ def auc_interval(
     z = float(ndtri(0.5 + confidence / 2.0))
     more = max((positives + negatives) / 2.0 - 1.0, 0.0)
 
-    def off(other: float) -> float:
-        """How far an area lies from the one seen, beyond what is likely."""
+    def excess(other: float) -> float:
         spread = 1.0 + more * ((1.0 - other) / (2.0 - other) + other / (1.0 + other))
         error = math.sqrt(other * (1.0 - other) * spread / (positives * negatives))
         return abs(area - other) - z * error
 
-    low = brentq(off, 0.0, area - _NEAR) if off(0.0) > 0.0 and area > _NEAR else 0.0
-    high = brentq(off, area + _NEAR, 1.0) if off(1.0) > 0.0 and area < 1.0 - _NEAR else 1.0
+    low = brentq(excess, 0.0, area - _NEAR) if excess(0.0) > 0.0 and area > _NEAR else 0.0
+    high = brentq(excess, area + _NEAR, 1.0) if excess(1.0) > 0.0 and area < 1.0 - _NEAR else 1.0
     return float(low), float(high)
 
 
@@ -163,16 +156,12 @@ def _estimate(value: float, drawn: Float64, least: tuple[float, float]) -> Estim
     return Estimate(value, float(np.nanmin([low, least[0]])), float(np.nanmax([high, least[1]])))
 
 
-# How well a score ranks what it should find. Rows with one score stand or fall together: no figure
-# depends on the order of the rows.
-
-
 @dataclass(frozen=True, slots=True)
 class Steps:
-    """What is found as a threshold falls past each score that occurs, highest first."""
+    """Counts of rows at or above each distinct score; the order of rows does not matter."""
 
-    threshold: Float64  # (k,), falling: distinct scores; a row is found if at or above
-    true: Int64  # (k,): true rows found so far
+    threshold: Float64  # (k,), falling: distinct scores
+    true: Int64  # (k,): true rows at or above
     false: Int64  # (k,): false ones
 
 
@@ -215,26 +204,20 @@ def roc_points(
 
 
 def auc(score: npt.ArrayLike, true: npt.ArrayLike) -> float:
-    """Return the chance that a true row outranks a false one, ties counting half; NaN if none.
-
-    By ranks (Mann & Whitney 1947); equal to the area under :func:`roc_points`.
-    """
+    """Return the area under the ROC curve by ranks (Mann & Whitney 1947); NaN for one kind only."""
     found = steps(score, true)
     trues, falses = int(found.true[-1]), int(found.false[-1])
     if not trues or not falses:
         return math.nan
-    here = np.diff(found.true, prepend=0)
-    before = np.append(0, found.false[:-1])
-    # whole numbers up to the last line: twice the pairs (true, false) in the wrong order
-    wrong = int((here * (before + found.false)).sum())
+    new = np.diff(found.true, prepend=0)
+    above = np.append(0, found.false[:-1])
+    # integers up to the last line: twice the pairs (true, false) in the wrong order
+    wrong = int((new * (above + found.false)).sum())
     return 1.0 - wrong / (2 * trues * falses)
 
 
-# A threshold set at an order statistic of ``n`` ordinary cases lets an unknown share of further
-# ones through. Which order statistic is fixed before scores are seen, so that share follows a beta
-# distribution whatever theirs (Wilks 1941, "Determination of sample sizes for setting tolerance
-# limits"), and its upper quantile is the exact binomial bound of Clopper and Pearson. It holds for
-# cases drawn independently like those that were given.
+# -- thresholds with a stated false-positive rate --------------------------------------------------
+
 
 DIGITS: Final = 4  # of a threshold: it is rounded up, which only lowers its rate
 
@@ -243,20 +226,24 @@ DIGITS: Final = 4  # of a threshold: it is rounded up, which only lowers its rat
 class Threshold:
     """A threshold of a score, and its false alarms."""
 
-    value: float  #: cases with a score at or above it are reached
+    value: float  #: a case reaches it with a score at or above
     #: ``given`` by the user; ``observed``, at most ``rate`` of the ordinary cases reach it;
     #: ``bounded``, ``upper`` is at most ``rate``
     rule: str
-    rate: float | None  #: share of false alarms that is allowed; ``None`` where it was given
-    negatives: int  #: ordinary cases it was set or tried on; 0 where there were none
+    rate: float | None  #: allowed share of false alarms; ``None`` if the threshold was given
+    negatives: int  #: ordinary cases it was set or tested on; 0 if there were none
     alarms: int  #: how many of them reach it
     upper: float  #: one-sided 95 % upper bound of the share of such cases that reach it
-    #: there are enough ordinary cases for ``rate``; otherwise it lies above all
+    #: there are enough ordinary cases for ``rate``; otherwise it is above all scores
     supported: bool = True
 
 
 def threshold_at(ordinary: npt.ArrayLike, rate: float, *, bounded: bool = False) -> Threshold:
-    """Return the lowest threshold at which few enough ordinary prompts raise an alarm.
+    """Return the lowest threshold with few enough false alarms on ordinary prompts.
+
+    It is an order statistic of independent scores, so the share of further prompts that reach it
+    follows a beta distribution, whatever that of the scores (Wilks 1941, "Determination of sample
+    sizes for setting tolerance limits"); its upper quantile is the bound of Clopper and Pearson.
 
     Args:
         ordinary: (n,): D of ordinary prompts, at least one.
@@ -265,7 +252,7 @@ def threshold_at(ordinary: npt.ArrayLike, rate: float, *, bounded: bool = False)
             needs ``log(0.05) / log(1 - rate)`` prompts, 299 for 1 %.
 
     Raises:
-        UsageError: a rate that cannot be, or no prompts.
+        UsageError: an invalid rate, or no prompts.
 
     >>> found = threshold_at(np.arange(1, 1001) / 1000, 0.01)
     >>> found.value, found.alarms, round(found.upper, 4)
@@ -282,10 +269,10 @@ def threshold_at(ordinary: npt.ArrayLike, rate: float, *, bounded: bool = False)
     # 0.07 * 100 is 7.000000000000001
     allowed = math.floor(rate * count + 1e-9)
     if bounded:
-        # the most whose bound is within the rate; -1 where not even that of none is
+        # the largest count whose bound is within the rate; -1 if there is none
         bounds = range(allowed + 1)
         allowed = bisect_right(bounds, rate, key=lambda k: clopper_pearson_upper(k, count)) - 1
-    # one more than are allowed would reach it: the threshold lies just above
+    # just above the first score that must not reach it
     value = rounded_up(float(falling[max(allowed, 0)]))
     return Threshold(
         value,
@@ -293,14 +280,14 @@ def threshold_at(ordinary: npt.ArrayLike, rate: float, *, bounded: bool = False)
         rate,
         count,
         int((falling >= value).sum()),
-        # of the order statistic, not of the alarms seen after rounding
+        # of the order statistic, not of the alarms after rounding
         clopper_pearson_upper(max(allowed, 0), count),
         supported=allowed >= (0 if bounded else 1),
     )
 
 
 def threshold_given(value: float, ordinary: npt.ArrayLike) -> Threshold:
-    """Return a threshold that was fixed beforehand, with its alarms, if there are prompts."""
+    """Return a threshold that was fixed beforehand, with its alarms."""
     if not (math.isfinite(value) and value >= 0):
         raise UsageError(f"threshold is a number from 0, such as 0.9; got {value:g}")
     scores = np.asarray(ordinary, np.float64)
@@ -310,12 +297,12 @@ def threshold_given(value: float, ordinary: npt.ArrayLike) -> Threshold:
 
 
 def needed(rate: float) -> int:
-    """Return how many ordinary prompts without an alarm bound a rate from above."""
+    """Return how many ordinary prompts without an alarm are needed to bound a rate."""
     return math.ceil(math.log(1.0 - CONFIDENCE) / math.log1p(-rate))
 
 
 def rounded_up(value: float) -> float:
-    """Return a number just above, of four digits; the next one where these are too few."""
+    """Return a number just above, of four digits if there is one."""
     if value <= 0.0:
         return float(np.nextafter(value, np.inf))
     place = DIGITS - 1 - math.floor(math.log10(value))
@@ -384,17 +371,8 @@ def fit_shift(features: Float64, known: Float64, truth: Float64, scale: Float64)
     return Shift(weights, covariance, fit - prior - narrower)
 
 
-def expit(log_odds: Float64) -> Float64:
-    """Return probabilities.
-
-    >>> expit(np.array([0.0, -800.0])).tolist()
-    [0.5, 0.0]
-    """
-    return np.asarray(0.5 * (1.0 + np.tanh(0.5 * log_odds)))
-
-
 def logit(probability: Float64, least: float) -> Float64:
-    """Return log-odds of probabilities that are kept away from 0 and 1 by ``least``.
+    """Return log-odds of probabilities clipped to ``least`` and ``1 - least``.
 
     >>> logit(np.array([0.5, 1.0]), 0.1).round(3).tolist()
     [0.0, 2.197]

@@ -1,9 +1,8 @@
-"""How far two sets of images are from each other, by vectors of their images.
+"""Distances of two sets of images, by vectors of their images.
 
-The Frechet distance is FID where the vectors are Inception's (Heusel et al. 2017). It is too large
-for small sets, by about as much as the trace of the covariance over their size, so distances of
-sets of different sizes do not compare; the kernel distance has no such bias (Binkowski et al.
-2018), which is why both are here. Distances by other vectors are other numbers.
+The Frechet distance of Inception's vectors is FID (Heusel et al. 2017). For small sets it is biased
+upwards by about the trace of the covariance over their size, so distances of sets of different
+sizes cannot be compared; the kernel distance is unbiased (Binkowski et al. 2018).
 """
 
 from __future__ import annotations
@@ -31,9 +30,9 @@ def _cubic(one: Float64, other: Float64) -> Float64:
 
 
 def _left_out(rows: Float64, owner: Int64, towards: Float64) -> tuple[float, Float64, Float64]:
-    """Return the mean kernel over all pairs of a set, no row with itself, and two means of groups.
+    """Return the mean kernel over all pairs of different rows, and two jackknifed means (groups,).
 
-    ``owner`` (n,): group of each row, from 0. The means (groups,) are that of the pairs and that of
+    ``owner`` (n,): group of each row, from 0. The means are that of the pairs and that of
     ``towards`` (n,) without each group in turn; NaN where nothing is left.
     """
     sums, inside = np.empty(len(rows)), np.empty(len(rows))
@@ -96,7 +95,7 @@ def frechet_distance(a: npt.ArrayLike, b: npt.ArrayLike) -> float:
 
 
 def _root(rows: Float64) -> Float64:
-    """Return a matrix R with R^T R the covariance (n - 1), of as few rows as will do."""
+    """Return a matrix R of few rows where R^T R is the covariance (n - 1)."""
     centred = (rows - rows.mean(axis=0)) / math.sqrt(len(rows) - 1)
     if len(centred) <= centred.shape[1]:
         return np.asarray(centred)
@@ -105,17 +104,17 @@ def _root(rows: Float64) -> Float64:
 
 @dataclass(frozen=True, slots=True)
 class KernelDistance:
-    """A kernel distance, and how well it is known."""
+    """A kernel distance with its interval."""
 
     value: float  #: MMD^2, unbiased; may be below 0 where the two sets are similar
     low: float  #: end of the interval; NaN where a set has fewer than three groups
     high: float
     error: float  #: standard error
-    images: int  #: in the two sets
-    others: int
-    groups: int  #: in which their images are
+    images: int  #: of the first set
+    others: int  #: images of the second set
+    groups: int
     other_groups: int
-    confidence: float  #: that the interval claims
+    confidence: float  #: of the interval
 
 
 def kernel_distance(
@@ -128,15 +127,15 @@ def kernel_distance(
 ) -> KernelDistance:
     """Return the unbiased squared distance of two sets by the kernel (x y / width + 1)^3.
 
-    Its standard error is that of the jackknife that leaves out one group of either set at a time
-    (Arvesen 1969, for statistics of pairs), its interval has Student's t with the effective
+    The standard error is that of the jackknife that leaves out one group of either set at a time
+    (Arvesen 1969, for statistics of pairs). The interval uses Student's t with the effective
     numbers of groups (Kish) less one as degrees of freedom (Satterthwaite). For sets drawn from
-    one distribution the error is too large, by a half or so, and the interval too long.
+    one distribution the error is about 50 % too large, and the interval too long.
 
     Args:
         a, b: (n, width) and (m, width), two rows or more each.
-        groups, other_groups: (n,) and (m,): rows of one group may resemble each other, such as
-            images of one prompt, or of prompts that share an image; by default each is its own.
+        groups, other_groups: (n,) and (m,): rows of one group may depend on each other, such as
+            images of one prompt, or of prompts that share an image; by default rows do not.
         confidence: between 0 and 1, both excluded.
 
     Raises:
