@@ -60,7 +60,7 @@ def test_what_applies_is_counted(result):
 
 
 def test_the_pipeline_finds_what_a_fingerprint_cannot(result):
-    """Turned by 45 degrees, only local features and verification see it."""
+    """Rotation by 45 degrees is found by local features and verification only."""
     builtin, tiny = result.encoders
     direct = {each.condition: each for each in builtin.direct}
     judged = {each.condition: each for each in builtin.pipeline}
@@ -78,7 +78,7 @@ def test_the_pipeline_finds_what_a_fingerprint_cannot(result):
     )
 
 
-def test_order_and_share_do_not_change_a_picture(folder, result):
+def test_a_changed_image_does_not_depend_on_the_other_queries(folder, result):
     fewer = robustness(
         folder, [TinyEncoder()], conditions=["red"], queries=3, seed=5, verify=False, cache=None
     )
@@ -133,7 +133,6 @@ def test_every_changed_picture_has_its_row(written, result):
 
 
 def test_queries_may_be_named(folder):
-    """A benchmark names the half it reports; the rest of the set stays among the references."""
     call = {"encoders": [TinyEncoder()], "conditions": ["red"], "verify": False, "cache": None}
     found = robustness(folder, queries=["coins.png", "astronaut.png"], **call)
     assert (found.queries, found.references) == (2, 6)
@@ -166,8 +165,8 @@ def test_what_cannot_be_is_refused(given, kind, said):
     assert said in refusal(kind, robustness, **call, verify=False, cache=None)
 
 
-def test_an_encoder_that_sees_nothing_finds_nothing():
-    """Equal similarities are no find: R@1 is 0 and AUC one half, not luck of the order."""
+def test_a_constant_encoder_finds_nothing():
+    """With equal similarities R@1 is 0 and the AUC one half, whatever the order."""
     found = robustness(
         blobs(5), [BlindEncoder()], conditions=["original"], verify=False, cache=None
     )

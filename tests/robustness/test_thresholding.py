@@ -18,7 +18,7 @@ from visleak.pipeline import RunContext
 from visleak.pipeline.comparison import read_thresholds
 from visleak.pipeline.fingerprints import fingerprint
 from visleak.robustness import calibrate
-from visleak.robustness.conditions import CONDITIONS
+from visleak.robustness.conditions import CONDITIONS, compressed
 from visleak.robustness.thresholding import STEP, document, rates, threshold_at
 from visleak.storage import write_json
 
@@ -85,8 +85,7 @@ def test_true_pairs_are_counted_by_condition(found):
     assert total == found.hard.changed.count
 
 
-def test_a_rate_out_of_reach_is_said_in_one_line():
-    """435 pairs of images cannot speak of one in a million."""
+def test_a_rate_that_is_too_low_for_the_set_is_noted():
     found = tiny(blobs(30), fpr=[1e-6])
     assert found.hard.false == 0
     assert not found.hard.supported
@@ -94,13 +93,12 @@ def test_a_rate_out_of_reach_is_said_in_one_line():
     assert found.soft.asked == 1e-4
     first = found.notes[0]
     assert "cannot support a rate of 1e-06: with 435 pairs of images the smallest is" in first
-    assert "lies above every wrong pair seen, which bounds the rate by 0.0069" in first
-    assert "\n" not in first
+    assert "which bounds the rate by 0.0069" in first
     assert found.hard.interval is None
 
 
-def test_twins_are_no_errors(wrong):
-    """An image that is in the set twice would push the threshold to 1."""
+def test_twins_are_excluded():
+    """An image that is in the set twice would raise the threshold to 1."""
     pictures = blobs(30)
     twice = tiny([*pictures, pictures[7]], fpr=(0.003, 0.05))
     assert twice.twins == 1
@@ -108,21 +106,18 @@ def test_twins_are_no_errors(wrong):
     assert twice.hard.threshold < 0.99
 
 
-def test_near_copies_are_found_by_looking(natural):
-    """Re-saved in another way, the bytes differ: verification sees that it is one image."""
-    from visleak.robustness.conditions import compressed
-
+def test_near_copies_are_found_by_verification(natural):
     pictures = [natural[name][:160, :200] for name in ("astronaut", "coffee", "rocket", "moon")]
     again = [*pictures, compressed(np.ascontiguousarray(pictures[0]), 60)]
-    looked = calibrate(again, fpr=[0.1], conditions=["original"], cache=None)
-    assert looked.twins == 1
-    assert looked.hard.threshold < 0.9
-    blind = calibrate(again, fpr=[0.05], conditions=["original"], cache=None, verify=False)
-    assert blind.twins == 0
-    assert blind.hard.threshold > 0.9
+    verified = calibrate(again, fpr=[0.1], conditions=["original"], cache=None)
+    assert verified.twins == 1
+    assert verified.hard.threshold < 0.9
+    unverified = calibrate(again, fpr=[0.05], conditions=["original"], cache=None, verify=False)
+    assert unverified.twins == 0
+    assert unverified.hard.threshold > 0.9
 
 
-def test_the_file_serves_its_encoder_only(found, tmp_path):
+def test_the_file_is_read_for_its_encoder_only(found, tmp_path):
     path = tmp_path / "thresholds.json"
     write_json(path, found.as_dict())
     entry = read_thresholds(path, TinyEncoder())
@@ -132,7 +127,6 @@ def test_the_file_serves_its_encoder_only(found, tmp_path):
     assert about["conditions"] == list(NAMES)
     assert about["hard"]["pairs"] == found.hard.pairs
     assert about["constants"]["long_side"] == 500
-    assert "0.003 (soft" not in entry["provenance"]
     assert "hard at a false-positive rate of 0.003, soft at a false" in entry["provenance"]
     with pytest.raises(UsageError, match=r"holds thresholds of tiny .*, not of blind"):
         read_thresholds(path, BlindEncoder())
@@ -162,16 +156,11 @@ def test_rates_that_cannot_be_are_refused(given, said):
     assert said in refusal(UsageError, rates, given)
 
 
-def test_an_encoder_that_sees_nothing_is_refused():
-    with pytest.raises(
-        VisleakError, match=r"no threshold leaves so few: .* cannot tell them apart"
-    ):
+def test_a_constant_encoder_is_refused():
+    with pytest.raises(VisleakError, match=r"no threshold has a rate this low: .* cannot separate"):
         calibrate(blobs(6), BlindEncoder(), fpr=[0.01], verify=False, cache=None)
 
 
 def test_a_set_without_pairs_is_refused():
-    one = blobs(1)
-    with pytest.raises(VisleakError, match="has 1 readable image, and needs 2"):
-        calibrate(one, TinyEncoder(), fpr=[0.01], cache=None)
     with pytest.raises(VisleakError, match="has copies of one image only"):
-        calibrate(one * 3, TinyEncoder(), fpr=[0.01], verify=False, cache=None)
+        tiny(blobs(1) * 3, fpr=[0.01])

@@ -4,11 +4,6 @@ import cv2
 import numpy as np
 
 
-def thumbnail(picture):
-    """Return what the tiny encoder sees."""
-    return cv2.resize(picture.pixels, (6, 6), interpolation=cv2.INTER_AREA)
-
-
 class TinyEncoder:
     """The 6 x 6 thumbnail, centred, in 1/64: coarse enough for equal similarities to occur."""
 
@@ -23,7 +18,8 @@ class TinyEncoder:
     def encode(self, pictures):
         rows = []
         for picture in pictures:
-            row = thumbnail(picture).astype(np.float32).ravel() - 127.5
+            small = cv2.resize(picture.pixels, (6, 6), interpolation=cv2.INTER_AREA)
+            row = small.astype(np.float32).ravel() - 127.5
             rows.append(row / max(1e-6, float(np.linalg.norm(row))))
         return np.asarray(rows, np.float32), np.zeros(len(rows), bool)
 
@@ -32,7 +28,7 @@ class TinyEncoder:
 
 
 class BlindEncoder(TinyEncoder):
-    """Sees no difference between any two images."""
+    """The same vector for every image."""
 
     name = "blind"
     digest = "blind-1"

@@ -1,8 +1,8 @@
 """The conditions under which an encoder is tested: the paper's nineteen, and more.
 
-An image is bounded to a long side of 500 pixels and changed at that resolution, before any encoder
-sees it (Ramos et al. 2025, section 6.1). The result depends on the condition and the image's id
-alone, never on order, workers or the rest of the set; but a collage on the three others in it.
+An image is bounded to a long side of 500 pixels and changed at that resolution before it is encoded
+(Ramos et al. 2025, section 6.1). The result depends on the condition, the image and its id alone;
+that of a collage also on its three other images.
 """
 
 from __future__ import annotations
@@ -27,18 +27,18 @@ BLUR_SIGMA: Final = 3.0  # standard deviation of the Gaussian filter, pixels
 NOISE_SIGMA: Final = 25.0  # standard deviation of the noise, levels of 255
 NOISE_SEED: Final = 0
 
-#: Takes an image, others of the collection, and a source of random numbers; ``None``: does not
-#: apply to this image.
+#: Takes an image, others of the collection, and a random generator; returns ``None`` where it does
+#: not apply.
 Change = Callable[[Bytes8, Sequence[Bytes8], np.random.Generator], Bytes8 | None]
 
 
 def plain(function: Callable[[Bytes8], Bytes8 | None]) -> Change:
-    """Return a change that needs neither other images nor chance."""
+    """Return a change that needs neither other images nor random numbers."""
     return lambda pixels, _others, _rng: function(pixels)
 
 
 def bounded(pixels: Bytes8, side: int = LONG_SIDE) -> Bytes8:
-    """Return the image with its long side at most ``side``, averaged; small ones as they are.
+    """Return the image with its long side at most ``side``, averaged; small ones unchanged.
 
     >>> bounded(np.zeros((300, 1000, 3), np.uint8)).shape
     (150, 500, 3)
@@ -65,7 +65,7 @@ def flipped(pixels: Bytes8, axis: int) -> Bytes8:
 def turned(pixels: Bytes8, degrees: float) -> Bytes8:
     """Return the image turned clockwise about its centre; canvas kept, corners black."""
     height, width = pixels.shape[:2]
-    # OpenCV counts turns against the clock
+    # OpenCV's angles are counterclockwise
     matrix = cv2.getRotationMatrix2D(((width - 1) / 2, (height - 1) / 2), -degrees, 1.0)
     return np.asarray(cv2.warpAffine(pixels, matrix, (width, height)), np.uint8)
 
@@ -95,7 +95,7 @@ def luminance(pixels: Bytes8) -> Bytes8:
 
 
 def grey(pixels: Bytes8) -> Bytes8:
-    """Return the image without its colours."""
+    """Return the image in grey."""
     return np.repeat(luminance(pixels)[..., None], 3, axis=2)
 
 
@@ -151,7 +151,7 @@ def captioned(pixels: Bytes8) -> Bytes8:
 
 
 def with_logo(pixels: Bytes8, _others: Sequence[Bytes8], rng: np.random.Generator) -> Bytes8:
-    """Return the image with a round emblem in one of its corners, drawn by chance."""
+    """Return the image with a round emblem in a random corner."""
     height, width = pixels.shape[:2]
     side = max(8, round(LOGO_SIZE * min(height, width)))
     side = min(side, height, width)
@@ -263,7 +263,7 @@ def tilted(pixels: Bytes8, _others: Sequence[Bytes8], rng: np.random.Generator) 
 def small_part(
     pixels: Bytes8, _others: Sequence[Bytes8], rng: np.random.Generator
 ) -> Bytes8 | None:
-    """Return :data:`AREA` of the image, of its own shape, at a place drawn by chance.
+    """Return a crop of :data:`AREA` of the image, of its own shape, at a random place.
 
     ``None`` if the short side would fall below :data:`LEAST_LEFT`.
     """
@@ -284,7 +284,7 @@ class Condition:
     change: Change
     group: str = "paper"  # Ramos et al. (2025), section 6, or `beyond`
     others: int = 0  # further images of the collection that it needs
-    seed: int | None = None  # of chance; `None` takes one from condition and image id
+    seed: int | None = None  # `None` takes one from condition and image id
 
     def of(self, pixels: Bytes8, image_id: str, others: Sequence[Bytes8] = ()) -> Bytes8 | None:
         """Return the changed image, or ``None`` if the condition does not apply.

@@ -1,8 +1,7 @@
-"""Receiver operating characteristics over more pairs than fit into memory, exactly.
+"""Exact ROC curves over more pairs than fit into memory, and the results of the experiment.
 
-The similarities of the true pairs are known first. The others are streamed, and their places
-between the true pairs counted: that gives every corner of the curve and the area. The largest
-others are kept.
+The similarities of the true pairs are known first. The others are streamed and counted between
+those of the true pairs, which gives every corner of the curve and the area under it.
 """
 
 from __future__ import annotations
@@ -25,13 +24,13 @@ POINTS: Final = 400  # points of a stored curve
 
 @dataclass(frozen=True)
 class AtThreshold:
-    """What a threshold lets through."""
+    """Rates at a threshold."""
 
     name: str  # `hard`, `soft` or the threshold as text
     threshold: float  # similarity
-    true: Rate  # true pairs at or above it, of all
-    false: int
-    pairs: int
+    true: Rate  # share of the true pairs at or above it
+    false: int  # wrong pairs at or above it
+    pairs: int  # wrong pairs
 
     @property
     def fpr(self) -> float:
@@ -51,19 +50,18 @@ class AtThreshold:
 
 @dataclass(frozen=True)
 class Curve:
-    """A ROC with the figures read off it."""
+    """A ROC curve with its rates at some thresholds."""
 
-    roc: Roc  # the curve
-    at: tuple[AtThreshold, ...]  # at the thresholds asked for
+    roc: Roc
+    at: tuple[AtThreshold, ...]
 
     @classmethod
     def of(cls, roc: Roc, thresholds: dict[str, float]) -> Curve:
-        """Read a curve at thresholds."""
+        """Return a curve with its rates at thresholds, by name."""
         total = len(roc.positives)
-        rates = {name: Rate.of(roc.true(value), total) for name, value in thresholds.items()}
         found = (
-            AtThreshold(name, value, rates[name], roc.false(value), roc.total)
-            for name, value in thresholds.items()
+            AtThreshold(name, at, Rate.of(roc.true(at), total), roc.false(at), roc.total)
+            for name, at in thresholds.items()
         )
         return cls(roc, tuple(found))
 
@@ -83,22 +81,23 @@ class Curve:
 
 
 def thinned(roc: Roc) -> tuple[Float64, Float64, Float32]:
-    """Return at most :data:`POINTS` corners of a curve, denser where few are wrong."""
+    """Return at most :data:`POINTS` corners of a curve, denser at low false-positive rates."""
     fpr, tpr, threshold = roc.points()
     moves = np.flatnonzero((np.diff(fpr, prepend=-1) != 0) | (np.diff(tpr, prepend=-1) != 0))
     fpr, tpr, threshold = fpr[moves], tpr[moves], threshold[moves]
     if len(fpr) <= POINTS:
         return fpr, tpr, threshold
-    # even steps of the logarithm of the rate and of the rate of true pairs, half each
+    # even steps along the curve, of log FPR and of TPR in equal parts
     least = 0.5 / max(1, roc.total)
-    far = np.log(fpr + least) - math.log(least)
-    way = far / far[-1] + (tpr - tpr[0]) / max(1e-12, float(tpr[-1] - tpr[0]))
-    chosen = np.unique(np.searchsorted(way, np.linspace(0, way[-1], POINTS)).clip(0, len(way) - 1))
+    log_fpr = np.log(fpr + least) - math.log(least)
+    length = log_fpr / log_fpr[-1] + (tpr - tpr[0]) / max(1e-12, float(tpr[-1] - tpr[0]))
+    steps = np.searchsorted(length, np.linspace(0, length[-1], POINTS))
+    chosen = np.unique(steps.clip(0, len(length) - 1))
     return fpr[chosen], tpr[chosen], threshold[chosen]
 
 
 def auc_text(value: float) -> str:
-    """Return an AUC with as many digits as tell it from 1; a dash where it is unknown.
+    """Return an AUC with enough digits to differ from 1; a dash where it is unknown.
 
     >>> auc_text(0.98), auc_text(0.9999999370713), auc_text(1.0)
     ('0.980', '0.999999937', '1')
@@ -111,19 +110,19 @@ def auc_text(value: float) -> str:
     return f"{value:.{digits}f}"
 
 
-#: Similarities at which others are counted even where no true pair lies, for any threshold.
+#: Similarities at which others are always counted.
 GRID: Final = np.round(np.linspace(-1.0, 1.0, 2001), 3).astype(np.float32)
 
 
 @dataclass(frozen=True)
 class Roc:
-    """How true pairs and others are told apart by similarity."""
+    """A ROC curve of true pairs and others by similarity."""
 
     positives: Float32  # (p,), rising: similarities of the true pairs
-    edges: Float32  # (e,), rising, distinct: where others were counted; has all positives
+    edges: Float32  # (e,), rising, distinct: where others were counted; includes all positives
     reached: Int64  # (e,): others at or above each edge
-    equal: Int64  # (e,): others that lie on the edge
-    total: int  # how many others there are
+    equal: Int64  # (e,): others equal to the edge
+    total: int  # number of others
 
     @classmethod
     def pooled(cls, curves: Sequence[Roc]) -> Roc:
@@ -141,7 +140,7 @@ class Roc:
 
     @property
     def auc(self) -> float:
-        """Chance that a true pair is more similar than another, ties counting half; NaN if none."""
+        """Area under the curve, ties counting half; NaN without true pairs or others."""
         if not len(self.positives) or not self.total:
             return math.nan
         place = np.searchsorted(self.edges, self.positives)
@@ -157,14 +156,13 @@ class Roc:
     def false(self, threshold: float) -> int:
         """Return how many others reach a threshold.
 
-        Exact at the edges, among which are all true pairs, all multiples of 0.001 and what was
-        asked for beforehand. In between it is the count at the edge below: never too few.
+        Exact at the edges; in between it is the count at the edge below, an upper bound.
         """
         place = int(np.searchsorted(self.edges, np.float32(threshold), side="right")) - 1
         return self.total if place < 0 else int(self.reached[place])
 
     def points(self) -> tuple[Float64, Float64, Float32]:
-        """Return false- and true-positive rates and thresholds, from the strictest on."""
+        """Return false- and true-positive rates and thresholds, the highest threshold first."""
         true = len(self.positives) - np.searchsorted(self.positives, self.edges, side="left")
         with np.errstate(invalid="ignore", divide="ignore"):
             tpr = true[::-1] / np.float64(len(self.positives))
@@ -178,7 +176,7 @@ def edges_for(positives: Float32, thresholds: tuple[float, ...] = ()) -> Float32
 
 
 class Tally:
-    """Counts others between edges (e,), rising and distinct."""
+    """Counts others at and between edges (e,), rising and distinct."""
 
     def __init__(self, edges: Float32) -> None:
         self._edges = edges
@@ -187,8 +185,6 @@ class Tally:
 
     def add(self, similarity: Float32) -> None:
         """Count some others, (n,)."""
-        if not len(similarity):
-            return
         place = np.searchsorted(self._edges, similarity, side="right")
         self._bins += np.bincount(place, minlength=len(self._bins))
         inside = place > 0
@@ -196,14 +192,14 @@ class Tally:
         self._equal += np.bincount(place[inside][on] - 1, minlength=len(self._equal))
 
     def roc(self, positives: Float32) -> Roc:
-        """Return the curve for true pairs, all of which lie on edges."""
+        """Return the curve for true pairs, all of which are edges."""
         reached = self._bins[::-1].cumsum()[::-1][1:]
         return Roc(np.sort(positives), self._edges, reached, self._equal, int(self._bins.sum()))
 
 
 @dataclass(frozen=True)
 class Largest:
-    """The largest others."""
+    """The others with the largest similarities."""
 
     similarity: Float32  # (n,), falling
     query: Int64  # (n,): row of the changed image
@@ -211,17 +207,18 @@ class Largest:
 
 
 class Keeper:
-    """Keeps the largest of a stream; of equal ones those of the lowest rows."""
+    """Keeps the largest similarities of a stream; of equal ones those of the lowest rows."""
 
     def __init__(self, count: int) -> None:
         self._count = count
-        self._parts: list[tuple[Float32, Int64, Int64]] = []
+        none: Int64 = np.empty(0, np.int64)
+        self._parts: list[tuple[Float32, Int64, Int64]] = [(np.empty(0, np.float32), none, none)]
         self._held = 0
         #: No similarity below this is among the largest.
         self.floor = np.float32(-np.inf)
 
     def add(self, similarity: Float32, query: Int64, reference: Int64) -> None:
-        """Take note of some others, (n,) each."""
+        """Add some others, (n,) each."""
         keep = similarity >= self.floor
         self._parts.append((similarity[keep], query[keep], reference[keep]))
         self._held += int(keep.sum())
@@ -239,19 +236,16 @@ class Keeper:
             self.floor = similarity[order[-1]]
 
     def largest(self) -> Largest:
-        """Return them."""
-        if not self._parts:
-            none: Int64 = np.empty(0, np.int64)
-            return Largest(np.empty(0, np.float32), none, none)
+        """Return the largest similarities so far."""
         self._settle()
         return Largest(*self._parts[0])
 
 
 SCHEMA: Final = 1
 
-#: One row a changed image: what became of it. ``width`` and ``height`` are its own, in pixels;
-#: the last three columns are null without the pipeline, the last two where the original was no
-#: candidate.
+#: One row per changed image. ``width`` and ``height`` are those of the changed image, in pixels;
+#: the last three columns are null without the pipeline, the last two also where the original was
+#: not a candidate.
 IMAGES: Final = pa.schema(
     [
         *((name, pa.string()) for name in ("encoder", "condition", "query")),
@@ -265,7 +259,7 @@ IMAGES: Final = pa.schema(
 
 @dataclass(frozen=True)
 class Direct:
-    """One condition under one encoder."""
+    """Direct search by one encoder under one condition."""
 
     condition: str  # name
     applies: int  # changed images
@@ -281,11 +275,11 @@ class Direct:
 
 @dataclass(frozen=True)
 class Judged:
-    """One condition under the whole pipeline: candidates, verification, grade."""
+    """The whole pipeline under one condition: candidates, verification, grade."""
 
     condition: str  # name
     r1: Rate  # share whose reference of highest probability is the original, or a twin of it
-    near_or_exact: Rate  # share whose pair with the original is graded so
+    near_or_exact: Rate  # share whose pair with the original is graded near or exact
     among_candidates: Rate  # share whose original is a candidate
     wrong_near: int
     wrong_exact: int
@@ -316,7 +310,7 @@ class Tested:
     digest: str
     thresholds: dict[str, float]  # at which curves are read, by name
     direct: tuple[Direct, ...]  # one per condition
-    original: Curve | None  # of the untransformed images; `None` if they were not asked for
+    original: Curve | None  # of the untransformed images; `None` if they were not requested
     trans: Curve | None  # of the paper's 18 transformed conditions pooled
     pipeline: tuple[Judged, ...] = ()  # one per condition for the built-in encoder, else empty
     wrong: tuple[Wrong, ...] = ()  # wrong pairs that the pipeline grades near or exact
@@ -347,26 +341,27 @@ class Robustness:
     references: int  # images of the collection that could be read
     queries: int  # how many of them were changed
     seed: int  # of the draw of the queries
-    twins: int  # pairs within the collection that are one image twice; no wrong answers
-    graded: bool  # whether twins were looked for by looking at the images
+    twins: int  # pairs within the collection that show the same image; excluded
+    graded: bool  # whether twins were verified by pixels
     unreadable: int  # images of the collection that could not be read
-    conditions: tuple[Condition, ...]  # that were tried
-    encoders: tuple[Tested, ...]  # what each made of it
+    conditions: tuple[Condition, ...]
+    encoders: tuple[Tested, ...]
     version: str  # of visleak
     # one query under every condition, for the contact sheet; not part of the JSON
     sheet: tuple[tuple[str, Bytes8 | None], ...] = field(default=(), repr=False)
 
     @property
     def headline(self) -> str:
-        """The line a person can repeat."""
+        """R@1 of each encoder in one line."""
         parts = []
         for each in self.encoders:
-            shares = {"by similarity alone": _r1(each.direct)}
+            direct = _r1(each.direct)
+            shares = f"{percent(direct.share)} % by similarity alone"
             if each.pipeline:
-                shares = {"with verification": _r1(each.pipeline)} | shares
-            said = " and ".join(f"{percent(r.share)} % {how}" for how, r in shares.items())
-            total = _r1(each.direct).total
-            parts.append(f"{each.name} ranks the original first for {said} ({total:,} changed)")
+                shares = f"{percent(_r1(each.pipeline).share)} % with verification and {shares}"
+            parts.append(
+                f"{each.name} ranks the original first for {shares} ({direct.total:,} changed)"
+            )
         return "; ".join(parts)
 
     def as_dict(self) -> dict[str, object]:
@@ -387,12 +382,12 @@ class Robustness:
 
 
 def _r1(found: Sequence[Direct] | Sequence[Judged]) -> Rate:
-    """Return R@1 over all conditions but the unchanged one, where there are others."""
+    """Return R@1 over all conditions except the unchanged one, if there are others."""
     changed = [each for each in found if each.condition != "original"] or found
     return Rate.of(sum(each.r1.count for each in changed), sum(each.r1.total for each in changed))
 
 
 def without_condition(record: Direct | Judged) -> dict[str, object]:
-    """Return the numbers of a condition, by which they are stored; a curve is apart."""
+    """Return the stored numbers of a condition, without its name and curve."""
     names = (each.name for each in fields(record) if each.name not in ("condition", "curve"))
     return {name: as_plain(getattr(record, name)) for name in names}

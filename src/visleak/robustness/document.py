@@ -70,7 +70,7 @@ def document(result: Robustness) -> Document:
 
 
 def write(result: Robustness, folder: str | os.PathLike[str]) -> Path:
-    """Write everything about a result into a folder; ``robustness.json`` comes last."""
+    """Write the files of a result into a folder; ``robustness.json`` comes last."""
     run, made = RunFolder(folder, KIND), document(result)
     # an image under every condition (Ramos et al. 2025, figure 6)
     blank = np.full((8, 8, 3), 240, np.uint8)
@@ -94,7 +94,7 @@ def write(result: Robustness, folder: str | os.PathLike[str]) -> Path:
 
 
 def table(result: Robustness) -> Table:
-    """Return ``conditions.csv``: shares in [0, 1], empty where nothing is known."""
+    """Return ``conditions.csv``: shares in [0, 1], empty where unknown."""
     groups = {condition.name: condition.group for condition in result.conditions}
     rows = []
     for tested in result.encoders:
@@ -144,7 +144,7 @@ def grid(tested: Tested) -> Grid:
 
 
 def facts(result: Robustness) -> list[str]:
-    """Return what was measured, and the curves of all conditions together, one line each."""
+    """Return the size of the experiment and the pooled curves, one line each."""
     lines = [
         f"{result.queries:,} queries (seed {result.seed}) under {len(result.conditions)} conditions"
         f" against all {result.references:,} readable images"
@@ -166,7 +166,7 @@ def facts(result: Robustness) -> list[str]:
     return lines
 
 
-#: Colours that differ for colour-blind readers too (Wong 2011), and lines that differ in print.
+#: Colours for colour-blind readers (Wong 2011).
 LINES: Final = (*COLOURS, "#4a5058")
 
 
@@ -205,7 +205,7 @@ def heat_map(result: Robustness) -> dict[str, bytes]:
 
 
 def _lines(result: Robustness) -> list[tuple[str, list[float]]]:
-    """Return what is drawn: names, and shares by condition."""
+    """Return the columns of the heat map: names, and shares by condition."""
     found = []
     for tested in result.encoders:
         name = as_text(tested.name)
@@ -239,7 +239,7 @@ def roc_plot(result: Robustness) -> dict[str, bytes]:
             colour = LINES[number % len(LINES)]
             dashed = label == "transformed"
             fpr, tpr, _ = thinned(curve.roc)
-            # what has nothing wrong is drawn at the left end of the logarithmic axis
+            # a rate of 0 is drawn at the left end of the logarithmic axis
             x, y = [floor, *np.maximum(fpr, floor), 1.0], [0.0, *tpr, 1.0]
             axes.plot(
                 x, y, color=colour, lw=2, ls=(0, (5, 2)) if dashed else "-",
@@ -261,14 +261,14 @@ def _mark(axes: Axes, curve: Curve, colour: str, floor: float) -> None:
         at = (max(each.fpr, floor), each.true.share)
         axes.plot(*at, "o", ms=7, mfc="white", mec=colour, mew=1.8, zorder=4, clip_on=False)
         given = each.name == f"{each.threshold:g}"
-        said = each.name if given else f"{each.name} {each.threshold:.3g}"
+        label = each.name if given else f"{each.name} {each.threshold:.3g}"
         axes.annotate(
-            said, at, xytext=(9, -12), textcoords="offset points", fontsize=8.5, color=colour
+            label, at, xytext=(9, -12), textcoords="offset points", fontsize=8.5, color=colour
         )
 
 
 def _axes_of_rates(axes: Axes, floor: float) -> None:
-    """Set up the two axes; the left end stands for a rate of zero."""
+    """Set up the two axes; ``floor`` at the left end is a rate of zero."""
     decades = range(math.ceil(math.log10(floor) + 0.3), 1)
     axes.set_xscale("log")
     axes.set_xlim(floor, 1.0)

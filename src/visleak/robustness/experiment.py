@@ -1,4 +1,4 @@
-"""``robustness(S)``: how surely an encoder finds changed copies among all images of a set."""
+"""``robustness(S)``: how well an encoder finds changed copies among all images of a set."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ from visleak.robustness.queries import (
     NOT_APPLICABLE,
     Changed,
     Collection,
-    Searched,
+    DirectHits,
     Twins,
     changed_set,
     drawn,
@@ -73,25 +73,23 @@ def robustness(
     cache: str | os.PathLike[str] | None = "default",
     progress: Progress = pipeline.silent,
 ) -> Robustness:
-    """Change images of a set in many ways and look for them in the whole set.
+    """Change images of a set under many conditions and search for them in the whole set.
 
     The experiment of Ramos et al. 2025, section 6. An image is bounded to a long side of 500
-    pixels, changed at that resolution, and only then given to the encoder.
+    pixels and changed at that resolution before it is encoded.
 
     Args:
         source: the collection; its images are the references.
-        encoders: names or objects; for the built-in one the whole pipeline is tried as well.
+        encoders: names or objects; the built-in one is also tested with the whole pipeline.
         conditions: names, or ``paper``, ``beyond``, ``all``.
         queries: how many images are changed, drawn at random, 0 for all; or their ids.
         seed: of that draw.
         verify: verify pairs, to exclude duplicates within the set, and for the row of the pipeline.
-        thresholds: similarities at which to read the curves, beside each encoder's own.
-        workers: processes; never changes the answer.
-        cache: folder for what need not be computed twice; ``None`` for none.
-        progress: reports each step.
+        thresholds: similarities at which to read the curves, in addition to each encoder's own.
+        workers, cache, progress: as in :func:`visleak.audit`.
 
     Raises:
-        UsageError: an unknown encoder or condition, or a number that cannot be.
+        UsageError: an unknown encoder or condition, or an invalid number.
         VisleakError: fewer than two readable images.
     """
     if (isinstance(queries, int) and queries < 0) or not encoders:
@@ -116,7 +114,7 @@ def robustness(
         prints |= {maker.name: fingerprint(images, maker, place) for maker in makers[1:]}
         for made in prints.values():
             refuse_lost(images.name, made.problems)
-        # a cheaper way to decode may forgive a damage that another does not
+        # encoders decode in different ways, which may fail on different images
         readable = reduce(np.intersect1d, [made.rows for made in prints.values()])
         taken = _taken(images, readable, queries, seed)
         changed = changed_set(images, readable, taken, chosen)
@@ -141,7 +139,7 @@ def robustness(
 
 
 def _sheet(changed: Changed) -> tuple[tuple[str, Bytes8 | None], ...]:
-    """Return the first query to which all conditions apply, else the first, under each."""
+    """Return the first query to which all conditions apply, else the first, under each of them."""
     count = len(changed.conditions)
     best: Sequence[object] = []
     for query in range(min(SHEET_TRIES, len(changed.queries))):
@@ -164,17 +162,17 @@ def _taken(images: ImageSet, readable: Int64, queries: int | Sequence[str], seed
     wanted = pa.array(dict.fromkeys(queries), pa.string())
     at = pc.index_in(wanted, images.ids.take(pa.array(readable)))
     if at.null_count or not len(wanted):
-        lost = wanted.filter(pc.is_null(at))
-        which = f"{lost[0].as_py()!r} is not one" if len(lost) else "got none"
+        unknown = wanted.filter(pc.is_null(at))
+        which = f"{unknown[0].as_py()!r} is not one" if len(unknown) else "got none"
         raise UsageError(f"queries must be ids of readable images of {images.name!r}; {which}")
     return np.sort(readable[at.to_numpy()])
 
 
-def thresholds_for(encoder: Encoder, asked: Sequence[float] = ()) -> dict[str, float]:
+def _thresholds_for(encoder: Encoder, more: Sequence[float]) -> dict[str, float]:
     """Return the thresholds at which curves are read, by name: the encoder's own and others."""
     own = encoder.thresholds or {}
     found = {name: float(own[name]) for name in ("hard", "soft") if own.get(name) is not None}
-    for value in asked:
+    for value in more:
         if not -1.0 <= value <= 1.0:
             raise UsageError(f"thresholds must be similarities between -1 and 1; got {value}")
         found[f"{value:g}"] = float(value)
@@ -187,12 +185,12 @@ def tested(
     changed: Changed,
     prints: Fingerprints,
     twins: Twins,
-    asked: Sequence[float],
+    more: Sequence[float],
     verify: bool,
     place: RunContext,
 ) -> Tested:
-    """Return all figures of one encoder."""
-    thresholds = thresholds_for(encoder, asked)
+    """Return all results of one encoder."""
+    thresholds = _thresholds_for(encoder, more)
     queries = fingerprint(changed.images, encoder, place)
     refuse_lost(images.name, queries.problems)
     found = search(
@@ -201,8 +199,9 @@ def tested(
         thresholds=tuple(thresholds.values()),
         progress=lambda done, total: place.progress(f"comparing by {encoder.name}", done, total),
     )  # fmt: skip
-    looked = verify and encoder.name == "builtin"
-    verdicts = judge(images, changed, twins, place) if looked else None
+    verdicts = None
+    if verify and encoder.name == "builtin":
+        verdicts = judge(images, changed, twins, place)
     # curves of the untransformed images, and of the paper's transformed ones
     pooled: dict[bool, list[Roc]] = {True: [], False: []}
     for condition, curve in zip(changed.conditions, found.curves, strict=True):
@@ -227,7 +226,7 @@ def tested(
 
 
 def _image_table(
-    name: str, changed: Changed, queries: Fingerprints, found: Searched, verdicts: Verdicts | None
+    name: str, changed: Changed, queries: Fingerprints, found: DirectHits, verdicts: Verdicts | None
 ) -> pa.Table:
     count = len(queries)
     names = np.array([condition.name for condition in changed.conditions], dtype=object)
@@ -253,18 +252,17 @@ def _image_table(
 
 
 def _direct(
-    changed: Changed, queries: Fingerprints, found: Searched, thresholds: dict[str, float]
+    changed: Changed, queries: Fingerprints, found: DirectHits, thresholds: dict[str, float]
 ) -> Iterator[Direct]:
-    gone, lost = Counter[str](), Counter[str]()
+    not_applicable, unreadable = Counter[str](), Counter[str]()
     for problem in queries.problems:
-        counts = gone if problem.detail == NOT_APPLICABLE else lost
+        counts = not_applicable if problem.detail == NOT_APPLICABLE else unreadable
         counts[problem.id.partition("/")[0]] += 1
-    for number, condition in enumerate(changed.conditions):
+    for number, name in enumerate(condition.name for condition in changed.conditions):
         mine = found.condition == number
         rate = Rate.of(int(found.right[mine].sum()), int(mine.sum()))
         curve = Curve.of(found.curves[number], thresholds)
-        name = condition.name
-        yield Direct(name, rate.total, gone[name], lost[name], rate, curve)
+        yield Direct(name, rate.total, not_applicable[name], unreadable[name], rate, curve)
 
 
 _EXACT, _NEAR = GRADES.index(Grade.EXACT), GRADES.index(Grade.NEAR)
@@ -272,9 +270,9 @@ _EXACT, _NEAR = GRADES.index(Grade.EXACT), GRADES.index(Grade.NEAR)
 
 @dataclass(frozen=True)
 class Verdicts:
-    """What the pipeline makes of all changed images."""
+    """Results of the pipeline for all changed images."""
 
-    conditions: tuple[Judged, ...]  # figures, one per condition
+    conditions: tuple[Judged, ...]  # one per condition
     wrong: tuple[Wrong, ...]  # wrong pairs graded near or exact, most probable first
     first: Bool  # (n,): the most probable reference is the original or a twin of it
     grade: Int8  # (n,): of the pair with the original, an index into `GRADES`; -1 for no candidate
@@ -282,7 +280,7 @@ class Verdicts:
 
 
 def judge(images: ImageSet, changed: Changed, twins: Twins, place: RunContext) -> Verdicts | None:
-    """Return what the pipeline makes of every changed image."""
+    """Compare all changed images with the collection by the pipeline; ``None`` without grades."""
     encoder = load_encoder()
     outcome = pipeline.run([changed.images], [images], encoder, Settings(within=False), place)
     for side in outcome.sides.values():
@@ -335,7 +333,7 @@ def _truth_of(
 ) -> tuple[Bool, Bool, Bool]:
     """Return which pairs are with the original, with it or a twin of it, and which are wrong.
 
-    A pair with what is shown in a collage is neither.
+    A pair with another image of a collage is none of these.
     """
     owner = changed.queries[query[pairs.query]]
     reference = rows[pairs.reference]

@@ -1,4 +1,4 @@
-"""Changed images of a collection as an image set, and pairs of it that show the same image."""
+"""Changed images of a collection as an image set, its duplicates, and direct search in it."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ import hashlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Final, cast
+from itertools import groupby
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
@@ -37,43 +38,41 @@ from visleak.robustness.conditions import CONDITIONS, LONG_SIDE, Condition, boun
 from visleak.robustness.curves import Keeper, Largest, Roc, Tally, edges_for
 from visleak.settings import Settings
 
-NOT_APPLICABLE: Final = "the condition does not apply"  # told apart from what cannot be read
-KEPT: Final = 64  # images of others that are kept decoded
+NOT_APPLICABLE: Final = "the condition does not apply"
+KEPT: Final = 64  # decoded images that are kept for collages
 
 
 @dataclass(frozen=True)
 class ChangedOpener:
     """Yields changed images: position ``q * len(conditions) + c`` is query q, condition c.
 
-    Conditions travel by name, so that worker processes can have the opener.
+    It holds the names of conditions, because worker processes cannot unpickle their functions.
     """
 
     opener: Opener  # of the collection
     positions: tuple[int, ...]  # position of each query in the collection
     ids: tuple[str, ...]  # id of each query
     conditions: tuple[str, ...]  # names
-    company: tuple[tuple[int, ...], ...]  # for each query three other positions, for collages
+    company: tuple[tuple[int, ...], ...]  # three other positions per query, for collages
 
     def read(self, positions: Sequence[int]) -> Iterator[bytes | Bytes8 | Unreadable]:
         """Yield changed images, see :class:`visleak.records.Opener`; each is decoded once."""
-        at, image = -1, cast("Bytes8 | Unreadable", Unreadable("missing"))
-        other = lru_cache(KEPT)(self._pixels)
-        for position in positions:
-            query, number = divmod(int(position), len(self.conditions))
-            if query != at:
-                at, image = query, self._pixels(self.positions[query])
-            condition = CONDITIONS[self.conditions[number]]
-            others = [other(place) for place in self.company[query]] if condition.others else []
-            lost = [each for each in (image, *others) if isinstance(each, Unreadable)]
-            if lost or isinstance(image, Unreadable):
-                yield lost[0]
-                continue
-            readable = [each for each in others if not isinstance(each, Unreadable)]
-            changed = condition.of(image, self.ids[query], readable)
-            yield Unreadable("unsupported", NOT_APPLICABLE) if changed is None else changed
+        count, other = len(self.conditions), lru_cache(KEPT)(self._pixels)
+        for query, own in groupby(map(int, positions), lambda position: position // count):
+            image = self._pixels(self.positions[query])
+            for position in own:
+                condition = CONDITIONS[self.conditions[position % count]]
+                company = self.company[query] if condition.others else ()
+                parts = [image, *map(other, company)]
+                unreadable = [part for part in parts if isinstance(part, Unreadable)]
+                if unreadable:
+                    yield unreadable[0]
+                    continue
+                pixels, *others = [part for part in parts if not isinstance(part, Unreadable)]
+                changed = condition.of(pixels, self.ids[query], others)
+                yield Unreadable("unsupported", NOT_APPLICABLE) if changed is None else changed
 
     def _pixels(self, position: int) -> Bytes8 | Unreadable:
-        """Return an image of the collection, bounded, or why there is none."""
         data = next(iter(self.opener.read([position])))
         image = data if isinstance(data, Unreadable) else decode(data, enough=LONG_SIDE)
         return image if isinstance(image, Unreadable) else bounded(image.pixels)
@@ -83,16 +82,11 @@ class ChangedOpener:
 class Changed:
     """The changed images of some queries."""
 
-    images: ImageSet  # the set; ids are `CONDITION/ID`
+    images: ImageSet  # ids are `CONDITION/ID`
     conditions: tuple[Condition, ...]  # in the order of the positions
     queries: Int64  # (q,), ascending: positions of the queries in the collection
+    names: tuple[str, ...]  # ids of the queries
     company: Int64  # (q, 3 or 0): positions of the others in each query's collage
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """Ids of the queries."""
-        opener: ChangedOpener = self.images.opener  # type: ignore[assignment]
-        return opener.ids
 
     def parts(self, rows: Int64) -> tuple[Int64, Int64]:
         """Return the query (index into :attr:`queries`) and the condition of positions."""
@@ -101,7 +95,7 @@ class Changed:
 
 
 def drawn(readable: Int64, count: int, seed: int) -> Int64:
-    """Return a random share of positions, ascending; all where ``count`` is 0 or enough."""
+    """Return ``count`` random positions, ascending; all for 0 or if there are no more."""
     if not 0 < count < len(readable):
         return readable
     chosen = np.random.default_rng(seed).choice(len(readable), count, replace=False)
@@ -112,12 +106,12 @@ def changed_set(
     images: ImageSet, readable: Int64, queries: Int64, conditions: tuple[Condition, ...]
 ) -> Changed:
     """Return the set of all queries (ascending positions) under all conditions."""
-    names = [images.ids[int(place)].as_py() for place in queries]
+    names = tuple(images.ids.take(pa.array(queries)).to_pylist())
     wanted = max(condition.others for condition in conditions)
     count = wanted if len(readable) > wanted else 0
     company = np.empty((len(queries), count), np.int64)
     for row, (place, name) in enumerate(zip(queries, names, strict=True)) if count else ():
-        # the others in a collage depend on the image's id, whatever the other queries
+        # seeded by the image's id, so that a collage does not depend on the other queries
         digest = hashlib.blake2b(name.encode("utf-8", "backslashreplace"), digest_size=16).digest()
         rng = np.random.default_rng(int.from_bytes(digest, "little"))
         company[row] = rng.choice(readable[readable != place], count, replace=False)
@@ -126,14 +120,14 @@ def changed_set(
     )
     opener = ChangedOpener(
         images.opener,
-        tuple(map(int, queries)),
-        tuple(names),
+        tuple(queries.tolist()),
+        names,
         tuple(condition.name for condition in conditions),
-        tuple(tuple(map(int, row)) for row in company),
+        tuple(map(tuple, company.tolist())),
     )
     # not a name that a user's set could have
     changed = ImageSet(f"{images.name} (changed)", ids, ids, opener)
-    return Changed(changed, conditions, queries, company)
+    return Changed(changed, conditions, queries, names, company)
 
 
 @dataclass(frozen=True)
@@ -142,18 +136,16 @@ class Twins:
 
     left: Int64  # (n,): positions in the collection, `left < right`
     right: Int64
-    graded: bool  # pairs were verified; otherwise only equal bytes are known
+    graded: bool  # pairs were verified; otherwise only images of equal bytes are listed
 
     def __len__(self) -> int:
         return len(self.left)
 
     def of(self, positions: Iterable[int]) -> set[int]:
-        """Return the twins of some positions, and these."""
-        found = {int(place) for place in positions}
-        wanted = np.array(sorted(found), np.int64)
-        for one, other in ((self.left, self.right), (self.right, self.left)):
-            found.update(map(int, other[np.isin(one, wanted)]))
-        return found
+        """Return some positions and their twins."""
+        given = np.array([*positions], np.int64)
+        twins = (self.right[np.isin(self.left, given)], self.left[np.isin(self.right, given)])
+        return set(np.concatenate([given, *twins]).tolist())
 
 
 @dataclass(frozen=True)
@@ -171,26 +163,25 @@ class Collection:
     ) -> Collection:
         """Return the collection of a set; refuse one without a pair."""
         prints = fingerprint(images, encoder, place)
+        problems = (*images.problems, *prints.problems)
         if len(prints) < 2:
-            problems = (*images.problems, *prints.problems)
             lost = f"; unreadable are {len(problems):,} {reasons_of(problems)}" if problems else ""
             raise VisleakError(
                 f"set {images.name!r} has {counted(len(prints), 'readable image')}, and needs 2 or"
                 f" more{lost}"
             )
-        unreadable = len(prints.problems) + len(images.problems)
         own = EncodedSet(images, prints).readable()
         twins = find_twins(own.images, own.fingerprints, place, verify=verify)
-        return cls(own.images, own.fingerprints, twins, unreadable)
+        return cls(own.images, own.fingerprints, twins, len(problems))
 
 
 def find_twins(
     images: ImageSet, prints: Fingerprints, place: RunContext, *, verify: bool = True
 ) -> Twins:
-    """Return the pairs within a collection that are one image twice.
+    """Return the pairs within a collection that show the same image.
 
-    By the ordinary audit: built-in fingerprint, local features, verification, grade. Blank
-    images count as twins where their colour agrees, because nothing could tell them apart.
+    They have equal bytes, or an ordinary audit with the built-in encoder grades them near or exact.
+    Blank images are twins if that audit pairs them, because no encoder could separate them.
     """
     _, content = np.unique(prints.digests, axis=0, return_inverse=True)
     order = np.argsort(content.ravel(), kind="stable")
@@ -211,31 +202,29 @@ def find_twins(
     return Twins(pairs[:, 0], pairs[:, 1], verify)
 
 
-# Direct search of every changed image among all of the collection, the protocol of Ramos et al.
-# 2025, section 6: no index, no candidates, all pairs. Where an encoder makes views of its vectors,
-# a similarity is the highest over them, as in an audit.
+# -- direct search ---------------------------------------------------------------------------------
 
 QUERY_BLOCK: Final = 256  # queries compared at a time; only bounds memory
 REFERENCE_BLOCK: Final = 4096  # references compared at a time
 
 
 @dataclass(frozen=True)
-class Searched:
-    """What direct search by one encoder found."""
+class DirectHits:
+    """The result of direct search by one encoder."""
 
     query: Int64  # (n,): query of each changed image, an index into the queries
     condition: Int64  # (n,): its condition
     own: Float32  # (n,): similarity to its original
-    best_wrong: Float32  # (n,): the highest similarity to a wrong reference; -inf if none
-    best_twin: Float32  # (n,): the highest to the original or a twin of it
+    best_wrong: Float32  # (n,): highest similarity to a wrong reference; -inf if none
+    best_twin: Float32  # (n,): highest similarity to the original or a twin of it
     curves: tuple[Roc, ...]  # one ROC per condition
-    others: Int64  # (n,): wrong references of each changed image
-    left_out: int  # pairs that are neither true nor wrong: twins, and what a collage shows
+    others: Int64  # (n,): number of wrong references of each changed image
+    left_out: int  # pairs that are neither true nor wrong: twins, and others in a collage
     largest: Largest  # wrong pairs: rows of changed images, and positions in the collection
 
     @property
     def right(self) -> Bool:
-        """Which changed images find their original, or a twin of it, before all others."""
+        """Whether the original of each changed image, or a twin of it, ranks first."""
         return np.asarray(self.best_twin > self.best_wrong)
 
 
@@ -250,11 +239,12 @@ def search(
     thresholds: tuple[float, ...] = (),
     keep: int = 1000,
     progress: Callable[[int, int], None] = lambda done, total: None,
-) -> Searched:
-    """Compare all changed images with the whole collection.
+) -> DirectHits:
+    """Compare all changed images with the whole collection (Ramos et al. 2025, section 6).
 
-    False positives are counted exactly at ``thresholds`` and at multiples of 0.001; ``keep`` of the
-    largest wrong pairs are kept.
+    All pairs are compared, without an index. A similarity is the highest over ``views``, as in an
+    audit. False positives are counted exactly at ``thresholds`` and at multiples of 0.001; ``keep``
+    of the largest wrong pairs are kept.
     """
     query, condition = changed.parts(queries.rows)
     collage = np.array([bool(each.others) for each in changed.conditions])[condition]
@@ -269,9 +259,9 @@ def search(
     best_wrong, best_twin = np.full(len(queries), none), own.copy()
     others, left_out = np.zeros(len(queries), np.int64), 0
 
-    @lru_cache(2)  # changed images of one query follow each other
+    @lru_cache(2)  # changed images of one query are consecutive
     def shown(query: int, collage: bool) -> Int64:
-        """Return the places of what shows a query, or anything in its collage."""
+        """Return the places of the references that a query shows, or its collage."""
         company = changed.company[query] if collage else ()
         found = twins.of([changed.queries[query], *company])
         return np.flatnonzero(np.isin(references.rows, list(found)))
@@ -290,8 +280,8 @@ def search(
             wrong = ~_among(allowed, first, len(block))
             others[rows] += wrong.sum(axis=1)
             near = _among(twin, first, len(block))
-            for best, shows in ((best_wrong, wrong), (best_twin, near)):
-                found = np.where(shows, similarity, none).max(axis=1)
+            for best, kind in ((best_wrong, wrong), (best_twin, near)):
+                found = np.where(kind, similarity, none).max(axis=1)
                 best[rows] = np.maximum(best[rows], found)
             for number in np.unique(condition[rows]):
                 mine = condition[rows] == number
@@ -300,14 +290,14 @@ def search(
             keeper.add(similarity[at, column], rows[at], references.rows[column + first])
         progress(int(rows[-1]) + 1, len(queries))
     curves = (tally.roc(own[condition == number]) for number, tally in enumerate(tallies))
-    return Searched(
-        query, condition, own, best_wrong, best_twin, tuple(curves), others, left_out,
-        keeper.largest(),
-    )  # fmt: skip
+    tops = (best_wrong, best_twin)
+    return DirectHits(
+        query, condition, own, *tops, tuple(curves), others, left_out, keeper.largest()
+    )
 
 
 def _among(places: Sequence[Int64], first: int, width: int) -> Bool:
-    """Return which references of a block are among the places of each row, (rows, width)."""
+    """Return whether each reference of a block is among the places of each row, (rows, width)."""
     row = np.repeat(np.arange(len(places)), [len(each) for each in places])
     column = np.concatenate(places) - first
     inside = (column >= 0) & (column < width)
@@ -317,7 +307,7 @@ def _among(places: Sequence[Int64], first: int, width: int) -> Bool:
 
 
 def _paired(encoder: Encoder, left: Float32, right: Float32, views: Sequence[int]) -> Float32:
-    """Return the similarity of rows of one number, (n,), as it is stored in an audit."""
+    """Return the similarity of corresponding rows, (n,), as it is stored in an audit."""
     others = np.asarray(right, np.float64)
     best = np.max(
         [np.einsum("ij,ij->i", seen_vectors(encoder, left, view), others) for view in views], axis=0

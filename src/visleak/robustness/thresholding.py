@@ -1,4 +1,4 @@
-"""``calibrate(S)``: thresholds of an encoder at a false-positive rate, and how sure they are."""
+"""``calibrate(S)``: thresholds of an encoder at a false-positive rate, with bounds of the rate."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from visleak.records import Bool, Encoder, Float32, Int64
 from visleak.reporting import Document
 from visleak.robustness.conditions import CONSTANTS, Condition, named
 from visleak.robustness.experiment import Source
-from visleak.robustness.queries import Changed, Collection, Searched, changed_set, drawn, search
+from visleak.robustness.queries import Changed, Collection, DirectHits, changed_set, drawn, search
 from visleak.stats.bootstrap import cluster_draws, percentiles
 from visleak.stats.intervals import (
     CONFIDENCE,
@@ -39,8 +39,7 @@ from visleak.stats.intervals import (
     clustered_upper,
 )
 
-#: Where one rate is named, it is that of the hard threshold; the soft one's is this many times it,
-#: up to the limit.
+#: Default rate of the soft threshold: this multiple of the hard one's, up to the limit.
 SOFT_FACTOR: Final = 100.0
 SOFT_LIMIT: Final = 0.01
 MOST_KEPT: Final = 20_000_000  # wrong pairs that may be kept in memory, 20 bytes each
@@ -48,7 +47,7 @@ MOST_KEPT: Final = 20_000_000  # wrong pairs that may be kept in memory, 20 byte
 
 @dataclass(frozen=True)
 class Calibration:
-    """Thresholds of one encoder and where they come from."""
+    """Thresholds of one encoder and their provenance."""
 
     encoder: str
     digest: str
@@ -60,15 +59,15 @@ class Calibration:
     unreadable: int  # its images that could not be read
     queries: int  # how many of them were changed
     seed: int  # of the draw of the queries
-    twins: int  # pairs of it that are one image twice; left out
-    graded: bool  # whether twins were looked for by looking at the images
-    conditions: tuple[Condition, ...]  # under which images were compared
+    twins: int  # pairs within it that show the same image; excluded
+    graded: bool  # whether twins were verified by pixels
+    conditions: tuple[Condition, ...]
     version: str  # of visleak
     date: str  # of the run, ISO
 
     @property
     def provenance(self) -> str:
-        """Where the thresholds come from, in a line."""
+        """Provenance of the thresholds in one line."""
         hard, soft = self.hard, self.soft
         some = f"{self.queries:,} of " if self.queries < self.images else ""
         return (
@@ -82,9 +81,9 @@ class Calibration:
 
     @property
     def notes(self) -> list[str]:
-        """What a reader must know: one line each, often none."""
-        lost = f"unreadable: {counted(self.unreadable, 'image')} of {self.collection}"
-        return [lost] * bool(self.unreadable) + [
+        """Warnings, one line each."""
+        unreadable = f"unreadable: {counted(self.unreadable, 'image')} of {self.collection}"
+        return [unreadable] * bool(self.unreadable) + [
             f"{self.collection} cannot support a rate of {level.asked:g}: with"
             f" {level.image_pairs:,} pairs of images the smallest is {1 / level.image_pairs:.2g};"
             f" the {level.name} threshold {level.threshold:g} lies above every wrong pair seen,"
@@ -139,27 +138,27 @@ def calibrate(
 ) -> Calibration:
     """Return the thresholds of an encoder at false-positive rates.
 
-    A false positive is a pair of *different* images, the one changed under one of the
-    conditions, at or above the threshold. A threshold is the lowest multiple of 0.0001 at which
-    no more than the share asked for of all such pairs remains.
+    A false positive is a pair of *different* images, one of them changed, at or above the
+    threshold. A threshold is the lowest multiple of 0.0001 with at most the given rate of false
+    positives.
 
     Args:
         source: a set of images similar to those to be audited.
         encoder: name or object.
-        fpr: rate of the hard threshold, and of the soft one; if that is not given, it is a
-            hundred times the hard one's, up to 0.01.
-        conditions: under which images are compared.
+        fpr: rate of the hard threshold, and of the soft one, by default a hundred times the hard
+            one's, up to 0.01.
+        conditions: how images are changed.
         queries: how many images are changed, drawn at random; 0 takes all.
         seed: of that draw.
         verify: verify pairs, to exclude images that are in the set twice.
         workers, cache, progress: as in :func:`visleak.audit`.
 
     Raises:
-        UsageError: rates that cannot be.
-        VisleakError: fewer than two readable images, or two different ones that the encoder
-            cannot tell apart at all.
+        UsageError: invalid rates.
+        VisleakError: fewer than two readable images, or different images that the encoder cannot
+            separate at all.
     """
-    asked = rates(fpr)
+    targets = rates(fpr)
     chosen, maker = named(conditions), load_encoder(encoder)
     images = open_image_set(source)
     source_text = images.source
@@ -174,10 +173,10 @@ def calibrate(
         made = fingerprint(changed.images, maker, place)
         refuse_lost(images.name, made.problems)
         pairs = len(made) * (len(prints) - 1)
-        kept = math.floor(max(asked) * pairs) + 1
+        kept = math.floor(max(targets) * pairs) + 1
         if kept > MOST_KEPT:
             raise UsageError(
-                f"a rate of {max(asked):g} over {pairs:,} pairs needs {kept:,} of them in memory;"
+                f"a rate of {max(targets):g} over {pairs:,} pairs needs {kept:,} of them in memory;"
                 f" name a rate below {MOST_KEPT / pairs:.1g}, or fewer --queries"
             )
         found = search(
@@ -192,7 +191,7 @@ def calibrate(
         )
     hard, soft = (
         level_at(name, rate, found, changed, prints.rows)
-        for name, rate in zip(("hard", "soft"), asked, strict=True)
+        for name, rate in zip(("hard", "soft"), targets, strict=True)
     )
     return Calibration(
         encoder=maker.name,
@@ -235,7 +234,7 @@ def rates(fpr: Sequence[float]) -> tuple[float, float]:
 
 
 def document(result: Calibration) -> Document:
-    """Return a calibration for people."""
+    """Return a calibration as a document."""
     lines = []
     for level in (result.hard, result.soft):
         lines += [
@@ -262,23 +261,23 @@ RESAMPLES: Final = 1000  # resamples behind the bootstrap interval
 
 @dataclass(frozen=True)
 class Level:
-    """One threshold and what is known about it."""
+    """One threshold with its rates."""
 
     name: str  # `hard` or `soft`
-    asked: float  # false-positive rate asked for
+    asked: float  # target false-positive rate
     threshold: float  # similarity
-    # there are at least `1 / asked` pairs of different images to read the rate off; if not, the
-    # threshold lies just above the largest similarity seen
+    # there are at least `1 / asked` pairs of different images; otherwise the threshold is just
+    # above the largest similarity observed
     supported: bool
     false: int  # wrong pairs at or above it
-    pairs: int  # wrong pairs: one pair of images once for each condition and either way round
-    image_pairs: int  # pairs of different images, each counted once
-    # one-sided 95 % upper bound of the rate, as if all `pairs` were independent (Clopper &
-    # Pearson). They are not: take it as the lower end of what may be
+    pairs: int  # wrong pairs: each pair of images once per condition and direction
+    image_pairs: int  # pairs of different images
+    # one-sided 95 % upper bound of the rate as if all `pairs` were independent (Clopper & Pearson).
+    # They are not, so it is too low
     upper_pairs: float
-    upper_independent: float  # the same, as if the `image_pairs` were independent of each other
-    upper_images: float  # the same, however the pairs of an image depend on each other (Hoeffding)
-    # 95 % bootstrap interval of the rate over images; `None` if nothing was seen
+    upper_independent: float  # the same, as if the `image_pairs` were independent
+    upper_images: float  # the same, for any dependence between pairs of one image (Hoeffding)
+    # 95 % bootstrap interval of the rate over images; `None` without false positives
     interval: tuple[float, float] | None
     original: Rate  # share of the untransformed images at or above it
     changed: Rate  # share of the transformed ones
@@ -286,7 +285,7 @@ class Level:
 
     @property
     def rate(self) -> float:
-        """False-positive rate seen."""
+        """Observed false-positive rate."""
         return self.false / self.pairs
 
     def as_dict(self) -> dict[str, object]:
@@ -309,14 +308,14 @@ class Level:
         }
 
 
-def level_at(name: str, rate: float, found: Searched, changed: Changed, rows: Int64) -> Level:
-    """Return the threshold at a rate, and all that is known of it; ``rows``: readable images."""
+def level_at(name: str, rate: float, found: DirectHits, changed: Changed, rows: Int64) -> Level:
+    """Return the threshold at a rate, and its rates and bounds; ``rows``: readable images."""
     pairs, images = int(found.others.sum()), len(changed.queries)
     counts = np.bincount(found.query, minlength=images)
     sums = np.bincount(found.query, found.others, minlength=images)
-    # (query, other image), whatever the number of conditions
+    # pairs (query, other image), each once for all conditions
     ordered = float((sums[counts > 0] / counts[counts > 0]).sum())
-    # with both images among the queries a pair comes either way round
+    # a pair of two queries occurs in both directions
     image_pairs = round(ordered * (1 - (images - 1) / (2 * max(1, len(rows) - 1))))
     supported = rate * image_pairs >= 1.0
     threshold = threshold_at(found.largest.similarity, math.floor(rate * pairs) * supported)
@@ -327,7 +326,7 @@ def level_at(name: str, rate: float, found: Searched, changed: Changed, rows: In
     # each pair of images counts once, by the share of its conditions that are wrong
     share = min(1.0, float((1.0 / counts[query]).sum()) / ordered)
 
-    def reaching(wanted: Bool) -> Rate:
+    def recall(wanted: Bool) -> Rate:
         own = found.own[wanted]
         return Rate.of(int((own >= np.float32(threshold)).sum()), len(own))
 
@@ -344,10 +343,10 @@ def level_at(name: str, rate: float, found: Searched, changed: Changed, rows: In
         upper_independent=chernoff_upper(share, image_pairs),
         upper_images=clustered_upper(share, images),
         interval=_bootstrap(owner, other, rows, pairs) if false else None,
-        original=reaching(~moved),
-        changed=reaching(moved),
+        original=recall(~moved),
+        changed=recall(moved),
         conditions={
-            condition.name: reaching(found.condition == number)
+            condition.name: recall(found.condition == number)
             for number, condition in enumerate(changed.conditions)
         },
     )
@@ -356,36 +355,35 @@ def level_at(name: str, rate: float, found: Searched, changed: Changed, rows: In
 def threshold_at(largest: Float32, allowed: int) -> float:
     """Return the lowest multiple of 0.0001 that at most ``allowed`` wrong pairs reach.
 
-    ``largest`` (n,), falling: the largest similarities of wrong pairs, at least one more than are
-    allowed, or all there are.
+    ``largest`` (n,), falling: largest similarities of wrong pairs, more than ``allowed`` or all.
 
     >>> threshold_at(np.array([0.9, 0.7, 0.5], np.float32), 1)
     0.7001
     """
     if allowed >= len(largest):
         return -1.0
-    barred = float(largest[allowed])
-    threshold = round(math.floor(barred / STEP + 1) * STEP, 4)
-    if np.float32(threshold) <= largest[allowed]:  # rounding met the very value
+    excluded = float(largest[allowed])
+    threshold = round(math.floor(excluded / STEP + 1) * STEP, 4)
+    if np.float32(threshold) <= largest[allowed]:  # by rounding
         threshold = round(threshold + STEP, 4)
     if threshold > 1.0:
         raise VisleakError(
-            f"no threshold leaves so few: {allowed + 1:,} pairs of different images have a"
-            f" similarity of {barred:.5f} or more; the encoder cannot tell them apart, or the set"
-            " has images twice"
+            f"no threshold has a rate this low: {allowed + 1:,} pairs of different images have a"
+            f" similarity of {excluded:.5f} or more; the encoder cannot separate them, or the set"
+            " has duplicates"
         )
     return threshold
 
 
 def _bootstrap(owner: Int64, other: Int64, rows: Int64, pairs: int) -> tuple[float, float]:
-    """Return the interval of the rate when whole images are drawn again, as either side."""
+    """Return the interval of the rate by a bootstrap over images, which are on both sides."""
     left, right = np.searchsorted(rows, owner), np.searchsorted(rows, other)
     count = len(rows)
     values = []
-    for drawn_ in cluster_draws(count, RESAMPLES):
-        weight = (drawn_[left] * drawn_[right]).sum()
-        # an image drawn twice makes no pair with itself
-        scale = (count * count - (drawn_**2).sum()) / (count * (count - 1))
+    for counts in cluster_draws(count, RESAMPLES):
+        weight = (counts[left] * counts[right]).sum()
+        # copies of an image in a resample do not form a pair
+        scale = (count * count - (counts**2).sum()) / (count * (count - 1))
         if scale > 0:
             values.append(weight / (pairs * scale))
     return percentiles(values)
