@@ -1,4 +1,4 @@
-"""An audit with planted duplicates and a pool with planted traps; writing that does not wait."""
+"""An audit with planted duplicates, a pool with planted traps, and writing without flushes."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from visleak.remedy.settings import SelectionSettings
 
 @pytest.fixture
 def no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Hundreds of results are written; that they reach the disk is tested elsewhere."""
+    """Write without flushes, which a test of its own checks."""
     monkeypatch.setattr(writing, "_flush_all", lambda folder: None)
 
 

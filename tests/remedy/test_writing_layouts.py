@@ -1,4 +1,4 @@
-"""What a layout keeps beside ids, labels and bytes; parts of several sets; substitutes."""
+"""Schemas, annotations and other files of layouts; parts of several sets; substitutes."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from visleak.remedy.writing import Part, Piece, Substitute, write
 pytestmark = pytest.mark.usefixtures("no_waiting")
 
 
-def test_links_are_relative_and_lead_to_the_source(tmp_path):
+def test_links_are_relative(tmp_path):
     source = making.folder(tmp_path / "a")
     written(tmp_path / "b" / "clean", piece(source, [0, 3]), how="link")
     (tmp_path / "moved").mkdir()
@@ -41,7 +41,7 @@ def test_links_are_relative_and_lead_to_the_source(tmp_path):
 
 
 def test_links_hold_through_linked_folders(tmp_path):
-    """A folder that is itself reached by a link must not send `..` astray."""
+    """`..` in a linked folder must not lead to another folder."""
     source = making.flat_folder(tmp_path / "deep" / "er" / "a")
     (tmp_path / "deep" / "out").mkdir()
     (tmp_path / "short").symlink_to(tmp_path / "deep" / "out")
@@ -68,8 +68,7 @@ def test_parquet_keeps_schema_metadata_packing_and_shards(tmp_path):
     assert table.equals(whole.take([0, 1, 5]))
 
 
-def test_a_large_row_group_is_read_in_bits(tmp_path, monkeypatch):
-    """Memory is bounded by bytes, not by how a file is cut into groups."""
+def test_a_large_row_group_is_read_in_blocks(tmp_path, monkeypatch):
     monkeypatch.setattr(tables, "HELD", 300)
     source = making.parquet(tmp_path)
     written(tmp_path / "out", piece(source, [0, 2, 4, 5, 6]))
@@ -77,8 +76,8 @@ def test_a_large_row_group_is_read_in_bits(tmp_path, monkeypatch):
     assert got.equals(whole.take([0, 2, 4, 5, 6]))
 
 
-def test_a_substitute_takes_the_picture_and_nothing_else(tmp_path):
-    """The place, its label and all other columns stay (fair test set, Barz & Denzler 2020)."""
+def test_a_substitute_changes_the_image_only(tmp_path):
+    """Order, labels and all other columns stay (fair test set, Barz & Denzler 2020)."""
     pool = open_images(making.flat_folder(tmp_path, 50), name="pool")
     instead = {1: Substitute(pool, 4), 5: Substitute(pool, 0)}
     source = making.parquet(tmp_path)
@@ -111,8 +110,8 @@ def test_a_substitute_keeps_the_name(make, how, tmp_path):
     assert list(new.values()) == [next(iter(old.values())), making.picture(56)]
 
 
-def test_pixels_and_files_take_each_others_places(tmp_path):
-    """CIFAR batches hold pixels, Parquet encoded images: both ways without a loss."""
+def test_pixels_and_files_replace_each_other(tmp_path):
+    """CIFAR batches hold pixels, Parquet encoded images: lossless in both directions."""
     batches = making.cifar(tmp_path)
     cifar = open_images(batches, name="pool")
     pixels = next(iter(cifar.opener.read([3])))
@@ -126,14 +125,14 @@ def test_pixels_and_files_take_each_others_places(tmp_path):
     assert np.array_equal(new[1], np.asarray(Image.open(io.BytesIO(making.picture(9, side=32)))))
 
 
-def test_a_picture_that_fits_no_place_is_refused(tmp_path):
+def test_a_substitute_of_another_format_is_refused(tmp_path):
     making.put(tmp_path / "p" / "x.jpg", making.picture(1, "JPEG"))
     making.put(tmp_path / "p" / "y.png", making.picture(1, side=40))
     pool = open_images(str(tmp_path / "p"), name="pool")
     source = making.flat_folder(tmp_path)
-    with pytest.raises(VisleakError, match=r"set 'pool': image 'x\.jpg' is JPEG and cannot stand"):
+    with pytest.raises(VisleakError, match=r"set 'pool': image 'x\.jpg' is JPEG and cannot have"):
         written(tmp_path / "out", piece(source, [0], {0: Substitute(pool, 0)}))
-    with pytest.raises(VisleakError, match=r"image 'y.png' has 40 x 40 pixels: its place holds 32"):
+    with pytest.raises(VisleakError, match=r"image 'y.png' has 40 x 40 pixels, and the layout"):
         written(tmp_path / "out", piece(making.cifar(tmp_path), [0], {0: Substitute(pool, 1)}))
     with pytest.raises(UsageError, match=r"set 'test' is COCO, whose images have annotations of"):
         written(tmp_path / "out", piece(making.coco(tmp_path), [0], {0: Substitute(pool, 1)}))
@@ -142,7 +141,7 @@ def test_a_picture_that_fits_no_place_is_refused(tmp_path):
     assert list(contents(listed.sources["test"]).values()) == [making.picture(1, "JPEG")]
 
 
-def test_side_files_go_with_their_picture_and_everything_else_stays(tmp_path):
+def test_members_of_a_zip_stay_except_those_of_removed_images(tmp_path):
     source = making.zipped(tmp_path)
     images = open_images(source)
     written(tmp_path / "out", piece(source, [1, 2]))
@@ -160,7 +159,7 @@ def test_side_files_go_with_their_picture_and_everything_else_stays(tmp_path):
 
 
 @pytest.mark.parametrize("how", ["copy", "link"])
-def test_captions_beside_pictures_go_with_them(how, tmp_path):
+def test_captions_are_written_with_their_images(how, tmp_path):
     source = making.flat_folder(tmp_path)
     for name in ("1.txt", "1.xml", "2.txt", ".1.txt", "notes.md", "1"):
         making.put(tmp_path / "flat" / name, name)
@@ -172,7 +171,7 @@ def test_captions_beside_pictures_go_with_them(how, tmp_path):
 
 
 def test_a_tar_keeps_links_whose_target_goes(tmp_path):
-    """Two links lead to cat/2.png: without it, one becomes the file and the other a link to it."""
+    """Of two links to a removed image, one becomes the file and the other a link to it."""
     source = making.tarred(tmp_path)
     ids = open_images(source).ids.to_pylist()
     keep = [ids.index(name) for name in ("cat/link.png", "dog/1.png", "dog/hard.png")]
@@ -188,7 +187,7 @@ def test_a_tar_keeps_links_whose_target_goes(tmp_path):
 
 
 def test_packed_tars_stay_packed_and_the_same(tmp_path):
-    """The same members make the same bytes: no time of day in a gzip header."""
+    """The gzip header has no time."""
     source = making.tar_gz(tmp_path)
     for name in ("a", "b"):
         written(tmp_path / name, piece(source, [0, 2]))
@@ -225,8 +224,8 @@ def test_coco_keeps_annotations_of_kept_images_and_all_else(how, tmp_path):
     assert new["categories"] == old["categories"]
 
 
-def test_coco_numbers_that_are_taken_are_given_anew(tmp_path):
-    """Images moved from set to set: no two images and no two boxes share a number."""
+def test_coco_ids_stay_unique(tmp_path):
+    """Images and boxes that were moved between sets get free ids."""
     one, two = making.coco(tmp_path / "a"), making.coco(tmp_path / "b", 100)
     result = written(tmp_path / "out", piece(one, range(7)), piece(two, [1, 2, 5], name="train"))
     new = json.loads((tmp_path / "out" / "instances.json").read_text())
@@ -246,7 +245,7 @@ def test_coco_numbers_that_are_taken_are_given_anew(tmp_path):
 
 
 def test_yolo_is_one_data_set_of_its_splits(tmp_path):
-    """Labels lie where training looks for them; what is not written points to where it is."""
+    """Labels are in the usual folder; splits that are not written refer to the source."""
     source = making.yolo(tmp_path)
     written(tmp_path / "out", piece(source, [0, 3, 4]))
     content = yaml.safe_load((tmp_path / "out" / "data.yaml").read_text())
@@ -269,7 +268,7 @@ def test_yolo_is_one_data_set_of_its_splits(tmp_path):
 
 
 def test_parts_with_images_of_several_splits_keep_the_split_of_their_own_set(tmp_path):
-    """Training reads ``val``: the repaired images of that split must stand under its name."""
+    """Training reads ``val``, so the repaired images of that split must keep its name."""
     source = making.yolo(tmp_path)
     train = f"{source.removesuffix('#val')}#train"
     making.put(tmp_path / "yolo" / "images" / "train" / "more.png", making.picture(98))
@@ -283,8 +282,8 @@ def test_parts_with_images_of_several_splits_keep_the_split_of_their_own_set(tmp
     assert len(contents(done.sources["test"])) == 3
 
 
-def test_yolo_labels_beside_their_images_are_put_where_training_looks(tmp_path):
-    """A data set without a folder ``images`` has each label file beside its image."""
+def test_yolo_labels_beside_their_images_are_moved_to_their_folder(tmp_path):
+    """Without a folder ``images``, label files are beside their images."""
     for i in range(3):
         making.put(tmp_path / "yolo" / "val" / f"a{i}.png", making.picture(i))
         making.put(tmp_path / "yolo" / "val" / f"a{i}.txt", f"{i % 2} .5 .5 .1 .1\n")
@@ -316,7 +315,7 @@ def test_kitti_takes_all_files_of_a_frame(tmp_path):
     assert groups.equals(open_images(f"kitti:{tmp_path / 'kitti'}").groups.take([2, 5]))
 
 
-def test_tracks_lose_the_labels_of_removed_frames(tmp_path):
+def test_labels_of_removed_frames_are_removed_from_tracks(tmp_path):
     images = open_images(making.kitti_tracking(tmp_path))
     keep = [images.ids.to_pylist().index(n) for n in ("0000/000002.png", "0000/000006.png")]
     written(tmp_path / "out", piece(images, keep))
@@ -327,8 +326,8 @@ def test_tracks_lose_the_labels_of_removed_frames(tmp_path):
 
 
 @pytest.mark.parametrize("encoding", ["bytes", "latin1"])
-def test_cifar_batches_are_what_others_read(encoding, tmp_path):
-    """As torchvision and the data set's own page read them: with Python's pickle."""
+def test_cifar_batches_are_pickles(encoding, tmp_path):
+    """As torchvision and the page of the data set read them."""
     written(tmp_path / "out", piece(making.cifar(tmp_path), [0, 3, 4, 6]))
     rows = np.random.default_rng(0).integers(0, 256, (making.COUNT, 3072), dtype=np.uint8)
     kept, keep = {1: [0], 2: [], 3: [3, 4], 4: [], 5: [6]}, str if encoding == "latin1" else None
@@ -385,7 +384,7 @@ def test_parquet_of_two_sets(tmp_path):
     assert data == [making.picture(n) for n in (0, 3, 101)]
 
 
-def test_several_parts_stand_side_by_side(tmp_path):
+def test_several_parts_are_written_together(tmp_path):
     source = making.folder(tmp_path)
     chosen = {"train": [0, 1, 2], "test": [4, 5]}
     parts = [Part(name, (piece(source, keep),)) for name, keep in chosen.items()]
@@ -394,7 +393,7 @@ def test_several_parts_stand_side_by_side(tmp_path):
     assert {name: len(images) for name, images in sets.items()} == {"train": 3, "test": 2}
 
 
-def test_what_cannot_be_read_is_left_out_and_said(tmp_path):
+def test_unreadable_images_are_listed(tmp_path):
     rows = making.table_rows(tmp_path, 0, False)
     rows[2]["path"] = "gone.png"
     source = making.write_table(tmp_path / "data.csv", rows)
@@ -406,16 +405,15 @@ def test_what_cannot_be_read_is_left_out_and_said(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("make", "how", "said"),
+    ("make", "said"),
     [
-        (making.zipped, "link", r"set 'test' is a zip archive, and there are no files to link to;"),
-        (making.cifar, "link", r"set 'test' is CIFAR batches, and there are no files to link to;"),
-        (making.folder, "hard", r"format must be one of manifest, link, copy; got 'hard'"),
+        (making.zipped, r"set 'test' is a zip archive, and there are no files to link to;"),
+        (making.cifar, r"set 'test' is CIFAR batches, and there are no files to link to;"),
     ],
 )
-def test_a_way_that_a_layout_cannot_hold_is_refused(make, how, said, tmp_path):
+def test_links_to_packed_images_are_refused(make, said, tmp_path):
     with pytest.raises(UsageError, match=said):
-        written(tmp_path / "out", piece(make(tmp_path), [0]), how=how)
+        written(tmp_path / "out", piece(make(tmp_path), [0]), how="link")
 
 
 def test_archives_and_sets_in_memory_are_not_mixed(tmp_path):
@@ -445,7 +443,7 @@ def test_a_list_holds_any_name(tmp_path):
 
 @pytest.mark.filterwarnings("ignore")  # the library's own
 def test_a_hugging_face_data_set_becomes_its_parquet(tmp_path):
-    """From a folder of `save_to_disk`; images that lie beside it come along."""
+    """From a folder of `save_to_disk`, with an image in another folder."""
     datasets = pytest.importorskip("datasets")
     making.put(tmp_path / "beside" / "0.png", making.picture(0))
     rows = {

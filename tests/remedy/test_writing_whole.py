@@ -1,4 +1,4 @@
-"""Whole or not at all: kills, full disks, changed inputs, names that are taken."""
+"""Atomic writing: kills, full disks, changed inputs, existing outputs."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from visleak.records import ImageSet
 from visleak.remedy import writing
 from visleak.remedy.manifest import Removed
 
-#: Kills a writer at many moments; prints what stood under the final name after each.
+#: Kills a writer at many moments; prints the content of the final folder after each.
 KILLER = """
 import json, os, signal, sys, time
 import numpy as np
@@ -106,7 +106,7 @@ def test_a_failing_disk_leaves_nothing(code, said, at, tmp_path, monkeypatch):
     assert state(tmp_path) == before
 
 
-def test_a_folder_that_may_not_be_written_is_said(tmp_path):
+def test_a_folder_that_cannot_be_created_is_refused(tmp_path):
     (tmp_path / "file").write_text("x")
     with pytest.raises(VisleakError, match="cannot be written: File exists"):
         written(tmp_path / "file" / "out", piece(making.folder(tmp_path / "in")))
@@ -132,12 +132,12 @@ def test_a_small_disk_is_refused_before_anything_is_written(tmp_path, monkeypatc
     ],
 )
 def test_what_is_read_back_differently_is_not_kept(broken, said, tmp_path, monkeypatch):
-    """A disk that lies, a layout that mixes up names: found before the result has its name."""
+    """Differences are found before the folder is renamed."""
     source = making.folder(tmp_path / "in")
-    honest = folders.write_folder
+    write_folder = folders.write_folder
 
-    def lying(part, place):
-        opened = honest(part, place)
+    def faulty(part, place):
+        opened = write_folder(part, place)
         first = sorted(place.folder.rglob("*.png"))[0]
         if broken == "content":
             first.write_bytes(first.read_bytes()[:-1] + b"x")
@@ -148,7 +148,7 @@ def test_what_is_read_back_differently_is_not_kept(broken, said, tmp_path, monke
             first.rename(place.folder / "cow" / first.name)
         return opened
 
-    monkeypatch.setattr(folders, "write_folder", lying)
+    monkeypatch.setattr(folders, "write_folder", faulty)
     with pytest.raises(VisleakError, match=f"not written correctly: {said}; nothing was kept"):
         written(tmp_path / "out", piece(source))
     assert [p.name for p in tmp_path.iterdir()] == ["in"]
@@ -167,7 +167,7 @@ def test_labels_are_compared_too(tmp_path, monkeypatch):
         written(tmp_path / "out", piece(source, (0, 1, 2)))
 
 
-def test_the_same_again_is_found_and_checked(tmp_path):
+def test_an_earlier_result_is_checked_and_reused(tmp_path):
     source = making.folder(tmp_path / "in")
     out = tmp_path / "out"
     first = written(out, piece(source), about={"a": 1})
@@ -184,7 +184,7 @@ def test_the_same_again_is_found_and_checked(tmp_path):
         written(out, piece(source), about={"a": 1})
 
 
-def test_an_output_that_is_taken_is_refused(tmp_path):
+def test_an_output_with_other_files_is_refused(tmp_path):
     source = making.folder(tmp_path / "in")
     (tmp_path / "out").mkdir()
     (tmp_path / "out" / "mine.txt").write_text("x")
@@ -209,8 +209,8 @@ def test_an_output_that_is_taken_is_refused(tmp_path):
     ],
 )
 def test_an_output_inside_of_an_input_is_refused(make, inside, tmp_path):
-    """The next audit would take the copies for images of the set."""
-    with pytest.raises(UsageError, match=r"the output .* is, or lies in, the input .*, which"):
+    """The next audit would read the copies as images of the set."""
+    with pytest.raises(UsageError, match=r"the output .* is the input .*, or in it, and inputs"):
         written(tmp_path / inside, piece(make(tmp_path)))
 
 
@@ -223,7 +223,7 @@ def test_the_current_folder_may_be_the_output(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("name", ["a/b", "..", ".hidden", ""])
-def test_a_part_is_called_as_a_folder_can_be(name, tmp_path):
+def test_the_name_of_a_part_must_be_a_folder_name(name, tmp_path):
     with pytest.raises(UsageError, match=r"part .* cannot be the name of a folder"):
         written(tmp_path / "out", piece(making.folder(tmp_path)), name=name)
 
@@ -241,22 +241,22 @@ def test_an_image_that_is_not_what_was_audited_is_refused(tmp_path):
     written(tmp_path / "fine", piece(source), known=known)
     path = tmp_path / "in" / "pics" / "cat" / "4=ü .png"
     path.write_bytes(making.picture(99))
-    with pytest.raises(VisleakError, match=r"set 'test': image 'cat/4=ü \.png' is not what the"):
+    with pytest.raises(VisleakError, match=r"set 'test': image 'cat/4=ü \.png' changed since the"):
         written(tmp_path / "out", piece(source), known=known)
     path.unlink()
     path.mkdir()
-    with pytest.raises(VisleakError, match=r"it cannot be read now \(a folder stands at this name"):
+    with pytest.raises(VisleakError, match=r"it cannot be read \(a folder stands at this name"):
         written(tmp_path / "out", piece(images, [2]), known=known)
 
 
-def test_leftovers_of_the_dead_go_and_those_of_the_living_stay(tmp_path):
-    dead = tmp_path / ".out.4194399.part"  # beyond the largest number of a process
-    alive = tmp_path / f".out.{os.getppid()}.part"
+def test_leftovers_of_killed_runs_are_removed(tmp_path):
+    killed = tmp_path / ".out.4194399.part"  # beyond the largest number of a process
+    running = tmp_path / f".out.{os.getppid()}.part"
     other = tmp_path / ".output.4194399.part"
-    for folder in (dead, alive, other):
+    for folder in (killed, running, other):
         folder.mkdir()
     written(tmp_path / "out", piece(making.folder(tmp_path / "in")))
-    assert [path.exists() for path in (dead, alive, other)] == [False, True, True]
+    assert [path.exists() for path in (killed, running, other)] == [False, True, True]
 
 
 def test_lists_are_safe_in_a_spreadsheet(tmp_path):
@@ -268,7 +268,7 @@ def test_lists_are_safe_in_a_spreadsheet(tmp_path):
         assert not [cell for cell in cells if cell[:1] in ("=", "+", "-", "@")]
 
 
-def test_names_that_are_no_utf8(tmp_path):
+def test_names_that_are_not_utf8(tmp_path):
     name = b"caf\xe9.png"
     (tmp_path / "in").mkdir()
     (tmp_path / "in" / os.fsdecode(name)).write_bytes(making.picture(0))
@@ -281,7 +281,7 @@ def test_names_that_are_no_utf8(tmp_path):
         written(tmp_path / "manifest", piece(source, (0,)), how="manifest")
 
 
-def test_a_hook_sees_the_result_before_it_has_its_name(tmp_path):
+def test_a_check_that_fails_leaves_nothing(tmp_path):
     source = making.folder(tmp_path / "in")
 
     def refuse(folder, opened):
@@ -293,8 +293,8 @@ def test_a_hook_sees_the_result_before_it_has_its_name(tmp_path):
     assert not (tmp_path / "out").exists()
 
 
-def test_writing_is_pushed_to_the_disk(tmp_path, monkeypatch):
-    """A crash of the machine after the rename must not empty the folders."""
+def test_files_are_flushed_to_the_disk(tmp_path, monkeypatch):
+    """A crash of the machine after the rename must not leave empty files."""
     seen = []
     monkeypatch.setattr(writing.os, "fsync", lambda handle: seen.append(os.fstat(handle).st_ino))
     written(tmp_path / "out", piece(making.folder(tmp_path / "in")))

@@ -18,24 +18,20 @@ from visleak.records import Int64
 
 Float64 = npt.NDArray[np.float64]
 
-#: Images cannot be divided: a deviation of less than one image is not a miss.
-ONE_IMAGE: Final = 1.0 - 1e-9
-
-#: Reasons that are listed; further ones are counted.
-REASONS: Final = 5
+ONE_IMAGE: Final = 1.0 - 1e-9  # smaller deviations do not miss a tolerance
+REASONS: Final = 5  # listed at most; further ones are counted
 
 
 @dataclass(frozen=True, slots=True)
 class Deviation:
     """A size or class share that differs from its target."""
 
-    part: str  # name of the part
-    # name of the class, ``None`` for the size of the part
-    class_: str | None = field(metadata={"key": "class"})
+    part: str
+    class_: str | None = field(metadata={"key": "class"})  # ``None`` for the size of the part
     # of a size, the deviation relative to the target; of a class, the difference between its share
     # of the part and of all images
     points: float
-    images: float  # the same in images, positive if there are too many
+    images: float  # positive if there are too many
 
     def __str__(self) -> str:
         whole = round(abs(self.images))
@@ -58,9 +54,9 @@ class Balance:
     """Counts of images by part and class."""
 
     parts: tuple[str, ...]
-    shares: Float64  # ``float64`` (parts,): target share of all images, sum 1
-    classes: tuple[str, ...]  # names; one empty name if classes do not count
-    counts: Int64  # ``int64`` (parts, classes)
+    shares: Float64  # (parts,): target share of all images, sum 1
+    classes: tuple[str, ...]  # names; one empty name without stratification
+    counts: Int64  # (parts, classes)
 
     @property
     def total(self) -> int:
@@ -155,11 +151,11 @@ def coded(values: pa.Array) -> tuple[Int64, tuple[str | None, ...]]:
 class Loads:
     """Images per component and class, as a sparse matrix by rows."""
 
-    begin: Int64  # ``int64`` (components + 1,): first entry of each component
-    # ``int64``: class and number of images of each entry
+    begin: Int64  # (components + 1,): first entry of each component
+    # class and number of images of each entry
     classes: Int64
     counts: Int64
-    width: int
+    width: int  # number of classes
 
     @classmethod
     def of(cls, component: Int64, stratum: Int64) -> Loads:
@@ -205,15 +201,12 @@ Describe = Callable[[int], str]
 def reasons(
     balance: Balance, loads: Loads, tolerance: float, describe: Describe
 ) -> tuple[str, ...]:
-    """Return why a balance misses its tolerance, one line each; nothing if it does not.
-
-    Reasons that hold for every assignment come first.
-    """
+    """Return the reasons why a balance misses its tolerance, those of every assignment first."""
     misses = balance.misses(tolerance)
     if not misses:
         return ()
     lines = list(_oversized(balance, loads, tolerance, describe))
-    # with two parts one has what the other lacks: the largest miss of each kind is sufficient
+    # with two parts the misses of a kind mirror each other: the largest is sufficient
     kinds = [miss.class_ for miss in misses]
     largest = [miss for at, miss in enumerate(misses) if miss.class_ not in kinds[:at]]
     for miss in largest:
@@ -252,7 +245,7 @@ def _oversized(
 def _scarce(
     balance: Balance, loads: Loads, code: int, tolerance: float, describe: Describe
 ) -> Iterator[str]:
-    """Yield why a class cannot be in every part in its share."""
+    """Yield the reasons why a class cannot have its share in every part."""
     own, name = loads.classes == code, balance.classes[code]
     owners, counts, total = loads.owners[own], loads.counts[own], int(loads.counts[own].sum())
     if len(owners) < len(balance.parts):

@@ -20,19 +20,16 @@ from visleak.reporting.markup import Grid
 from visleak.storage import AuditSummary
 from visleak.verdicts.overlay import Level
 
-#: Classes of a table that are shown; ``--json`` has all.
-CLASSES: Final = 25
-
-#: Duplicates without a replacement that are named one by one.
-NAMED: Final = 5
+CLASSES: Final = 25  # rows of a table of classes; ``--json`` has all
+NAMED: Final = 5  # duplicates without a replacement that are listed
 
 
 def purge_document(purge: Purge, summary: AuditSummary, out: Path | None) -> Document:
-    """Return the plan of a purge and what was written."""
-    went = "were removed" if purge.written is not None else "would be removed"
-    words = listed(reversed(Level(purge.settings.level).names))
+    """Return the document of a planned or written purge."""
+    removed = "were removed" if purge.written is not None else "would be removed"
+    grades = listed(reversed(Level(purge.settings.level).names))
     first, *others = (
-        f"{len(each.removed):,} of {each.total:,} images of {each.name} {went} ({words} pairs);"
+        f"{len(each.removed):,} of {each.total:,} images of {each.name} {removed} ({grades} pairs);"
         f" {each.stays:,} stay"
         for each in purge.sets
     )
@@ -43,7 +40,7 @@ def purge_document(purge: Purge, summary: AuditSummary, out: Path | None) -> Doc
 
 
 def _purge_table(each: SetPlan) -> Grid:
-    """Return the reasons by class, the classes with most removed images first."""
+    """Return the reasons by class, the classes with the most removed images first."""
     counts, rows = each.counts(), Counter(removed.label for removed in each.removed)
     changes = {change.label: (change.before, change.after) for change in each.classes}
     totals = [sum(column) for column in zip(*changes.values(), strict=True)]
@@ -64,7 +61,7 @@ def _purge_table(each: SetPlan) -> Grid:
 
 
 def _gap_facts(purge: Purge, summary: AuditSummary) -> Iterator[Fact]:
-    """Yield up to which distance frames of a recording were removed, and why."""
+    """Yield the maximum distance of removed frames of each recording, with its reason."""
     for number, gap in gaps_of(summary, purge.settings).items():
         assert summary.grouping is not None
         each = summary.grouping.hypotheses[int(number) - 1]
@@ -118,7 +115,7 @@ def _written(purge: Purge, summary: AuditSummary, out: Path | None) -> Iterator[
     else:
         lists = "kept.csv and removed.csv name every image"
         if not written.counts:
-            lists = "removed.csv names the images that go"
+            lists = "removed.csv names the images to remove"
         yield Fact("lists", f"{written.folder}: {lists}")
 
 
@@ -138,9 +135,9 @@ def _command(sources: Mapping[str, str], side: str, summary: AuditSummary) -> st
 
 
 def undo_document(result: Undo) -> Document:
-    """Return what is removed and what is kept."""
+    """Return the document of the removal of written files."""
     done = "removed" if result.applied else "would be removed"
-    lines = [f"  kept: {name}: {what}" for name, what in result.kept]
+    lines = [f"  kept: {name}: {change}" for name, change in result.kept]
     lines += [f"  kept: {name}: not written by visleak" for name in result.others]
     if not result.applied:
         lines.append("dry run: nothing was removed; add --apply")
@@ -152,7 +149,7 @@ def undo_document(result: Undo) -> Document:
 
 
 def split_document(content: Mapping[str, Any], out: Path) -> Document:
-    """Return a split."""
+    """Return the document of a planned or written split."""
     parts, before = content["parts"], content.get("before")
     rows = []
     for name, about in parts.items():
@@ -282,11 +279,11 @@ def _split_outcome(content: Mapping[str, Any], out: Path) -> Iterator[Fact]:
 
 
 def replace_document(plan: ReplacePlan, out: Path | None) -> Document:
-    """Return the plan of a fair test set and what was written."""
+    """Return the document of a planned or written fair test set."""
     grade = plan.settings.grade
-    meant = "exact" if grade == "exact" else f"{grade} or closer"
+    grades = "exact" if grade == "exact" else f"{grade} or closer"
     headline = (
-        f"{plan.duplicates:,} of {plan.size:,} images of {plan.test_set} are duplicates ({meant}):"
+        f"{plan.duplicates:,} of {plan.size:,} images of {plan.test_set} are duplicates ({grades}):"
         f" {plan.leaks:,} of a training image, {plan.within:,} of another test image"
     )
     rows: list[tuple[str | int | None, ...]] = []

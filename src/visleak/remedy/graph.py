@@ -30,10 +30,10 @@ _COLUMNS: Final = ("query_set", "query", "reference_set", "reference", "grade", 
 class Edges:
     """Pairs of images that must stay in one part."""
 
-    # ``int64`` (n,): rows of the graph, ``first < second``, no pair twice
+    # (n,): rows of the graph, ``first < second``, no pair twice
     first: Int64
     second: Int64
-    doubtful: Bool  # ``bool`` (n,): reviewers disagree about the pair
+    doubtful: Bool  # (n,): reviewers disagree about the pair
 
     @classmethod
     def of(cls, one: Int64, other: Int64, doubtful: Bool) -> Edges:
@@ -64,13 +64,14 @@ class Graph:
     """The readable images of some sets, one row each, in the order of the sets."""
 
     sets: tuple[ImageSet, ...]
-    owner: Int64  # ``int64`` (n,): index of each image's set
-    position: Int64  # ``int64`` (n,): its position in the set
-    content: Int64  # ``int64`` (n,): number of its content; equal for equal bytes
-    flat: Bool  # ``bool`` (n,): blank
-    group: Int64  # ``int64`` (n,): number of its group, -1 without one
+    # (n,) each:
+    owner: Int64  # index of the set
+    position: Int64  # in the set
+    content: Int64  # number of the content; equal for equal bytes
+    flat: Bool  # blank
+    group: Int64  # index into ``groups``, -1 without a group
     groups: tuple[str, ...]
-    label: Int64  # ``int64`` (n,): number of its class
+    label: Int64  # (n,): index into ``classes``
     classes: tuple[str, ...]
     unreadable: int
 
@@ -130,8 +131,8 @@ class Graph:
     ) -> Edges:
         """Return the pairs of an audit of a grade or stronger, with verdicts applied.
 
-        Disputed pairs are edges whatever their grade, and so are overlaps that were measured.
-        Blank images are connected by equal bytes only, so not here.
+        Disputed pairs and overlaps are edges, whatever their grade. Blank images are connected by
+        equal bytes only, see :meth:`components`.
         """
         table = strong_pairs(folder, grade, verdicts, or_disputed=True)
         first, second = (self._ends(table, side, names) for side in ("query", "reference"))
@@ -168,7 +169,7 @@ def strong_pairs(
 ) -> pa.Table:
     """Return the pairs of an audit that must not be separated, with verdicts applied.
 
-    They are of a grade or stronger, or overlap where that was measured and no person judged them.
+    They have a grade or a stronger one, or overlap and were not judged by a person.
     """
     measured = read_summary(folder).settings.overlap is not None
     table = judged_pairs(folder, [*_COLUMNS, *(["overlap"] if measured else [])], verdicts)
@@ -182,7 +183,7 @@ def strong_pairs(
 def _column(
     sets: Sequence[ImageSet], positions: Sequence[Int64], name: str
 ) -> tuple[Int64, tuple[str | None, ...]]:
-    """Return codes and names of a column over all sets; null, if present, is the last name."""
+    """Return codes and names of a column of all sets; null, if present, is the last name."""
     parts = []
     for images, position in zip(sets, positions, strict=True):
         column = getattr(images, name)
@@ -191,7 +192,7 @@ def _column(
     return coded(pa.chunked_array(parts, pa.string()).combine_chunks())
 
 
-# -- groups that an audit found unasked: used once they are confirmed -----------------------------
+# -- groups that an audit found in names -----------------------------------------------------------
 
 
 class Row(NamedTuple):
@@ -208,7 +209,7 @@ class Row(NamedTuple):
 
 
 class UnconfirmedGroups(UsageError):
-    """Groups were found and are not confirmed yet."""
+    """Groups were found, and the user has not confirmed them."""
 
     def __init__(self, statements: Sequence[str]) -> None:
         super().__init__(
@@ -222,7 +223,7 @@ class UnconfirmedGroups(UsageError):
 
 
 def refuse_unconfirmed(folder: Path, summary: AuditSummary, *, yes: bool) -> None:
-    """Refuse groups that were not found, or not confirmed by ``yes``."""
+    """Refuse an audit without found groups, or groups that are not confirmed by ``yes``."""
     believed = summary.grouping.believed if summary.grouping is not None else ()
     if not believed:
         raise UsageError(
@@ -269,7 +270,7 @@ def leaking(
 ) -> dict[tuple[str, str], tuple[str, str]]:
     """Return the images of one side whose unit is on both, with the reason and another image.
 
-    ``gaps``: by scheme, the distance of frames from which an image of a unit does not leak.
+    ``gaps``: by scheme, the largest distance of frames at which an image of a unit leaks.
     """
     own, others = (tests, trains) if side == "test" else (trains, tests)
     schemes: dict[str, list[Row]] = {}

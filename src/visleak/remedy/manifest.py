@@ -34,16 +34,15 @@ _ADVICE: Final = "give the manifest.json of a clean data set"
 
 
 class Removed(NamedTuple):
-    """An image that is removed: a row of ``removed.csv``."""
+    """An image that is removed: a row of ``removed.csv``; unknown values are empty."""
 
-    # of the image; empty if unknown
     set: str
     id: str
     digest: str = ""
     locator: str = ""
     label: str = ""
-    why: str = ""  # grade, degree or other reason, such as ``near``
-    partner: str = ""  # ``SET/ID`` of the image that it duplicates, the most similar one first
+    why: str = ""  # reason, such as the grade ``near``
+    partner: str = ""  # ``SET/ID`` of the most similar image that it is a duplicate of
 
     @classmethod
     def unreadable(cls, problem: Problem) -> Self:
@@ -58,13 +57,13 @@ class File:
 
     path: str  # relative to the folder, with ``/``
     kind: str  # ``file`` or ``link``
-    bytes: int  # its size; 0 for a link
-    digest: str  # BLAKE2b-128 of its bytes, hexadecimal; empty for a link
-    target: str = ""
+    bytes: int  # 0 for a link
+    digest: str  # BLAKE2b-128, hexadecimal; empty for a link
+    target: str = ""  # of a link
 
 
 def write_rows(path: Path, header: tuple[str, ...], rows: Iterable[Sequence[object]]) -> None:
-    """Write a list, formula-proof; names that are not UTF-8 keep their bytes."""
+    """Write a list without formulas; names that are not UTF-8 keep their bytes."""
     with path.open("w", encoding="utf-8", errors="surrogateescape", newline="") as file:
         write_csv_rows(file, [header])
         write_csv_rows(file, ([csv_cell(str(cell)) for cell in row] for row in rows))
@@ -136,7 +135,7 @@ def read_files(folder: Path, content: Mapping[str, object]) -> list[File]:
 def change_of(folder: Path, file: File) -> str | None:
     """Return how a file differs from what was written; ``None`` if it does not.
 
-    No link is followed: one that took the place of a folder is a change.
+    Links are not followed; a folder that was replaced by a link is a change.
     """
     if any((folder / parent).is_symlink() for parent in Path(file.path).parents[:-1]):
         return "its folder is now a link"
@@ -159,13 +158,13 @@ def change_of(folder: Path, file: File) -> str | None:
 
 @dataclass(frozen=True)
 class Undo:
-    """What is removed again."""
+    """The result of :func:`undo`."""
 
     folder: Path
     removed: tuple[str, ...]
-    kept: tuple[tuple[str, str], ...]
-    others: tuple[str, ...]
-    bytes: int
+    kept: tuple[tuple[str, str], ...]  # name and change
+    others: tuple[str, ...]  # files that visleak did not write
+    bytes: int  # size of the removed files
     applied: bool
 
     def as_dict(self) -> dict[str, object]:
@@ -178,8 +177,8 @@ def undo(
 ) -> Undo:
     """Remove the files that a remedy wrote, unless they were changed since.
 
-    Files that were changed or added stay, and so do their folders. No link is followed: the images
-    that links lead to are inputs, and never touched.
+    Files that were changed or added stay, and so do their folders. Links are not followed: their
+    targets are inputs, which are never changed.
 
     Args:
         manifest: ``manifest.json`` of the data set, or its folder.

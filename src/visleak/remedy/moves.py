@@ -1,4 +1,4 @@
-"""Repair of an existing split: moves of images that unite every component in one part."""
+"""``repair``: moves of images that unite every component of a split in one part."""
 
 from __future__ import annotations
 
@@ -55,9 +55,8 @@ def repair(
 ) -> Split:
     """Move as few images as possible between the sets of an audit so that nothing leaks.
 
-    Every component of connected images is united in the set that has most of it: no fewer moves
-    can unite it, and components are independent of each other. Between two sets with equally many
-    images, sizes decide.
+    Every component of connected images is united in the set that has most of it, which needs the
+    fewest moves. If several sets have most of it, sizes decide.
 
     Args:
         audited: folder of the audit of an existing split: sets of one dataset.
@@ -134,17 +133,17 @@ def _sets(found: Audit, group: str | None) -> list[ImageSet]:
 class _SetDuplicates:
     """Duplicates of moving images within the sets that they leave.
 
-    An audit compares test with train and test with itself, but not train with itself; so an image
-    that leaves train might leave a copy behind.
+    An audit does not compare train with itself, so an image that leaves train might leave a copy
+    behind.
     """
 
     auditor: Auditor
     graph: Graph
-    known: Bool  # ``bool`` (images,): duplicates within the image's own set are known
+    known: Bool  # (images,): duplicates within the image's own set are known
     found: Edges = NO_EDGES
 
     def search(self, rows: Int64) -> bool:
-        """Search for duplicates of images within their sets; return whether there were new rows."""
+        """Search for duplicates of images within their sets; return whether any row was new."""
         new = rows[~self.known[rows]]
         for index in np.unique(self.graph.owner[new]).tolist():
             own = np.flatnonzero(self.graph.owner == index)
@@ -178,7 +177,7 @@ def _plan(
     counts = [counted(part, count, label, len(classes)) for part in (graph.owner, moves.part)]
     shares = counts[0].sum(axis=1) / len(graph)
     before, after = (Balance(names, shares, classes, each) for each in counts)
-    told = {
+    summary = {
         "images": moves.uniting + moves.back,
         "fewest": moves.fewest,
         "uniting": moves.uniting,
@@ -187,7 +186,7 @@ def _plan(
         "why": FEWEST if moves.uniting == moves.fewest else MORE,
     }
     return Plan(
-        graph, edges, component, moves.part, after, None, before, about={**about, "moves": told}
+        graph, edges, component, moves.part, after, None, before, about={**about, "moves": summary}
     )
 
 
@@ -198,19 +197,19 @@ def _plan(
 class Moves:
     """Moves of images between parts."""
 
-    part: Int64  # ``int64`` (images,): the part of each afterwards
-    straddling: Int64  # ``int64``: components that were in several parts
+    part: Int64  # (images,): the part of each afterwards
+    straddling: Int64  # components that were in several parts
     fewest: int  # minimum number of moves that unites them
-    uniting: int
-    back: int = 0
+    uniting: int  # moves of images in these components
+    back: int = 0  # moves of other images, to keep sizes
 
 
 def fewest_moves(component: Int64, owner: Int64, label: Int64, parts: int) -> Moves:
     """Unite every component in the part that has most of it.
 
     A component of ``n`` images, ``m`` of them in one part, needs ``n - m`` moves to be in that
-    part; so the part with the largest ``m`` costs least, and components are independent of each
-    other. Between parts with equally many images, sizes and classes decide.
+    part, so the part with the largest ``m`` needs fewest. Between parts with equally many images,
+    sizes and classes decide.
 
     >>> component, owner = np.array([0, 0, 0, 1]), np.array([0, 1, 1, 0])
     >>> fewest_moves(component, owner, np.zeros(4, np.int64), 2).part.tolist()
@@ -247,10 +246,10 @@ def kept_sizes(
 ) -> Moves:
     """Move whole components the other way until sizes and class counts are as before.
 
-    First, components in one part and of one class move, small ones before large ones. Second,
-    components that have to be united anyway are united in another part, those first that cost the
-    fewest moves for their size. The best of both and of the second only is used: sizes decide, then
-    classes, then the number of moves. Differences that fit no component remain.
+    First, components within one part and of one class move, small ones before large ones. Second,
+    straddling components are united in another part, those with the fewest moves for their size
+    first. Of all combinations the best is used: by sizes, then classes, then the number of moves.
+    Differences that fit no component remain.
     """
     classes = int(label.max(initial=0)) + 1
     before = counted(owner, parts, label, classes)
@@ -276,12 +275,12 @@ def kept_sizes(
         moved = int((which != owner).sum())
         return int(np.abs(apart.sum(axis=1)).sum()), int(np.abs(apart).sum()), moved
 
-    ways = [
-        way
+    options = [
+        option
         for given in (part, moves.part)
-        for way in (given, _elsewhere(given, moves.straddling, component, owner, parts))
+        for option in (given, _elsewhere(given, moves.straddling, component, owner, parts))
     ]
-    best = min(ways, key=off)
+    best = min(options, key=off)
     torn, changed = np.isin(component, moves.straddling), best != owner
     uniting, back = int(changed[torn].sum()), int(changed[~torn].sum())
     return Moves(best, moves.straddling, moves.fewest, uniting, back)
@@ -325,7 +324,7 @@ def _whole(moves: Moves, component: Int64, label: Int64, seed: int) -> tuple[Int
     mixed = component[by_component][sorted_label != np.repeat(sorted_label[begin[:-1]], sizes)]
     free = np.ones(len(sizes), np.bool_)
     free[moves.straddling] = free[mixed] = False
-    # the draw does not depend on the numbers of components
+    # independent of the numbers of components
     draw = np.random.default_rng(seed).permutation(len(component))
     chance = np.minimum.reduceat(draw[by_component], begin[:-1])
     chosen = np.flatnonzero(free)

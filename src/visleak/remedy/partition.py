@@ -1,4 +1,4 @@
-"""``split``: parts of a set between which nothing leaks."""
+"""``split``: parts of a set without leaks between them."""
 
 from __future__ import annotations
 
@@ -39,32 +39,26 @@ from visleak.settings import SEEN, Settings
 from visleak.storage import AUDIT
 from visleak.verdicts import read_verdicts
 
-# -- the part of each component, so that sizes and class shares come close to their targets -------
+# -- the part of each component, so that sizes and class shares are close to their targets ---------
 
-# Components are items with one weight per class, parts are bins with one target per class: this is
+# Components are items with one weight per class, parts are bins with one target per class:
 # multi-dimensional bin assignment, which is NP-hard. Large components are assigned first, each
-# where the deficits are largest; single images then fill the rest, class by class; moves and swaps
-# reduce the remaining deviations. The tests compare with exact solutions of small instances.
+# to the largest deficit; single images fill the rest, class by class; moves and swaps reduce the
+# remaining deviations. The tests compare with exact solutions of small instances.
 
-#: Attempts in other orders: at most this many, and this many components in total.
+#: Attempts in different orders, and components in all of them, at most.
 ATTEMPTS: Final = 100
 COMPONENTS: Final = 3_000
 
-#: Attempts in a row without improvement after which the search ends.
-PATIENCE: Final = 50
+PATIENCE: Final = 50  # attempts in a row without improvement before the search ends
 
-#: Rounds of improvement of one attempt, and numbers computed per round.
+#: Rounds of improvement per attempt, and numbers computed per round, at most.
 ROUNDS: Final = 300
 WORK: Final = 400_000
 
-#: A deviation of at most this many images cannot be improved.
-HALF_AN_IMAGE: Final = 0.5 + 1e-9
-
-#: Rounds without improvement after which an attempt ends.
-IDLE: Final = 3
-
-#: Weight of all deviations together relative to the largest.
-EVENNESS: Final = 1e-3
+HALF_AN_IMAGE: Final = 0.5 + 1e-9  # deviations of up to this many images cannot be improved
+IDLE: Final = 3  # rounds without improvement before an attempt ends
+EVENNESS: Final = 1e-3  # weight of all deviations together relative to the largest
 
 
 def assign(component: Int64, stratum: Int64, shares: Float64, seed: int = 0) -> Int64:
@@ -107,7 +101,7 @@ def _filled(
     owner = loads.classes[loads.begin[alone]]
     supply = np.bincount(owner, minlength=loads.width)
     given = _shared_out(supply, rooms, shares)
-    # images are sorted by class: of each, the first ones go to the first part, and so on
+    # sorted by class: the first images of each class are assigned to the first part, and so on
     by_class = alone[np.argsort(owner, kind="stable")]
     part[by_class] = np.repeat(np.tile(np.arange(len(shares)), loads.width), given.T.ravel())
     return part
@@ -116,8 +110,8 @@ def _filled(
 def _greedy(loads: Loads, order: Int64, room: Float64, shares: Float64) -> tuple[Int64, Float64]:
     """Return the part of each component in an order, and the remaining deficits.
 
-    A component goes where it adds least to the squared deviations relative to the target, so all
-    parts fill at the same pace. Plain Python: loads are sparse, and each step changes the state.
+    Each component is assigned to the part where it adds least to the squared deviations relative to
+    the target. Plain Python, because loads are sparse and each step changes the deficits.
     """
     rooms, left = room.tolist(), room.sum(axis=1).tolist()
     weights = (1.0 / shares).tolist()
@@ -149,7 +143,7 @@ def _shared_out(supply: Int64, room: Float64, shares: Float64) -> Int64:
     """
     real, target = np.maximum(room, 0.0), shares[:, None]
     for _ in range(len(shares)):
-        # if parts are overfull the others get less, in proportion to their shares
+        # if some parts are overfull, the others get fewer images, in proportion to their shares
         over = real.sum(axis=0) - supply
         active = real > 0
         weight = (target * active).sum(axis=0)
@@ -176,7 +170,7 @@ def _improved(
     part = part.copy()
     counts = loads.counts_of(part, len(shares))
     reached, idle = _score(counts, shares), 0
-    # if not all candidates are compared, others are drawn a few times before the search ends
+    # if only a sample of the candidates is compared, further samples are tried before the end
     patience = IDLE if (~single).sum() + loads.width > _most(loads) else 0
     for _ in range(ROUNDS):
         if _is_even(counts, shares) or idle > patience:
@@ -216,14 +210,14 @@ def _best_change(
 
 
 def _most(loads: Loads) -> int:
-    """Return how many candidates of each side are compared with those of the other."""
+    """Return the number of candidates per side that are compared."""
     return max(2, int(np.sqrt(WORK / loads.width)))
 
 
 def _candidates(
     loads: Loads, single: Bool, inside: Bool, most: int, rng: np.random.Generator
 ) -> Int64:
-    """Return what may leave a part: nothing (-1), components, and one single image per class."""
+    """Return the candidates to leave a part: none (-1), components, one single image per class."""
     several = np.flatnonzero(inside & ~single)
     alone = np.flatnonzero(inside & single)
     _, first = np.unique(loads.classes[loads.begin[alone]], return_index=True)
@@ -240,7 +234,7 @@ def _best_of(
     counts: Int64,
     shares: Float64,
 ) -> tuple[float, int, int]:
-    """Return the best score of all exchanges between two parts, and what each side gives."""
+    """Return the best score of all exchanges between two parts, and the candidate of each side."""
     leaving, coming = (
         np.concatenate([np.zeros((1, loads.width), np.int64), loads.dense(rows[1:])])
         for rows in candidates
@@ -310,9 +304,9 @@ def split(
         ratios: names and shares, as a mapping or as text: ``train=0.8,test=0.2``.
         settings: what connects images, and the balance of the parts.
         out: folder for the plan, and for the parts if they are written.
-        audited: folder of a finished audit of this very set with itself; its verdicts count. By
+        audited: folder of a finished audit of this set with itself, whose verdicts count. By
             default the set is audited into ``out/audit``.
-        apply: write the parts, once an audit of them finds no pair.
+        apply: write the parts if an audit of them finds no pair.
         workers, cache, progress: as in :func:`visleak.audit`.
 
     Raises:
@@ -394,7 +388,7 @@ def _plan(
 
 
 def shares_of(ratios: str | Mapping[str, float]) -> dict[str, float]:
-    """Return name and share of each part.
+    """Return the share of each part by name.
 
     >>> shares_of("train=80%,test=.2")
     {'train': 0.8, 'test': 0.2}
@@ -434,7 +428,7 @@ def _audited(
     progress: Progress,
 ) -> Audit:
     """Return the audit of a set with itself; one of another set without verdicts is replaced."""
-    # groups change no pair: without them one audit serves all choices of groups
+    # without groups, which do not change pairs, one audit is valid for all choices of groups
     options = {name: value for name, value in images.options.items() if name != "group"}
     run = partial(
         audit,
@@ -459,7 +453,7 @@ def _audited(
 
 
 def _name_in(found: Audit, images: ImageSet) -> str:
-    """Return what an audit calls a set that it compared with itself."""
+    """Return the name of a set in an audit that compared it with itself."""
     refuse_ungraded(found.folder, found.summary)
     within = {c.query_set for c in found.summary.comparisons if c.coverage == "within"}
     listed, ids = len(images) + len(images.problems), set(images.ids.to_pylist())

@@ -1,4 +1,4 @@
-"""A plan of parts: which image belongs to which part, how it is written, audited and reported."""
+"""A plan of parts: the part of each image, and how the parts are written and audited."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ class Auditor:
         return found
 
     def between(self, graph: Graph, first: Int64, second: Int64) -> Edges:
-        """Return the edges between two selections of ascending rows, by an audit of them only."""
+        """Return the edges between two selections of ascending rows, by an audit of these."""
         if not len(first) or not len(second):
             return NO_EDGES
         sides, names = [], {}
@@ -146,7 +146,7 @@ class Auditor:
 
 
 def refuse_ungraded(folder: Path, summary: AuditSummary) -> None:
-    """Refuse an audit that did not verify pairs, or that used a sample."""
+    """Refuse an audit without verified pairs, or of a sample."""
     if summary.settings.sample:
         raise VisleakError(
             f"{folder} is an audit of a sample of {summary.settings.sample:,} images; an audit of"
@@ -171,8 +171,8 @@ AUDITED: Final = "audit"
 #: Most rounds of assigning and auditing.
 ROUNDS: Final = 8
 
-#: In ``split.json`` of a plan: rounds of assigning and auditing, pairs that those audits added,
-#: the audit of the written parts, and the parts.
+#: Values in ``split.json`` of a plan: rounds of assigning and auditing, pairs added by these
+#: audits, the audit of the written parts, and the parts.
 NOT_APPLIED: Final[Mapping[str, object]] = {
     "rounds": 0,
     "pairs_added": 0,
@@ -189,12 +189,12 @@ class Plan:
 
     graph: Graph
     edges: Edges
-    component: Int64  # ``int64`` (images,): connected component of each
-    part: Int64  # ``int64`` (images,): index of the part of each
+    component: Int64  # (images,): connected component
+    part: Int64  # (images,): index of the part
     after: Balance
     tolerance: float | None  # of the split; ``None`` for a repair
-    before: Balance | None = None  # only if there were parts already
-    why: tuple[str, ...] = ()
+    before: Balance | None = None  # of a repair
+    why: tuple[str, ...] = ()  # reasons why the tolerance is missed
     about: Mapping[str, object] = field(default_factory=dict)  # more values for ``split.json``
 
     def parts(self) -> tuple[Part, ...]:
@@ -202,7 +202,7 @@ class Plan:
         graph, parts = self.graph, []
         for index, name in enumerate(self.after.parts):
             pieces = []
-            # images that were in the part before come first
+            # images that were in the part before are first
             for owner in sorted(range(len(graph.sets)), key=lambda own: own != index):
                 rows = np.flatnonzero((self.part == index) & (graph.owner == owner))
                 if len(rows):
@@ -265,10 +265,9 @@ class Plan:
 
 @dataclass(frozen=True)
 class Split:
-    """A planned split, and what was written."""
+    """A planned or written split."""
 
-    # with ``split.json``, ``assignment.csv`` and, once written, ``data`` and ``proof``
-    folder: Path
+    folder: Path  # of ``split.json``, ``assignment.csv`` and, once written, ``data`` and ``proof``
     content: Mapping[str, Any]  # of ``split.json``
 
     @property
@@ -279,7 +278,7 @@ class Split:
 
 
 class Unbalanced(VisleakError):
-    """A split misses its tolerance, so it was planned and not written."""
+    """The split misses its tolerance, so only the plan was written."""
 
     def __init__(self, message: str, content: dict[str, object]) -> None:
         super().__init__(message)
@@ -290,7 +289,7 @@ class Unbalanced(VisleakError):
 
 
 def refuse_output(out: Path, sets: Iterable[ImageSet], *, apply: bool) -> None:
-    """Refuse an output folder that is inside of a set, or contains other files."""
+    """Refuse an output folder that is in a set, or contains other files."""
     refuse_place(out, sets)
     if not out.exists():
         return
@@ -319,7 +318,7 @@ def planned(
     how: str | None,
     accept: Callable[[Plan], None] = lambda plan: None,
 ) -> Split:
-    """Plan; and audit, write and prove as ``how`` says: ``manifest``, ``link`` or ``copy``."""
+    """Plan the parts; with ``how`` (``manifest``, ``link``, ``copy``) audit and write them too."""
     plan = solve(edges)
     outcome = dict(NOT_APPLIED)
     if how is not None:
@@ -333,10 +332,10 @@ def planned(
 def _consensus(
     solve: Callable[[Edges], Plan], edges: Edges, auditor: Auditor
 ) -> tuple[Plan, int, int]:
-    """Return a plan between whose parts an audit finds no pair, rounds, and edges added on the way.
+    """Return a plan without pairs between its parts, the number of rounds, and of edges added.
 
-    An audit of all images with themselves verifies the best candidates of each, so an audit of the
-    parts may find pairs that it did not list. They become edges, and parts are assigned again.
+    The first audit verified only the best candidates of each image, so an audit of the parts may
+    find more pairs. They become edges, and the parts are assigned again.
     """
     known = edges
     for number in range(1, ROUNDS + 1):
@@ -354,12 +353,12 @@ def _consensus(
 def _apply(plan: Plan, auditor: Auditor, out: Path, how: str) -> dict[str, object]:
     """Write the parts into ``data``, audit them into ``proof``, and keep them if nothing leaks."""
     data, proof = out / DATA, out / PROOF
-    shown: dict[str, object] = {"folder": None, "headline": None, "leaks": 0}
+    evidence: dict[str, object] = {"folder": None, "headline": None, "leaks": 0}
 
     def check(folder: Path, opened: Mapping[str, OutputSource]) -> None:
         if len(opened) > 1:
             found = auditor.proven(opened, folder, data, proof)
-            shown.update(folder=str(proof), headline=found.headline)
+            evidence.update(folder=str(proof), headline=found.headline)
 
     images = read_table(auditor.first, IMAGES, ["set", "id", "digest"])
     names = {images.name for images in plan.graph.sets}
@@ -368,7 +367,7 @@ def _apply(plan: Plan, auditor: Auditor, out: Path, how: str) -> dict[str, objec
         plan.parts(),
         data,
         how,
-        # the folder of the audit changes no image
+        # independent of the folder of the audit
         about={name: value for name, value in plan.about.items() if name != "audit"},
         removed=[Removed.unreadable(problem) for problem in unread],
         known={
@@ -379,7 +378,7 @@ def _apply(plan: Plan, auditor: Auditor, out: Path, how: str) -> dict[str, objec
         progress=auditor.progress,
     )
     if written.reused and (proof / AUDIT).is_file():
-        shown.update(folder=str(proof), headline=read_summary(proof).headline)
+        evidence.update(folder=str(proof), headline=read_summary(proof).headline)
     content = written.as_dict()
     kept = {key: content[key] for key in ("folder", "as", "sources", "images")}
-    return {"proof": shown, "written": kept}
+    return {"proof": evidence, "written": kept}

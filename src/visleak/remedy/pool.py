@@ -1,4 +1,4 @@
-"""The pool of replacements in the order of a keyed digest."""
+"""The pool of replacements, the test images that need one, and decisions about them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from visleak.errors import UsageError, VisleakError
+from visleak.errors import VisleakError
 from visleak.pipeline.comparison import normalised, normalised_name
 from visleak.records import GRADES, Fingerprints, ImageSet, Int64
 from visleak.remedy.settings import GRADE
@@ -33,9 +33,10 @@ class Pool:
 
     images: ImageSet
     fingerprints: Fingerprints
-    # normalised class to rows of ``fingerprints`` in the order in which they are tried; ``None`` to
-    # all of them
+    # rows of ``fingerprints`` by normalised class, in the order in which they are tried; by
+    # ``None`` all of them
     queues: Mapping[str | None, Int64]
+    # numbers of images that cannot be used
     known: int
     repeated: int
     blank: int
@@ -63,7 +64,7 @@ def make_pool(images: ImageSet, prints: Fingerprints, existing: Set[bytes], seed
     order = sorted(range(len(digests)), key=rank)
     known = {row for row in order if digests[row] in existing}
     blank = {row for row in order if prints.flat[row]} - known
-    # of equal contents the first in the set is tried
+    # of equal contents only the first in the set
     first = {digests[row]: row for row in reversed(order)}
     out = known | blank
     usable = [row for row in order if row not in out and first[digests[row]] == row]
@@ -102,7 +103,7 @@ COLUMNS: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Leak:
-    """An image that a test image duplicates."""
+    """An image that a test image is a duplicate of."""
 
     set: str
     id: str
@@ -118,18 +119,18 @@ class Duplicate:
     position: int
     id: str
     digest: str
-    copy: int
-    label: str | None  # its class as stored, or ``None``
-    # images that it duplicates, those in training, strong grades and large similarities first
+    copy: int  # index among the test images of this content, in the order of the set
+    label: str | None  # as stored
+    # those in training, strong grades and large similarities first
     leaks: tuple[Leak, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Duplicates:
-    """The test images that need a replacement, and those left out."""
+    """The test images that need a replacement, and the numbers of excluded ones."""
 
     grade: str
-    images: tuple[Duplicate, ...]  # the duplicates, in the order of the set
+    images: tuple[Duplicate, ...]  # in the order of the set
     blank: int
     disputed: int
 
@@ -142,14 +143,10 @@ def find_duplicates(
     *,
     include_disputed: bool = False,
 ) -> Duplicates:
-    """Return the images of a test set that duplicate a training image or another test image.
+    """Return the images of a test set that are duplicates of a training image or of a test image.
 
-    Every query of a pair with another set counts, and of a pair within the test set only the image
-    in the column ``query``: the other one stays.
+    Of a pair within the test set only the image in the column ``query`` needs a replacement.
     """
-    allowed = GRADES[:3]
-    if grade not in allowed:
-        raise UsageError(f"grade must be one of {', '.join(allowed)}; got {grade!r}")
     strong = pc.is_in(pairs["grade"], pa.array(Level(grade).names))
     own = pairs.filter(pc.and_(strong, pc.equal(pairs["query_set"], images.name)))
     taken = own if include_disputed else own.filter(pc.invert(disputed(own)))
@@ -192,7 +189,7 @@ APPROVED: Final = "approved"
 REJECTED: Final = "rejected"
 WITHDRAWN: Final = "withdrawn"
 
-#: How a decision was made: by a person, or automatically (the first eligible candidate).
+#: Values of the column ``how``: a decision of a person, or the automatic choice.
 CHOOSERS: Final = ("person", "machine")
 
 _TABLES: Final = """
@@ -210,12 +207,12 @@ CREATE UNIQUE INDEX IF NOT EXISTS one_replacement_a_test_image
 
 
 class AlreadyDecided(VisleakError):
-    """There is an earlier decision: the test image has a replacement, or the image is in use."""
+    """There is an earlier decision: the test image has a replacement, or the image is used."""
 
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """The decision about an image of the pool, shown for a test image."""
+    """The decision about an image of the pool for a test image."""
 
     decision: str  # ``approved`` or ``rejected``
     test_digest: str
@@ -245,11 +242,10 @@ _MARKS: Final = ", ".join("?" * len(DECISION_COLUMNS))
 
 
 class Decisions(MirroredDatabase):
-    """The decisions of an audit folder. Use as a context manager.
+    """The decisions of an audit folder: a context manager, safe for threads and processes.
 
-    A folder that contains ``replacements.csv`` only starts with its valid decisions.
-
-    Safe for several threads and processes; a call returns once its change is on disk.
+    A call returns once its change is on disk. If the folder has ``replacements.csv`` only, its
+    valid decisions are imported.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -290,9 +286,10 @@ class Decisions(MirroredDatabase):
             self.write_plain()
 
     def approve(self, decision: Decision, known: Collection[str]) -> frozenset[str]:
-        """Store an approval, unless others than those ``known`` to its check were stored since.
+        """Store an approval if no other images than ``known`` are approved.
 
-        Returns the digests of these; if there are any, nothing was stored: compare with them too.
+        Returns the digests of the other ones; if there are any, nothing was stored, because the
+        image was not compared with them.
         """
         with self.writing():
             rows = self._db.execute(
@@ -308,7 +305,7 @@ class Decisions(MirroredDatabase):
         return unseen
 
     def reject(self, decision: Decision) -> None:
-        """Store a rejection: the image is not offered again, for any test image."""
+        """Store a rejection: the image is not offered for any test image."""
         with self.writing():
             self._insert(decision)
         self.changed()
@@ -354,7 +351,7 @@ class Decisions(MirroredDatabase):
     def all(self) -> tuple[Decision, ...]:
         """Return all decisions, including withdrawn ones, in order of time."""
         with self.reading():
-            # changes by other connections, and by this one
+            # data_version counts changes by other connections, total_changes by this one
             state = self._db.execute("PRAGMA data_version").fetchone()[0], self._db.total_changes
             if self._known is None or self._known[0] != state:
                 rows = self._db.execute(f"SELECT {_NAMES} FROM decisions ORDER BY number")

@@ -77,9 +77,8 @@ class SetPlan:
     writable: bool
     total: int
     unreadable: int
-    removed: tuple[Removed, ...]  # images to remove, in the order of the set
-    # each class before and after, by name; empty if labels are unknown
-    classes: tuple[ClassChange, ...]
+    removed: tuple[Removed, ...]  # in the order of the set
+    classes: tuple[ClassChange, ...]  # by name; empty if labels are unknown
 
     @property
     def stays(self) -> int:
@@ -120,15 +119,15 @@ class SetPlan:
 
 @dataclass(frozen=True)
 class Purge:
-    """A plan, and what was written."""
+    """The plan of a purge, and its result once written."""
 
     settings: PurgeSettings
     sets: tuple[SetPlan, ...]
     disputed: int
     blank: int
     advice: Advice
-    caveats: tuple[str, ...]
-    written: Written | None = None  # the data set; ``None`` if this is only a plan
+    caveats: tuple[str, ...]  # reasons why more images may leak than the audit lists
+    written: Written | None = None
 
     def as_dict(self) -> dict[str, object]:
         """Return plan and result as plain values."""
@@ -253,7 +252,7 @@ def _chosen_sets(summary: AuditSummary, settings: PurgeSettings) -> list[SetSumm
 
 
 def _others(folder: Path, summary: AuditSummary, settings: PurgeSettings, side: str) -> Reasons:
-    """Return the images of a side that leak by their groups or overlaps, where that was chosen."""
+    """Return the images of a side that leak by groups or overlaps, according to the settings."""
     found: dict[tuple[str, str], tuple[str, str]] = {}
     if settings.group is not None:
         refuse_unconfirmed(folder, summary, yes=settings.yes)
@@ -278,7 +277,7 @@ def gaps_of(summary: AuditSummary, settings: PurgeSettings) -> dict[str, int]:
 
 
 def _of_overlaps(folder: Path, summary: AuditSummary, least: float, side: str) -> Reasons:
-    """Return the images of which at least a share is seen, or that show as much of another."""
+    """Return the images of which at least a share is visible, or that show this share."""
     if summary.settings.overlap is None:
         raise UsageError(
             f"--overlap: {folder} has no overlaps; run `visleak audit` with --overlap {least:g}"
@@ -349,10 +348,10 @@ def _advise(summary: AuditSummary, lost: int) -> Advice:
 
 
 def _caveats(summary: AuditSummary, settings: PurgeSettings, ungraded: int) -> Iterator[str]:
-    """Yield why more images may leak than the audit lists."""
+    """Yield the reasons why more images may leak than the audit lists."""
     if lost := summary.unfinished:
-        away = f"{counted(lost, 'image')} could not be read again"
-        yield f"the audit is unfinished: {away}; repeat it"
+        unread = f"{counted(lost, 'image')} could not be read again"
+        yield f"the audit is unfinished: {unread}; repeat it"
     if ungraded:
         yield (
             f"pairs that were not verified ({ungraded:,}) have no grade and do not count;"
@@ -478,7 +477,7 @@ def _apply(audit: Audit, planned: Purge, out: Path, progress: Progress) -> Writt
 
 
 def _refuse_other_images(images: ImageSet, known: pa.Table, unread: set[str]) -> None:
-    """Refuse a set with other images than the audit saw, or with one that it could not read."""
+    """Refuse a set with other images than the audit, or with one that it could not read."""
     seen, now = known["id"].to_pylist(), images.ids.to_pylist()
     audited, present = set(seen), set(now)
     places = [place for place, id_ in enumerate(now) if id_ in unread]

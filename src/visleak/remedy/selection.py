@@ -1,4 +1,4 @@
-"""Selection of replacements: an audit and a pool opened, candidates, decisions about them."""
+"""Selection of replacements for duplicates: candidates, their neighbours, and decisions."""
 
 from __future__ import annotations
 
@@ -11,9 +11,10 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow.compute as pc
 
 from visleak.auditing import Audit, open_cache, workers_for
@@ -41,29 +42,20 @@ from visleak.storage import IMAGES, read_table
 from visleak.verdicts import judged_pairs, read_verdicts
 from visleak.verdicts.exchange import as_listed
 
-#: Neighbours verified per set, as many as the candidates of an audit. The three of the paper
-#: occasionally miss a copy behind three similar images.
+#: Neighbours verified per set, as many as in an audit. The three of the paper miss a copy that
+#: ranks behind three similar images.
 COMPARED: Final = 20
 
 #: Share of the background similarity that is subtracted for the ranking: none, as in the paper, and
 #: half, as in an audit; the neighbours of both rankings are verified.
 CORRECTED: Final = (0.0, 0.5)
 
-#: Neighbours that people see, as in the paper.
-SHOWN: Final = 3
-
-#: Candidates checked together; the result for one does not depend on the others.
-BLOCK: Final = 8
-
-#: Reviewer of automatic decisions.
-MACHINE: Final = "visleak"
-
-#: Candidates searched for at once, in addition to those that are certainly needed.
-SPARE: Final = 32
+SHOWN: Final = 3  # neighbours that people see, as in the paper
+BLOCK: Final = 8  # candidates verified together
+SPARE: Final = 32  # candidates searched for together, in addition to those that are needed
+MACHINE: Final = "visleak"  # reviewer of automatic decisions
 
 _COPY: Final = {"exact": "exact copy of", "near": "near copy of", "similar": "very similar to"}
-
-
 _DEFAULTS: Final = SelectionSettings()
 
 
@@ -81,7 +73,6 @@ def distance(similarity: float) -> float:
 
 
 def _label_of(own: EncodedSet, row: int) -> str | None:
-    """Return the label of a row of a set's fingerprints, ``None`` for none."""
     if own.images.labels is None:
         return None
     label: str | None = own.images.labels[int(own.fingerprints.rows[row])].as_py()
@@ -100,7 +91,7 @@ class Neighbour:
 
 @dataclass
 class Neighbours:
-    """Finds nearest images; the sets of the audit are searched once per candidate."""
+    """Nearest images of candidates; the sets of the audit are searched once per candidate."""
 
     existing: Mapping[str, Side]  # the sets of the audit, by name
     pool: Side
@@ -110,7 +101,7 @@ class Neighbours:
     _found: dict[int, tuple[Neighbour, ...]] = field(default_factory=dict, init=False)
 
     def search(self, rows: Sequence[int]) -> None:
-        """Search the sets of the audit for rows of the pool, all at once, and store the result."""
+        """Search the sets of the audit for rows of the pool, and cache the result."""
         fresh = np.array(sorted(set(rows) - self._found.keys()), np.int64)
         if not len(fresh):
             return
@@ -119,9 +110,9 @@ class Neighbours:
         for (name, side), share in itertools.product(self.existing.items(), CORRECTED):
             sides = self._sides(queries, side, side.background * np.float32(share))
             hits = ExactSearch().find(sides, Wanted(None, best=COMPARED), workers=self.workers)
-            columns = (hits.query, hits.reference, hits.similarity, hits.view)
-            for query, *near in zip(*(column.tolist() for column in columns), strict=True):
-                found[int(fresh[query])].add(Neighbour(name, *near))
+            columns = (fresh[hits.query], hits.reference, hits.similarity, hits.view)
+            for row, *near in _table_rows(*columns):
+                found[row].add(Neighbour(name, *near))
         self._found |= {row: self._nearest(near) for row, near in found.items()}
 
     def of(self, row: int, approved: Int64) -> tuple[Neighbour, ...]:
@@ -132,10 +123,9 @@ class Neighbours:
         if len(others):
             sides = self._sides(self.pool.fingerprints.matrix[[row]], self.pool)
             scored = rescore(sides, sides.query[:1], np.zeros(len(others), np.int64), others)
-            columns = (scored.reference, scored.similarity, scored.view)
             near += self._nearest(
                 Neighbour(self.pool.fingerprints.set, *each)
-                for each in zip(*(column.tolist() for column in columns), strict=True)
+                for each in _table_rows(scored.reference, scored.similarity, scored.view)
             )[:COMPARED]
         return self._nearest(near)
 
@@ -168,15 +158,19 @@ class Neighbours:
         return tuple(sorted(found, key=rank))
 
 
+def _table_rows(*columns: npt.NDArray[Any]) -> Iterator[tuple[Any, ...]]:
+    return zip(*(column.tolist() for column in columns), strict=True)
+
+
 @dataclass(frozen=True, slots=True)
 class SimilarImage:
-    """A neighbour of a candidate."""
+    """A verified neighbour of a candidate."""
 
     set: str
     id: str
     label: str | None
     similarity: float
-    grade: str | None  # of the pair; ``None`` if an image could no longer be read
+    grade: str | None  # of the pair; ``None`` if an image could not be read
 
     @property
     def distance(self) -> float:
@@ -186,13 +180,13 @@ class SimilarImage:
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """An image of the pool and its nearest neighbours."""
+    """An image of the pool and its verified neighbours."""
 
     row: int
     id: str
     label: str | None
     digest: str
-    near: tuple[SimilarImage, ...]  # the verified neighbours, nearest first
+    near: tuple[SimilarImage, ...]  # nearest first
 
     @property
     def nearest(self) -> tuple[SimilarImage, ...]:
@@ -201,7 +195,7 @@ class Candidate:
 
     @property
     def objection(self) -> str:
-        """Why it may not be approved; empty if it is eligible."""
+        """The reason why it cannot be approved; empty if it is eligible."""
         for near in self.near:
             if near.grade != "different":
                 what = _COPY.get(near.grade or "", "could not be compared with")
@@ -211,20 +205,19 @@ class Candidate:
 
 @dataclass
 class Examiner:
-    """Checks images of a pool against their nearest neighbours as an audit does, each pair once."""
+    """Verifies candidates against their neighbours as an audit does, each pair once."""
 
     sides: Mapping[str, Side]  # the sets of the audit and the pool, by name
     pool: str  # name of the pool
     neighbours: Neighbours
-    views: str  # the choice of views in the settings
+    views: str  # setting of the audit
     grader: Grader
-    # returns a run context for one call; its cache holds earlier evidence
-    context: Callable[[], AbstractContextManager[RunContext]]
+    context: Callable[[], AbstractContextManager[RunContext]]  # returns a context for one call
     # by row of the pool, set and row of the neighbour
     _grades: dict[tuple[int, str, int], str | None] = field(default_factory=dict, init=False)
 
     def candidates(self, rows: Sequence[int], approved: Int64) -> list[Candidate]:
-        """Return rows of the pool as candidates; approved rows are neighbours too."""
+        """Return rows of the pool as candidates; approved rows count as neighbours."""
         near = {row: self.neighbours.of(row, approved) for row in rows}
         self._verify([(row, each) for row, found in near.items() for each in found])
         own = self.sides[self.pool]
@@ -240,12 +233,12 @@ class Examiner:
         ]
 
     def prepare(self, rows: Sequence[int]) -> None:
-        """Check rows against their neighbours in the audit, all at once."""
+        """Verify rows against their neighbours in the audit, together."""
         self.neighbours.search(rows)
         self.candidates(rows, np.empty(0, np.int64))
 
     def prepared(self, rows: Sequence[int]) -> Iterator[int]:
-        """Yield rows in their order, prepared in blocks."""
+        """Yield rows in order, prepared in blocks."""
         for start in range(0, len(rows), BLOCK):
             block = rows[start : start + BLOCK]
             self.prepare(block)
@@ -258,7 +251,7 @@ class Examiner:
         return SimilarImage(near.set, id_, _label_of(own, near.row), near.similarity, graded)
 
     def _verify(self, couples: Iterable[tuple[int, Neighbour]]) -> None:
-        """Grade couples of a row of the pool and a neighbour that have no grade yet."""
+        """Grade pairs of a row of the pool and a neighbour that have no grade yet."""
         fresh: dict[str, list[tuple[int, Neighbour]]] = {}
         for row, near in dict.fromkeys(couples):
             if (row, near.set, near.row) not in self._grades:
@@ -279,8 +272,7 @@ class Examiner:
                 flat=self.sides[self.pool].fingerprints.flat[pairs.query],
                 grader=self.grader,
             )
-            columns = (pairs.query, pairs.reference, grades.grade)
-            for row, other, code in zip(*(column.tolist() for column in columns), strict=True):
+            for row, other, code in _table_rows(pairs.query, pairs.reference, grades.grade):
                 known = GRADES[code] if code >= 0 else None
                 self._grades[row, pairs.reference_set, other] = known
 
@@ -288,15 +280,14 @@ class Examiner:
         query = np.array([row for row, _ in couples], np.int64)
         reference = np.array([near.row for _, near in couples], np.int64)
         own, other = self.sides[self.pool], self.sides[name]
+        background = (own.background[query] + other.background[reference]) / 2
         return Pairs(
             query_set=self.pool,
             reference_set=name,
             query=query,
             reference=reference,
             similarity=np.array([near.similarity for _, near in couples], np.float32),
-            background=((own.background[query] + other.background[reference]) / 2).astype(
-                np.float32
-            ),
+            background=background.astype(np.float32),
             view=np.array([near.view for _, near in couples], np.int8),
             total=np.zeros(len(own.fingerprints), np.int64),
         )
@@ -309,22 +300,22 @@ class Examiner:
 class Offer:
     """The state of a duplicate."""
 
-    approved: Decision | None  # its replacement, or ``None``
-    # the image to decide about: the replacement if there is one, otherwise the next eligible one;
-    # ``None`` if no candidate of the class is left
+    approved: Decision | None  # its replacement
+    # the replacement if there is one, otherwise the next eligible candidate; ``None`` if no
+    # candidate of the class is left
     candidate: Candidate | None
-    passed: tuple[Candidate, ...]
-    left: int
+    passed: tuple[Candidate, ...]  # candidates before it that are not eligible
+    left: int  # candidates without a decision
 
 
 @dataclass(frozen=True, slots=True)
 class ClassCount:
-    """Number of duplicates of a class, approved ones, and candidates without a decision."""
+    """Number of duplicates of a class, replaced ones, and candidates without a decision."""
 
-    label: str
+    label: str  # empty without labels
     duplicates: int
-    approved: int
-    left: int
+    replaced: int
+    candidates_left: int
 
 
 @dataclass
@@ -362,7 +353,7 @@ class Selection:
         }
 
     def similarity(self, duplicate: Duplicate, leak: Leak) -> float:
-        """Return the similarity of a duplicate and its leak, measured if it is unknown."""
+        """Return the similarity of a duplicate and its leak; computed if it is unknown."""
         if leak.similarity is not None:
             return leak.similarity
         names, ids = (self.test_set, leak.set), (duplicate.id, leak.id)
@@ -370,7 +361,7 @@ class Selection:
         return self.examiner.neighbours.similarity(names, rows)
 
     def label_of(self, set_name: str, id_: str) -> str | None:
-        """Return the label of an image of the audit, ``None`` for none."""
+        """Return the label of an image of the audit."""
         row = self._row_in(set_name, id_)
         return _label_of(self.material[set_name], row) if row >= 0 else None
 
@@ -378,7 +369,7 @@ class Selection:
         return int(pc.index(self.material[name].fingerprints.ids, id_).as_py())
 
     def row_of(self, digest: str) -> int | None:
-        """Return the row of the pool with a content, ``None`` without one."""
+        """Return the row of the pool with a content."""
         return self._rows.get(digest)
 
     def counts(self) -> tuple[ClassCount, ...]:
@@ -391,14 +382,14 @@ class Selection:
             ClassCount(
                 label=label,
                 duplicates=len(own),
-                approved=sum((each.digest, each.copy) in approved for each in own),
-                left=len(self._waiting(own[0].label)),
+                replaced=sum((each.digest, each.copy) in approved for each in own),
+                candidates_left=len(self._waiting(own[0].label)),
             )
             for label, own in sorted(by_label.items())
         )
 
     def warm_up(self) -> None:
-        """Search for the neighbours of the candidates that will be needed, all at once."""
+        """Search for the neighbours of the candidates that will be needed, together."""
         with self._lock:
             self.examiner.neighbours.search(self._soon())
 
@@ -429,14 +420,14 @@ class Selection:
             return self.examiner.candidates(rows, self._approved(self.approvals().values()))
 
     def objection(self, approved: Decision) -> str:
-        """Return why an approval no longer holds (pool or audit changed); empty if it does."""
+        """Return the reason why an approval is no longer valid; empty if it is valid."""
         with self._lock:
             row = self._rows.get(approved.pool_digest)
             if row is None:
                 return "not in this pool"
             if row not in self._queue(approved.label or None):
                 return "of another class"
-            # later ones were compared with this one
+            # later approvals were compared with this one
             before = itertools.takewhile(
                 lambda each: each.pool_digest != approved.pool_digest, self.approvals().values()
             )
@@ -455,7 +446,7 @@ class Selection:
                     return decision
 
     def reject(self, place: int, digest: str, reviewer: str) -> Decision:
-        """Reject an image of the pool: it is no longer offered for any duplicate."""
+        """Reject an image of the pool for all duplicates."""
         with self._lock:
             decision = self._decision(pools.REJECTED, place, digest, reviewer, "person")
             self.decisions.reject(decision)
@@ -466,7 +457,7 @@ class Selection:
         return self.decisions.undo(reviewer, since)
 
     def withdraw(self, place: int) -> Decision | None:
-        """Withdraw the replacement of a duplicate, approved by any person, and return it."""
+        """Withdraw the replacement of a duplicate, whoever approved it, and return it."""
         duplicate = self.duplicates.images[place]
         return self.decisions.withdraw(duplicate.digest, duplicate.copy)
 
@@ -516,12 +507,12 @@ class Selection:
         return self.pool.queues.get(class_of(label) if self.by_class else None, np.empty(0, int))
 
     def _waiting(self, label: str | None) -> list[int]:
-        """Return those of the rows without a decision."""
+        """Return the rows of the queue of a class without a decision."""
         decided = {self._rows.get(each.pool_digest) for each in self.decisions.standing()}
         return [row for row in self._queue(label).tolist() if row not in decided]
 
     def _soon(self) -> list[int]:
-        """Return the candidates that are certainly needed, and some more."""
+        """Return the candidates that are needed, and some spare ones."""
         approved = self.approvals()
         needed: dict[str | None, list[Duplicate]] = {}
         for each in self.duplicates.images:
@@ -554,7 +545,7 @@ def open_selection(
 ) -> Iterator[Selection]:
     """Open an audit and a pool to choose replacements for the duplicates of a test set.
 
-    A ``trial`` works on a copy of the decisions: nothing is written into the audit folder.
+    A ``trial`` changes a copy of the decisions: nothing is written into the audit folder.
     """
     result = Audit(folder)
     name = _test_set(result, settings.set_name)
@@ -590,7 +581,7 @@ def open_selection(
         )
 
         def context() -> AbstractContextManager[RunContext]:
-            # a few pairs at a time: starting processes would take longer than verifying them
+            # without processes: they would take longer to start than a few pairs take to verify
             return RunContext.at(None, 1, store)
 
         audited = {each: comparer.sides[each] for each in sets}
@@ -644,7 +635,7 @@ def _encoder_of(result: Audit) -> Encoder:
 
 
 def _encoder_name(name: str, base: Path) -> str:
-    """Return the text of an encoder; a missing file is searched where the audit was made.
+    """Return the name of an encoder; a missing file is searched in the folder of the audit run.
 
     >>> _encoder_name("builtin", Path("/data"))
     'builtin'
@@ -660,7 +651,7 @@ def _opened_pool(
     settings: SelectionSettings,
     sets: Mapping[str, ImageSet],
 ) -> ImageSet:
-    """Return the pool under a name that no set of the audit has."""
+    """Open the pool under a name that no set of the audit has."""
     name = "pool"
     while name in sets:
         name += "+"

@@ -19,10 +19,9 @@ from visleak.options import (
     share,
 )
 
-#: What a result consists of: lists alone, lists and links, lists and copies.
 FORMATS: Final = ("manifest", "link", "copy")
 
-#: Grades that connect images.
+#: Grades that may count as duplicates.
 GRADES: Final = ("exact", "near", "similar")
 
 #: Panels of ``--help``.
@@ -43,6 +42,10 @@ def _format(default: str) -> str:
 
 def _yes() -> bool:
     return option(False, "Use the groups that --group auto finds without asking for confirmation.")
+
+
+def _include_disputed() -> bool:
+    return option(False, "Count pairs on which reviewers disagree, by their automatic grade.")
 
 
 @dataclass(frozen=True)
@@ -75,28 +78,26 @@ class PurgeSettings(Options, panel=METHOD):
         " each group.",
         choices=("keep", "drop"),
     )
-    include_disputed: bool = option(
-        False, "Count pairs on which reviewers disagree, by their automatic grade."
-    )
+    include_disputed: bool = _include_disputed()
     group: str | None = option(
         None,
-        "auto: also remove images of groups on both sides, as the audit found them in names and"
-        " confirmed them by the images.",
+        "auto: also remove images of groups that are on both sides, as the audit found them in"
+        " names and confirmed them by the images.",
         choices=(AUTO,),
     )
     max_frame_gap: str | None = option(
         None,
-        "With --group auto, of recordings remove only images within so many frames (milliseconds"
-        " where times are known) of an image of the other side; auto: up to where half of the"
-        " similarity of neighbouring frames is left. Default: all images of a group on both sides.",
+        "With --group auto: remove only images of a recording that are within this number of frames"
+        " (milliseconds if times are known) of an image of the other side; auto: up to half of the"
+        " similarity of neighbouring frames. Default: all images of a group on both sides.",
         metavar="auto|N",
     )
     yes: bool = _yes()
     overlap: float | None = option(
         None,
-        "Also remove images of which at least this share is seen in images that overlap them, such"
-        " as 0.1 or 10%; the audit must have measured that (--overlap). From train: the images that"
-        " show as much of a test image.",
+        "Also remove test images of which at least this share is visible in overlapping images,"
+        " such as 0.1 or 10%; from train, the images that show this share of a test image. Needs an"
+        " audit with --overlap.",
         metavar="SHARE",
         parse=share,
         least=0,
@@ -210,13 +211,13 @@ class RepairSettings(PartSettings):
     )
 
 
-#: The weakest grade that makes a duplicate by default; ``similar`` is that of the paper.
+#: Default of the weakest grade of a duplicate; the paper has ``similar``.
 GRADE: Final = "near"
 
 
 @dataclass(frozen=True)
 class SelectionSettings(Options, panel=METHOD):
-    """For which test images replacements are chosen, and in which order."""
+    """For which test images replacements are selected, and in which order."""
 
     id: str | None = option(None, "Column of the pool with the ids.", metavar="COLUMN", panel=SETS)
     label: str | None = option(
@@ -227,12 +228,10 @@ class SelectionSettings(Options, panel=METHOD):
     )
     grade: str = option(
         GRADE,
-        "Weakest grade of a pair that makes a duplicate; that of Barz & Denzler (2020) is similar.",
-        choices=("exact", "near", "similar"),
+        "Weakest grade of a duplicate; Barz & Denzler (2020) use similar.",
+        choices=GRADES,
     )
-    include_disputed: bool = option(
-        False, "Count pairs on which reviewers disagree, by their automatic grade."
-    )
+    include_disputed: bool = _include_disputed()
     seed: int = option(0, "Seed of the order in which candidates are tried.", metavar="N")
 
 
@@ -242,14 +241,14 @@ class ReplaceSettings(SelectionSettings):
 
     select: str = option(
         "approved",
-        "approved: what people approved in visleak review AUDIT_DIR --pool SOURCE; auto: without an"
-        " approval, the first candidate of the class that is not a copy of its nearest"
-        " neighbours. No person checks those.",
+        "approved: images that people approved in visleak review AUDIT_DIR --pool SOURCE; auto:"
+        " without an approval, the first candidate of the class that is not a copy of its nearest"
+        " neighbours, which no person has checked.",
         choices=("approved", "auto"),
     )
     format: str = _format("copy")
     allow_missing: bool = option(
         False,
-        "Write although some duplicates have no replacement; they stay and are listed.",
+        "Also write if some duplicates have no replacement; they stay and are listed.",
         panel=OUTPUT,
     )

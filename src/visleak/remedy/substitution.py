@@ -1,7 +1,7 @@
-"""``replace``: the fair test set, in which other images take the places of duplicates.
+"""``replace``: the fair test set, in which duplicates are replaced by other images.
 
-Barz & Denzler (2020), section 4: training data and all other test images stay untouched; order,
-ids and size of the test set stay the same.
+Barz & Denzler (2020), section 4: the training data, all other test images, and the order, ids and
+size of the test set do not change.
 """
 
 from __future__ import annotations
@@ -21,47 +21,36 @@ from visleak.errors import UsageError, VisleakError
 from visleak.progress import Progress, silent
 from visleak.records import GRADES, ImageSet
 from visleak.remedy.pool import Decision, Decisions
-from visleak.remedy.selection import Selection, distance, open_selection
+from visleak.remedy.selection import ClassCount, Selection, distance, open_selection
 from visleak.remedy.settings import ReplaceSettings
 from visleak.remedy.writing import Part, Piece, Substitute, Written, refuse_existing, write
 from visleak.storage import csv_of, read_summary, refuse_sets
 
 _DEFAULTS: Final = ReplaceSettings()
 
-#: Header of the lists of ciFAIR.
+#: Columns of the lists of ciFAIR.
 CIFAIR: Final = ("TestID", "TrainID", "Distance", "Judgment")
 
-#: Header of ``replacements.csv``.
+#: Columns of ``replacements.csv``.
 _REPLACED: Final = ("test", "pool", "class", "test_digest", "pool_digest", "how", "reviewer")
-
-
-@dataclass(frozen=True, slots=True)
-class ClassProgress:
-    """Replacements of a class."""
-
-    label: str  # the class; empty without labels
-    duplicates: int
-    replaced: int
-    candidates_left: int
 
 
 @dataclass(frozen=True)
 class ReplacePlan:
-    """What ``replace`` would write, or has written."""
+    """The plan of ``replace``, and its result once written."""
 
     test_set: str
     size: int
     settings: ReplaceSettings
-    pool: Mapping[str, int]
+    pool: Mapping[str, int]  # numbers of usable and other images
     replaced: tuple[Decision, ...]  # approvals that are used, in the order of the test set
-    missing: tuple[tuple[str, str], ...]
-    classes: tuple[ClassProgress, ...]  # replacements per class
-    leaks: int
-    within: int
+    missing: tuple[tuple[str, str], ...]  # id and reason
+    classes: tuple[ClassCount, ...]
+    leaks: int  # duplicates of training images
+    within: int  # duplicates of test images
     blank: int
     disputed: int
     by_class: bool
-    # the result; ``None`` if this is only a plan
     written: Written | None = field(default=None, compare=False)
 
     @property
@@ -177,8 +166,7 @@ def _plan(selection: Selection, settings: ReplaceSettings) -> ReplacePlan:
         replaced=tuple(replaced),
         missing=tuple(missing),
         classes=tuple(
-            ClassProgress(each.label, each.duplicates, used[each.label], each.left)
-            for each in selection.counts()
+            dataclasses.replace(each, replaced=used[each.label]) for each in selection.counts()
         ),
         leaks=sum(not all(each) for each in within),
         within=sum(map(any, within)),
@@ -204,7 +192,7 @@ def _missing(plan: ReplacePlan) -> str:
 
 
 def _store(folder: Path, selection: Selection) -> None:
-    """Store automatic choices among the decisions of the audit."""
+    """Store automatic choices in the decisions of the audit."""
     chosen = selection.approvals()
     known = {each.pool_digest for each in chosen.values()}
     with Decisions(folder) as decisions:
@@ -268,7 +256,7 @@ def _write(selection: Selection, plan: ReplacePlan, out: Path, progress: Progres
 
 
 def _cifair_rows(selection: Selection, within: bool) -> list[tuple[str, ...]]:
-    """Return duplicates, the closest first."""
+    """Return the rows of duplicates, nearest first."""
     images, found = selection.duplicates.images, []
     several = len({leak.set for each in images for leak in each.leaks if not leak.within}) > 1
     for each in images:

@@ -57,15 +57,14 @@ from visleak.remedy.manifest import (
     write_manifest,
     write_rows,
 )
-from visleak.remedy.settings import FORMATS
 from visleak.storage.files import flush
 from visleak.storage.run_folder import is_running, try_lock
 
-#: Lists of files: the images that they name may be anywhere.
+#: Endings of lists, whose images may be in any folder.
 _LISTS: Final = (".txt", ".csv", ".tsv", ".parquet")
 
 
-#: Endings of a format's files, where it is not just its name.
+#: File name extensions of a format, if not only its name.
 ENDINGS: Final = {
     "JPEG": (".jpg", ".jpeg", ".jpe", ".jfif", ".mpo"),
     "PNG": (".png", ".apng"),
@@ -82,7 +81,7 @@ ENDINGS: Final = {
 
 @dataclass(frozen=True)
 class Substitute:
-    """An image of another set, by its position there, that takes the place of one."""
+    """The image of another set that replaces an image."""
 
     images: ImageSet
     position: int
@@ -93,23 +92,14 @@ class Piece:
     """Some images of one set."""
 
     images: ImageSet
-    keep: Int64  # ``int64``, ascending positions in the set
-    # position (one of ``keep``) to the image that takes its place; it keeps the place, the name and
-    # the label
+    keep: Int64  # ascending positions in the set
+    # substitutes by position, one of ``keep``; position, name and label stay
     instead: Mapping[int, Substitute] = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        if len(self.keep) and (
-            (np.diff(self.keep) <= 0).any() or self.keep[0] < 0 or self.keep[-1] >= len(self.images)
-        ):
-            raise ValueError(f"positions of {self.images.name!r} must ascend and be in the set")
-        if not set(self.instead) <= set(self.keep.tolist()):
-            raise ValueError(f"images of {self.images.name!r} to be replaced must be kept")
 
 
 @dataclass(frozen=True)
 class Part:
-    """A data set to be written; pieces of several sets where images were moved."""
+    """A data set to be written, of pieces of several sets if images were moved."""
 
     name: str
     pieces: tuple[Piece, ...]
@@ -161,28 +151,28 @@ def write(
 
     Args:
         parts: with different names. Without any, only the lists are written.
-        out: folder that does not exist, or is empty; or contains this very result.
+        out: folder that does not exist, is empty, or contains this result.
         how: ``manifest`` (lists only), ``link`` (symbolic links to the files) or ``copy``.
         about: settings for the manifest; plain values that do not change between runs.
         extra: more files, by name.
-        removed: images that are left out, for ``removed.csv``.
+        removed: rows of ``removed.csv``.
         known: by set, columns ``id`` and ``digest`` of the audited images; a changed image is
             refused.
-        check: called with the finished folder before it is renamed, and with how the parts are
-            opened; if it raises, nothing is kept.
+        check: called with the finished folder before it is renamed, and with the sources of the
+            parts; if it raises, nothing is kept.
         progress: reports each step.
 
     Raises:
         UsageError: ``out`` exists or is in an input, or the layout does not support the request.
         VisleakError: an input changed, the disk is full, or something was read back differently.
     """
-    _refuse_names(parts, how)
+    _refuse_names(parts)
     if out.name in ("", ".."):
         out = Path(os.path.realpath(out))
     refuse_place(out, _sets(parts))
     refuse_existing(out)
     layouts = {part.name: _layout(part, how) for part in parts}
-    # a list names images of any format
+    # a list may have images of any format
     holds = {
         name: layout.holds if layout is not None and how != "manifest" else "bytes"
         for name, layout in layouts.items()
@@ -238,9 +228,7 @@ def write(
 # -- what may be written, and where --------------------------------------------------------------
 
 
-def _refuse_names(parts: Sequence[Part], how: str) -> None:
-    if how not in FORMATS:
-        raise UsageError(f"format must be one of {', '.join(FORMATS)}; got {how!r}")
+def _refuse_names(parts: Sequence[Part]) -> None:
     names = [part.name for part in parts]
     if len(set(names)) < len(names):
         raise UsageError("parts must have different names")
@@ -264,7 +252,7 @@ def _sets(parts: Sequence[Part]) -> Iterator[ImageSet]:
 
 
 def _inputs_of(images: ImageSet) -> Iterator[Path]:
-    """Yield the folders and files of a set, into which nothing may be written."""
+    """Yield the folders and files of a set, in which nothing may be written."""
     if not images.source or is_address(images.source):
         return
     found = locate(images.source)
@@ -272,19 +260,19 @@ def _inputs_of(images: ImageSet) -> Iterator[Path]:
         yield Path(split_glob(found.place)[0])
     elif Path(found.place).exists():
         yield Path(found.place)
-    # the folder of a list may hold the result
+    # the result may be in the folder of a list
     if isinstance(images.opener, FileOpener) and not found.place.endswith(_LISTS):
         yield Path(images.opener.root)
 
 
 def refuse_place(out: Path, sets: Iterable[ImageSet]) -> None:
-    """Refuse an output folder that is an input, or is inside of one."""
+    """Refuse an output folder that is an input, or in one."""
     real = Path(os.path.realpath(out))
     for given in (path for images in sets for path in _inputs_of(images)):
         source = Path(os.path.realpath(given))
         if real == source or (source.is_dir() and source in real.parents):
             raise UsageError(
-                f"the output {out} is, or lies in, the input {given}, which is never changed;"
+                f"the output {out} is the input {given}, or in it, and inputs are never changed;"
                 " choose another -o DIR"
             )
 
@@ -296,7 +284,7 @@ def refuse_existing(out: Path) -> None:
     if (out / MANIFEST).is_file():
         with contextlib.suppress(VisleakError):
             read_manifest(out)
-            return  # it is compared with this result once all images are read
+            return  # _found_again compares it with this result
     if not out.is_dir() or any(out.iterdir()):
         raise UsageError(f"the output {out} exists; choose a new folder with -o DIR")
 
@@ -356,7 +344,7 @@ def _key(
 def _verified(
     part: OutputPart, opened: OutputSource, folder: Path, progress: Progress
 ) -> list[str]:
-    """Open a written part, compare it with its source, and return its new ids in its own order."""
+    """Open a written part, compare it with its source, and return its new ids in order."""
     images = open_image_set(opened.source(folder), name=part.name, **opened.options)
     order = opened.order if opened.order is not None else np.arange(len(part))
 
@@ -467,18 +455,17 @@ def _written(out: Path, filled: Sequence[OutputPart], reused: bool) -> Written:
 def _fill(
     piece: Piece, holds: str, known: Mapping[str, pa.Table], step: str, progress: Progress
 ) -> Selection:
-    """Read all images of a piece, and compare them with the digests that an audit saw.
+    """Read all images of a piece, and compare them with the digests of an audit.
 
-    ``holds``: how the layout stores an image: ``named`` (a file whose ending says the format),
+    ``holds``: how the layout stores an image: ``named`` (a file with the extension of its format),
     ``bytes`` (encoded, any format) or ``arrays`` (pixels).
     """
     images, audited = piece.images, known.get(piece.images.name)
     instead = _replacements(piece, holds)
     if audited is not None:
-        # whether an image is to go was decided by what it held
         refuse_changed(images, sorted(instead), audited)
     read = [position for position in piece.keep.tolist() if position not in instead]
-    held = {at: _measured(each.stored) for at, each in instead.items()}
+    held = {at: _digest_and_size(each.stored) for at, each in instead.items()}
     problems = []
     for number, (position, stored, digest) in enumerate(_as_audited(images, read, audited)):
         if number % 64 == 0:
@@ -487,7 +474,7 @@ def _fill(
             id_, locator = images.ids[position].as_py(), images.locators[position].as_py()
             problems.append(Problem(images.name, id_, locator or "", stored.reason, stored.detail))
         else:
-            held[position] = _measured(stored, digest)
+            held[position] = _digest_and_size(stored, digest)
     progress(step, len(read), len(read))
     keep = sorted(held)
     digests = np.frombuffer(b"".join(held[at][0] for at in keep), np.uint8).reshape(-1, 16)
@@ -496,7 +483,7 @@ def _fill(
 
 
 def refuse_changed(images: ImageSet, positions: Sequence[int], known: pa.Table) -> None:
-    """Refuse a set of which images at ascending positions are not what the audit saw any more."""
+    """Refuse a set if images at ascending positions changed since the audit."""
     for _ in _as_audited(images, positions, known):
         pass
 
@@ -504,7 +491,7 @@ def refuse_changed(images: ImageSet, positions: Sequence[int], known: pa.Table) 
 def _as_audited(
     images: ImageSet, positions: Sequence[int], known: pa.Table | None
 ) -> Iterator[tuple[int, Stored | Unreadable, bytes]]:
-    """Yield images as stored and their digests; refuse one that is not what an audit saw."""
+    """Yield images as stored and their digests; refuse one that changed since an audit."""
     expected: list[str | None] = [None] * len(positions)
     if known is not None:
         ids = images.ids.take(pa.array(positions, pa.int64()))
@@ -512,29 +499,28 @@ def _as_audited(
         expected = known["digest"].combine_chunks().take(places).to_pylist()
     opened = zip(positions, expected, images.opener.read(positions), strict=True)
     for position, audited, stored in opened:
-        trouble, digest = "", b""
+        change, digest = "", b""
         if not isinstance(stored, Unreadable):
             digest = content_digest(stored)
             if audited not in (None, digest.hex()):
-                trouble = "its content is another now"
+                change = "its content is different"
         elif audited is not None:
-            trouble = f"it cannot be read now ({stored.detail or stored.reason})"
-        if trouble:
+            change = f"it cannot be read ({stored.detail or stored.reason})"
+        if change:
             raise VisleakError(
-                f"{where(images, position)} is not what the audit saw: {trouble}; run `visleak"
-                " audit` again"
+                f"{where(images, position)} changed since the audit: {change}; run `visleak audit`"
+                " again"
             )
         yield position, stored, digest
 
 
-def _measured(stored: Stored, digest: bytes = b"") -> tuple[bytes, int]:
-    """Return the digest of an image, and its bytes."""
+def _digest_and_size(stored: Stored, digest: bytes = b"") -> tuple[bytes, int]:
     count = len(stored) if isinstance(stored, bytes) else stored.nbytes
     return digest or content_digest(stored), count
 
 
 def _replacements(piece: Piece, holds: str) -> dict[int, Replacement]:
-    """Return what takes the places of images; each pool is read once, forward."""
+    """Return replacements by position; each pool is read once, forward."""
     found: dict[int, Replacement] = {}
     pools = {id(each.images): each.images for each in piece.instead.values()}
     for pool in pools.values():
@@ -546,10 +532,10 @@ def _replacements(piece: Piece, holds: str) -> dict[int, Replacement]:
         for position, stored in zip(positions, pool.opener.read(positions), strict=True):
             if isinstance(stored, Unreadable):
                 why = stored.detail or stored.reason
-                raise VisleakError(f"{where(pool, position)} cannot take a place: {why}")
+                raise VisleakError(f"{where(pool, position)} cannot be read: {why}")
             for place in places[position]:
                 locator: str = piece.images.locators[place].as_py()
-                # of a file, or of its member of an archive
+                # of a file, or of a member of an archive
                 name = locator.rpartition("!")[2].rpartition("/")[2] if holds == "named" else None
                 fitted = _fitting(stored, holds, name, where(pool, position))
                 path = file_of(pool, position) if fitted is stored else None
@@ -558,17 +544,17 @@ def _replacements(piece: Piece, holds: str) -> dict[int, Replacement]:
 
 
 def _fitting(stored: Stored, holds: str, name: str | None, shown: str) -> Stored:
-    """Return an image in the form that its place holds; encoded bytes stay as they are.
+    """Return an image in the form that the layout stores; encoded bytes stay as they are.
 
-    Where a ``name`` is given, its ending must say the format.
+    If a ``name`` is given, it must have an extension of the format.
     """
     if holds == "arrays":
         image = decode(stored)
-        if isinstance(image, Unreadable) or image.pixels.shape != (32, 32, 3):
-            has = "cannot be decoded"
-            if not isinstance(image, Unreadable):
-                has = f"has {image.width} x {image.height} pixels"
-            raise VisleakError(f"{shown} {has}: its place holds 32 x 32")
+        if isinstance(image, Unreadable):
+            raise VisleakError(f"{shown} cannot be decoded, and the layout needs pixels")
+        if image.pixels.shape != (32, 32, 3):
+            shape = f"{image.width} x {image.height}"
+            raise VisleakError(f"{shown} has {shape} pixels, and the layout needs 32 x 32")
         return np.ascontiguousarray(image.pixels)
     if isinstance(stored, np.ndarray):
         encoded = io.BytesIO()
@@ -579,26 +565,26 @@ def _fitting(stored: Stored, holds: str, name: str | None, shown: str) -> Stored
     kind = recognise(stored)
     ending = name[name.rfind(".") :].lower()
     if kind is None or ending not in ENDINGS.get(kind.name, (f".{kind.name.lower()}",)):
-        what = "no image" if kind is None else kind.name
+        what = "not an image" if kind is None else kind.name
         raise VisleakError(
-            f"{shown} is {what} and cannot stand under the name {name!r}; take a pool of"
-            f" {ending or 'such'} images, or write the list alone with --format manifest"
+            f"{shown} is {what} and cannot have the name {name!r}; use a pool of"
+            f" {ending or 'such'} images, or write the lists only with --format manifest"
         )
     return stored
 
 
-# -- a folder that is written under a temporary name and renamed in one step, or not at all -------
+# -- a folder that is written under a temporary name and renamed in one step ----------------------
 
 
-#: Up to this number files are flushed one by one; above it, the whole system is.
+#: Number of files above which the whole system is flushed instead of each file.
 ONE_BY_ONE: Final = 100
 
 
 @contextlib.contextmanager
 def staged(out: Path) -> Iterator[Path]:
-    """Yield an empty hidden folder beside ``out``; on success it is renamed to ``out``.
+    """Yield an empty hidden folder beside ``out``, which is renamed to ``out`` on success.
 
-    Leftovers of killed runs are removed first. After a failure nothing remains.
+    Leftovers of killed runs are removed first. On failure the folder is removed.
     """
     beside = out.with_name(f".{out.name}.{os.getpid()}.part")
     out.parent.mkdir(parents=True, exist_ok=True)
@@ -621,15 +607,12 @@ def staged(out: Path) -> Iterator[Path]:
 
 
 def _refuse_small_disk(out: Path, wanted: int) -> None:
-    """Refuse to write more bytes than the disk has free."""
-    place = out.parent
-    while not place.exists():
-        place = place.parent
+    place = next(parent for parent in out.absolute().parents if parent.exists())
     free = shutil.disk_usage(place).free
     if wanted > free:
         raise VisleakError(
             f"{out} needs {size(wanted)}, its disk has {size(free)} free; make room, or write"
-            " links or lists alone with --format link or --format manifest"
+            " only links or lists with --format link or --format manifest"
         )
 
 
@@ -644,10 +627,10 @@ def _remove_leftovers(out: Path) -> None:
 
 
 def _is_held(folder: str, process: int) -> bool:
-    """Whether a writer is running: it holds the lock of the folder, or its process exists."""
+    """Whether a writer is running: its process exists, or it holds the lock of the folder."""
     if is_running(process):
         return True
-    # the process may live in another container that shares the disk
+    # the process may run in another container that shares the disk
     handle = os.open(folder, os.O_RDONLY)
     try:
         return not try_lock(handle)

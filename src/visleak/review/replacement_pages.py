@@ -91,7 +91,7 @@ def _surroundings(replacement: ReplacementSession, chosen: str | None) -> dict[s
     return {
         "counts": counts,
         "chosen": chosen or "",
-        "approved": sum(each.approved for each in counts),
+        "approved": sum(each.replaced for each in counts),
         "pool": replacement.selection.pool,
         "by_class": replacement.selection.by_class,
         "grade": replacement.selection.duplicates.grade,
@@ -230,7 +230,7 @@ def _notes(selection: Selection, words: Instructions, folder: Path) -> Iterator[
 
 def _standing(selection: Selection) -> str:
     counts = selection.counts()
-    needed, there = (sum(getattr(c, n) for c in counts) for n in ("duplicates", "approved"))
+    needed, there = (sum(getattr(c, n) for c in counts) for n in ("duplicates", "replaced"))
     return f"{there:,} of {needed:,} duplicates have a replacement"
 
 
@@ -311,7 +311,7 @@ def _state_after(
 ) -> dict[str, object]:
     names, counts = ("decision", "test", "pool"), replacement.selection.counts()
     return {name: decision and getattr(decision, name) for name in names} | {
-        "approved": sum(each.approved for each in counts),
+        "approved": sum(each.replaced for each in counts),
         "total": sum(each.duplicates for each in counts),
         "next": step,
     }

@@ -1,9 +1,8 @@
-"""Decisions: on disk at once, one replacement a test image, one use of an image of the pool."""
+"""Decisions: on disk at once, one replacement per test image, one use per image of the pool."""
 
 from __future__ import annotations
 
 import csv
-import os
 import sqlite3
 from pathlib import Path
 
@@ -27,7 +26,7 @@ def plain(folder: Path) -> list[dict[str, str]]:
         return [{k: csv_text(v) for k, v in row.items()} for row in csv.DictReader(lines)]
 
 
-def test_undo_takes_back_ones_own_last(tmp_path):
+def test_undo_withdraws_the_last_decision_of_the_reviewer(tmp_path):
     with Decisions(tmp_path) as ours:
         ours.approve(decision("t0", "p0"), ())
         ours.reject(decision("t1", "p1", "rejected", reviewer="bob"))
@@ -45,7 +44,7 @@ def test_undo_takes_back_ones_own_last(tmp_path):
 
 
 def test_undo_may_stop_at_a_time(tmp_path):
-    """A key pressed today takes nothing back of what was decided in an earlier session."""
+    """Decisions of an earlier session stay."""
     with Decisions(tmp_path) as ours:
         ours.approve(decision("t0", "p0", time="2020-01-01T00:00:00+00:00"), ())
         ours.reject(decision("t1", "p1", "rejected", time="2020-01-02T00:00:00+00:00"))
@@ -54,8 +53,8 @@ def test_undo_may_stop_at_a_time(tmp_path):
         assert ours.undo("ada").pool == "p0"
 
 
-def test_an_approval_waits_for_what_it_was_not_compared_with(tmp_path):
-    """Two pages that approve two copies of one image at once: the second must look again."""
+def test_an_approval_must_be_compared_with_all_others(tmp_path):
+    """Of two copies of one image approved at the same time, the second is not stored."""
     with Decisions(tmp_path) as ours, Decisions(tmp_path) as theirs:
         theirs.approve(decision("t1", "p1"), ())
         assert ours.approve(decision("t0", "p0"), ()) == {"d-p1"}
@@ -78,7 +77,7 @@ def test_a_trial_changes_nothing(tmp_path):
         assert trial.all() == ()
 
 
-def test_a_folder_with_the_plain_copy_alone_begins_with_it(tmp_path):
+def test_the_plain_copy_is_imported(tmp_path):
     with Decisions(tmp_path) as ours:
         ours.approve(decision("=t0", "p0"), ())
         ours.reject(decision("t1", "p1", "rejected"))
@@ -96,7 +95,7 @@ def test_a_folder_with_the_plain_copy_alone_begins_with_it(tmp_path):
         Decisions(tmp_path)
 
 
-def test_cells_are_no_formulas_and_come_back(tmp_path):
+def test_cells_are_not_formulas(tmp_path):
     with Decisions(tmp_path) as ours:
         ours.approve(decision("=cmd()", "<img src=x>", label="+1"), ())
     assert "\n=cmd" not in (tmp_path / PLAIN).read_text()
@@ -104,11 +103,7 @@ def test_cells_are_no_formulas_and_come_back(tmp_path):
     assert (row["test"], row["pool"], row["class"]) == ("=cmd()", "<img src=x>", "+1")
 
 
-def test_damaged_and_newer_files_are_refused_in_one_line(tmp_path):
-    (tmp_path / FILE).write_bytes(b"no database at all, but long enough to look like one" * 20)
-    with pytest.raises(VisleakError, match=r"cannot be used \(file is not a database\)"):
-        Decisions(tmp_path)
-    (tmp_path / FILE).unlink()
+def test_a_newer_file_is_refused(tmp_path):
     Decisions(tmp_path).close()
     with sqlite3.connect(tmp_path / FILE) as db:
         db.execute("PRAGMA user_version = 9")
@@ -117,19 +112,7 @@ def test_damaged_and_newer_files_are_refused_in_one_line(tmp_path):
         Decisions(tmp_path)
 
 
-def test_a_folder_that_is_not_there(tmp_path):
-    with pytest.raises(VisleakError, match="cannot be used"):
-        Decisions(tmp_path / "nowhere")
-
-
-@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
-def test_a_folder_that_only_reads(tmp_path):
-    tmp_path.chmod(0o500)
-    with pytest.raises(VisleakError, match="cannot be"):
-        Decisions(tmp_path)
-
-
-def test_a_decision_refuses_to_be_born_wrong():
+def test_invalid_decisions_are_refused():
     with pytest.raises(ValueError, match="a decision is approved or rejected"):
         decision(verdict="withdrawn")
     with pytest.raises(ValueError, match="how must be one of person, machine; got 'both'"):
@@ -146,7 +129,7 @@ MOVES = st.lists(
 
 @settings(max_examples=20)
 @given(moves=MOVES)
-def test_like_a_plain_table(tmp_path_factory, moves):
+def test_any_sequence_of_decisions(tmp_path_factory, moves):
     model: list[list] = []  # [verdict, test, pool, reviewer, stands]
     folder = tmp_path_factory.mktemp("model")
     with Decisions(folder) as ours:

@@ -1,4 +1,4 @@
-"""What cannot be worked with is refused in one line, before anything is asked of anybody."""
+"""Audits and pools that cannot be used are refused."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def test_pools_that_cannot_be_used(planted, opened, tmp_path):
 
 
 def test_the_file_of_an_encoder_is_found_from_anywhere(tmp_path, monkeypatch):
-    """An audit notes it as it was given, relative to where the audit was made."""
+    """An audit has its path relative to the folder of the run."""
     (tmp_path / "models").mkdir()
     (tmp_path / "models" / "a.onnx").touch()
     name = "onnx:models/a.onnx?prep=b.json"
@@ -74,8 +74,8 @@ def test_images_that_changed_since(opened, tmp_path):
 
 
 @pytest.mark.parametrize("side", ["test", "train"])
-def test_images_that_the_audit_did_not_see(opened, tmp_path, side):
-    """Added later, or repaired: a copy among them would be in the fair test set."""
+def test_images_that_are_not_in_the_audit(opened, tmp_path, side):
+    """Added later or repaired, they may be copies."""
     root = plant(tmp_path / "own", fresh=2)
     repaired, content = root / side / "cat" / "later.png", png(scene(1))
     repaired.write_text("<html>")
@@ -88,7 +88,7 @@ def test_images_that_the_audit_did_not_see(opened, tmp_path, side):
             opened(root / "pool", at=root / "audit")
 
 
-def test_a_pool_may_be_called_like_a_set(planted, opened, tmp_path):
+def test_a_pool_may_have_the_name_of_a_set(planted, opened, tmp_path):
     shutil.copytree(planted / "test", tmp_path / "pool-set")
     sets = [open_images(tmp_path / "pool-set", name="pool")]
     visleak.audit(sets, planted / "train", out=tmp_path / "a", workers=1, cache=planted / "cache")

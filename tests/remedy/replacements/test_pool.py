@@ -1,4 +1,4 @@
-"""Which test images need a replacement, who of a pool can stand in, and what is compared."""
+"""Test images that need a replacement, the order of a pool, neighbours of a candidate."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from visleak.encoders import load_encoder
-from visleak.errors import UsageError
 from visleak.pipeline.encoded_set import Side
 from visleak.records import Fingerprints, ImageSet, Problem
 from visleak.remedy.pool import COLUMNS, class_of, find_duplicates, make_pool
@@ -96,12 +95,7 @@ def test_a_grade_means_it_or_stronger(grade, want):
     assert ids(find_duplicates(table, *made("abcd"), grade)) == want
 
 
-def test_a_wrong_grade():
-    with pytest.raises(UsageError, match="grade must be one of exact, near, similar; got 'soft'"):
-        find_duplicates(pairs("0 train/0 near"), *made("a"), "soft")
-
-
-def test_disputed_pairs_wait():
+def test_disputed_pairs_are_excluded():
     table = pairs(
         "0 train/0 near 0.9 disputed", "1 train/0 near 0.9 disputed", "1 train/1 near 0.8 human"
     )
@@ -112,28 +106,28 @@ def test_disputed_pairs_wait():
     assert (ids(found), found.disputed) == (["0", "1"], 0)
 
 
-def test_blank_pictures_are_left_out_and_counted():
+def test_blank_images_are_excluded():
     table = pairs("0 train/0 exact 1", "1 train/0 exact 1", "1 train/1 similar 0.9")
     found = find_duplicates(table, *made("ab", flat="1"))
     assert (ids(found), found.blank) == (["0"], 1)
 
 
-def test_copies_of_one_content_are_told_apart():
-    """Decisions are keyed by content; two test images of equal bytes need two replacements."""
+def test_copies_of_one_content_are_numbered():
+    """Decisions are keyed by content, and two test images of equal bytes need two."""
     table = pairs("0 train/0 exact", "2 train/0 exact", "3 train/0 exact")
     found = find_duplicates(table, *made("aaab"))
     assert [(each.id, each.copy) for each in found.images] == [("0", 0), ("2", 2), ("3", 0)]
     assert found.images[0].digest == found.images[1].digest
 
 
-def test_labels_and_unmeasured_similarities_come_along():
+def test_labels_and_similarities_of_duplicates():
     table = pairs("0 train/7 near -", "0 train/8 near 0.5", "1 train/8 near 0.4")
     found = find_duplicates(table, *made("ab", labels=["cat", None]))
     assert [each.label for each in found.images] == ["cat", None]
     assert [leak.similarity for leak in found.images[0].leaks] == [0.5, None]
 
 
-def test_other_test_sets_are_not_looked_at():
+def test_other_test_sets_are_ignored():
     table = pairs("0 train/0 near")
     other = table.set_column(0, "query_set", pa.array(["val"]))
     assert ids(find_duplicates(other, *made("a"))) == []
@@ -149,14 +143,14 @@ def digest(content: int) -> list[int]:
     return list(content.to_bytes(16, "big"))
 
 
-def test_what_cannot_stand_in_is_left_out_and_counted():
+def test_unusable_images_of_a_pool_are_counted():
     labels = ["Cat", "cat", "CAT", "cat", None, "dog"]
     images, prints = pool([1, 2, 2, 3, 4, 1], flat={3}, labels=labels)
     made = make_pool(images, prints, {bytes(digest(1))}, seed=0)
     assert (made.known, made.repeated, made.blank, made.unreadable) == (2, 1, 1, 1)
     assert made.usable == 2
     assert sorted(made.queues[None].tolist()) == [1, 4]
-    # of equal contents the first in the set is the one; labels are compared as everywhere
+    # of equal contents the first in the set is used
     assert made.queues["cat"].tolist() == [1]
     assert set(made.queues) == {None, "cat"}
 
@@ -167,7 +161,6 @@ def test_what_cannot_stand_in_is_left_out_and_counted():
     turn=st.randoms(use_true_random=False),
 )
 def test_the_order_depends_on_content_and_seed_alone(contents, seed, turn):
-    """Neither the order of the files nor the rest of the pool moves anybody."""
     first = make_pool(*pool(contents), set(), seed)
     order = [contents[row] for row in first.queues[None]]
     shuffled = contents.copy()
@@ -185,8 +178,8 @@ def test_another_seed_is_another_order():
     assert len(orders) == 4
 
 
-def test_the_order_is_no_order_of_content():
-    """Ranks are spread like random ones: no more ascents than chance gives."""
+def test_the_order_is_random():
+    """As many ascents as in a random permutation."""
     order = make_pool(*pool(list(range(500))), set(), 0).queues[None]
     ascents = int((np.diff(order) > 0).sum())
     assert 200 < ascents < 300
@@ -197,7 +190,7 @@ def test_an_empty_pool_and_one_without_labels():
     assert set(make_pool(*pool([1, 2]), set(), 0).queues) == {None}
 
 
-def test_classes_are_compared_as_labels_are_everywhere():
+def test_classes_are_normalised_labels():
     assert class_of("Great_White-Shark ") == "great white shark"
     assert class_of(None) is None
 
@@ -212,8 +205,8 @@ def side(name: str, count: int, seed: int) -> Side:
     return Side(images, prints, background, np.arange(count))
 
 
-def test_an_audits_candidates_are_all_compared() -> None:
-    """Against all similarities: a copy behind three images of the like is not passed by."""
+def test_the_nearest_of_both_rankings_are_neighbours() -> None:
+    """Against all similarities."""
     existing = {name: side(name, 90, seed) for seed, name in enumerate(("test", "train"))}
     pool = side("pool", 40, 7)
     neighbours = Neighbours(existing, pool, load_encoder("builtin"), (0,), 1)

@@ -1,4 +1,4 @@
-"""Who is offered, who may be approved, and what the machine chooses by itself."""
+"""Candidates that are offered, approvals, and the automatic selection."""
 
 from __future__ import annotations
 
@@ -28,17 +28,17 @@ def named(selection: Selection, id_: str):
 
 
 def test_the_planted_duplicates_need_a_replacement(opened):
-    """Of the pair within test only one; the blank test image is left out and counted."""
+    """Of the pair within test only one image; the blank test image is excluded."""
     selection = opened()
     planted = ["cat/00.png", "cat/01.png", "cat/02.png", "dog/06.png", "dog/07.png"]
     assert [each.id for each in selection.duplicates.images] == planted
     assert selection.duplicates.blank == 1
-    counts = [(c.label, c.duplicates, c.approved, c.left) for c in selection.counts()]
+    counts = [(c.label, c.duplicates, c.replaced, c.candidates_left) for c in selection.counts()]
     assert counts == [("cat", 3, 0, 8), ("dog", 2, 0, 6)]
     assert selection.label_of("train", "dog/07.png") == "dog"
 
 
-def test_what_is_in_the_audit_is_no_candidate(opened):
+def test_images_of_the_audit_are_not_candidates(opened):
     selection = opened()
     pool = selection.pool
     assert (pool.known, pool.repeated, pool.blank, pool.unreadable) == (1, 1, 1, 1)
@@ -128,7 +128,7 @@ def test_candidates_come_in_the_order_of_the_pool(opened):
     assert selection.offer(0, after).candidate.row == eligible[0]
     third = selection.candidates([eligible[2]])[0]
     selection.reject(0, third.digest, "ada")
-    # from a candidate that is gone it goes on as well, and nobody is offered it again
+    # a rejected candidate has a successor, and is not offered again
     assert selection.offer(0, third.digest).candidate.row == eligible[3]
     assert third.row not in {selection.offer(p).candidate.row for p in range(3)}
 
@@ -150,7 +150,7 @@ def test_approving_is_checked_on_the_server(opened):
     assert selection.offer(3).approved is None
 
 
-def test_the_machine_takes_the_first_that_is_eligible(opened):
+def test_the_first_eligible_candidate_is_selected_automatically(opened):
     selection = opened()
     rows = selection.pool.queues["cat"].tolist()
     queue = [each for each in selection.candidates(rows) if not each.objection]
@@ -168,7 +168,7 @@ def test_the_machine_takes_the_first_that_is_eligible(opened):
 
 
 def test_two_pages_at_once_never_approve_copies(opened, twins):
-    """Two sessions race to approve four copies of one scene for three duplicates: one stands."""
+    """Of four copies of one scene, two sessions can approve only one."""
     pages = [opened(twins), opened(twins)]
     ids = ["one", "other-bytes", "darker", "mirrored"]
     digests = [named(pages[0], f"cat/{name}.png").digest for name in ids]
@@ -186,7 +186,7 @@ def test_two_pages_at_once_never_approve_copies(opened, twins):
     assert len(pages[0].approvals()) == 1
 
 
-def test_an_approval_may_lose_its_ground(planted, opened, twins, folder):
+def test_an_approval_may_become_invalid(planted, opened, twins, folder):
     first = opened(twins)
     approved = first.approve(0, named(first, "cat/one.png").digest, "ada")
     assert first.objection(approved) == ""
@@ -209,7 +209,7 @@ def test_labels_may_be_missing(planted, opened, tmp_path):
     selection = opened(flat)
     assert not selection.by_class
     assert len(selection.offer(0).candidate.nearest) == 3
-    assert selection.counts()[0].left == 12
+    assert selection.counts()[0].candidates_left == 12
 
 
 def test_sets_without_a_training_side(opened, tmp_path):
