@@ -1,11 +1,11 @@
-"""How long an audit of CIFAR-10 takes, beside decoding and a flat search; and what it finds.
+"""Time of an audit of CIFAR-10, relative to decoding and a flat search, and its results.
 
 usage: VISLEAK_DATA=FOLDER python benchmarks/audit_speed.py
 
-R is the least work of an audit: one process decodes all images with Pillow, and faiss searches
-the best 20 references of every query flat, at the fingerprint's width, on all cores. It is taken
-before and after the audits; the shorter counts. The audits are run as a user runs them, report
-included, first with an empty cache, then into another folder with the cache that the first left.
+R is the time of the minimal work: one process decodes all images with Pillow, and faiss searches
+the best 20 references of every query with a flat index of the fingerprint's width, on all cores. It
+is measured before and after the audits, and the smaller time is used. The audits are run by the
+command, with the report, first with an empty cache, then into another folder with that cache.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def stored(path: Path) -> list[bytes]:
 
 
 def decoded_in(pictures: list[bytes]) -> float:
-    """Return the seconds that Pillow needs in one process."""
+    """Return the seconds of decoding by Pillow in one process."""
     begun = time.perf_counter()
     for picture in pictures:
         np.asarray(Image.open(io.BytesIO(picture)).convert("RGB"))
@@ -46,7 +46,7 @@ def decoded_in(pictures: list[bytes]) -> float:
 
 
 def searched_in(queries: int, references: int) -> float:
-    """Return the seconds that a flat search needs; its time does not depend on the values."""
+    """Return the seconds of a flat search of random vectors; its time does not depend on values."""
     rng = np.random.default_rng(0)
     width = load_encoder().width
     left, right = (rng.normal(size=(n, width)).astype(np.float32) for n in (queries, references))
@@ -58,7 +58,7 @@ def searched_in(queries: int, references: int) -> float:
 
 
 def audited_in(data: Path, out: Path, cache: Path) -> float:
-    """Return the seconds of a whole ``visleak audit``, start of the interpreter included."""
+    """Return the seconds of ``visleak audit``, including the start of the interpreter."""
     sides = [part for name in SETS for part in (f"--{name}", str(data / f"{name}.parquet"))]
     command = [*visleak_command(), "audit", *sides, "-o", str(out), "--cache", str(cache)]
     begun = time.perf_counter()
@@ -67,7 +67,7 @@ def audited_in(data: Path, out: Path, cache: Path) -> float:
 
 
 def judged_pairs_found(out: Path, verdicts: Path) -> float:
-    """Return the share of agreed near or exact pairs that stand in ``pairs.parquet``."""
+    """Return the share of agreed near or exact pairs that are in ``pairs.parquet``."""
     table = pq.read_table(out / "pairs.parquet").to_pydict()
     found = {
         (query, reference)
@@ -90,7 +90,7 @@ def judged_pairs_found(out: Path, verdicts: Path) -> float:
 
 
 def scored(out: Path, verdicts: Path, tool: Path) -> dict[str, Any]:
-    """Return what the scorer that comes with the data says, nothing where there is none."""
+    """Return the result of the scorer in the data folder, nothing without one."""
     if not tool.is_file():
         return {}
     spec = importlib.util.spec_from_file_location("score_pairs", tool)

@@ -1,12 +1,12 @@
 """Changes that make a true copy of an image, for planting leaks with known truth.
 
 Every change maps RGB ``uint8`` pixels and a generator to RGB ``uint8`` pixels; sizes and positions
-are shares of the image, so that one change means the same at 28 and at 1,000 pixels.
+are shares of the image, so that a change is equivalent at 28 and at 1,000 pixels.
 
-- ``PLANTED``: what a data set goes through on its way: re-saves, reduction, crop, mirror, light,
-  a small rotation, a text bar. Every data set can be planted with these.
-- ``OCCLUDING``: what covers or distorts a part of a photograph.
-- ``FITTED``: further changes, for fitting a grader only; nothing is reported on them.
+- ``PLANTED``: changes that are usual for data sets: re-saves, reduction, crop, mirror, light, a
+  small rotation, a text bar. They can be planted in every data set.
+- ``OCCLUDING``: changes that cover or distort a part of a photograph.
+- ``FITTED``: further changes for fitting a grader, not for reporting.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from PIL import Image, ImageDraw, ImageFont
 Pixels = npt.NDArray[np.uint8]
 Change = Callable[[Pixels, np.random.Generator], Pixels]
 
-#: Letters of made-up captions.
+#: Letters of random captions.
 _LETTERS = np.array(list("abcdefghiklmnoprstuvw"))
 
 
 def generator(*parts: object) -> np.random.Generator:
-    """Return the generator that belongs to some names: the same on every machine."""
+    """Return a generator seeded by some names."""
     digest = hashlib.blake2b("\0".join(map(str, parts)).encode(), digest_size=16).digest()
     return np.random.default_rng(int.from_bytes(digest, "little"))
 
@@ -78,7 +78,7 @@ def relit(pixels: Pixels, gain: float, offset: float) -> Pixels:
 
 
 def words(rng: np.random.Generator, count: int) -> str:
-    """Return made-up words."""
+    """Return random words."""
     return " ".join(
         "".join(rng.choice(_LETTERS, int(rng.integers(3, 9)))).capitalize() for _ in range(count)
     )
@@ -114,7 +114,7 @@ def covered(pixels: Pixels, rng: np.random.Generator, area: float = 0.25) -> Pix
 
 
 def watermarked(pixels: Pixels, rng: np.random.Generator, opacity: float = 0.35) -> Pixels:
-    """Return an image with a word repeated all over it, half transparent and slanted."""
+    """Return an image with a repeated half-transparent slanted word."""
     height, width = pixels.shape[:2]
     side = int(1.5 * max(height, width))
     layer = Image.new("L", (side, side))
@@ -141,7 +141,7 @@ def vignetted(pixels: Pixels, strength: float = 0.85) -> Pixels:
 
 
 def stickered(pixels: Pixels, rng: np.random.Generator, count: int = 5) -> Pixels:
-    """Return an image with coloured discs and boxes on it, each 12-22 % of the short side wide."""
+    """Return an image with coloured discs and boxes of 12-22 % of the short side."""
     image = Image.fromarray(pixels)
     draw = ImageDraw.Draw(image)
     height, width = pixels.shape[:2]
@@ -219,7 +219,7 @@ def in_perspective(pixels: Pixels, rng: np.random.Generator, most: float = 0.06)
 
 # -- the lists ------------------------------------------------------------------------------------
 
-#: What a leaked image went through; every set can be planted with these.
+#: Changes that are usual for data sets.
 PLANTED: Mapping[str, Change] = {
     "jpeg-50 at 70 %": lambda p, rng: compressed(resized(p, 0.7), 50),
     "crop 70 %": lambda p, rng: cropped(p, 0.7, rng),
@@ -232,7 +232,7 @@ PLANTED: Mapping[str, Change] = {
     "re-save 90": lambda p, rng: compressed(p, 90),
 }
 
-#: What covers or distorts a part of a photograph.
+#: Changes that cover or distort a part of a photograph.
 OCCLUDING: Mapping[str, Change] = {
     "grey quarter": covered,
     "watermark": watermarked,
@@ -242,7 +242,7 @@ OCCLUDING: Mapping[str, Change] = {
     "mosaic 12": lambda p, rng: mosaic(p),
 }
 
-#: Further changes, to fit on only.
+#: Further changes for fitting only.
 FITTED: Mapping[str, Change] = {
     "jpeg-10": lambda p, rng: compressed(p, 10),
     "jpeg-30 at 50 %": lambda p, rng: compressed(resized(p, 0.5), 30),
@@ -274,6 +274,6 @@ FITTED: Mapping[str, Change] = {
 
 
 def changed(pixels: Pixels, name: str, image: str) -> Pixels:
-    """Return an image after a named change; the same for the same name of image and change."""
+    """Return an image after a change; determined by the names of image and change."""
     change = {**PLANTED, **OCCLUDING, **FITTED}[name]
     return change(pixels, generator(name, image))

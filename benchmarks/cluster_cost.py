@@ -1,9 +1,9 @@
-"""What a pass over hundreds of millions of images costs on a cluster, from measured rates.
+"""Estimated cost of a pass over hundreds of millions of images on a cluster.
 
 usage: python benchmarks/cluster_cost.py [PRICE]
 
-Prints the table of docs/cluster.md from the rates in ray_rates.json. PRICE is that of a core hour,
-in any currency; without it the costs are left as core hours.
+Prints the table of docs/cluster.md from the measured rates in ray_rates.json. PRICE is that of a
+core hour, in any currency; without it costs are in core hours.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from typing import Any
 
 RATES = Path(__file__).with_name("ray_rates.json")
 
-#: Sizes that are worked out: LAION-400M and LAION-5B.
+#: Numbers of images: LAION-400M and LAION-5B.
 SIZES = {"400 million": 400_000_000, "5 billion": 5_000_000_000}
 
-#: Cores that the wall time is told for.
+#: Cores for the wall time.
 CORES = 100
 
 
@@ -29,9 +29,9 @@ class Job:
     """A pass whose rate was measured.
 
     Attributes:
-        name: what is done.
-        rate: images a second and core, through Ray.
-        size: bytes an image that are read.
+        name: description.
+        rate: images per second and core, through Ray.
+        size: bytes read per image.
     """
 
     name: str
@@ -39,7 +39,7 @@ class Job:
     size: float
 
     def core_hours(self, images: int) -> float:
-        """Return the core hours for so many images.
+        """Return the core hours for a number of images.
 
         >>> Job("", rate=1000.0, size=0.0).core_hours(3_600_000)
         1.0
@@ -54,7 +54,7 @@ class Job:
 def jobs(figures: Mapping[str, Any]) -> list[Job]:
     """Return the passes that were measured, from the figures of ray_rates.json.
 
-    An image is read, decoded and encoded, its background is found, it is compared: times add up.
+    Times of decoding, encoding, background and comparison add up.
     """
     seconds = sum(
         1 / figures[step]
@@ -84,7 +84,7 @@ def table(figures: Mapping[str, Any], price: float | None = None) -> str:
 
     Args:
         figures: of ray_rates.json.
-        price: of a core hour; ``None`` leaves the column out.
+        price: of a core hour; ``None`` omits the column.
     """
     columns = ["pass", "images", "core hours", f"hours on {CORES} cores", "TB read"]
     columns += ["cost"] if price is not None else []
@@ -100,7 +100,7 @@ def table(figures: Mapping[str, Any], price: float | None = None) -> str:
 
 
 def number(value: float) -> str:
-    """Return a number to two significant figures: the rates are no better than that.
+    """Return a number with two significant digits, the precision of the rates.
 
     >>> number(1234.5), number(0.0456), number(99.6)
     ('1,200', '0.046', '100')

@@ -1,9 +1,9 @@
-"""How fast photographs are fingerprinted on one core, beside OpenCV's full decode.
+"""Fingerprinting rate of photographs on one core, relative to a full decode by OpenCV.
 
 usage: VISLEAK_DATA=FOLDER python benchmarks/decode_rate.py
 
-Both read the same bytes from memory, in one process with one thread, taking turns; the medians
-of the rounds count.
+Both read the same bytes from memory in one process with one thread, alternately; medians of the
+rounds.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from visleak.records import Unreadable
 
 ROUNDS = 5
 
-#: Images a call of the encoder, as in an audit.
+#: Images per call of the encoder, as in an audit.
 BATCH = 512
 
 
@@ -55,7 +55,7 @@ def main() -> None:
     files = [path.read_bytes() for path in sorted(folder.glob("*.jpg"))]
     cv2.setNumThreads(1)
     with threadpool_limits(1):
-        fingerprinted_in(files[:64])  # builds tables that are kept
+        fingerprinted_in(files[:64])  # builds cached tables
         rounds = [(decoded_in(files), *fingerprinted_in(files)) for _ in range(ROUNDS)]
     full = statistics.median(r[0] for r in rounds)
     decoding = statistics.median(r[1] for r in rounds)

@@ -1,11 +1,11 @@
-"""How well visleak detects, and how sure it may be: every figure of docs/detection.md in one run.
+"""Detection and calibration: all results of docs/detection.md in one run.
 
 usage: VISLEAK_DATA=FOLDER python benchmarks/detection.py
 
 - CIFAR-10: ranking of test images, candidates, calibration, all by 5-fold cross-validation over
   the judged half of the test set.
 - Photographs: 19 conditions, the reported half as queries, all as references, whole pipeline.
-- Speed of the screen and the full check; re-saves that pass as exact; rates at the thresholds.
+- Speed of the screen and the full check; re-saves that are exact; rates at the thresholds.
 
 Writes ``detection.json`` and the images in ``docs/detection``. About ten minutes on two cores.
 """
@@ -50,7 +50,7 @@ from visleak.verification.exact import is_exact
 DOCS = Path(__file__).parents[1] / "docs" / "detection"
 UNJUDGED_SHOWN = 50
 
-#: Least R@1 under each condition; crop-100 has two bars of its own.
+#: Lower limits of R@1 by condition; crop-100 has two.
 R1 = {
     **dict.fromkeys(("original", "flip-v", "flip-h", "rs-128", "rs-256", "gray"), 1.0),
     **dict.fromkeys(("red", "green", "blue", "invert", "gauss", "noise"), 0.99),
@@ -59,7 +59,7 @@ R1 = {
 }
 R1_LARGE = 0.99
 
-#: Least share of true pairs that are near or exact.
+#: Lower limits of the share of true pairs that are near or exact.
 FOUND, FOUND_HARD = 0.9, 0.7
 HARD = ("invert", "noise", "rot-45", "rot-135", "rot-225", "rot-315")
 
@@ -76,7 +76,7 @@ def cifar_pixels(data: Path, name: str) -> Pixels:
 
 
 def on_cifar(data: Path, place: RunContext) -> tuple[dict[str, Any], list[Bar], Found]:
-    """Measure on CIFAR-10 and draw the pairs that nobody has judged yet."""
+    """Measure on CIFAR-10 and draw the pairs without a verdict."""
     found, judged = cifar(data, place), judgements(data)
     sample = cifar_sample(found, judged)
     others = tiny_samples(data)
@@ -117,7 +117,7 @@ def _draw_unjudged(
     probability: npt.NDArray[np.float64],
     judged: dict[tuple[str, str], int],
 ) -> None:
-    """Draw the unjudged test images that score highest, with their best pair."""
+    """Draw the unjudged test images with the highest scores, with their best pair."""
     queries = detection_cifar.Queries.of(judged)
     test, train = cifar_pixels(data, "test"), cifar_pixels(data, "train")
     rows = detection_cifar.highest_unjudged(probability, sample, queries, UNJUDGED_SHOWN)
@@ -202,7 +202,7 @@ def speeds(data: Path, found: Found, place: RunContext) -> tuple[dict[str, float
 
 
 def resaves(data: Path) -> dict[str, float]:
-    """Return which share of images is exact to its own re-save at JPEG quality 90."""
+    """Return the share of images that are exact to their re-save at JPEG quality 90."""
     test = cifar_pixels(data, "test")[:2000]
     pictures = {
         "photographs": [np.asarray(picture) for picture in photographs(data, "reported")],

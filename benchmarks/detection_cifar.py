@@ -1,4 +1,4 @@
-"""The figures of ``detection.py`` on judged pairs of CIFAR-10, test against train."""
+"""Results of ``detection.py`` on judged pairs of CIFAR-10, test against train."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ Float64 = npt.NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Queries:
-    """What people say of each test image of even index, from their verdicts on its pairs.
+    """Ground truth of the test images of even index, by the verdicts of people on their pairs.
 
     Attributes:
-        near, similar: it has a near-duplicate in train; only a very similar one.
-        unjudged: nobody looked at any pair of it.
-        counted: it counts when ranking "has a near-duplicate": even, not merely similar, and
-            people did not differ about it.
+        near, similar: it has a near-duplicate in train, or only a very similar image.
+        unjudged: no pair of it was judged.
+        counted: it counts for the ranking of near-duplicates: even, not only similar, and not
+            disputed.
     """
 
     near: npt.NDArray[np.bool_]
@@ -44,7 +44,7 @@ class Queries:
 
     @classmethod
     def of(cls, judged: dict[tuple[str, str], int]) -> Queries:
-        """Return them for the judged pairs."""
+        """Return the ground truth of judged pairs."""
         best = np.full(TEST, 9)
         differed = np.zeros(TEST, bool)
         for (query, _), verdict in judged.items():
@@ -117,7 +117,7 @@ def measure(
     sample: Sample,
     others: Sequence[Sample],
 ) -> tuple[dict[str, Any], Float64]:
-    """Return all figures, and the cross-validated probability of each checked pair."""
+    """Return all results, and the cross-validated probability of each checked pair."""
     queries = Queries.of(judged)
     probability = cross_validated(sample, others)
     score = by_query(sample.query, probability)
@@ -147,7 +147,7 @@ def measure(
 
 
 def _grades(probability: Float64, sample: Sample) -> dict[str, dict[str, int]]:
-    """Return how many judged pairs of each verdict have a probability of 0.5 and more."""
+    """Return the number of judged pairs with a probability of 0.5 or more, by verdict."""
     names = ("exact", "near", "similar", "different")
     return {
         name: {
@@ -159,11 +159,11 @@ def _grades(probability: Float64, sample: Sample) -> dict[str, dict[str, int]]:
 
 
 def _backgrounds(found: Found, sample: Sample, queries: Queries) -> dict[str, dict[str, float]]:
-    """Return the ranking with other yardsticks of how special a similarity is.
+    """Return the ranking with different backgrounds of the similarity.
 
     ``cohort`` is what ships; ``neighbours`` takes the mean of the query's own 11th to 20th
-    candidates instead, ``none`` the similarity as it is. Other tiny sets are left out here: they
-    have no such neighbours.
+    candidates instead, ``none`` the plain similarity. Other tiny sets are excluded: they have no
+    such neighbours.
     """
     own = np.zeros(TEST)
     query = found.query.astype(np.int64)
@@ -200,7 +200,7 @@ def _backgrounds(found: Found, sample: Sample, queries: Queries) -> dict[str, di
 def highest_unjudged(
     probability: Float64, sample: Sample, queries: Queries, count: int
 ) -> npt.NDArray[np.int64]:
-    """Return the rows of the best pair of the unjudged test images that score highest."""
+    """Return the rows of the best pairs of the unjudged test images with the highest scores."""
     score = by_query(sample.query, probability)
     score[~queries.unjudged] = -1
     rows = []

@@ -33,11 +33,11 @@ def pair_sheet(
     """Draw pairs side by side, query left and reference right, with two lines under each.
 
     Args:
-        title: what the pairs are; the first line.
+        title: the first line.
         pairs: query, reference, and two lines of text with a line break between.
-        path: where to; JPEG.
-        columns: pairs in a row.
-        crisp: show the pixels of tiny images as they are.
+        path: the JPEG file.
+        columns: pairs per row.
+        crisp: enlarge tiny images without interpolation.
     """
     rows = max(1, -(-len(pairs) // columns))
     width, height = 2 * SIDE + 2 + GAP, SIDE + LABEL + GAP
@@ -69,11 +69,11 @@ def _fitted(picture: Pixels, crisp: bool) -> Image.Image:
 def reliability(
     curves: Sequence[tuple[str, npt.NDArray[np.float64], npt.NDArray[np.bool_]]], path: Path
 ) -> None:
-    """Draw how often pairs of a probability are near: ten bins of equal mass a curve.
+    """Draw a reliability diagram with ten bins of equal mass per curve.
 
     Args:
         curves: name, probability and truth of each.
-        path: where to; SVG.
+        path: the SVG file.
     """
     import matplotlib
 

@@ -1,4 +1,4 @@
-"""The figures of ``detection.py`` on photographs under 19 conditions (Ramos et al. 2025, 6.1).
+"""Results of ``detection.py`` on photographs under 19 conditions (Ramos et al. 2025, 6.1).
 
 The queries are the reported half of the photographs, changed; the references are all of them.
 """
@@ -25,23 +25,23 @@ from visleak.settings import Settings
 
 EXACT, NEAR = GRADES.index(Grade.EXACT), GRADES.index(Grade.NEAR)
 
-#: Wrong references of a query that count, by rank.
+#: Number of the highest-ranked wrong references that count per query.
 HARDEST = 20
 
-#: Short side that a crop by 100 pixels must leave to count among the large ones.
+#: Short side after a crop by 100 pixels from which an image is large.
 SHORT = 96
 
 
 @dataclass(frozen=True)
 class Ranked:
-    """What the pipeline made of the changed images.
+    """Results of the pipeline for the changed images.
 
     Attributes:
         condition: ``int64`` (q,): of each changed image.
         short: ``int64`` (q,): its short side, pixels.
         first: whether its own original is ranked first, (q,).
         found: whether the pair with its original is near or exact, (q,).
-        wrong: one row a wrong reference among the best ``HARDEST``: changed image, position
+        wrong: one row per wrong reference among the best ``HARDEST``: changed image, position
             of the reference, grade.
         names: of the conditions.
         rows: ``int64`` (q,): position of each changed image in its set.
@@ -88,7 +88,7 @@ def ranked(images: ImageSet, changed: Changed, place: RunContext) -> Ranked:
 
 
 def measure(folder: str, place: RunContext) -> tuple[dict[str, Any], Ranked, Changed, ImageSet]:
-    """Return all figures, and what is needed to show the wrong pairs."""
+    """Return all results, and the images of the wrong pairs."""
     images = open_images(folder, name="photos")
     names = images.ids.to_pylist()
     assert names == sorted(names)
@@ -120,7 +120,7 @@ def measure(folder: str, place: RunContext) -> tuple[dict[str, Any], Ranked, Cha
 
 
 def _condition(result: Ranked, name: str) -> dict[str, Any]:
-    """Return the figures of one condition."""
+    """Return the results of one condition."""
     mine = result.of(name)
     figures = {
         "queries": int(mine.sum()),
@@ -135,7 +135,7 @@ def _condition(result: Ranked, name: str) -> dict[str, Any]:
 
 
 def _pooled(result: Ranked, seen: bool) -> dict[str, Any]:
-    """Return the figures over all changes that the grader was fitted on, or over the others."""
+    """Return the results over all changes that the grader was fitted on, or over the others."""
     numbers = [
         number
         for number, name in enumerate(result.names)
@@ -151,7 +151,7 @@ def _pooled(result: Ranked, seen: bool) -> dict[str, Any]:
 
 
 def _wrong(result: Ranked) -> dict[str, int]:
-    """Return how the hardest wrong pairs were graded."""
+    """Return the grades of the hardest wrong pairs."""
     grade = result.wrong[:, 2]
     return {
         "pairs": len(grade),
@@ -161,7 +161,7 @@ def _wrong(result: Ranked) -> dict[str, int]:
 
 
 def _among_originals(images: ImageSet, place: RunContext) -> dict[str, int]:
-    """Return how many pairs of different untransformed photographs are graded near or exact."""
+    """Return the number of pairs of different original photographs that are near or exact."""
     outcome: Outcome = pipeline.run([images], [], load_encoder(), Settings(), place)
     grades = outcome.comparisons[0].grades
     assert grades is not None

@@ -1,4 +1,4 @@
-"""How fast pairs are screened and checked, by two processes; part of ``detection.py``."""
+"""Rates of screening and checking pairs by two processes; part of ``detection.py``."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def _checked(jobs: Sequence[Job]) -> int:
 
 
 def per_second(work: Callable[..., int], parts: Sequence[object]) -> float:
-    """Return pairs a second of all processes together, start-up left out."""
+    """Return pairs per second of all processes together, without start-up."""
     with multiprocessing.get_context("spawn").Pool(PROCESSES) as pool:
         pool.map(work, parts[:PROCESSES])
         start = time.perf_counter()
@@ -45,7 +45,7 @@ def per_second(work: Callable[..., int], parts: Sequence[object]) -> float:
 
 
 def screen_rate(found: Found, test: Pixels, train: Pixels, count: int = 20_000) -> float:
-    """Return screened pairs a second; images of 32 pixels, in the order of an audit."""
+    """Return screened pairs per second; images of 32 pixels, in the order of an audit."""
     query, reference = _rows(found, np.arange(count))
     parts = [
         (
@@ -59,7 +59,7 @@ def screen_rate(found: Found, test: Pixels, train: Pixels, count: int = 20_000) 
 
 
 def check_rate(found: Found, test: Pixels, train: Pixels, count: int = 4000) -> float:
-    """Return fully checked pairs of 32 pixels a second, drawn from those an audit checks."""
+    """Return fully checked pairs of 32 pixels per second, drawn from those of an audit."""
     checked = np.flatnonzero(found.checked)
     chosen = checked[:: max(1, len(checked) // count)]
     query, reference = _rows(found, chosen)
@@ -73,7 +73,7 @@ def check_rate(found: Found, test: Pixels, train: Pixels, count: int = 4000) -> 
 def photo_rate(
     found: Found, pictures: Callable[[int, int], tuple[Pixels, Pixels]], count: int = 600
 ) -> float:
-    """Return fully checked pairs of photographs a second, drawn from those an audit checks.
+    """Return fully checked pairs of photographs per second, drawn from those of an audit.
 
     Args:
         found: candidates.

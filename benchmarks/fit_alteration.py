@@ -1,12 +1,12 @@
-"""Train the network that sees altered content: src/visleak/verification/alteration.onnx.
+"""Train the network that detects altered content: src/visleak/verification/alteration.onnx.
 
 usage: VISLEAK_DATA=FOLDER python benchmarks/fit_alteration.py
 
 Windows of registered pairs, as the fine comparison registers them. Altered: rendered documents of
-the fitting kinds with one field, or all fields, changed, as they are and processed; the truth of
-every pixel is known. Not altered: true copies of the same documents, and processed, covered or
-distorted copies of images of the fitting halves of nine sets (no document kind and no image that
-figures are reported on). Takes about 45 minutes on two cores, and 14 GB of memory.
+the fitting kinds with one field or all fields changed, plain and processed; the truth of every
+pixel is known. Not altered: true copies of the same documents, and processed, covered or distorted
+copies of images of the fitting halves of nine sets (no document kinds or images that results are
+reported on). Takes about 45 minutes on two cores, and 14 GB of memory.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ TARGET = Path(__file__).parents[1] / "src" / "visleak" / "verification" / "alter
 
 SETS = ("photos", "coco", "clothing", "receipts", "xray", "skin", "steel", "blood", "camvid")
 
-#: Windows of each pair.
+#: Windows per pair.
 OF_DOCUMENT, OF_IMAGE = 24, 12
 
-#: Copies of a document, the classes that are hardest to tell from a change more than once; copies
-#: of each changed one; and what happens to documents beside the classes of :mod:`documents`, of
-#: which each copy of a changed document gets one.
+#: Copies of a document, where the classes that most resemble a change occur more than once; copies
+#: of each changed document; and changes in addition to the classes of :mod:`documents`, one of
+#: which is applied to each copy of a changed document.
 OPERATIONS = (*documents.COPIES, "stamp", "stamp", "scanned", "crop", "rotated")
 PROCESSED = 2
 FURTHER = ("jpeg-50 at 70 %", "jpeg-30 at 50 %", "brightness, contrast", "noise", "grey, gamma")
@@ -54,29 +54,29 @@ DRAWN = ((OCCLUDING, 3), (PLANTED, 4), (FITTED, 3))
 #: of a pixel of the frame.
 WINDOW, VISIBLE, SHARE = 80, 40, 60 / 255
 
-#: Cells around an altered one of which nothing is asked.
+#: Cells around an altered one that are not used for training.
 AROUND = 3
 
 WIDTHS = (24, 32, 32, 32, 32)
 EPOCHS, BATCH, RATE, DECAY = 6, 128, 4e-3, 1e-3
 
-#: Share of the windows, those of the largest loss, that every epoch but the first looks at, and the
-#: share of the others: most are learned at once.
+#: Share of the windows with the largest loss that are used in every epoch except the first, and the
+#: share of the others: most have a low loss after the first.
 HARD, EASY = 0.4, 0.15
 
-#: What a cell of a window teaches.
+#: Label of a cell of a window.
 NOTHING, SAME, ALTERED = 0, 1, 2
 
 Pixels = npt.NDArray[np.uint8]
 Windows = tuple[npt.NDArray[np.float16], Pixels]
 
-#: Changes that the network is not asked about: within a window, another image and a sticker on
-#: the image look the same.
+#: Changes that are not used: within a window, another image and a sticker on the image are the
+#: same.
 UNASKED = (("catalogue", "picture"), ("catalogue", "template"))
 
 
 class Network(nn.Module):
-    """Five convolutions, two of them dilated: a cell of 4 pixels sees about 60."""
+    """Five convolutions, two of them dilated; cells of 4 pixels with a receptive field of 60."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -125,7 +125,7 @@ def of_document(job: tuple[str, int]) -> list[Windows]:
 def further(
     pixels: Pixels, made: documents.Document, rng: np.random.Generator, count: int = len(FURTHER)
 ) -> list[tuple[Pixels, Pixels, int]]:
-    """Return copies of a rendering beside the original, and the view to compare them in."""
+    """Return copies of a rendering with the original, and the view for the comparison."""
     names = rng.choice(FURTHER, count, replace=False).tolist()
     key = f"{made.kind} {made.number} {rng.integers(2**31)}"
     return [(changed(pixels, name, key), made.original, 0) for name in names]
@@ -150,14 +150,14 @@ def windows(
     query: Pixels, reference: Pixels, view: int, different: npt.NDArray[np.bool_] | None,
     count: int, rng: np.random.Generator,
 ) -> Windows | None:  # fmt: skip
-    """Return windows of a pair, (n, 2, side, side), and what each of their cells teaches.
+    """Return windows of a pair, (n, 2, side, side), and the labels of their cells.
 
-    The third plane that the network looks at follows from the two.
+    The third input plane of the network is computed from the two.
 
     Args:
         query, reference: RGB ``uint8``.
         view: in which the query is compared.
-        different: where the reference's content was altered, (h, w); ``None`` for nowhere.
+        different: where the content of the reference was altered, (h, w); ``None`` for nowhere.
         count: of windows.
         rng: draws them: of altered cells, of those that differ, and of those with content.
     """
@@ -208,7 +208,7 @@ def moved(
     different: npt.NDArray[np.bool_], query: Pixels, reference: Pixels,
     matrix: npt.NDArray[np.float64], shape: tuple[int, ...],
 ) -> npt.NDArray[np.float32]:  # fmt: skip
-    """Return what was altered in the reference as it lies in the frame, 0..1."""
+    """Return the altered parts of the reference in the frame, 0..1."""
     height, width = reference.shape[:2]
     place = Placement.of(query.shape[:2], (height, width), matrix, fine_comparison.PLACES_SIDE)
     assert place is not None
@@ -258,7 +258,7 @@ def _flat(lists: Iterator[list[Windows]]) -> Iterator[Windows]:
 
 
 def trained(looks: npt.NDArray[np.float16], taught: Pixels) -> Network:
-    """Return the network trained on windows, each turned over at random."""
+    """Return the network trained on randomly augmented windows."""
     torch.manual_seed(0)
     rng = np.random.default_rng(0)
     network = Network()
@@ -292,7 +292,7 @@ def trained(looks: npt.NDArray[np.float16], taught: Pixels) -> Network:
 def _hard(
     losses: npt.NDArray[np.float64], count: int, rng: np.random.Generator
 ) -> npt.NDArray[np.int64]:
-    """Return so many windows: those of the largest loss, and some of the others."""
+    """Return ``count`` windows: those of the largest loss, and some of the others."""
     order = np.argsort(-losses, kind="stable")
     hard = int(HARD * len(losses))
     return np.concatenate([order[:hard], rng.choice(order[hard:], count - hard, replace=False)])

@@ -1,4 +1,4 @@
-"""Make what ships with the built-in encoder: its cohort and its thresholds.
+"""Compute the cohort and the thresholds that ship with the built-in encoder.
 
 usage: VISLEAK_DATA=FOLDER python benchmarks/fit_builtin.py [--thresholds]
 
@@ -33,7 +33,7 @@ HARD_RATE, SOFT_RATE = 1e-6, 1e-4
 
 
 def vectors_of(source: Path, every: int = 1) -> np.ndarray:
-    """Return fingerprints of the images of a source, flat ones left out."""
+    """Return fingerprints of the images of a source, except blank ones."""
     encoder, images = BuiltinEncoder(), open_images(source)
     pictures = [
         decode(data, enough=encoder.enough)
@@ -70,8 +70,8 @@ def make_cohort(data: Path) -> np.ndarray:
 def make_thresholds(data: Path) -> dict:
     """Return thresholds from pairs of different images: those of the fitting half, and COCO's.
 
-    What `visleak calibrate` does, over all conditions of the paper. The set cannot support 1e-6:
-    the hard threshold then lies above every wrong pair seen, and the entry says so.
+    As `visleak calibrate` does under all conditions of the paper. The set is too small for 1e-6, so
+    the hard threshold is above every wrong pair, which the entry states.
     """
     photos, coco = data / "photos", data / "coco128" / "images"
     names = open_images(photos).ids.to_pylist()
@@ -87,7 +87,7 @@ def make_thresholds(data: Path) -> dict:
     for note in found.notes:
         print(note)
     (entry,) = found.as_dict()["encoders"].values()
-    # a path of the machine it was made on says nothing
+    # a local path is not informative
     del entry["name"], entry["calibration"]["source"]
     return entry
 

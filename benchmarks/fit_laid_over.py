@@ -1,14 +1,14 @@
-"""Train the network that sees what was laid over: src/visleak/verification/laid_over.onnx.
+"""Train the network that detects overlays: src/visleak/verification/laid_over.onnx.
 
 usage: VISLEAK_DATA=FOLDER python benchmarks/fit_laid_over.py [FILE]
 
 Windows of registered pairs, as the fine comparison registers them. Rendered documents of the
-fitting kinds with one field, or all fields, changed, as they are and processed; true copies of the
-same documents, as they are, stamped or marked; and processed, covered or distorted copies of images
-of the fitting halves of nine sets (no document kind and no image that figures are reported on). The
-truth of every pixel is known. A cell learns three answers: content was altered, and something was
-laid over one image or over the other. Takes about eight minutes on 16 cores and a GPU; without a
-GPU the training takes hours. Writes to FILE where one is named.
+fitting kinds with one field or all fields changed, plain and processed; true copies of the same
+documents, plain, stamped or marked; and processed, covered or distorted copies of images of the
+fitting halves of nine sets (no document kinds or images that results are reported on). The truth of
+every pixel is known. A cell has three labels: content was altered, one image has an overlay, the
+other one has. Takes about eight minutes on 16 cores and a GPU; without a GPU the training takes
+hours. Writes to FILE if given.
 """
 
 from __future__ import annotations
@@ -54,22 +54,22 @@ from visleak.verification.markings import MAX_COLOUR, NetworkInput
 
 TARGET = Path(__file__).parents[1] / "src" / "visleak" / "verification" / "laid_over.onnx"
 
-#: Windows of each pair.
+#: Windows per pair.
 OF_DOCUMENT, OF_IMAGE = 20, 8
 
-#: Documents beside those that :mod:`domain_sets` names, and fields of each document that are
+#: Documents in addition to those of :mod:`domain_sets`, and fields of each document that are
 #: changed, one at a time.
 FURTHER_DOCUMENTS = range(500, 508)
 CHANGES = 10
 
-#: Copies of a document, the classes that are hardest to tell from a change more than once; and
+#: Copies of a document, where the classes that most resemble a change occur more than once; and
 #: copies of changed ones.
 MARK = "mark"
 OPERATIONS = (*documents.COPIES, "stamp", "scanned", "crop", MARK, MARK, MARK)
 OF_CHANGED = (*documents.COPIES, "scanned", *FURTHER, MARK)
 
-#: Changes of an image: occluding ones, planted ones, others. Of those that lay something over it,
-#: and of those that do so all over.
+#: Changes of an image: occluding ones, planted ones, others; those that add an overlay, and those
+#: that add one on the whole image.
 DRAWN = ((OCCLUDING, 3), (PLANTED, 4), (FITTED, 2))
 LAYING = ("stamp", "highlighter", MARK, "grey quarter", "stickers", "text bar")
 ALL_OVER = ("watermark", "mosaic 12", "bar, mirror, jpeg-60", "letterbox", "frame")
@@ -77,14 +77,14 @@ ALL_OVER = ("watermark", "mosaic 12", "bar, mirror, jpeg-60", "letterbox", "fram
 #: Side of a window, pixels.
 WINDOW = 128
 
-#: Steps of a unit in which windows are stored as whole numbers: planes, colours.
+#: Quantization steps per unit of stored windows: planes, colours.
 STEPS = 16.0, 31.0
 
 #: Channels at a half, a quarter and an eighth of the size.
 WIDTHS = (24, 40, 72)
 EPOCHS, BATCH, RATE, DECAY = 16, 256, 4e-3, 1e-2
 
-#: Every such job is left to validation.
+#: Of this number of jobs one is used for validation.
 HELD_BACK = 25
 
 Mask = npt.NDArray[np.bool_]
@@ -92,12 +92,12 @@ Mask = npt.NDArray[np.bool_]
 
 @dataclass(frozen=True)
 class Truth:
-    """What is true of a pair, (h, w) in the reference; ``None`` for nowhere."""
+    """Ground truth of a pair, (h, w) in the reference; ``None`` for nowhere."""
 
     altered: Mask | None = None
-    ours: Mask | None = None  # something was laid over the query
-    theirs: Mask | None = None  # something was laid over the reference
-    laid_all_over: bool = False  # something was laid over the query, in places not known
+    ours: Mask | None = None  # overlays on the query
+    theirs: Mask | None = None  # overlays on the reference
+    laid_all_over: bool = False  # overlays on the query at unknown places
 
 
 @dataclass(frozen=True)
@@ -121,7 +121,7 @@ class Windows:
 
 
 class Block(nn.Module):
-    """A dilated convolution beside what it was given."""
+    """A dilated convolution with a residual connection."""
 
     def __init__(self, width: int, dilation: int) -> None:
         super().__init__()
@@ -140,7 +140,7 @@ def _convolution(width: int, to: int, side: int, stride: int) -> nn.Sequential:
 
 
 class Network(nn.Module):
-    """Convolutions at a half, a quarter and an eighth of the size: a cell sees 250 pixels."""
+    """Convolutions at a half, a quarter and an eighth of the size; receptive field 250 pixels."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -188,7 +188,7 @@ def _of_copy(
     pixels: Pixels, made: documents.Document, name: str, keep: documents.Box | None, truth: Truth,
     rng: np.random.Generator,
 ) -> Windows | None:  # fmt: skip
-    """Return windows of a copy of a rendering beside the original."""
+    """Return windows of a copy of a rendering with the original."""
     if name == MARK:
         query = marked(pixels, rng)
     elif name in documents.COPIES:
@@ -212,7 +212,7 @@ def _apart(one: Pixels, other: Pixels) -> Mask:
 
 
 def marked(pixels: Pixels, rng: np.random.Generator) -> Pixels:
-    """Return an image with one mark on it: a ring, a frame, a tinted row, a disc, a line."""
+    """Return an image with one mark: a ring, a frame, a tinted row, a disc or a line."""
     height, width = pixels.shape[:2]
     unit = max(8.0, rng.uniform(0.02, 0.06) * max(height, width))
     w = unit * (rng.uniform(0.8, 2) if rng.random() < 0.5 else rng.uniform(3, 14))
@@ -271,15 +271,14 @@ def _joined(found: Iterable[Windows | None]) -> Windows | None:
 def windows(
     query: Pixels, reference: Pixels, view: int, truth: Truth, count: int, rng: np.random.Generator
 ) -> Windows | None:
-    """Return windows of a pair and what each of their cells teaches.
+    """Return windows of a pair and the labels of their cells.
 
     Args:
         query, reference: RGB ``uint8``.
         view: in which the query is compared.
         truth: of the pair.
         count: of windows.
-        rng: draws them: of cells that teach something, of those that differ, and of those with
-            content.
+        rng: draws them among cells with labels, those that differ, and those with content.
     """
     small = bounded(query, check.BOUND), bounded(reference, check.BOUND)
     _, matrix = check.check(*small, view, (0.0, 0.0), same_size=False)
@@ -317,10 +316,10 @@ def _mean(plane: npt.NDArray[np.float32], size: tuple[int, int]) -> npt.NDArray[
 
 
 def _taught(kinds: Sequence[Mask], inside: Mask, truth: Truth) -> Pixels:
-    """Return what each cell teaches of each answer, (3, rows, columns)."""
+    """Return the labels of each cell, (3, rows, columns)."""
     around = np.ones((2 * AROUND + 1,) * 2, np.uint8)
     altered, ours, theirs = (cv2.dilate(kind.astype(np.uint8), around) > 0 for kind in kinds)
-    # content below a stamp is the same; of a mark that moved, nothing is asked but whose it is
+    # content below a stamp is the same; for a mark that moved only its image is a label
     moved = (ours | theirs) & bool(kinds[2].any())
     answers = [
         np.where(kind, ALTERED, np.where(unasked | ~inside, NOTHING, SAME))
@@ -356,7 +355,7 @@ def _cut(
 
 
 def gathered(data: Path) -> tuple[Windows, Windows]:
-    """Return the windows of all documents and images, and those that are held back."""
+    """Return the windows for training and for validation."""
     drawn = [
         (kind, number)
         for number in (*range(DOCUMENTS_OF_NETWORK), *FURTHER_DOCUMENTS)
@@ -382,7 +381,7 @@ Batch = tuple[torch.Tensor, torch.Tensor, torch.Tensor]
 
 
 def trained(learnt: Windows, held_back: Windows, device: str) -> Network:
-    """Return the network trained on windows, each turned over and processed at random."""
+    """Return the network trained on randomly augmented windows."""
     torch.manual_seed(0)
     network = Network().to(device, memory_format=torch.channels_last)
     decayed = [p for p in network.parameters() if p.ndim > 1]
@@ -454,7 +453,7 @@ def _validated(network: Network, windows: Windows, device: str) -> float:
 
 
 def processed(batch: Batch) -> Batch:
-    """Return windows with sides exchanged, inverted, mirrored, and one side processed at random."""
+    """Return windows with random exchange of sides, inversion, mirroring and processing."""
     planes, colours, taught = batch
     count, device = len(planes), planes.device
 
@@ -490,7 +489,7 @@ def processed(batch: Batch) -> Batch:
 
 
 def _moved_a_little(plane: torch.Tensor) -> torch.Tensor:
-    """Return planes moved by up to a pixel, as registration may leave them."""
+    """Return planes moved by up to a pixel, as by registration errors."""
     theta = torch.zeros(len(plane), 2, 3, device=plane.device)
     theta[:, 0, 0] = theta[:, 1, 1] = 1
     theta += 0.004 * (torch.rand_like(theta) - 0.5)
@@ -512,8 +511,7 @@ def main(target: Path) -> None:
     device = "cuda" if torch.cuda.is_available() else "cpu"
     network = trained(learnt, held_back, device)
     looks = torch.zeros(1, 3, WINDOW, WINDOW), torch.zeros(1, 4, WINDOW // 2, WINDOW // 2)
-    # the sizes are stated: OpenCV takes others at each call, but version 4 takes those that are
-    # not stated for 1, at which the two halves of the network do not meet
+    # explicit sizes: OpenCV 4 takes dynamic ones for 1, where the two branches do not fit together
     torch.onnx.export(
         network, looks, str(target), dynamo=False, input_names=["looks", "colours"],
         output_names=["odds"],

@@ -1,20 +1,20 @@
-"""Sets that are mostly one image: are the counts true, and are time and memory bounded?
+"""Counts, time and memory for sets that are mostly one image.
 
 usage: python benchmarks/floods.py [NAME[=SHARE]]...
 
-Makes each set in a temporary folder and runs ``visleak audit`` on it with an empty cache:
+Generates each set in a temporary folder and runs ``visleak audit`` on it with an empty cache:
 
 - ``links``: 20,000 links to one image, within one set;
-- ``sides``: 4,000 of such links as test set, 16,000 as training set;
+- ``sides``: 4,000 such links as test set, 16,000 as training set;
 - ``copies``: 100,000 copies of one image of 32 pixels;
 - ``scene``: 5,000 frames of a static scene, which differ by sensor noise;
-- ``noise``: 200,000 images of 8 x 8 random pixels, of which none repeats another.
+- ``noise``: 200,000 different images of 8 x 8 random pixels.
 
-Seconds, the peak memory of all processes and every count are compared with what is known from the
-construction. Under other load (``load``: processes that need a core, mean of five minutes) the
-processor time is the better measure. ``scene=0.02`` makes a set of a fiftieth of the size; by
-default all sets are made at full size. Where sets are named, the others keep the figures they have.
-Time and memory have bars at full size only, for they do not grow evenly.
+Counts are compared with those of the construction; seconds and the peak memory of all processes
+have limits. Under other load (``load``: processes that need a core, mean of five minutes) the
+processor time is the better measure. ``scene=0.02`` generates a set of a fiftieth of the size; by
+default all sets have full size. If sets are named, the results of the others stay. Time and memory
+have limits at full size only, because they do not grow linearly.
 """
 
 from __future__ import annotations
@@ -46,13 +46,13 @@ MB = 1_000
 CACHE_BYTES = 1_000
 BATCH = 5_000
 
-#: Pairs listed per image at most, as documented.
+#: Most pairs listed per image, as documented.
 ROWS = 100
 
-#: Pairs verified per image at most: of two sides a query has 60.
+#: Most pairs verified per image; a query of two sides has 60.
 VERIFIED = 60
 
-#: Reasons of pairs that were graded without a verification.
+#: Reasons of pairs that are graded without verification.
 UNVERIFIED = ("identical bytes", "could not be aligned: edges agree at no shift of this view")
 
 
@@ -62,11 +62,11 @@ class Flood:
 
     Attributes:
         images: number of images at full size.
-        make: writes that many images into a folder and returns the sides of the command line.
+        make: writes a number of images into a folder and returns the sides of the command line.
         repeating: share of the images of the first set that have a near or exact copy.
         pairs: number of true pairs of near or exact copies, from the number of images.
-        seconds: bar of the time, or ``None``.
-        tiny: the images are tiny, and so is what the cache keeps of them.
+        seconds: limit of the time, or ``None``.
+        tiny: the images are tiny, and so are their cache entries.
     """
 
     images: int
@@ -92,7 +92,7 @@ def jpeg(pixels: npt.NDArray[np.uint8]) -> bytes:
 
 
 def scenery(side: int) -> npt.NDArray[np.uint8]:
-    """Return an image with structure at all scales, like a photograph's."""
+    """Return an image with structure at all scales, like a photograph."""
     rng = np.random.default_rng(3)
     total = np.zeros((side, side, 3))
     for scale in (4, 8, 16, 32, 64, 128):
@@ -144,7 +144,7 @@ def copies(count: int, folder: Path) -> list[str]:
 
 
 def scene(count: int, folder: Path) -> list[str]:
-    """Make the frames of a camera that looks at one place."""
+    """Make the frames of a static camera."""
     still, rng = scenery(192).astype(np.int16), np.random.default_rng(5)
 
     def frames() -> Iterator[bytes]:
@@ -167,7 +167,7 @@ def noise(count: int, folder: Path) -> list[str]:
 
 
 def inside(count: int) -> int:
-    """Return the number of pairs of images of one set."""
+    """Return the number of pairs of images within one set."""
     return count * (count - 1) // 2
 
 
@@ -181,7 +181,7 @@ FLOODS = {
 
 
 def measure(name: str, part: float) -> dict[str, Any]:
-    """Audit one set; return figures."""
+    """Audit one set; return the results."""
     flood = FLOODS[name]
     count = int(flood.images * part)
     with tempfile.TemporaryDirectory(prefix="floods-") as temporary:
@@ -218,7 +218,7 @@ def measure(name: str, part: float) -> dict[str, Any]:
         "peak_mb": round(watch.all_kb * 1024 / 1e6, 1),
         "cache_bytes_per_image": round(stored / count, 1),
         "rows": rows,
-        # each pair within a set is one of both of its images
+        # each pair within a set is listed for both of its images
         "similar_pairs": similar // 2 if "within" in own else similar,
         **counted(own),
         "verified_per_image": round(verified / count, 3),
@@ -229,7 +229,7 @@ def measure(name: str, part: float) -> dict[str, Any]:
 
 
 def bars_of(name: str, found: dict[str, Any]) -> list[Bar]:
-    """Return the bars of a set."""
+    """Return the results of a set with limits."""
     flood, count = FLOODS[name], found["images"]
     bars = [
         Bar(f"{name}: rows per image", found["rows"] / count, ROWS),
@@ -244,7 +244,7 @@ def bars_of(name: str, found: dict[str, Any]) -> list[Bar]:
     if name != "noise":
         bars += exactly(f"{name}: images of the largest group", found["largest_group"], count)
     if name not in ("sides", "scene"):
-        # of a scene only as many pairs are verified as connect its frames
+        # of a scene only the pairs that connect its frames are verified
         bars += exactly(f"{name}: near or exact pairs", found["pairs"], found["pairs_true"])
     if found["share_of_full_size"] == 1:
         bars.append(Bar(f"{name}: peak memory (MB)", found["peak_mb"], MB))
@@ -254,18 +254,18 @@ def bars_of(name: str, found: dict[str, Any]) -> list[Bar]:
 
 
 def used_seconds() -> float:
-    """Return the processor time of all finished child processes; other load does not count."""
+    """Return the processor time of all finished child processes."""
     spent = resource.getrusage(resource.RUSAGE_CHILDREN)
     return spent.ru_utime + spent.ru_stime
 
 
 def exactly(name: str, figure: int, true: int) -> list[Bar]:
-    """Return the bars of a count that is known."""
+    """Return the limits of a known count."""
     return [Bar(name, figure, true), Bar(name, figure, true, most=False)]
 
 
 def counted(comparison: dict[str, Any]) -> dict[str, Any]:
-    """Return how many images repeat, and the pairs that are counted."""
+    """Return the number of images with duplicates, and of counted pairs."""
     found = comparison.get("within") or {}
     rate = comparison["rates"]["near_or_exact"]["count"]
     pairs = found.get("duplicate_pairs", {})

@@ -1,13 +1,12 @@
-"""Groups found unasked on ten sets: what is believed, what it means, and what is rejected.
+"""Groups that audits of ten sets find in names: hypotheses that are confirmed or rejected.
 
 usage: VISLEAK_DATA=FOLDER python benchmarks/found_groups.py
 
 CamVid with its official split, and two thirds of the skin and leaf images against the other third,
-drawn at random as users draw splits. No group may be believed on the six sets of unrelated images,
-nor where these and Fashion-MNIST lie in one folder, under names that state no more than their class
-or their place in a list that is sorted by class.
-Names, vectors and labels are those of an audit; pairs are not verified, as groups do not depend on
-grades.
+drawn at random. No group may be confirmed on the six sets of unrelated images, nor on these and
+Fashion-MNIST in one folder under names that state only the class or the place in a list sorted by
+class. Names, vectors and labels are those of an audit; pairs are not verified, as groups do not
+depend on grades.
 
 Writes ``found_groups.json``.
 """
@@ -32,7 +31,7 @@ from visleak.grouping.document import sentences
 from visleak.records import ImageSet
 from visleak.storage.audit_folder import GroupingSummary, Hypothesis
 
-#: Sets on which no group may be believed, and where they are.
+#: Sets on which no group may be confirmed, with their places.
 UNRELATED = {
     "cifar10": "cifar10/test.parquet",
     "photos": "photos",
@@ -42,18 +41,18 @@ UNRELATED = {
     "steel": "domains/steel",
 }
 #: Names of a class in words (w) or as a number (c), of the place in it (i) and in the list (n,
-#: late, pair, side, clock), and without any meaning (h).
+#: late, pair, side, clock), and random ones (h).
 NAMES = (
     "{w} ({i}).jpg", "class {c} ({i}).jpg", "{w}/images ({i}).jpg", "{w}_crop{i}.png",
     "{c}_{i:04}.png", "class{c}_{i}.jpg", "n{c:08}_{i}.JPEG", "{w}{i:03}.jpg", "{w}/r{i}_c{c}.png",
     "{n:012}.jpg", "IMG_{late}.jpg", "{pair:05}_{side}.png", "{h}.jpg", "2021-03-04 09.{clock}.jpg",
 )  # fmt: skip
-#: Images of a set that are renamed, at most.
+#: Most images of a set that are renamed.
 RENAMED = 2000
 
 
 def main() -> None:
-    """Audit every set and write what was found."""
+    """Audit every set and write the groups found."""
     data = data_folder()
     found: dict[str, GroupingSummary] = {}
     with tempfile.TemporaryDirectory() as folder:
@@ -89,7 +88,7 @@ def halves(images: ImageSet) -> tuple[ImageSet, ImageSet]:
 
 
 def believed_of_names(places: dict[str, str], data: Path, folder: Path) -> dict[str, list[str]]:
-    """Return which names of classes and lists are believed to state groups, by set."""
+    """Return the names of classes and lists that are taken for groups, by set."""
     believed: dict[str, list[str]] = {}
     for name, place in places.items():
         whole = open_images(data / place)
@@ -104,7 +103,7 @@ def believed_of_names(places: dict[str, str], data: Path, folder: Path) -> dict[
 
 
 def renamed(images: ImageSet, pattern: str) -> ImageSet:
-    """Return images sorted by class, in random order within it, under other names."""
+    """Return images under other names, sorted by class, in random order within."""
     rng = np.random.default_rng(0)
     drawn = rng.permutation(len(images))[:RENAMED]
     known = images.labels.to_pylist() if images.labels is not None else []
@@ -133,7 +132,7 @@ def renamed(images: ImageSet, pattern: str) -> ImageSet:
 
 
 def described(found: GroupingSummary) -> list[dict[str, Any]]:
-    """Return every hypothesis, with what it means in words where it is believed."""
+    """Return every hypothesis, with a description of each confirmed one."""
     return [
         as_plain(each) | {"sentences": list(sentences(each)) if each.believed else []}
         for each in found.hypotheses
@@ -141,7 +140,7 @@ def described(found: GroupingSummary) -> list[dict[str, Any]]:
 
 
 def bars(found: dict[str, GroupingSummary], names: dict[str, list[str]]) -> list[Bar]:
-    """Return the bars of the task."""
+    """Return the results with limits."""
     (camvid,), (skin,), (leaf,) = (found[name].believed for name in ("camvid", "skin", "leaf"))
     sides = {each.set: each for each in camvid.sides}
     shared = {each.query_set: each for each in camvid.shared}

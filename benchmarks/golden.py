@@ -1,13 +1,13 @@
-"""Record what visleak's commands write, and compare it after a redesign that must not change it.
+"""Record the outputs of visleak's commands, and compare them after a change of code.
 
     python benchmarks/golden.py record                 # writes benchmarks/golden/RUN.json[.gz]
     python benchmarks/golden.py compare                # exit code 1 on any difference
     python benchmarks/golden.py compare --renames renames.json --exact --skip-sentences
 
-All runs go through the command line, on the small sets of :mod:`golden_inputs`. Values of Parquet,
-CSV and JSON files are kept column by column (JSON: by the path of the key); of images, the
-digest; of figures, Markdown, LaTeX and HTML, the name alone. They belong to the versions of
-``constraints.txt``: the digests of the inputs are recorded too and are compared first.
+All runs use the command line on the small sets of :mod:`golden_inputs`. Parquet, CSV and JSON files
+are kept as values by column (JSON: by the path of the key); images as digests; figures, Markdown,
+LaTeX and HTML by name only. The values are valid for the versions in ``constraints.txt``; the
+digests of the inputs are recorded too and compared first.
 
 ``--renames`` names a JSON file ``{"files": {OLD: NEW}, "keys": {OLD: NEW}}``: paths of files or
 folders, and columns or JSON keys, in one file as ``FILE:KEY`` or in all of them as ``KEY``.
@@ -46,10 +46,10 @@ SHOWN = 10
 
 @dataclass(frozen=True)
 class Run:
-    """Commands of which the outputs are kept.
+    """Commands whose outputs are kept.
 
     Attributes:
-        commands: arguments of visleak; ``{speed}`` stands for the number of workers.
+        commands: arguments of visleak; ``{speed}`` is replaced by the number of workers.
         outputs: files and folders that are kept.
         needs: modules without which the run is skipped.
     """
@@ -144,7 +144,7 @@ RUNS: Final[Mapping[str, Run]] = {
 
 
 def carried_out(run: Run, name: str, folder: Path, workers: int, cache: Path) -> dict[str, Values]:
-    """Carry out the commands of a run in a folder with the inputs; return their values by file."""
+    """Run the commands of a run in a folder with the inputs; return their values by file."""
     speed = f"--workers {workers}"
     environment = {
         **os.environ,
@@ -168,7 +168,7 @@ def carried_out(run: Run, name: str, folder: Path, workers: int, cache: Path) ->
 
 
 def recorded(name: str) -> dict[str, Any] | None:
-    """Return what was recorded of a run, if anything was."""
+    """Return the recorded values of a run, if there are any."""
     for path, opened in ((HERE / f"{name}.json", open), (HERE / f"{name}.json.gz", gzip.open)):
         if path.exists():
             with opened(path, "rt", encoding="utf-8") as file:
@@ -178,20 +178,20 @@ def recorded(name: str) -> dict[str, Any] | None:
 
 
 def keep(name: str, content: Mapping[str, Any]) -> None:
-    """Write what a run gave, a line for each column; compressed if it is large."""
+    """Write the values of a run, one line per column; compressed if large."""
     HERE.mkdir(exist_ok=True)
     for path in HERE.glob(f"{name}.json*"):
         path.unlink()
     text = _lines(content, depth=4) + "\n"
     if len(text) < LARGE:
         (HERE / f"{name}.json").write_text(text, encoding="utf-8")
-    else:  # no name and no time, so that equal values are equal bytes
+    else:  # without name and time, so that equal values have equal bytes
         packed = gzip.compress(text.encode(), mtime=0)
         (HERE / f"{name}.json.gz").write_bytes(packed)
 
 
 def _lines(value: Any, depth: int) -> str:
-    """Return JSON with a line for each entry down to some depth."""
+    """Return JSON with one line per entry down to a depth."""
     if depth == 0 or not isinstance(value, Mapping) or not value:
         return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
     inner = (f"{json.dumps(key)}: {_lines(each, depth - 1)}" for key, each in value.items())
@@ -199,7 +199,7 @@ def _lines(value: Any, depth: int) -> str:
 
 
 def main() -> int:
-    """Record or compare; the exit code."""
+    """Record or compare; return the exit code."""
     options = _options()
     renames = json.loads(options.renames.read_text("utf-8")) if options.renames else {}
     changed = 0
@@ -236,7 +236,7 @@ def _values(name: str, folder: Path, options: argparse.Namespace) -> dict[str, V
 def _told(
     name: str, values: Mapping[str, Values], renames: Mapping[str, Any], options: argparse.Namespace
 ) -> int:
-    """Print how a run differs from what was recorded of it; return the number of differences."""
+    """Print the differences of a run from its recorded values; return their number."""
     before = recorded(name)
     if before is None:
         print(f"{name:<14} never recorded: python benchmarks/golden.py record")

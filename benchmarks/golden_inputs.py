@@ -1,6 +1,6 @@
 """Small sets with planted leaks, predictions and a diffusion model for :mod:`golden`.
 
-Everything follows from the images that ship with scikit-image and from fixed seeds: no download.
+Everything is made of the images that ship with scikit-image and fixed seeds, without a download.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ sys.path[:0] = [str(ROOT / "examples"), str(ROOT / "tests")]
 
 import demo  # noqa: E402  (a script of another folder)
 
-#: Photographs: in the training set, in the test set alone, and leaks of each kind.
+#: Photographs: in the training set, only in the test set, and leaks of each kind.
 TRAINING, CLEAN, EACH = 66, 12, 1
 
-#: Side of tiny images, and how the photographs are shared out among the three tiny sets.
+#: Side of tiny images, and numbers of photographs for the three tiny sets.
 SIDE, TINY_TRAIN, TINY_TEST, POOL = 32, 70, 22, 58
 
 #: Tiny images that leak; each change below applies to every fifth of them.
 TINY_LEAKS = 20
 
-#: The file of named sets that is audited as a study.
+#: The file of the named sets of a study.
 STUDY: Final = """title = "Golden"
 
 [audit]
@@ -56,7 +56,7 @@ source = "tiny/pool"
 
 
 def build(folder: Path) -> None:
-    """Write every input but the diffusion model into a folder."""
+    """Write all inputs except the diffusion model into a folder."""
     demo.TRAINING, demo.CLEAN, demo.EACH = TRAINING, CLEAN, EACH
     planted = demo.build(folder / "photos")
     _tiny_sets(folder / "tiny")
@@ -124,7 +124,7 @@ def _darker(raw: bytes) -> bytes:
     return demo._png(ImageEnhance.Brightness(demo._open(raw)).enhance(0.8))
 
 
-#: What is done to the bytes of the tiny images that leak.
+#: Changes of the tiny images that leak.
 CHANGES: Final[tuple[Callable[[bytes], bytes], ...]] = (
     lambda raw: raw,
     lambda raw: demo._png(demo._open(demo._jpeg(demo._open(raw), 70))),
@@ -135,12 +135,12 @@ CHANGES: Final[tuple[Callable[[bytes], bytes], ...]] = (
 
 
 def _share(text: str) -> float:
-    """Return a number from 0 to 1 that follows from a text."""
+    """Return a number from 0 to 1, a hash of a text."""
     return hashlib.blake2b(text.encode(), digest_size=1).digest()[0] / 256
 
 
 def _predictions(images: Sequence[str]) -> Iterable[tuple[Any, ...]]:
-    """Yield a model's answer to each image: seven of ten are right."""
+    """Yield the prediction of a model for each image, of which seven of ten are right."""
     classes = sorted({name.partition("/")[0] for name in images})
     following: Mapping[str, str] = dict(zip(classes, classes[1:] + classes[:1], strict=True))
     for name in images:
@@ -150,7 +150,7 @@ def _predictions(images: Sequence[str]) -> Iterable[tuple[Any, ...]]:
 
 
 def _curve() -> Iterable[tuple[Any, ...]]:
-    """Yield the scores of a split without leaks: they rise with each leaked tenth."""
+    """Yield the scores of a curve that rises with each leaked tenth."""
     for step in (0, 10, 20):
         for repetition in (1, 2, 3, 4, 5):
             accuracy = 0.4 + 0.006 * step + 0.01 * _share(f"{step} {repetition}")

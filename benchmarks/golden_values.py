@@ -1,7 +1,7 @@
-"""What a run wrote, as values that can be kept and compared: the part of :mod:`golden` that reads.
+"""Values of the outputs of a run, and their comparison, for :mod:`golden`.
 
-Values of Parquet, CSV and JSON files are kept column by column (JSON: by the path of the key); of
-images and other files, the digest; of figures, Markdown, LaTeX and HTML, the name alone.
+Parquet, CSV and JSON files are kept as values by column (JSON: by the path of the key); images and
+other files as digests; figures, Markdown, LaTeX and HTML by name only.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ import pyarrow.parquet as pq
 
 Values = dict[str, Any]
 
-#: Text that differs between runs -> what stands for it, in every value.
+#: Text that differs between runs -> its placeholder.
 REPLACED: Final = ((r"visleak calibrate \S+, \d{4}-\d\d-\d\d", "visleak calibrate VERSION, DATE"),)
 
-#: File, key or column, and why its value is not compared; that it is there is.
+#: File, key or column -> the reason why only its presence is compared.
 MASKED: Final = (
     ("*.json", "timings.*", "time"),
     ("*.json", "*seconds", "time"),
@@ -47,17 +47,17 @@ MASKED: Final = (
     ("study/*/audit.json", "files.unreadable.csv", "digest of a file with absolute paths"),
 )
 
-#: Files that hold no result, and those of which the name alone is kept.
+#: Files that are not results, and files of which only the name is kept.
 LEFT_OUT: Final = ("*.lock", "*.sqlite*", "*/.cache/*")
 NAMES_ONLY: Final = ("*.md", "*.tex", "*.html", "*.svg", "*/sections/*.json")
 FIGURES: Final = ("study", "robustness", "impact", "curve", "lookup", "detect", "counts")
 
-#: Fractions may differ by this much where other libraries compute them. Sums of a network differ
-#: more; similarities are dot products of integers and may not differ at all.
+#: Tolerances of fractions, which depend on versions of libraries. Those of networks are larger;
+#: similarities are dot products of integers and must be equal.
 RELATIVE, RELATIVE_OF_NETWORKS = 1e-6, 1e-4
 EXACT: Final = ("similarity", "background", "nearest_similarity", "best_wrong")
 
-#: Words from which a text counts as a sentence.
+#: Number of words from which a text is a sentence.
 WORDS = 5
 
 
@@ -112,7 +112,7 @@ def _plain(column: pa.ChunkedArray) -> list[Any]:
 
 
 def _leaves(value: Any, path: str) -> Iterator[tuple[str, Any]]:
-    """Yield the path and value of all in a JSON document that is not a container of others."""
+    """Yield the path and value of all leaves of a JSON document."""
     if isinstance(value, dict) and value:
         for key, inner in value.items():
             yield from _leaves(inner, f"{path}.{key}" if path else key)
@@ -149,7 +149,7 @@ def differences(
     exact: bool = False,
     sentences: bool = True,
 ) -> list[str]:
-    """Return what differs between the values of two folders, a line each.
+    """Return the differences between the values of two folders, one line each.
 
     Args:
         before: file -> values, as :func:`values_of` returns them.
@@ -186,7 +186,7 @@ def differences(
 
 
 def _changes(before: Any, after: Any, tolerance: float, sentences: bool) -> Iterator[str]:
-    """Yield how a value, or a column by row, has changed."""
+    """Yield the changes of a value, or of a column by row."""
     if isinstance(before, list) and isinstance(after, list):
         if len(before) != len(after):
             yield f": {len(before)} rows -> {len(after)}"
@@ -210,7 +210,7 @@ def _equal(before: Any, after: Any, tolerance: float, sentences: bool) -> bool:
 
 
 def _fraction(value: Any) -> float | None:
-    """Return a number that need not be whole; ``None`` for anything else."""
+    """Return a fractional number; ``None`` for other values."""
     if isinstance(value, str) and re.fullmatch(r"[-+]?\d*\.\d+(e[-+]?\d+)?", value, re.IGNORECASE):
         return float(value)
     return value if isinstance(value, float) else None

@@ -1,18 +1,18 @@
-"""Pairs that look alike and are not one shot, made of photographs: what a grader must not believe.
+"""Hard negatives made of photographs: similar pairs that are not of the same shot.
 
-Five kinds, each drawn from a generator seeded by its kind and number, so that equal photographs
-give equal pairs:
+Five kinds, each drawn with a seed of its kind and number, so that equal photographs give equal
+pairs:
 
-- ``parallax``: another shot of the scene. The camera moved aside, so that what is near moves
-  against what is far (2-8 % of the width), the light changed, and it turned by up to 2 degrees.
-- ``stereo``: both halves of a real stereo pair that comes with scikit-image, in several crops.
-- ``motion``: a frame of a burst. Two to four things moved by 3-10 % of the width, and the camera
-  moved a little.
-- ``apart``: two crops of one photograph that overlap by 5 % of their area at most.
+- ``parallax``: another shot of the scene. The camera moved sideways (parallax of 2-8 % of the
+  width) and turned by up to 2 degrees, and the light changed.
+- ``stereo``: both images of the stereo pair that ships with scikit-image, in several crops.
+- ``motion``: the next frame of a burst. Two to four objects moved by 3-10 % of the width, and the
+  camera moved slightly.
+- ``apart``: two crops of one photograph that overlap by at most 5 % of their area.
 - ``backdrop``: another object in front of the same backdrop: the centre of another photograph over
   25-60 % of the area, the border shared.
 
-A caption, a logo or a frame around a photograph is none of these: those pairs are near.
+Photographs with a caption, a logo or a frame are near pairs, and not among them.
 """
 
 from __future__ import annotations
@@ -51,11 +51,11 @@ class HardNegative:
 
 
 def hard_negatives(photographs: Sequence[Image], *, seed: int = 0) -> list[HardNegative]:
-    """Return one pair of every kind a photograph, and crops of the stereo pair.
+    """Return one pair of every kind per photograph, and crops of the stereo pair.
 
     Args:
-        photographs: RGB ``uint8``, short side of 64 pixels at least; shorter ones are left out.
-        seed: another seed makes other pairs.
+        photographs: RGB ``uint8``; those with a short side below 64 pixels are skipped.
+        seed: of the draws.
     """
     pairs = []
     for number, picture in enumerate(photographs):
@@ -71,9 +71,9 @@ def hard_negatives(photographs: Sequence[Image], *, seed: int = 0) -> list[HardN
 
 
 def parallax(picture: Image, rng: np.random.Generator) -> Image:
-    """Return the scene as seen from a little aside, in another light.
+    """Return the scene from a slightly different point, in another light.
 
-    The depth is a slope and a smooth random field behind, and one to three near things before it.
+    The depth is a slope with a smooth random field, and one to three near objects before it.
     """
     height, width = picture.shape[:2]
     size = (width, height)
@@ -88,7 +88,7 @@ def parallax(picture: Image, rng: np.random.Generator) -> Image:
 
 
 def motion(picture: Image, rng: np.random.Generator) -> Image:
-    """Return the next frame of a burst: things moved, and the camera shook."""
+    """Return the next frame of a burst: objects moved, and the camera shook."""
     height, width = picture.shape[:2]
     size = (width, height)
     across, down = (0.01 * width * _smooth(rng, size, 0.3) for _ in range(2))
@@ -100,7 +100,7 @@ def motion(picture: Image, rng: np.random.Generator) -> Image:
 
 
 def apart(picture: Image, rng: np.random.Generator) -> tuple[Image, Image]:
-    """Return two crops of a photograph that have a strip of 5 % at most in common."""
+    """Return two crops of a photograph with a common strip of at most 5 %."""
     along = rng.integers(2)
     length = picture.shape[along]
     share = rng.uniform(0, 0.05)
@@ -113,7 +113,7 @@ def apart(picture: Image, rng: np.random.Generator) -> tuple[Image, Image]:
 
 
 def backdrop(picture: Image, other: Image, rng: np.random.Generator) -> Image:
-    """Return a photograph with the centre of another one over 25-60 % of its area."""
+    """Return a photograph with the centre of another one on 25-60 % of its area."""
     height, width = picture.shape[:2]
     side = float(np.sqrt(rng.uniform(0.25, 0.6)))
     h, w = int(side * height), int(side * width)
@@ -132,7 +132,7 @@ def backdrop(picture: Image, other: Image, rng: np.random.Generator) -> Image:
 
 
 def stereo(rng: np.random.Generator) -> list[HardNegative]:
-    """Return crops of the two halves of a real stereo pair (Middlebury 2014, "Motorcycle")."""
+    """Return crops of both images of a real stereo pair (Middlebury 2014, "Motorcycle")."""
     from skimage import data
 
     left, right, _ = data.stereo_motorcycle()
@@ -156,7 +156,7 @@ def _smooth(rng: np.random.Generator, size: tuple[int, int], grain: float) -> Pl
 
 
 def _blob(rng: np.random.Generator, size: tuple[int, int], least: float, most: float) -> Plane:
-    """Return 1 in an ellipse (radii: shares of the sides), 0 outside, over a short slope."""
+    """Return 1 in an ellipse (radii: shares of the sides) and 0 outside, with a soft edge."""
     width, height = size
     x, y = rng.uniform(0.2, 0.8, 2)
     across, down = rng.uniform(least, most, 2)
@@ -166,7 +166,7 @@ def _blob(rng: np.random.Generator, size: tuple[int, int], least: float, most: f
 
 
 def _displaced(picture: Image, across: Plane, down: Plane) -> Image:
-    """Return an image whose content moved by pixels right and down."""
+    """Return an image with its content moved right and down, in pixels."""
     height, width = picture.shape[:2]
     xs, ys = np.meshgrid(np.arange(width, dtype=np.float32), np.arange(height, dtype=np.float32))
     there = ((xs - across).astype(np.float32), (ys - down).astype(np.float32))
@@ -188,7 +188,7 @@ def _turned(picture: Image, rng: np.random.Generator, most: float) -> Image:
 
 
 def _relit(picture: Image, rng: np.random.Generator) -> Image:
-    """Return an image in another light: stronger here and weaker there, and another exposure."""
+    """Return an image with a light gradient and another exposure."""
     height, width = picture.shape[:2]
     gain = rng.uniform(0.85, 1.15) + 0.05 * _smooth(rng, (width, height), 0.3)
     lit = picture * gain[..., None] + rng.uniform(-12, 12)

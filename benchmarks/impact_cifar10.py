@@ -1,25 +1,25 @@
-"""What CIFAR-10's leaks do to the scores of real models; writes examples/impact_cifar10.md too.
+"""Effect of the leaks of CIFAR-10 on the scores of real models; also examples/impact_cifar10.md.
 
 usage: VISLEAK_DATA=FOLDER python benchmarks/impact_cifar10.py [--work FOLDER] [--page FILE]
            [--fair FOLDER]
 
-Three models answer the 10,000 test images:
+Three models classify the 10,000 test images:
 
 - ResNet-20: a public network (He et al. 2016, option-A shortcuts), trained on the 50,000 training
   images; run by ``visleak evaluate classify``.
-- 1-NN: the class of the most alike training image by the built-in fingerprint: a model that
-  remembers everything and understands nothing.
-- ridge: scikit-learn's ridge classifier on the same fingerprints: a model too small to remember
+- 1-NN: the class of the nearest training image by the built-in fingerprint: a model that memorizes
+  everything and does not generalize.
+- ridge: scikit-learn's ridge classifier on the same fingerprints: a model too small to memorize
   much.
 
-Leaks are those of ``visleak audit`` (machine grades and degrees) and, on the test images of even
-index, which alone were judged, those that people found (``verdicts_dev.csv``). A finished step in
-``--work`` is not done again. Some three minutes on two cores.
+Leaks are those of ``visleak audit`` (automatic grades and degrees) and, on the test images of even
+index, the only judged ones, those that people found (``verdicts_dev.csv``). Finished steps in
+``--work`` are reused. About three minutes on two cores.
 
-``--fair FOLDER`` is what ``CANDIDATES=auto sh examples/cifair.sh FOLDER`` made (ten minutes more):
-a fair test set, whose replacements are training images that were held out. The two models on
-fingerprints learn from what is left, and answer on both test sets. ResNet-20 has learnt from the
-images held out, so there is no fair set for it here.
+``--fair FOLDER`` is the result of ``CANDIDATES=auto sh examples/cifair.sh FOLDER`` (ten minutes
+more): a fair test set, whose replacements are training images that were held out. The two models on
+fingerprints are trained on the remaining images, and evaluated on both test sets. ResNet-20 was
+trained on the held-out images, so it has no fair test set here.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ Float32 = npt.NDArray[np.float32]
 #: Weight of the ridge; not tuned.
 RIDGE = 1.0
 
-#: Accuracy that is published for the network's weights.
+#: Published accuracy of the network's weights.
 PUBLISHED = 0.9173
 
 #: Queries compared at a time.
@@ -61,7 +61,7 @@ BLOCK = 500
 
 MODELS = ("ResNet-20", "1-NN", "ridge")
 
-#: Names of the lists of what people found.
+#: Names of the lists by verdicts of people.
 LISTS = (
     "judged near or exact",
     "judged similar only",
@@ -100,7 +100,7 @@ def answers(data: Path, work: Path) -> dict[str, Path]:
 
 
 def fair_answers(data: Path, made: Path, work: Path) -> tuple[dict[str, Path], dict[str, Path]]:
-    """Return predictions on the test set and on the fair one, of models that know neither."""
+    """Return predictions on the test set and on the fair one, of models trained on neither."""
     manifest = json.loads((made / "fair" / "manifest.json").read_text())
     fair = made / "fair" / manifest["parts"][0]["opens"]["path"]
     sides = []
@@ -120,7 +120,7 @@ def store(predicted: Iterator[tuple[str, npt.NDArray[Any]]], files: Mapping[str,
 
 
 def by_fingerprint(test_source: Path, train_source: Path) -> Iterator[tuple[str, npt.NDArray[Any]]]:
-    """Yield what the two models on fingerprints answer, by index of the test image."""
+    """Yield the predictions of the two models on fingerprints, by index of the test image."""
     from sklearn.linear_model import RidgeClassifier
 
     test, _ = vectors(test_source)
@@ -148,7 +148,7 @@ def vectors(source: Path) -> tuple[Float32, npt.NDArray[Any]]:
 
 
 def judged_lists(data: Path, work: Path) -> dict[str, Path]:
-    """Return lists of even test images by what people found of them, at their closest pair."""
+    """Return lists of even test images by the strongest verdict on their pairs."""
     best: dict[str, int] = {}
     for (query, _), verdict in judgements(data).items():
         if verdict != LEFT_OUT:
@@ -171,7 +171,7 @@ def judged_lists(data: Path, work: Path) -> dict[str, Path]:
 
 
 def even_only(files: Mapping[str, Path], work: Path) -> dict[str, Path]:
-    """Return the predictions on the images that people looked at."""
+    """Return the predictions on the images that people judged."""
     found = {}
     for name, file in files.items():
         table = pq.read_table(file)
@@ -182,7 +182,7 @@ def even_only(files: Mapping[str, Path], work: Path) -> dict[str, Path]:
 
 
 def measured(audit: Path, files: Mapping[str, Path], out: Path, *more: str) -> Impact:
-    """Return what ``visleak impact`` finds."""
+    """Return the result of ``visleak impact``."""
     given = [f"--predictions={name}={file}" for name, file in files.items()]
     command = [*visleak_command(), "impact", str(audit), *given, "-o", str(out), "--force"]
     command += ["--metric", "accuracy", *more]
@@ -194,7 +194,7 @@ def measured(audit: Path, files: Mapping[str, Path], out: Path, *more: str) -> I
 
 
 def table(effect: Effect, leaks: Sequence[str]) -> list[str]:
-    """Return a model's table in Markdown: every row of some leaks."""
+    """Return the table of a model in Markdown, with the rows of some leaks."""
     lines = [
         "| leak | images | subset | accuracy, % | 95 % interval | gain over all | p | Holm |",
         "|---|--:|---|--:|---|--:|--:|--:|",
@@ -226,7 +226,7 @@ def ends(row: Any) -> str:
 
 
 def finding(effect: Effect, leak: str) -> str:
-    """Say in a sentence what a leak does to a model."""
+    """Return one sentence about the effect of a leak on a model."""
     each = next(e for e in effect.comparisons if e.leak == leak)
     row = effect.row(leak, "leaked")
     wrong = row.images - round(row.images * row.score.value)
@@ -241,7 +241,7 @@ def finding(effect: Effect, leak: str) -> str:
 
 
 def accuracies(result: Impact, leaks: Sequence[str]) -> list[str]:
-    """Return the models beside each other: all, without each leak, and the fair score."""
+    """Return the table of all models: all images, without each leak, and the fair score."""
     header = [f"without {leak}" for leak in leaks]
     lines = [
         f"| model | all images | {' | '.join(header)} | fair, without {leaks[0]} |",
@@ -345,7 +345,7 @@ def fair_part(fair: Impact | None) -> list[str]:
 
 
 def orders(result: Impact, leak: str) -> list[str]:
-    """Return what becomes of the models' order without a leak."""
+    """Return the order of the models without a leak."""
     lines = [
         "| better on all | worse | lead on all | lead without the leak | order changes | behind |",
         "|---|---|--:|--:|--:|--:|",
@@ -381,7 +381,7 @@ def gaps(result: Impact) -> list[str]:
 
 
 def figures_of(result: Impact) -> dict[str, Any]:
-    """Return what is kept of a result: every row and test."""
+    """Return the stored part of a result: every row and test."""
     return {
         effect.model: {
             "accuracy": effect.original.score.value,

@@ -1,11 +1,11 @@
-"""Whether the intervals of ``visleak impact`` hold the truth, and how often its tests cry wolf.
+"""Coverage of the intervals of ``visleak impact``, and false-alarm rates of its tests.
 
 usage: python benchmarks/impact_statistics.py
 
-Needs no data. Intervals and false alarms of scores that are right or wrong are summed over all
-counts that may come, not drawn; of the many images that do not leak, only 41 equally likely
-counts are tried, and of more than 1,000 images only 61 numbers of right answers, evenly spaced.
-What names classes or the same images, weights or other metrics, is simulated with fixed seeds.
+Needs no data. Coverage and false-alarm rates of scores that are right or wrong are exact sums over
+all possible counts; for the many images that do not leak, only 41 equally likely counts are used,
+and for more than 1,000 images only 61 numbers of right answers, evenly spaced. Results for classes,
+paired answers, weights and other metrics are simulated with fixed seeds.
 """
 
 from __future__ import annotations
@@ -31,16 +31,16 @@ Ends = tuple[float, float]
 Float64 = npt.NDArray[np.float64]
 Row = tuple[str, str, str, float]
 
-#: Images and share of the bars; the first two are the duplicates of Barz & Denzler 2020.
+#: Images and share of the limits; the first two are the duplicates of Barz & Denzler 2020.
 SHARES = ((139, 0.99), (286, 0.99), (1000, 0.92))
 
-#: Leaked images, and how many the benchmark has: theirs, and the two of ImageNet in Ramos et al.
+#: Numbers of leaked and of all images: theirs, and two of ImageNet in Ramos et al.
 LEAKED = ((139, 10_000), (286, 10_000), (789, 50_000), (1_680, 50_000))
 
-#: Shares of right answers among the leaked and the others: easier, alike, and two of their tables.
+#: Shares of right answers among the leaked and the others: easier, equal, and two of their tables.
 PAIRS = ((0.99, 0.92), (0.92, 0.92), (0.6015, 0.5415), (0.3016, 0.8118))
 
-#: Metrics of an image that are no right or wrong, with the mean of each.
+#: Distributions of metrics other than right or wrong, with their means.
 METRICS: dict[str, tuple[Callable[[np.random.Generator, int], Float64], float]] = {
     "average precision near 1": (lambda rng, n: rng.beta(5, 0.3, n), 5 / 5.3),
     "half are 1, the others even": (
@@ -50,32 +50,32 @@ METRICS: dict[str, tuple[Callable[[np.random.Generator, int], Float64], float]] 
     "loss, exponential": (lambda rng, n: rng.exponential(size=n), 1.0),
 }
 
-#: Samples of a simulated case; more of those that are quickly asked.
+#: Samples per simulated case; more for fast ones.
 RUNS = 500
 
-#: Leaked images of which no test could alarm often enough.
+#: Numbers of leaked images that are too small for an alarm.
 FEWEST = "20 of 1,000"
 
 
 def held(ends: Sequence[Ends], truth: float) -> npt.NDArray[np.bool_]:
-    """Return which intervals hold the truth."""
+    """Return whether intervals contain the truth."""
     array = np.array(ends)
     return (array[:, 0] <= truth) & (truth <= array[:, 1])
 
 
 def percentile(k: int, n: int) -> Ends:
-    """Return the percentile interval of endlessly many resamples of ``k`` right of ``n``."""
+    """Return the percentile interval of infinitely many resamples of ``k`` right of ``n``."""
     low, high = binom.ppf([0.025, 0.975], n, k / n) / n
     return float(low), float(high)
 
 
 def bca_of_counts(k: int, n: int) -> Ends:
-    """Return the BCa interval of ``k`` right of ``n``; where all or none are, there is none."""
+    """Return the BCa interval of ``k`` right of ``n``, none if all or none are right."""
     return bca_mean(np.repeat([1.0, 0.0], [k, n - k]))
 
 
 def of_shares() -> list[Row]:
-    """Return how often intervals of one share hold it, summed over all counts."""
+    """Return the coverage of intervals of one share, summed over all counts."""
     rows = []
     ways = {"Wilson": wilson, "percentile bootstrap": percentile, "BCa bootstrap": bca_of_counts}
     for (n, p), (name, interval) in ((case, way) for case in SHARES for way in ways.items()):
@@ -92,8 +92,8 @@ def miettinen_nurminen(
 ) -> Ends:
     """Return the score interval of the difference of two shares, after minus before.
 
-    For two independent samples: all differences that a score test does not refuse. Its variance
-    is that of the likeliest shares with just this difference, times ``N / (N - 1)``.
+    For two independent samples: all differences that a score test does not reject. Its variance
+    is that of the maximum-likelihood shares with this difference, times ``N / (N - 1)``.
 
     Returns both ends, within [-1, 1]; ``(nan, nan)`` where one sample is empty.
 
@@ -117,12 +117,12 @@ def miettinen_nurminen(
 def _likeliest_variance(
     before: tuple[int, int], after: tuple[int, int], difference: float
 ) -> float:
-    """Return the variance of after minus before for the likeliest shares so far apart."""
+    """Return the variance of after minus before for the maximum-likelihood shares."""
     if difference < 0.0:
         before, after, difference = after, before, -difference
     share = _likeliest_share(before, after, difference)
     if 2.0 * share + difference > 1.0:
-        # shares near 1 have few digits left: ask for those of the noes
+        # shares near 1 have few digits: compute with their complements
         before, after = (after[1] - after[0], after[1]), (before[1] - before[0], before[1])
         share = _likeliest_share(before, after, difference)
     other = share + difference
@@ -130,7 +130,7 @@ def _likeliest_variance(
 
 
 def _likeliest_share(smaller: tuple[int, int], larger: tuple[int, int], difference: float) -> float:
-    """Return the likeliest share of one sample if that of another is larger by so much.
+    """Return the maximum-likelihood share of one sample, given the difference to the other.
 
     ``difference``: of the true shares, in [0, 1].
 
@@ -140,7 +140,7 @@ def _likeliest_share(smaller: tuple[int, int], larger: tuple[int, int], differen
     cubic = float(n + m)
     square = (m + 2 * n) * difference - (n + m) - (k + j)
     linear = (n * difference - (n + m) - 2 * k) * difference + (k + j)
-    if k == 0:  # one root is 0, and the closed form of the others is exact where that is not
+    if k == 0:  # one root is 0, where the closed form is not exact
         root = math.sqrt(max(0.0, square**2 - 4.0 * cubic * linear))
         return 2.0 * linear / (root - square) if linear > 0.0 else 0.0
     constant = k * difference * (1.0 - difference)
@@ -153,9 +153,9 @@ def _likeliest_share(smaller: tuple[int, int], larger: tuple[int, int], differen
 
 
 def _boundary(refused: Callable[[float], bool], inside: float, outside: float) -> float:
-    """Return where what is refused begins, between a point that is not and the end of the scale.
+    """Return the first rejected point between one that is not and the end of the scale.
 
-    Halving, until no number lies between the two.
+    By bisection, until no number is between the two.
     """
     if not refused(outside):
         return outside
@@ -168,7 +168,7 @@ def _boundary(refused: Callable[[float], bool], inside: float, outside: float) -
 
 
 def of_differences() -> list[Row]:
-    """Return how often intervals of leaked minus others hold the difference."""
+    """Return the coverage of intervals of leaked minus others."""
     rows = []
     for (leaked, images), (p, q) in ((case, pair) for case in LEAKED for pair in PAIRS):
         others = images - leaked
@@ -186,7 +186,7 @@ def of_differences() -> list[Row]:
 
 
 def of_the_same_images() -> list[Row]:
-    """Return how often the interval of two answers to the same images holds the difference."""
+    """Return the coverage of intervals of paired answers to the same images."""
     rng = np.random.default_rng(0)
     rows = []
     for n, cells in ((1_000, (0.91, 0.01, 0.02, 0.06)), (10_000, (0.90, 0.03, 0.02, 0.05))):
@@ -198,10 +198,10 @@ def of_the_same_images() -> list[Row]:
 
 
 def of_weighted_shares() -> list[Row]:
-    """Return how often intervals of a share with the classes' weights put right hold it.
+    """Return the coverage of intervals of a share weighted by class.
 
-    Three classes, the last of which is drawn four times too seldom; and a thousand of which the
-    easy or the hard ones lack images.
+    Three classes, the last of which is underrepresented by a factor of four; and a thousand
+    classes, of which the easy or the hard ones lack images.
     """
     rng = np.random.default_rng(1)
     three = np.array([400, 300, 100]), np.array([0.3, 0.3, 0.4])
@@ -237,7 +237,7 @@ def of_weighted_shares() -> list[Row]:
 
 
 def of_other_metrics() -> list[Row]:
-    """Return how often bootstrap intervals of a mean, and of a difference, hold it."""
+    """Return the coverage of bootstrap intervals of a mean and of a difference."""
     rows = []
     for (what, (draw, truth)), n in ((m, n) for m in METRICS.items() for n in (139, 1000)):
         rng = np.random.default_rng(2)
@@ -261,10 +261,10 @@ def of_other_metrics() -> list[Row]:
 
 
 def alarms(images: int, leaked: int, right: int, mid: bool) -> float:
-    """Return how likely an alarm at 5 % is if so many images are right, leaked or not.
+    """Return the probability of an alarm at 5 % for a number of right images.
 
-    The further a count is from the one to be expected, the smaller its probability is, so where
-    alarms begin is found by halving.
+    The p-value falls with the distance of a count from its expectation, so the first count with an
+    alarm is found by bisection.
     """
     least, likely = hypergeometric_sum([images], [right], [leaked])
     most = least + len(likely) - 1
@@ -287,13 +287,13 @@ def alarms(images: int, leaked: int, right: int, mid: bool) -> float:
 
 
 def false_alarms() -> list[Row]:
-    """Return the chance of an alarm at 5 % where leaks mean nothing, over all numbers right."""
+    """Return the false-alarm rate at 5 % without an effect, over all numbers of right images."""
     rows = []
     cases = ((1_000, 139), (1_000, 20), (10_000, 139), (10_000, 1_000), (50_000, 789))
     for (images, leaked), p in ((case, p) for case in cases for p in (0.99, 0.92, 0.5)):
         right = np.arange(images + 1)
         likely = binom.pmf(right, images, p)
-        if images > 1_000:  # every so many of them, for time
+        if images > 1_000:  # a sample, for time
             middle = np.flatnonzero(likely > 1e-5)
             right = np.unique(np.linspace(middle[0], middle[-1], 61).astype(int))
             likely = likely[right]
@@ -306,7 +306,7 @@ def false_alarms() -> list[Row]:
 
 
 def false_alarms_within_classes() -> list[Row]:
-    """Return the same within ten classes, harder ones leaking more; simulated."""
+    """Return the same within ten classes, where harder ones leak more often; simulated."""
     rng = np.random.default_rng(3)
     rows = []
     for images, leaked, p in ((1_000, 139, 0.99), (1_000, 139, 0.92), (10_000, 1_000, 0.92)):
@@ -333,7 +333,7 @@ def false_alarms_within_classes() -> list[Row]:
 
 
 def false_alarms_of_other_metrics() -> list[Row]:
-    """Return the same for metrics that are no right or wrong, with 499 draws a test."""
+    """Return the same for metrics other than right or wrong, with 499 draws per test."""
     rows = []
     for what, (draw, _) in METRICS.items():
         rng = np.random.default_rng(4)
@@ -349,7 +349,7 @@ def false_alarms_of_other_metrics() -> list[Row]:
 
 
 def seconds() -> dict[str, float]:
-    """Return how long one call takes at 50,000 images."""
+    """Return the seconds of one call for 50,000 images."""
     rng = np.random.default_rng(5)
     n = 50_000
     score, right = rng.beta(5, 0.3, n), rng.random(n) < 0.8
@@ -373,7 +373,7 @@ def seconds() -> dict[str, float]:
 
 
 def shown(title: str, questions: dict[str, Callable[[], list[Row]]]) -> dict[str, list[Row]]:
-    """Answer questions one by one, and print each answer as a table."""
+    """Compute results one by one, and print each as a table."""
     answers = {}
     for name, question in questions.items():
         answers[name] = question()
@@ -384,7 +384,7 @@ def shown(title: str, questions: dict[str, Callable[[], list[Row]]]) -> dict[str
 
 
 def as_json(tables: dict[str, list[Row]]) -> dict[str, list[dict[str, Any]]]:
-    """Return tables as JSON holds them."""
+    """Return tables for JSON."""
     return {
         name: [
             {"method": method, "of": what, "images": images, "rate": round(rate, 5)}
@@ -426,7 +426,7 @@ def main() -> None:
 def bars(
     coverage: dict[str, list[Row]], wolf: dict[str, list[Row]], taken: dict[str, float]
 ) -> list[Bar]:
-    """Return what is asked of the figures, in per cent and seconds."""
+    """Return the results with limits, in per cent and seconds."""
     wilsons = [row for row in coverage["shares"] if row[0] == "Wilson"]
     found = [
         Bar(f"Wilson covers {what} of {images}, %", 100 * rate, 93, most=False)
@@ -440,7 +440,7 @@ def bars(
         if row[0].startswith(("Wilson", "Newcombe", "Miettinen"))
     ]
     tests = [row for rows in wolf.values() for row in rows if "ignored" not in row[0]]
-    # 20 leaked images with one error in 100: hardly any count is rare enough to alarm
+    # of 20 leaked images with an error rate of 1 %, hardly any count is rare enough for an alarm
     mid = [rate for name, _, n, rate in tests if "mid-p" in name and n != FEWEST]
     return [
         *found,

@@ -1,14 +1,14 @@
-"""Whether twins of the same difficulty tell "easier" from "memorized" (``impact --difficulty``).
+"""Twins of the same difficulty separate "easier" from "memorized" (``impact --difficulty``).
 
 usage: VISLEAK_DATA=FOLDER python benchmarks/impact_twins.py [--work FOLDER]
 
-Simulated: 2,000 images, of which easy ones leak more. One model is right with a probability that
-is the image's ease and remembers nothing; another one also remembers 30 % of the leaked images.
-Difficulty is known exactly, or with noise added to it.
+Simulated: 2,000 images, of which easy ones leak more often. One model is right with the probability
+of the image's ease and memorizes nothing; another one also memorizes 30 % of the leaked images.
+Difficulty is known exactly, or with noise.
 
 Real: the models of ``impact_cifar10.py`` on the 5,000 test images of even index of CIFAR-10, which
-people looked at, with difficulty by the built-in probe. Ridge regression has little room to
-remember single images, 1-NN remembers all. No audit is needed; some two minutes on two cores.
+people judged, with difficulty by the built-in probe. Ridge regression can hardly memorize single
+images, 1-NN memorizes all. No audit is needed; about two minutes on two cores.
 """
 
 from __future__ import annotations
@@ -47,13 +47,13 @@ def leak_of(name: str, leaked: npt.NDArray[np.bool_]) -> Leak:
 
 
 def twinned(each: Comparison) -> MatchedComparison:
-    """Return the comparison with twins, which every case here has."""
+    """Return the comparison with twins, which exists in all cases here."""
     assert each.twinned is not None
     return each.twinned
 
 
 def simulated(noise: float) -> dict[str, float]:
-    """Return how often the tests alarm, and how often the interval of twins holds 0."""
+    """Return the rates of alarms of the tests and of intervals of twins that contain 0."""
     found = {"plain": 0, "twins": 0, "interval holds 0": 0, "power": 0}
     for seed in range(RUNS):
         rng = np.random.default_rng(seed)

@@ -1,13 +1,13 @@
-"""How surely the verdict ``layout`` tells recoloured copies from different images.
+"""Accuracy of the verdict ``layout`` on recoloured copies and different images.
 
-Photographs and drawings are recoloured (hue turned, colours swapped, a new palette, every segment
-a colour of its own), moved a little, blurred and made noisy, as a model would replay them.
-Measured: how many of them have the layout of their original, how many original and recoloured
-images the layout search finds among the best twenty, and how many pairs of different images
-are called one layout. The second part measures the second look at tiny images on a toy world
-(``memorization/worlds.py``): damaged copies of memorised images, and new images that are none.
-Its bar of 6 new images is missed since the world's second edition, whose drawings of one form and
-place differ in colours only: no limit keeps these apart from copies with strong noise.
+Photographs and drawings are recoloured (hue turned, colours swapped, a new palette, a new colour
+per segment), slightly moved, blurred and made noisy, as a model would reproduce them. Measured: the
+number with the layout of their original, the number of originals and recoloured images that the
+layout search finds among the best twenty, and the number of pairs of different images with the same
+layout. The second part measures the second check of tiny images on a toy world
+(``memorization/worlds.py``): damaged copies of memorized images, and new images. Its limit of 6 new
+images is missed since the second edition of the world, whose drawings of the same form and place
+differ only in colours: no threshold separates these from copies with strong noise.
 
 Needs VISLEAK_DATA. About three minutes on one core.
 """
@@ -43,7 +43,7 @@ from visleak.verification.in_place import (
 
 Pixels = npt.NDArray[np.uint8]
 
-#: Images that are recoloured, and long side of all.
+#: Number of recoloured images, and long side of all.
 RECOLOURED, SIDE = 80, 192
 PHOTOGRAPHS, DRAWINGS = 250, 60
 
@@ -81,7 +81,7 @@ def drawing(rng: np.random.Generator) -> Pixels:
 
 
 def clusters(pixels: Pixels, count: int) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.float32]]:
-    """Return the number of each pixel's colour cluster, and the colours of the clusters."""
+    """Return the index of each pixel's colour cluster, and the colours of the clusters."""
     rows = pixels.reshape(-1, 3).astype(np.float32)
     cv2.setRNGSeed(1)
     _, labels, centres = cv2.kmeans(rows, count, None, (3, 20, 1.0), 1, cv2.KMEANS_PP_CENTERS)
@@ -89,7 +89,7 @@ def clusters(pixels: Pixels, count: int) -> tuple[npt.NDArray[np.int32], npt.NDA
 
 
 def moved_to(pixels: Pixels, of: npt.ArrayLike, to: npt.ArrayLike) -> Pixels:
-    """Return pixels with what they differ from ``of`` put on ``to``."""
+    """Return pixels with their difference from ``of`` added to ``to``."""
     return np.clip(pixels.astype(float) - of + to, 0, 255).astype(np.uint8)
 
 
@@ -101,7 +101,7 @@ def hue_turned(pixels: Pixels, rng: np.random.Generator) -> Pixels:
 
 
 def swapped(pixels: Pixels, rng: np.random.Generator) -> Pixels:
-    """Return an image whose eight colours have changed places."""
+    """Return an image with its eight colours permuted."""
     labels, centres = clusters(pixels, 8)
     return moved_to(pixels, centres[labels], rng.permutation(centres)[labels])
 
@@ -113,7 +113,7 @@ def new_palette(pixels: Pixels, rng: np.random.Generator) -> Pixels:
 
 
 def by_segment(pixels: Pixels, rng: np.random.Generator) -> Pixels:
-    """Return an image each of whose segments has a new colour."""
+    """Return an image with a new colour per segment."""
     labels, centres = clusters(pixels, 6)
     to = np.zeros(pixels.shape)
     for number in range(len(centres)):
@@ -123,7 +123,7 @@ def by_segment(pixels: Pixels, rng: np.random.Generator) -> Pixels:
 
 
 def replayed(pixels: Pixels, rng: np.random.Generator) -> Pixels:
-    """Return an image moved by up to 2 %, scaled by up to 3 %, a little blurred and noisy."""
+    """Return an image moved by up to 2 %, scaled by up to 3 %, slightly blurred and noisy."""
     height, width = pixels.shape[:2]
     scale, (x, y) = rng.uniform(0.97, 1.03), rng.uniform(-0.02, 0.02, 2) * (width, height)
     there = np.array(
@@ -180,7 +180,7 @@ def layouts(pictures: list[Pixels], rng: np.random.Generator) -> dict[str, objec
 
 
 def damaged(pixels: Pixels, rng: np.random.Generator) -> dict[str, npt.NDArray[np.float64]]:
-    """Return a memorised image as a model may replay it."""
+    """Return a memorized image as a model may reproduce it."""
     wide = cv2.GaussianBlur(rng.normal(0, 1, pixels.shape), (0, 0), 2)
     exact = pixels.astype(float)
     return {
@@ -196,7 +196,7 @@ def damaged(pixels: Pixels, rng: np.random.Generator) -> dict[str, npt.NDArray[n
 
 
 def tiny_pictures(rng: np.random.Generator) -> dict[str, object]:
-    """Measure the second look at tiny images."""
+    """Measure the second check of tiny images."""
     sys.path.insert(0, str(Path(__file__).parent / "memorization"))
     from worlds import world
 
@@ -250,7 +250,7 @@ def main() -> None:
 
 
 def bars(figures: dict[str, Any]) -> list[Bar]:
-    """Return the bars."""
+    """Return the results with limits."""
     photos, drawn, tiny = (figures[k] for k in ("photographs", "drawings", "tiny pictures"))
     found = [
         Bar(f"{kind}: {name}, share told", each["same layout"], least, most=False)

@@ -1,13 +1,13 @@
-"""How well voting by local features finds the sources of changed photographs, and how fast.
+"""Recall and speed of voting by local features on changed photographs.
 
 Run with ``VISLEAK_DATA=<folder> python benchmarks/local_features.py [--large 50000]``; the
 photographs are ``$VISLEAK_DATA/photos/*.jpg``, sorted by name. Positions 0 and 1 modulo 4 were used
-for tuning; every figure is of queries at positions 2 and 3. References are all photographs. The
-queries are changed at their own resolution. Writes ``local_features.json`` beside this file.
+for tuning; all results are of queries at positions 2 and 3. References are all photographs. The
+queries are changed at their own resolution. Writes ``local_features.json`` in the same folder.
 
-``--large`` adds synthetic references: each feature is that of a random photograph with noise of
-up to 28 levels on every coordinate that is not 0, which puts it about as far from its original as
-the nearest patch of another photograph is.
+``--large`` adds synthetic references: each feature is that of a random photograph with noise of up
+to 28 levels on every nonzero coordinate, so that its distance from the original is about that of
+the nearest patch of another photograph.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def _cropped(pixels: int) -> Change:
 
 
 def _part(image: Image, _others: list[Image], rng: np.random.Generator) -> Image:
-    """Keep a fifth of the area, of the image's own shape, at a random place."""
+    """Keep a fifth of the area with the shape of the image, at a random place."""
     height, width = image.shape[:2]
     h, w = round(height * np.sqrt(0.2)), round(width * np.sqrt(0.2))
     y, x = rng.integers(height - h + 1), rng.integers(width - w + 1)
@@ -57,7 +57,7 @@ def _part(image: Image, _others: list[Image], rng: np.random.Generator) -> Image
 
 
 def _turned(degrees: float) -> Change:
-    """Turn clockwise about the centre; the canvas stays, its corners turn black."""
+    """Rotate clockwise about the centre, canvas kept, corners black."""
 
     def change(image: Image, _others: list[Image], _rng: np.random.Generator) -> Image:
         height, width = image.shape[:2]
@@ -135,11 +135,11 @@ CONDITIONS: Mapping[str, Change] = {
     "collage": _collage,
 }
 
-#: Conditions that leave images below ``SMALLEST``: also measured with features for all of them.
+#: Conditions with images below ``SMALLEST``: also measured with features for all of them.
 SMALL = ("crop-50", "crop-100", "part-20%")
 
 BEST = 20
-_LOW = 2.5  # candidates down to this score show how the wrong ones are distributed
+_LOW = 2.5  # lowest score of candidates in the distribution of wrong ones
 _SEEN = tuple(VIEWS.index(name) for name in ("original", "mirror", "inverted"))
 
 
@@ -168,7 +168,7 @@ def changed(images: list[Image], name: str) -> tuple[list[int], list[Image], lis
 
 
 def rows_of(features: list[LocalFeatures]) -> tuple[FeatureRows, npt.NDArray[np.int32]]:
-    """Return the features of many images as one table, and the image's width of each."""
+    """Return the features of many images as one table, and the width of each one's image."""
     counts = [len(f) for f in features]
     rows = FeatureRows(
         np.concatenate([f.descriptors for f in features]),
@@ -179,7 +179,7 @@ def rows_of(features: list[LocalFeatures]) -> tuple[FeatureRows, npt.NDArray[np.
 
 
 def views_of(features: list[LocalFeatures]) -> dict[int, FeatureRows]:
-    """Return the three views of the queries that are searched."""
+    """Return the three views of the queries."""
     rows, widths = rows_of(features)
     seen = {v: view_features(rows.descriptors, rows.keypoints, widths, v) for v in _SEEN}
     return {v: FeatureRows(*arrays, rows.starts) for v, arrays in seen.items()}
@@ -188,7 +188,7 @@ def views_of(features: list[LocalFeatures]) -> dict[int, FeatureRows]:
 def judged(
     votes: Votes, positions: list[int], company: list[list[int]], counts: list[int]
 ) -> dict[str, Any]:
-    """Return the figures of one condition; ``counts`` are the queries' numbers of features."""
+    """Return the results of one condition; ``counts``: number of features per query."""
     n = len(positions)
     true = votes.reference == np.array(positions)[votes.query]
     shown = [r in company[q] for q, r in zip(votes.query, votes.reference, strict=True)]
@@ -216,7 +216,7 @@ def judged(
 
 
 def measure_condition(index: LocalIndex, images: list[Image], name: str, smallest: int) -> Any:
-    """Return the figures of one condition and how long its parts took."""
+    """Return the results of one condition and the times of its steps."""
     positions, pictures, company = changed(images, name)
     begun = time.perf_counter()
     features = [local_features(picture, smallest=smallest) for picture in pictures]
@@ -250,7 +250,7 @@ def enlarged(real: FeatureRows, pictures: int, folder: Path) -> FeatureRows:
 
 
 def measure_large(real: FeatureRows, images: list[Image], pictures: int) -> dict[str, Any]:
-    """Return speed, memory and figures with many references."""
+    """Return speed, memory and recall with many references."""
     with tempfile.TemporaryDirectory() as folder:
         references = enlarged(real, pictures, Path(folder))
         before = _resident_mb()
@@ -279,7 +279,7 @@ def measure_large(real: FeatureRows, images: list[Image], pictures: int) -> dict
 
 
 def _resident_mb() -> float:
-    """Return the memory of this process that is not pages of a mapped file."""
+    """Return the memory of this process without pages of mapped files."""
     lines = Path("/proc/self/status").read_text().splitlines()
     return next(int(line.split()[1]) for line in lines if line.startswith("RssAnon")) / 1e3
 
@@ -296,7 +296,7 @@ def _machine() -> dict[str, Any]:
 
 
 def main() -> None:
-    """Run all conditions, print their figures and store them."""
+    """Run all conditions, print the results and store them."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--large", type=int, default=0, help="number of references, e.g. 50000")
     large = parser.parse_args().large

@@ -1,4 +1,4 @@
-"""How well probabilities rank and mean what they say: figures of several benchmarks."""
+"""Measures of ranking and calibration, used by several benchmarks."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Float64 = npt.NDArray[np.float64]
 #: Bins of equal mass.
 BINS: Final = 10
 
-#: Probabilities are kept this far from 0 and 1 where their logit is taken.
+#: Distance from 0 and 1 to which probabilities are clipped before their logit is taken.
 EDGE: Final = 1e-6
 
 #: The sum over thresholds of precision times gain in recall, without interpolation.
@@ -30,7 +30,7 @@ brier_score = brier_score_loss
 
 
 def recall_at_precision(score: Float64, true: npt.NDArray[np.bool_], precision: float) -> float:
-    """Return the largest recall of a threshold whose precision is at least the one asked for.
+    """Return the largest recall of a threshold whose precision is at least ``precision``.
 
     >>> recall_at_precision([4, 3, 2, 1], [True, True, False, True], 0.95)
     0.6666666666666666
@@ -54,8 +54,8 @@ def reliability_bins(
 ) -> tuple[Bin, ...]:
     """Return bins of equal mass, by rising probability; their sizes differ by one at most.
 
-    Equal probabilities may be cut apart; they are then ordered so that the outcomes of a run of
-    equal ones are spread evenly over it, and no bin depends on the order of the rows.
+    Bins may divide equal probabilities, whose outcomes are then spread evenly over the bins, so
+    that no bin depends on the order of the rows.
     """
     hit = true.astype(np.float64)
     order = np.lexsort((hit, _spread(chance, hit), chance))
@@ -78,7 +78,7 @@ def _spread(chance: Float64, hit: Float64) -> Float64:
 
 
 def expected_calibration_error(chance: Float64, true: npt.NDArray[np.bool_]) -> float:
-    """Return the mean distance of said and seen over bins of equal mass, in [0, 1]; 0 is perfect.
+    """Return the expected calibration error over bins of equal mass, in [0, 1]; 0 is perfect.
 
     Source: Naeini et al. 2015, "Obtaining well calibrated probabilities using Bayesian binning",
     with bins of equal mass (Nguyen & O'Connor 2015).
@@ -90,8 +90,8 @@ def expected_calibration_error(chance: Float64, true: npt.NDArray[np.bool_]) -> 
 def recalibration(chance: Float64, true: npt.NDArray[np.bool_]) -> tuple[float, float]:
     """Return slope and intercept of a logistic regression on the logit of the probability.
 
-    Slope 1 and intercept 0 are perfect; a slope below 1 means too sure, above 1 too timid. NaN if
-    all outcomes are equal, because nothing can be fitted then.
+    Slope 1 and intercept 0 are perfect; a slope below 1 means overconfidence, above 1
+    underconfidence. NaN if all outcomes are equal.
 
     Source: Cox 1958, "Two further applications of a model for binary regression".
     """

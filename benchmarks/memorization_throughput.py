@@ -1,4 +1,4 @@
-"""How many prompts a second D scores, and what that costs beside the bare network.
+"""Prompts per second scored by D, and its overhead over the plain network.
 
 usage: python benchmarks/memorization_throughput.py [--prompts N] [--batch N]
        python benchmarks/memorization_throughput.py --gpu [--batch N]
@@ -6,13 +6,13 @@ usage: python benchmarks/memorization_throughput.py [--prompts N] [--batch N]
 Writes memorization_throughput.json (with --gpu: memorization_throughput_gpu.json). Weights are
 random: they change no timing.
 
-On a processor: a small Stable Diffusion, and the time of scoring N prompts over that of a bare loop
-of calls of its network on as many rows at the same batch. What is more is encoding prompts, common
-noises, differences in float64 and bookkeeping. Rounds of both alternate, and the median ratio
-counts, so that other work on the machine changes it little; by processor time.
+On a processor: a small Stable Diffusion, and the processor time of scoring N prompts relative to a
+loop of calls of its network on as many rows with the same batch size. The overhead is the encoding
+of prompts, common noises and differences in float64. Rounds of both alternate, and the median ratio
+is reported, so that other work on the machine has little influence.
 
 With --gpu: the network of Stable Diffusion 1.4 (860 million parameters, latents of 64 x 64) in half
-precision; prompts a second, and the share of the device's dense half-precision peak, by the
+precision; prompts per second, and the share of the device's dense half-precision peak, by the
 operations that torch counts in one call.
 """
 
@@ -35,7 +35,7 @@ from visleak.memorization.settings import ScoreSettings
 
 WORDS = tuple(f"word{number}" for number in range(500))
 
-#: Dense half-precision operations a second, as makers state them (TFLOP/s).
+#: Dense half-precision operations per second, as stated by the makers (TFLOP/s).
 PEAKS = {"A100": 312, "H100": 989, "H200": 989, "L4": 121, "V100": 125, "4090": 165, "T4": 65}
 
 
@@ -80,7 +80,7 @@ def saved_pipeline(folder: Path, *, large: bool) -> Path:
         eos_token_id=words.eos_token_id,
         pad_token_id=words.pad_token_id,
     )
-    # the configuration of version 1.4 is the library's default but for two numbers
+    # the library's default is the configuration of version 1.4, except for two numbers
     small = {
         "block_out_channels": (32, 64, 64),
         "down_block_types": ("DownBlock2D", "CrossAttnDownBlock2D", "CrossAttnDownBlock2D"),
@@ -104,7 +104,7 @@ def saved_pipeline(folder: Path, *, large: bool) -> Path:
 
 
 def prompts(count: int) -> list[str]:
-    """Return prompts of eight words, none twice."""
+    """Return distinct prompts of eight words."""
     return [
         " ".join(WORDS[(7 * number + 31 * place * (1 + number // 500)) % 500] for place in range(7))
         + f" word{number % 500} {number}"
@@ -113,7 +113,7 @@ def prompts(count: int) -> list[str]:
 
 
 def bare_loop(model: Any, count: int, batch: int) -> Callable[[], None]:
-    """Return calls of the network alone, on as many rows as D costs."""
+    """Return a loop of calls of the network only, on as many rows as D needs."""
     states = model.encode_prompt(["word1 word2"]).states
     noise = model.noises([0])
 
@@ -141,7 +141,7 @@ def timed(work: Callable[[], object]) -> tuple[float, float]:
 
 
 def measured(model: Any, count: int, batch: int, rounds: int) -> dict[str, Any]:
-    """Return seconds of D and of the bare loop, in rounds that alternate."""
+    """Return the seconds of D and of the plain loop, in alternating rounds."""
     texts = prompts(count)
 
     def scored() -> None:
@@ -168,7 +168,7 @@ def measured(model: Any, count: int, batch: int, rounds: int) -> dict[str, Any]:
 
 
 def share_of_peak(model: Any, passes: float) -> dict[str, Any]:
-    """Return the share of the device's peak that so many passes a second are."""
+    """Return a number of passes per second as a share of the device's peak."""
     from torch.utils.flop_counter import FlopCounterMode
 
     conditioning = model.encode_prompt(["word1"])

@@ -1,12 +1,12 @@
-"""How much memory an audit takes at its peak, by the number of images.
+"""Peak memory of an audit by the number of images.
 
 usage: VISLEAK_DATA=FOLDER python benchmarks/memory.py [--million [COUNT]]
 
-Counts all processes of ``visleak audit`` together: the sum of their proportional set sizes, so
-that what they share counts once, pages of mapped files included, twenty times a second. Audits
-5,000 CIFAR-10 images against 5,000, then against all others. With ``--million``, 1,000 against
-a million that are made for it, each a CIFAR-10 image with its own brightness, shift and noise;
-that takes about 3 GB of disk and many minutes, and is stored in ``memory_million.json``.
+The memory is the sum of the proportional set sizes of all processes of ``visleak audit``, in which
+shared memory counts once, including pages of mapped files, sampled twenty times per second. Audits
+5,000 CIFAR-10 images against 5,000, then against all others. With ``--million``, 1,000 against a
+million generated ones, each a CIFAR-10 image with its own brightness, shift and noise; this needs
+about 3 GB of disk and many minutes, and is stored in ``memory_million.json``.
 """
 
 from __future__ import annotations
@@ -37,13 +37,13 @@ SIDE = 32
 
 @dataclass(frozen=True, slots=True)
 class Peak:
-    """What an audit took, in MB.
+    """Peak memory and time of an audit, in MB and seconds.
 
     Attributes:
-        all_mb: all processes together, at the worst moment.
-        own_mb: of that, memory that belongs to no file; its own worst moment.
-        largest_mb: the most that one process had, what it shares included.
-        processes: how many there were at most.
+        all_mb: of all processes together.
+        own_mb: of all processes, without pages of files.
+        largest_mb: of one process, including shared memory.
+        processes: largest number of processes.
         seconds: wall time.
     """
 
@@ -65,7 +65,7 @@ class Peak:
 
 
 class Watch(threading.Thread):
-    """Samples the memory of a process and its descendants until told to stop."""
+    """Samples the memory of a process and its descendants until it is stopped."""
 
     def __init__(self, root: int) -> None:
         super().__init__(daemon=True)
@@ -74,7 +74,7 @@ class Watch(threading.Thread):
         self.all_kb = self.own_kb = self.largest_kb = self.processes = 0
 
     def run(self) -> None:
-        """Sample, a tenth of the time at most: a process waits while its memory is read."""
+        """Sample for a tenth of the time at most: a process waits while its memory is read."""
         pause = EVERY
         while not self._over.wait(pause):
             begun = time.perf_counter()
@@ -86,7 +86,7 @@ class Watch(threading.Thread):
             pause = max(EVERY, 9 * (time.perf_counter() - begun))
 
     def stop(self) -> None:
-        """End the samples."""
+        """Stop sampling."""
         self._over.set()
         self.join()
 
@@ -96,7 +96,7 @@ def family(root: int) -> list[int]:
     parents: dict[int, int] = {}
     for path in Path("/proc").glob("[0-9]*/stat"):
         try:
-            # the name between brackets may hold anything
+            # the name in brackets may contain any character
             fields = path.read_text().rpartition(")")[2].split()
         except OSError:
             continue
@@ -108,7 +108,7 @@ def family(root: int) -> list[int]:
 
 
 def sizes_kb(process: int) -> tuple[int, int, int] | None:
-    """Return a process's proportional set size, the part of no file, and its most ever resident."""
+    """Return the proportional set size of a process, its part without files, and its peak RSS."""
     try:
         lines = Path(f"/proc/{process}/smaps_rollup").read_text().splitlines()[1:]
         lines += Path(f"/proc/{process}/status").read_text().splitlines()
@@ -139,7 +139,7 @@ def audited(test: Path, train: Path, folder: Path) -> Peak:
 
 
 def grown(data: Path, folder: Path) -> tuple[list[Bar], dict[str, Any]]:
-    """Audit few images and many; the train side grows."""
+    """Audit few and many training images."""
     test, train = (
         pq.read_table(data / f"{name}.parquet", columns=["image", "label"])
         for name in ("test", "train")
@@ -151,7 +151,7 @@ def grown(data: Path, folder: Path) -> tuple[list[Bar], dict[str, Any]]:
         "many": pa.concat_tables([train, test.slice(queries)]),
     }
     for name, table in sets.items():
-        # ids are row numbers, for paths and indices of the two files may coincide
+        # ids are row numbers, because paths and indices of the two files may coincide
         encoded = pa.array([row["bytes"] for row in table["image"].to_pylist()])
         image = pa.StructArray.from_arrays([encoded], ["bytes"])
         made = pa.table({"image": image, "label": table["label"].combine_chunks()})

@@ -1,11 +1,11 @@
-"""Random block mosaics: images that share a regular grid of edges and nothing else.
+"""Random block mosaics: images that share only a regular grid of edges.
 
-Each image is a grid of 4 to 32 random colours, or shades of grey, to a side, enlarged without
+Each image is a grid of 4 to 32 random colours, or shades of grey, per side, enlarged without
 interpolation to 32 to 256 pixels, as PNG or JPEG. All pairs of two mosaics are different, but the
-borders of their blocks lie on each other, and with few blocks some colours agree by chance. An
-audit of 100 test images with 150 training images counts the test images that are graded near or
-exact, which must be none. Copies of every tenth training image (JPEG 50, resized to 70 %, crop of
-70 % of the area) must be found. The grader is fitted on other mosaics of :mod:`tiny_sets`.
+borders of their blocks coincide, and with few blocks some colours agree by chance. An audit of 100
+test images with 150 training images counts the test images that are graded near or exact, which
+must be none. Copies of every tenth training image (JPEG 50, resized to 70 %, crop of 70 % of the
+area) must be found. The grader is fitted on other mosaics of :mod:`tiny_sets`.
 
 About half an hour on one core.
 """
@@ -39,9 +39,9 @@ class Kind:
     """A set of mosaics.
 
     Attributes:
-        blocks: to a side; one number is drawn for each image.
-        sides: of the images in pixels; so is one of these.
-        colour: whether blocks have colours, else shades of grey.
+        blocks: numbers per side, one of which is drawn for each image.
+        sides: of the images in pixels, drawn in the same way.
+        colour: whether blocks have colours or shades of grey.
         ending: format of the files.
     """
 
@@ -81,7 +81,7 @@ def copies(image: Image.Image) -> Iterator[tuple[str, Image.Image, int]]:
 
 
 def measured(kind: Kind, folder: Path) -> dict[str, Any]:
-    """Return the wrong pairs of a kind, the copies that are found, and CPU seconds."""
+    """Return the wrong pairs of a kind, the copies found, and CPU seconds."""
     rng = generator("mosaics", str(kind))
     for side, count in (("test", TEST), ("train", TRAIN), ("copies", 0)):
         (folder / side).mkdir()

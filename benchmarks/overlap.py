@@ -1,17 +1,16 @@
-"""How well overlaps are found and measured on tiles of known place, and at what cost.
+"""Detection and measurement of overlaps on tiles at known places, and their cost.
 
 Pairs of tiles are cut out of photographs, X-rays, receipts, steel plates and generated landscapes
-at known offsets; one of each pair is compressed, resized or brightened, or stays as it is. All
-tiles of the half of each source on which nothing was tuned are searched together. Two tiles of two
-images do not overlap: none of these pairs may be called an overlap. Patterns that repeat must not
-be claimed at a wrong place, strong or faint, compressed or not.
+at known offsets; one of each pair is compressed, resized, brightened or unchanged. All tiles of the
+half of each source that was not used for tuning are searched together. Two tiles of two images do
+not overlap, and none of these pairs may be called an overlap. Repetitive patterns, strong or faint,
+compressed or not, must not be placed wrongly.
 
-Recall is that of overlaps with texture: in the part that is shared, at least 10 squares of 16
-pixels, and a tenth of all, have details that vary by 2.5 levels or more. That of all is reported
-too.
+Recall is that of overlaps with texture: in the shared part, at least 10 squares of 16 pixels, and a
+tenth of all, have details that vary by 2.5 levels or more. That of all overlaps is reported too.
 
-The cost of a million references follows from 20,000, whose features are those of the tiles with
-noise: two and a half blocks of an index, which take each other's place in memory.
+The cost of a million references is extrapolated from 20,000, whose features are those of the tiles
+with noise: two and a half blocks of an index, which replace each other in memory.
 
 Needs VISLEAK_DATA. About ten minutes of one core. Writes ``overlap.json`` after every step;
 ``finished`` in it is false until the last one.
@@ -41,35 +40,35 @@ from visleak.search.votes import FeatureRows
 from visleak.verification.overlap import overlap_of
 from visleak.verification.regions import share_of
 
-#: Images of each source; every second share of each, so that there are five pairs of an image. Half
-#: of the steel plates have no texture.
+#: Images of each source; every second share is used, for five pairs per image. Half of the steel
+#: plates have no texture.
 IMAGES = {"photographs": 13, "X-rays": 13, "receipts": 13, "steel": 24, "landscapes": 10}
-#: Shares below this are reported and bound by no bar.
+#: Shares below this are reported without a limit.
 LEAST = 0.195
 #: Squares with texture, and deviation of their details, levels.
 SQUARE, SQUARES, PART, DEVIATION = 16, 10, 0.1, 2.5
-#: Features of a reference, as of a tile of 256 pixels; references that are compared, of which the
-#: first part is measured by itself; queries; and references of which costs are given.
+#: Features per reference, as for a tile of 256 pixels; references that are compared, of which the
+#: first part is also measured separately; queries; and references of the extrapolated cost.
 FEATURES, COMPARED, FIRST, QUERIES, MANY = 500, 20_000, 12_000, 40, 1_000_000
-#: Amplitudes of the patterns that repeat, levels: plain, faint, and below their noise of 4 levels.
+#: Amplitudes of the repetitive patterns, levels: strong, faint, and below their noise of 4 levels.
 CONTRASTS = (60.0, 6.0, 1.5)
-#: Candidates between two lines of progress.
+#: Candidates per line of progress.
 STEP = 1_000
 
 
 @dataclass(frozen=True)
 class Result:
-    """What was found of a pair."""
+    """Result of a pair."""
 
     source: str
     pair: TilePair
     textured: bool
     voted: bool  # local features proposed it
-    share: float | None  # that was measured
+    share: float | None  # measured
 
 
 def is_textured(pair: TilePair) -> bool:
-    """Whether the part that is shared has texture, by its pixels alone."""
+    """Whether the shared part has texture, by its pixels."""
     height, width = pair.query.shape[:2]
     x0, y0, x1, y1 = pair.place
     part = pair.query[
@@ -114,7 +113,7 @@ def searched(
 
 def of_pairs(sources: list[str], pairs: list[TilePair], found: set[tuple[int, int]]
              ) -> list[Result]:  # fmt: skip
-    """Return what is measured of the pairs of tiles of one image."""
+    """Return the results of the pairs of tiles of one image."""
     results = []
     for at, (source, pair) in enumerate(zip(sources, pairs, strict=True)):
         matrix = overlap_of(pair.query, pair.reference) if (at, at) in found else None
@@ -126,9 +125,9 @@ def of_pairs(sources: list[str], pairs: list[TilePair], found: set[tuple[int, in
 def of_others(
     pairs: list[TilePair], found: set[tuple[int, int]], store: Callable[[dict[str, Any]], None]
 ) -> None:
-    """Measure the candidates of two images, and store which are called overlaps, as it goes."""
+    """Measure the candidates of two images, and store those that are called overlaps."""
     others = [(q, r) for q, r in found if pairs[q].name != pairs[r].name]
-    # as an audit does, so that features are found again
+    # as an audit does, so that features are cached
     others.sort(key=lambda each: (each[0] // BLOCK, each[1] // BLOCK, each))
     names = [pair.name for pair in pairs]
     apart = len(pairs) ** 2 - sum(names.count(name) for name in names)
@@ -152,14 +151,14 @@ def of_others(
 
 
 def patterns() -> tuple[int, int, int]:
-    """Return how many displaced patterns there are, and how many are claimed, and wrongly."""
+    """Return the number of displaced patterns, of placed ones, and of wrongly placed ones."""
     count = claimed = wrong = 0
     rng = np.random.default_rng(5)
     for contrast, change, plane in product(CONTRASTS, ("none", "jpeg"), _planes()):
         field = 128 + contrast * plane
         tiles = []
         for x in (0, 100):
-            # the sensor's noise is another one in each shot
+            # sensor noise differs between shots
             noisy = field[:200, x : x + 200] + rng.normal(0, 4, (200, 200))
             tile = np.repeat(np.clip(noisy, 0, 255).astype(np.uint8)[..., None], 3, axis=2)
             tiles.append(changed(tile, change, rng))
@@ -181,7 +180,7 @@ def _planes() -> Iterator[npt.NDArray[np.float64]]:
 
 
 def of_source(results: list[Result]) -> dict[str, Any]:
-    """Return the figures of a source, or of all."""
+    """Return the results of a source, or of all."""
     counted = [each for each in results if each.pair.share >= LEAST]
     textured = [each for each in counted if each.textured]
     errors = [abs(e.share - e.pair.share) for e in results if e.share is not None]
@@ -214,9 +213,9 @@ def _share(values: list[bool]) -> float:
 
 
 def million(features: FeatureRows) -> dict[str, float]:
-    """Return memory and cost of comparing with many references, of whose features some are given.
+    """Return memory and cost of comparing with many references, made of given features.
 
-    Called in a process of its own, whose memory is that of the comparison.
+    Runs in a separate process, to measure its memory.
     """
     with tempfile.TemporaryDirectory() as folder:
         every = np.arange(COMPARED)
@@ -243,7 +242,7 @@ def million(features: FeatureRows) -> dict[str, float]:
 
 
 def _stored(features: FeatureRows, folder: Path) -> FeatureRows:
-    """Return features on disk, as an audit has them: some of those given, with noise."""
+    """Return features on disk, as in an audit: some of the given ones, with noise."""
     rng = np.random.default_rng(1)
     count, step = COMPARED * FEATURES, 1000 * FEATURES
     with (folder / "words").open("wb") as words, (folder / "points").open("wb") as points:
@@ -261,16 +260,16 @@ def _stored(features: FeatureRows, folder: Path) -> FeatureRows:
 
 
 def _peak() -> float:
-    """Return the peak memory of this process so far, GiB, with pages of files that it read."""
+    """Return the peak memory of this process, GiB, including pages of files."""
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
 
 
 def extrapolated(large: dict[str, float], extract_ms: float) -> dict[str, float]:
-    """Return what a million references cost, of which the memory is that of fewer."""
+    """Return the extrapolated cost of a million references."""
     times = MANY / COMPARED
     per_reference = extract_ms + large["index_ms_per_reference"]
     return {
-        # rows, widths and starts are held of all
+        # rows, widths and starts of all references are in memory
         "memory_gib": round(large["peak_gib_of_20000_and_40_queries"] + MANY * 20 / 2**30, 2),
         "disk_gb": round(MANY * FEATURES * 144 / 1e9, 1),
         "blocks": round(MANY * FEATURES / INDEXED, 1),
@@ -280,7 +279,7 @@ def extrapolated(large: dict[str, float], extract_ms: float) -> dict[str, float]
 
 
 def bars_of(figures: dict[str, Any]) -> list[Bar]:
-    """Return the bars of what has been measured."""
+    """Return the results with limits."""
     bars = [
         Bar(f"recall of overlaps with texture from 20 %, {name}", own["recall_textured"], 0.95,
             most=False)
@@ -315,7 +314,7 @@ def tiles_of(root: Path) -> tuple[list[str], list[TilePair]]:
 
 
 def main() -> None:
-    """Measure all sources, print their figures and store them after every step."""
+    """Measure all sources, print the results and store them after every step."""
     root = data_folder("photos", "domains/xray", "domains/receipts", "domains/steel")
     cv2.setNumThreads(1)
     begun = time.process_time()

@@ -1,4 +1,4 @@
-"""Tiles of known place, cut out of photographs, scans, steel plates and generated landscapes."""
+"""Tiles at known places of photographs, scans, steel plates and generated landscapes."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SOURCES: Mapping[str, tuple[str, tuple[int, int]]] = {
     "steel": ("domains/steel", (120, 216)),
     "landscapes": ("", (256, 256)),
 }
-#: Halves of a source, by a hash of the names: one for choosing thresholds, one for the figures.
+#: Halves of a source, by a hash of the names: one for choosing thresholds, one for reporting.
 CHOSEN_ON, REPORTED = 0, 1
 SHARES = (0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
 #: Side of a generated landscape, pixels.
@@ -30,18 +30,18 @@ SIDE = 560
 
 @dataclass(frozen=True)
 class TilePair:
-    """Two tiles of one image; ``share`` of the query lies in the reference."""
+    """Two tiles of one image; ``share`` of the query is in the reference."""
 
     name: str
     query: Pixels
     reference: Pixels
     share: float
-    place: tuple[float, float, float, float]  # what is shared, in the query's unit coordinates
+    place: tuple[float, float, float, float]  # the shared area, in the query's unit coordinates
     change: str
 
 
 def half_of(name: str) -> int:
-    """Return the half a name belongs to."""
+    """Return the half of a name."""
     return hashlib.blake2b(name.encode(), digest_size=1).digest()[0] & 1
 
 
@@ -127,7 +127,7 @@ def pairs_of(name: str, image: Pixels, size: tuple[int, int], shares: Sequence[f
 
 
 def _offsets(share: float, w: int, h: int, rng: np.random.Generator) -> list[tuple[int, int]]:
-    """Return offsets of two tiles that share about so much, in a random order of directions."""
+    """Return offsets of two tiles with about this overlap, in random directions."""
     along = np.sqrt(share)
     found = [
         (round(w * (1 - share)), 0), (0, round(h * (1 - share))),

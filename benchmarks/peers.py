@@ -1,18 +1,18 @@
-"""What other tools find with their defaults: near-duplicates of CIFAR-10, changed photographs.
+"""Results of other tools with default settings on CIFAR-10 and on changed photographs.
 
     python benchmarks/peers.py --peer fastdup=PYTHON --peer imagededup=PYTHON ... --set photographs
 
-PYTHON is an interpreter that has the tool. Every tool gets the same folder of PNG files, `train`
-and `test` below it, and runs in a process of its own:
+PYTHON is an interpreter with the tool. Every tool runs in its own process on the same folder of PNG
+files with `train` and `test`:
 
-- photographs: all 500 as they are in `train`; in `test` every fifth of the reported half, under
-  each of the 18 changes of Ramos et al. (2025). What counts is whether a pair of a changed
-  photograph and its original is listed, and how many pairs of different photographs are.
+- photographs: all 500 in `train`; in `test` every fifth of the reported half, under each of the 18
+  changes of Ramos et al. (2025). The results are the share of changed photographs that are listed
+  in a pair with their original, and the number of listed pairs of different photographs.
 - cifar10: all 60,000 images. Test images of even index are ranked by the strongest pair with a
-  training image, against the judgements of people, as in `detection_cifar.py`.
+  training image, against the verdicts of people, as in `detection_cifar.py`.
 
-`visleak` is measured on the photographs in the same way; its cross-validated figures on CIFAR-10
-are in `detection.json`. Tools that are not named keep their figures in the JSON file.
+`visleak` is evaluated on the photographs in the same way; its cross-validated results on CIFAR-10
+are in `detection.json`. Results of tools that are not named stay in the JSON file.
 """
 
 import argparse
@@ -35,8 +35,8 @@ from samples import judgements
 
 from visleak.robustness.conditions import PAPER, bounded
 
-#: How each is used, and a program that has ``rows`` of two files and a score that grows with
-#: similarity; its arguments are the folder, the file to write, and a folder for its own files.
+#: A description and a program that computes ``rows`` of two files and a score that grows with
+#: similarity; its arguments are the folder, the file to write, and a folder for temporary files.
 TOOLS = {
     "visleak": (
         "defaults, pairs graded near or exact",
@@ -84,7 +84,7 @@ with open(sys.argv[2], "w", newline="") as file:
 """
 #: Of the reported photographs every STEP-th is changed.
 STEP = 5
-#: What cannot be measured where only package registries are reached.
+#: Tools that cannot be installed from package registries alone.
 MISSING = {
     "imagededup, CNN": "its weights are fetched from another host",
     "FiftyOne, near-duplicates and similarity": "the network is in its model zoo on another host",
@@ -134,7 +134,7 @@ def _bounded(data: Path) -> Iterator[tuple[str, np.ndarray]]:
 
 
 def on_photographs(pairs: Listed, files: dict[str, list[str]]) -> dict[str, object]:
-    """Return how many changed photographs a tool pairs with their original, by change."""
+    """Return the number of changed photographs listed with their original, by change."""
     between = {(a, b) for a, b, _ in pairs if "~" in a and "~" not in b}
     own = {a for a, b in between if a.partition("~")[2] == b}
     every = [file for changed in files.values() for file in changed]
@@ -149,7 +149,7 @@ def on_photographs(pairs: Listed, files: dict[str, list[str]]) -> dict[str, obje
 
 
 def cifar10(data: Path, folder: Path) -> Queries:
-    """Write CIFAR-10 as PNG files, `test_7.png` and `train_7.png`; return what people judged."""
+    """Write CIFAR-10 as PNG files, `test_7.png` and `train_7.png`; return its judged pairs."""
     for name in ("test", "train"):
         table = pq.read_table(data / "cifar10" / f"{name}.parquet", columns=["image", "index"])
         for row in table.to_pylist():
@@ -159,7 +159,7 @@ def cifar10(data: Path, folder: Path) -> Queries:
 
 
 def on_cifar10(pairs: Iterable[tuple[str, str, float]], queries: Queries) -> dict[str, object]:
-    """Return how well the strongest pair of a test image tells that it has a near-duplicate."""
+    """Return how well the strongest pair of a test image predicts a near-duplicate."""
     between = [(a, s) for a, b, s in pairs if a.startswith("test") and b.startswith("train")]
     query = np.array([int(a[5:-4]) for a, _ in between], np.int64)
     score = by_query(query, np.array([s for _, s in between], np.float64))
@@ -188,7 +188,7 @@ def version_of(name: str, python: str) -> str:
 
 
 def main() -> None:
-    """Measure every tool that is named, and keep what was measured of the others."""
+    """Evaluate every tool that is named, and keep the results of the others."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--peer", action="append", required=True, metavar="NAME=PYTHON")
     parser.add_argument("--set", dest="sets", action="append", choices=SETS, required=True)

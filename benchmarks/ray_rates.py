@@ -1,14 +1,13 @@
-"""How fast a core works through Ray, beside a core of this process: embeddings and photographs.
+"""Rates per core through Ray, relative to a single process: embeddings and photographs.
 
 usage: VISLEAK_DATA=FOLDER python benchmarks/ray_rates.py
        python benchmarks/ray_rates.py IMAGES [ENCODER]
 
-The first writes ray_rates.json, from which docs/cluster.md works out what a pass costs. The second
-prints the rate of an encoder on images of yours, on this machine's processors and GPUs, and
-writes nothing: what a network costs is to be measured where it will run.
-Both sides do the same work on the same data. Rates are by processor time, of this process and all
-that it started, Ray's own included: other work on the machine changes it little. Of the rounds the
-best counts.
+The first writes ray_rates.json, from which the cost in docs/cluster.md is computed. The second
+prints the rate of an encoder on given images with the processors and GPUs of this machine, and
+writes nothing. Both sides do the same work on the same data. Rates are by processor time of this
+process and all its descendants, including Ray, so that other work on the machine has little
+influence. The best round is reported.
 """
 
 from __future__ import annotations
@@ -44,11 +43,11 @@ from visleak.vectors import unit_rows
 
 ROUNDS = 3
 
-#: The embeddings: shards of what a file of LAION holds in width and type, a tenth of its rows.
+#: The embeddings: shards with the width and type of a file of LAION, and a tenth of its rows.
 SHARDS, ROWS, WIDTH = 8, 100_000, 512
 QUERIES, THRESHOLD = 1_000, 0.95
 
-#: How often the photographs are read in a round.
+#: Repetitions of the photographs per round.
 REPEATS = 4
 
 #: References of the built-in fingerprint that are compared in all views.
@@ -56,7 +55,7 @@ REFERENCES = 20_000
 
 
 def best(work: Callable[[], object], clock: Callable[[], float] | None = None) -> float:
-    """Return the seconds of the fastest round, of processor time unless a clock is given."""
+    """Return the seconds of the fastest round, by processor time unless a clock is given."""
     clock = clock or processor_seconds
     seconds = []
     for _ in range(ROUNDS):
@@ -67,12 +66,12 @@ def best(work: Callable[[], object], clock: Callable[[], float] | None = None) -
 
 
 def processor_seconds() -> float:
-    """Return the processor time so far of this process and of all that it started."""
+    """Return the processor time of this process and all its descendants."""
     parents, ticks = {}, {}
     for path in Path("/proc").glob("[0-9]*/stat"):
         try:
             fields = path.read_text().rpartition(")")[2].split()
-        except OSError:  # it ended just now
+        except OSError:  # it has ended
             continue
         number = int(path.parent.name)
         parents[number] = int(fields[1])
@@ -102,7 +101,7 @@ def shards(folder: Path) -> tuple[np.ndarray, Any]:
 
 
 def embeddings(folder: Path, places: dict[str, RunContext]) -> dict[str, Any]:
-    """Return vectors a second and core, of one process and through Ray."""
+    """Return vectors per second and core, of one process and through Ray."""
     query, train = shards(folder)
     wanted = Wanted(THRESHOLD, best=0)
     rates = {}
@@ -114,7 +113,7 @@ def embeddings(folder: Path, places: dict[str, RunContext]) -> dict[str, Any]:
 
 
 def repeated(images: ImageSet, times: int) -> ImageSet:
-    """Return a set with every image several times, as if it were so many."""
+    """Return a set with every image several times."""
     ids = pa.array([f"{n} {id_}" for n in range(times) for id_ in images.ids.to_pylist()])
     return replace(
         images,
@@ -129,7 +128,7 @@ def repeated(images: ImageSet, times: int) -> ImageSet:
 
 
 class _Repeated:
-    """Reads the images of a set again and again."""
+    """Reads the images of a set repeatedly."""
 
     def __init__(self, opener: Any, count: int) -> None:
         self._opener, self._count = opener, count
@@ -145,7 +144,7 @@ def encoding(
     places: dict[str, RunContext],
     clock: Callable[[], float] | None = None,
 ) -> dict[str, float]:
-    """Return images a second (and core, unless a clock is given): read, decoded and encoded."""
+    """Return images read, decoded and encoded per second (and core, unless a clock is given)."""
     rates = {}
     for name, place in places.items():
         work = partial(fingerprint, images, encoder, place)
@@ -155,7 +154,7 @@ def encoding(
 
 
 def comparing() -> float:
-    """Return references a second that a core compares with the queries in all views."""
+    """Return references compared with the queries in all views, per second and core."""
     encoder, rng = load_encoder("builtin"), np.random.default_rng(1)
     query, reference = (vectors(rng, n, encoder.width) for n in (QUERIES, REFERENCES))
     sides = Sides(
@@ -170,7 +169,7 @@ def comparing() -> float:
 
 
 def backgrounds() -> float:
-    """Return images a second whose background a core of the process that began the run finds."""
+    """Return images per second whose background a core of the main process computes."""
     encoder, rng = load_encoder("builtin"), np.random.default_rng(2)
     prints = Fingerprints(
         set="train",
@@ -187,7 +186,7 @@ def backgrounds() -> float:
 
 
 def nothing(number: int) -> int:
-    """Do nothing, to see what a task costs by itself."""
+    """Do nothing, to measure the overhead of a task."""
     return number
 
 
@@ -227,7 +226,7 @@ def full_run(folder: Path, scratch: Path) -> None:
 
 
 def own_run(source: str, name: str, scratch: Path) -> None:
-    """Print the rate of an encoder on somebody's images."""
+    """Print the rate of an encoder on given images."""
     images, encoder = open_images(source), load_encoder(name)
     cores = len(os.sched_getaffinity(0))
     with RunContext.at(scratch, cores, None, engine=RayEngine()) as ray:
@@ -236,7 +235,7 @@ def own_run(source: str, name: str, scratch: Path) -> None:
 
 
 def main() -> None:
-    """Do what the command line asks."""
+    """Run the measurement of the command line."""
     with tempfile.TemporaryDirectory() as name, threadpool_limits(1):
         use_one_thread()
         (Path(name) / "shards").mkdir()

@@ -1,4 +1,4 @@
-"""What the benchmarks share: where the data is, bars, and the JSON file beside each script."""
+"""Shared by the benchmarks: the data folder, bars, and the JSON file of each script."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ PACKAGES = ("visleak", "numpy", "Pillow", "opencv-python-headless", "pyarrow", "
 
 @dataclass(frozen=True, slots=True)
 class Bar:
-    """A figure, and the least or the most it may be.
+    """A result with its lower or upper limit.
 
     Attributes:
-        name: what is measured, with its unit.
-        figure: what was measured.
+        name: quantity and unit.
+        figure: the result.
         limit: the bar.
-        most: the figure may be at most the bar; otherwise at least.
+        most: the limit is an upper one.
     """
 
     name: str
@@ -34,7 +34,7 @@ class Bar:
 
     @property
     def holds(self) -> bool:
-        """Whether the figure is on the right side of the bar."""
+        """Whether the result is within its limit."""
         return self.figure <= self.limit if self.most else self.figure >= self.limit
 
     def __str__(self) -> str:
@@ -44,7 +44,7 @@ class Bar:
 
 
 def data_folder(*needed: str) -> Path:
-    """Return ``$VISLEAK_DATA``; leave with a message where what is needed is not there."""
+    """Return ``$VISLEAK_DATA``; exit with a message if required files are missing."""
     root = os.environ.get("VISLEAK_DATA")
     if not root:
         sys.exit("VISLEAK_DATA is not set: name the folder with the project's real input")
@@ -55,18 +55,18 @@ def data_folder(*needed: str) -> Path:
 
 
 def visleak_command() -> list[str]:
-    """Return the command that runs visleak with this very interpreter."""
+    """Return the command that runs visleak with this interpreter."""
     return [sys.executable, "-m", "visleak"]
 
 
 def write(script: str, bars: Sequence[Bar], figures: Mapping[str, Any], name: str = "") -> None:
-    """Print figures beside their bars, and write them beside the script.
+    """Print results with their limits, and write the JSON file of the script.
 
     Args:
         script: the script's ``__file__``.
-        bars: figures that have a bar.
-        figures: everything else worth keeping.
-        name: of the JSON file; the script's own by default.
+        bars: results with limits.
+        figures: all other results.
+        name: of the JSON file; by default that of the script.
     """
     for key, value in figures.items():
         if not isinstance(value, Mapping | list):

@@ -2,7 +2,7 @@
 
 usage: python benchmarks/remaining_errors.py
 
-Wrong pairs of the other sets are listed there by name; their images are not ours to publish.
+Wrong pairs of the other sets are listed there by name; their licences exclude publication.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from visleak.verification.frame import bounded
 
 TARGET = Path(__file__).parents[1] / "docs" / "remaining_errors.png"
 
-#: Pairs in a row, long side of an image, and space between two, pixels.
+#: Pairs per row; long side of an image and space between images, pixels.
 ACROSS, SIDE, SPACE = 3, 380, 14
 
 Pixels = npt.NDArray[np.uint8]
 
 
 def pairs(errors: Sequence[Mapping[str, Any]]) -> Iterator[tuple[str, Pixels, Pixels]]:
-    """Yield what each wrong pair is, and its two images."""
+    """Yield a title and the two images of each wrong pair."""
     for error in errors:
         made = documents.document(error["kind"], error["number"])
         pair = documents.pairs(made, processed=1)[error["pair"]]

@@ -1,11 +1,11 @@
-"""The report of an audit in a browser: bytes, seconds until it answers, and what axe-core finds.
+"""The report of an audit in a browser: size, response time, and violations found by axe-core.
 
     python benchmarks/report_page.py AUDIT [--browser /usr/bin/chromium]
 
-A page answers once a filter of its list of pairs, typed as soon as the page is there, has changed
-the number of pairs that are shown. Measured from the start of navigation, the median of RUNS new
-pages; the file is on disk. Beside these seconds, which grow with other work on the machine, stand
-those of the processor that the page's own thread had used by then.
+The response time is the time from the start of navigation until a filter of the list of pairs,
+typed as soon as the page is loaded, has changed the number of pairs shown: the median of RUNS new
+pages, with the file on disk. The processor time of the page's thread, which does not depend on
+other work on the machine, is reported as well.
 """
 
 import argparse
@@ -25,7 +25,7 @@ SCHEMES = ("light", "dark")
 
 
 def seconds(browser: Browser, address: str) -> tuple[float, float, float]:
-    """Return when the page was parsed, when its filter had answered, and its processor time."""
+    """Return the seconds until the page was parsed and its filter responded, and of processor."""
     page = browser.new_page(viewport={"width": 1280, "height": 900})
     tools = page.context.new_cdp_session(page)
     tools.send("Performance.enable", {"timeDomain": "threadTicks"})

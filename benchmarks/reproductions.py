@@ -1,18 +1,18 @@
-"""How many non-verbatim reproductions of photographs the built-in similarity recognizes.
+"""Non-verbatim reproductions of photographs that the built-in similarity recognizes.
 
-A model rarely reproduces a training image byte for byte. Photographs of the half that no model of
-this project was fitted on are reproduced twice each, with other random numbers: cropped, in other
-colours, blurred, noisy, warped, with a part of another photograph painted in, redrawn in flat
-areas, and with several of these at once. Measured, for each kind of reproduction:
+A model rarely reproduces a training image byte for byte. The photographs that were not used for
+fitting are reproduced twice each with different random numbers: cropped, in other colours, blurred,
+noisy, warped, with a part of another photograph painted in, redrawn in flat areas, and with several
+of these changes. For each kind of reproduction:
 
-- ``extract``: the share of pairs of two reproductions of one photograph that count as neighbours
-  when clusters are made (``--similarity builtin``, default ``--eps``), and how many pairs of
-  different photographs do;
+- ``extract``: the share of pairs of two reproductions of one photograph that are neighbours in
+  clustering (``--similarity builtin``, default ``--eps``), and the number of such pairs of
+  different photographs;
 - ``trace``: the share of reproductions that are verified as copies of their original among the
   photographs (default options), and the share that count as copies of another photograph.
 
-What is painted in comes from photographs that are not among the references, or it would rightly
-be found there. Needs VISLEAK_DATA. About ten minutes on two cores.
+Photographs that are painted in are not among the references, where they would be found. Needs
+VISLEAK_DATA. About ten minutes on two cores.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ Reproduction = Callable[[Pixels, Pixels, np.random.Generator], Pixels]
 SIDE: Final = 256
 PHOTOGRAPHS: Final = 60
 
-#: Every so many photographs one is painted into others, and no reference.
+#: Of this number of photographs one is painted into others, and is not a reference.
 DONORS: Final = 8
 
 
@@ -65,12 +65,12 @@ def warped(pixels: Pixels, rng: np.random.Generator, most: float) -> Pixels:
 
 
 def painted_in(pixels: Pixels, other: Pixels, rng: np.random.Generator, area: float) -> Pixels:
-    """Return an image a share of whose area shows another one, with soft edges."""
+    """Return an image with another one on a share of its area, with soft edges."""
     height, width = pixels.shape[:2]
     mask = np.zeros((height, width), np.float32)
     half = (int(width * np.sqrt(area / np.pi)), int(height * np.sqrt(area / np.pi)))
     centre = (int(rng.integers(width)), int(rng.integers(height)))
-    # whole ellipses, so that the share of the area is the one that is stated
+    # complete ellipses, so that the share of the area is exact
     centre = tuple(
         int(np.clip(c, h, s - h)) for c, h, s in zip(centre, half, (width, height), strict=True)
     )
@@ -131,7 +131,7 @@ def photographs(folder: Path) -> list[Pixels]:
 
 
 def reproduced(pictures: list[Pixels], rows: list[int], kind: str, draw: int) -> list[Pixels]:
-    """Return a reproduction of each photograph; nothing but kind, row and draw decides on it."""
+    """Return a reproduction of each photograph, determined by kind, row and draw."""
     made, donors = [], pictures[::DONORS]
     for row in rows:
         rng = generator("reproductions", kind, row, draw)
@@ -149,7 +149,7 @@ def share(count: int, total: int) -> dict[str, Any]:
 
 
 def neighbours(pictures: list[Pixels], rows: list[int]) -> dict[str, Any]:
-    """Measure which pairs of reproductions are neighbours, by kind."""
+    """Return the pairs of reproductions that are neighbours, by kind."""
     similarity = load_similarity("builtin")
     assert similarity.eps is not None
     found: dict[str, Any] = {"by kind": {}}
@@ -168,7 +168,7 @@ def neighbours(pictures: list[Pixels], rows: list[int]) -> dict[str, Any]:
 
 
 def copies(pictures: list[Pixels], rows: list[int]) -> dict[str, Any]:
-    """Measure which reproductions are verified as copies of their original, by kind."""
+    """Return the reproductions that are verified as copies of their original, by kind."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         for side in ("train", "made"):
@@ -201,7 +201,7 @@ def main() -> None:
     parser.add_argument("--photographs", type=int, default=PHOTOGRAPHS)
     count = parser.parse_args().photographs
     pictures = photographs(data_folder("photos") / "photos")
-    # positions 0 and 1 modulo 4 are what the grader was fitted on
+    # the grader was fitted on positions 0 and 1 modulo 4
     reported = [row for row in range(len(pictures)) if row % 4 >= 2]
     rows = reported[:: max(1, len(reported) // count)][:count]
     figures = {

@@ -1,10 +1,10 @@
-"""What an index of faiss costs and loses beside exact search.
+"""Time and recall of faiss's indices, relative to exact search.
 
 usage: VISLEAK_DATA=FOLDER python benchmarks/search_engines.py [--quick]
 
-Two inputs: fingerprints of CIFAR-10 (plain, without views), and 512 coordinates around 500 centres,
-of which each query has a planted neighbour. Every engine answers the same question, pairs from the
-threshold on and the best twenty, for the same queries. Seconds are also given as ratios to exact
+Two inputs: fingerprints of CIFAR-10 (without views), and vectors of 512 coordinates around 500
+centres, where each query has a planted neighbour. Every engine searches for the pairs from the
+threshold on and the best twenty of the same queries. Seconds are also given relative to exact
 search in the same run. Recall is over all queries, not over a sample as in an audit.
 """
 
@@ -46,7 +46,7 @@ WIDTH = 512
 CENTRES = 500
 CORES = os.cpu_count() or 1
 
-#: Of the planted neighbours and all pairs by threshold an index must find this share.
+#: Lower limit of the recall of planted neighbours and of pairs by threshold.
 LEAST_PAIRS = 0.97
 
 
@@ -82,7 +82,7 @@ def measured(sides: Sides, wanted: Wanted) -> dict[str, Any]:
 def of_index(
     kind: Kind, sides: Sides, wanted: Wanted, exact: Hits, seconds: float
 ) -> dict[str, Any]:
-    """Return what an index costs, in seconds and in searches by exact search, and what it finds."""
+    """Return the time of an index, in seconds and relative to exact search, and its recall."""
     with threads(CORES), threadpool_limits(CORES, user_api="blas"):
         layout = Layout.of(kind, len(sides.order), sides.query[:1].shape[1], penalised=False)
         times = [time.perf_counter()]

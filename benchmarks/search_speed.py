@@ -1,10 +1,10 @@
-"""How fast the exact search is, beside faiss's flat index, with the same answers.
+"""Time of the exact search, relative to faiss's flat index with the same results.
 
 usage: VISLEAK_DATA=FOLDER python benchmarks/search_speed.py
 
-Fingerprints of CIFAR-10, test against train, all cores, medians of rounds in which both take
-turns. First all pairs from 0.90 on, of which 5,000 are planted with similarities of 0.85 to 0.95;
-then the best 20 references of every query over its nine views.
+Fingerprints of CIFAR-10, test against train, all cores, medians of alternating rounds. First all
+pairs from 0.90 on, of which 5,000 are planted with similarities of 0.85 to 0.95; then the best 20
+references of every query over its nine views.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ TAU = 0.90
 PLANTED = 5_000
 BEST = 20
 
-#: Similarities this near to the threshold, or to the last of the best, may fall to either side.
+#: Results may differ for similarities this close to the threshold, or to the last of the best.
 TIE = 1e-6
 
-#: How far the float32 sums of faiss over 560 products may be off.
+#: Rounding error of faiss's float32 sums over 560 products.
 ROUNDING = 3e-6
 
 
@@ -48,7 +48,7 @@ def fingerprints(path: Path) -> Float32:
 
 
 def planted(query: Float32, reference: Float32) -> Float32:
-    """Return queries of which some lie at chosen similarities to a reference of their own."""
+    """Return queries of which some have a chosen similarity to one reference each."""
     rng = np.random.default_rng(0)
     count = min(PLANTED, len(query), len(reference))
     rows = rng.choice(len(query), count, replace=False)
@@ -71,7 +71,7 @@ def sides_of(query: Float32, reference: Float32, views: tuple[int, ...]) -> Side
 
 
 def turns(*functions: Callable[[], Any]) -> list[tuple[float, Any]]:
-    """Return the median seconds and the last answer of functions that take turns."""
+    """Return the median seconds and the last result of functions that are called alternately."""
     seconds: list[list[float]] = [[] for _ in functions]
     answers: list[Any] = [None for _ in functions]
     for _ in range(ROUNDS):
@@ -91,7 +91,7 @@ def flat_index(reference: Float32) -> Any:
 
 
 def by_threshold(query: Float32, reference: Float32) -> tuple[float, float, dict[str, int]]:
-    """Return seconds of faiss and of ours, and how many pairs differ, ties apart."""
+    """Return the seconds of faiss and visleak, and the number of different pairs without ties."""
     index, sides = flat_index(reference), sides_of(query, reference, (0,))
     wanted, cores = Wanted(TAU, best=0, cap=len(reference)), os.cpu_count() or 1
     (theirs_s, theirs), (ours_s, ours) = turns(
@@ -129,7 +129,7 @@ def best_distinct(
 
 
 def by_rank(query: Float32, reference: Float32) -> tuple[float, float, dict[str, int]]:
-    """Return seconds of faiss and of ours, and how many of the best differ, ties apart."""
+    """Return the seconds of both, and the number of different best references without ties."""
     encoder = load_encoder()
     views = tuple(range(encoder.views))
     index, sides = flat_index(reference), sides_of(query, reference, views)
@@ -148,10 +148,10 @@ def by_rank(query: Float32, reference: Float32) -> tuple[float, float, dict[str,
 def compare_ranks(
     theirs: tuple[npt.NDArray[np.float32], Int64], ours: Hits, sides: Sides
 ) -> dict[str, int]:
-    """Return how many of the best differ, and how many of those are no ties.
+    """Return how many of the best differ, and how many of these are not ties.
 
-    What faiss ranks among the best and we do not is measured again in float64, over all views:
-    it must not surpass our last.
+    What only faiss ranks among the best is computed again in float64 over all views: it must not
+    exceed the last of the best of visleak.
     """
     similarity, found = theirs
     own = ours.similarity.reshape(len(found), BEST)

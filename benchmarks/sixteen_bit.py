@@ -1,10 +1,10 @@
-"""How well 16-bit images that use fewer bits are found by their copies.
+"""Detection of copies of 16-bit images that use fewer bits.
 
-X-rays, and photographs in grey, are stored as 16-bit PNG and TIFF of 16 down to 10 bits, right
-aligned and with various exposures. Copies of them are 8-bit renderings (all of the stored range, or
-all of the image's own), changed as images are that travel, and 16-bit files of other bits. An audit
-with the PNG files counts which copies are graded near or exact, and which other pairs are; the
-TIFF files must decode to the same pixels.
+X-rays and grey photographs are stored as 16-bit PNG and TIFF with 16 down to 10 bits, right aligned
+and with various exposures. Copies of them are 8-bit renderings (of the stored range, or of the
+range of the image), which are compressed, resized, cropped or brightened, and 16-bit files of other
+bits. An audit of the PNG files counts the copies and the other pairs that are graded near or exact;
+the TIFF files must decode to the same pixels.
 
 Needs VISLEAK_DATA. About ten minutes on one core.
 """
@@ -30,23 +30,23 @@ from visleak.records import DecodedImage
 Grey = npt.NDArray[np.float64]
 Bytes = npt.NDArray[np.uint8]
 
-#: Images of each kind, their long side, and where they come from.
+#: Images of each kind, their long side, and their folders.
 IMAGES, SIDE = 12, 256
 KINDS = {"X-rays": "domains/xray/*/*.jpg", "photographs": "photos/*.jpg"}
 
 BITS = (16, 15, 14, 13, 12, 11, 10)
 
-#: Where the files of 16 bits go, and their formats.
+#: Folders and formats of the 16-bit files.
 PLACES = (("originals", ".png"), ("others", ".tif"))
 
-#: Least share of the range that the brightest value of an image takes.
+#: Lower limit of the brightest value of an image, as a share of the range.
 DARKEST = 0.6
 
 
 def originals(data: Path, kind: str) -> list[Grey]:
     """Return images of a kind as shares of the range.
 
-    They are reduced with fractions of a level, so that more than 8 bits hold something.
+    They are reduced in floating point, so that more than 8 bits are used.
     """
     paths = sorted(data.glob(KINDS[kind]))
     rng = generator("sixteen bit", kind)
@@ -62,12 +62,12 @@ def originals(data: Path, kind: str) -> list[Grey]:
 
 
 def stored(image: Grey, bits: int) -> npt.NDArray[np.uint16]:
-    """Return an image of so many bits, right aligned in 16."""
+    """Return an image with this number of bits, right aligned in 16."""
     return np.rint(image * (2**bits - 1)).astype(np.uint16)
 
 
 def rendered(image: Grey) -> Bytes:
-    """Return all of the stored range as 8 bits."""
+    """Return the stored range as 8 bits."""
     return np.rint(image * 255).astype(np.uint8)
 
 
@@ -97,7 +97,7 @@ def _middle(image: Grey) -> Grey:
     return image[top:-top, left:-left]
 
 
-#: What is made of an image and its number of bits, and how that is saved.
+#: Copies of an image, given its number of bits, and how they are saved.
 COPIES: Mapping[str, tuple[Callable[[Grey, int], Image.Image], str, Mapping[str, Any]]] = {
     "8 bits": (lambda image, _: _of(rendered(image)), "png", {}),
     "8 bits, own range": (_own_range, "png", {}),

@@ -1,11 +1,11 @@
-"""How well shared segments of videos, and scans of any depth and window, are found; and how fast.
+"""Detection of shared segments of videos and of scans under several windows, and reading rates.
 
-Twenty clips are cut out of recordings, cropped, covered with a bar, made slower in rate or smaller,
-and put between footage of their own. They are compared with the recordings and with still images of
-them: every shared segment must be found, its ends within half a second, and none else. Slices of a
-phantom of 12 bits are stored as DICOM under four windows, as PNG of 16 bits and as JPEG of 8 bits:
-all pairs of a slice must be near or exact, and no pair of two slices. Reading is timed against the
-libraries alone.
+Twenty clips are cut out of recordings, cropped, covered with a bar, reduced in rate or size, and
+put between other footage. They are compared with the recordings and with still images of them:
+exactly the shared segments must be found, with their ends within half a second. Slices of a 12-bit
+phantom are stored as DICOM under four windows, as 16-bit PNG and as 8-bit JPEG: all pairs of a
+slice must be near or exact, and no pair of two slices. Reading times are relative to those of the
+libraries.
 
 Needs VISLEAK_DATA. About five minutes on two cores.
 """
@@ -58,7 +58,7 @@ SLICES = 3
 
 @dataclass(frozen=True)
 class Clip:
-    """A clip, and where its middle comes from."""
+    """A clip, and the source of its middle."""
 
     name: str
     start: float  # of the shared segment in the clip, seconds
@@ -79,7 +79,7 @@ def footage(photo: Path, seconds: float, rng: np.random.Generator) -> Iterator[F
 
 
 def changed(frame: Frame, number: int) -> Frame:
-    """Return a frame of a clip as it was made: cropped, covered, or smaller."""
+    """Return a frame of a clip: cropped, covered, or smaller."""
     if number % 4 == 1:
         frame = frame[HEIGHT // 16 : -HEIGHT // 16, WIDTH // 16 : -WIDTH // 16]
     if number % 4 == 2:
@@ -131,7 +131,7 @@ def make_videos(folder: Path, photos: Sequence[Path]) -> list[Clip]:
         name = f"c{number:02d}.{('mp4', 'mkv', 'avi')[number % 3]}"
         shown = frames[::2] if slow else frames
         write_video(folder / "clips" / name, shown, RATE // 2 if slow else RATE)
-        # every other frame at half the rate, which is rounded down to whole frames
+        # every other frame at half the rate, rounded down to whole frames
         stretch = (RATE / 2) / (RATE // 2) if slow else 1.0
         start = len(before) / RATE * stretch
         clips.append(Clip(name, start, master, first / RATE, len(taken) / RATE * stretch))
@@ -155,7 +155,7 @@ def segments(folder: Path, train: str, out: str) -> list[dict[str, str]]:
 
 
 def judged(clips: Sequence[Clip], rows: Sequence[dict[str, str]], videos: bool) -> dict[str, Any]:
-    """Return how many segments were found, false ones, and the largest error of an end."""
+    """Return the numbers of found and false segments, and the largest error of an end."""
     errors, found, wrong = list[float](), set[str](), list[str]()
     by_name = {clip.name: clip for clip in clips}
     for row in rows:
@@ -206,7 +206,7 @@ def phantom(seed: int, size: int = 192) -> npt.NDArray[np.uint16]:
 
 
 def dicom(values: npt.NDArray[np.uint16], centre: float, width: float) -> bytes:
-    """Return a DICOM file of a slice that names a window."""
+    """Return a DICOM file of a slice with a window."""
     header = Dataset()
     header.file_meta = FileMetaDataset()
     header.file_meta.TransferSyntaxUID = uid.ExplicitVRLittleEndian
@@ -223,7 +223,7 @@ def dicom(values: npt.NDArray[np.uint16], centre: float, width: float) -> bytes:
 
 
 def make_scans(folder: Path) -> None:
-    """Write each slice in every form: DICOM and JPEG under each window, and PNG of 16 bits."""
+    """Write each slice as DICOM and JPEG under each window, and as 16-bit PNG."""
     for number in range(SLICES):
         values = phantom(number)
         Image.fromarray(values).save(folder / f"{number}-png.png")
@@ -235,9 +235,9 @@ def make_scans(folder: Path) -> None:
 
 
 def scans(folder: Path) -> dict[str, Any]:
-    """Return how many pairs of one slice are near or exact, and how many of two slices.
+    """Return the number of near or exact pairs of one slice, and of two slices.
 
-    Pairs that near ones connect already are not verified; they count as near.
+    Pairs that are connected by near ones are not verified, and count as near.
     """
     make_scans(folder)
     audit = visleak.audit(str(folder), cache=None, candidates="auto", per_query=100)
@@ -272,7 +272,7 @@ def scans(folder: Path) -> dict[str, Any]:
 
 
 def seconds(task: Callable[[], object], repeats: int = 5) -> float:
-    """Return the least processor time of a task, of all threads: the machine may be shared."""
+    """Return the smallest processor time of a task, of all threads."""
     found = []
     for _ in range(repeats):
         start = time.process_time()
@@ -299,7 +299,7 @@ def read(source: str) -> int:
 
 
 def rates(folder: Path, photos: Sequence[Path]) -> dict[str, float]:
-    """Return the speed of visleak as a share of the libraries' own."""
+    """Return the speed of visleak relative to the libraries."""
     rng = generator("sources", "rates")
     frames = [cv2.resize(frame, (1280, 720)) for frame in footage(photos[0], 6, rng)]
     write_video(folder / "v.mp4", frames)
@@ -322,13 +322,13 @@ def rates(folder: Path, photos: Sequence[Path]) -> dict[str, float]:
         "dicom_packed": seconds(lambda: pydicom.dcmread(packed).pixel_array)
         / seconds(lambda: decode(packed.read_bytes())),
         "dicom_rendered": seconds(lambda: rendered(plain)) / ours,
-        # the library only copies these bytes: 8 bits, and colours, are not made
+        # the library only copies these bytes, without conversion to 8 bits and colours
         "dicom_values_alone": seconds(lambda: pydicom.dcmread(plain).pixel_array) / ours,
     }
 
 
 def rendered(path: Path) -> Frame:
-    """Return a scan in 8 bits as pydicom renders it."""
+    """Return a scan in 8 bits, rendered by pydicom."""
     header = pydicom.dcmread(path)
     values = apply_voi_lut(apply_modality_lut(header.pixel_array, header), header)
     low, high = values.min(), values.max()

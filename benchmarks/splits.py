@@ -1,8 +1,8 @@
-"""How near to what was asked splits come out, and how fast, beside scikit-learn and the optimum.
+"""Deviation and time of splits, compared with scikit-learn and the optimum.
 
 usage: VISLEAK_DATA=FOLDER python benchmarks/splits.py
 
-Parts of 80 and 20 %, class shares held. The deviation is the largest of all sizes (relative) and
+Parts of 80 and 20 %, stratified by class. The deviation is the largest of all sizes (relative) and
 class shares (points). scikit-learn's StratifiedGroupKFold makes five folds of the same components;
 its best fold counts. The graph of CIFAR-10 is real: the near-duplicates of an audit of its test
 images with train and with themselves. The others are drawn with a fixed seed.
@@ -29,7 +29,7 @@ from visleak.remedy.partition import assign
 
 SHARES = np.array([0.8, 0.2])
 
-#: Small instances of which all assignments are tried.
+#: Small instances, whose assignments are all enumerated.
 SMALL = 60
 
 
@@ -44,7 +44,7 @@ def cifar(data: Path) -> tuple[Int64, Int64]:
 
 
 def drawn(images: int, components: int, classes: int, pure: bool, seed: int) -> tuple[Int64, Int64]:
-    """Return images in components of very different sizes, of one class each or mixed."""
+    """Return images in components of very different sizes, of one class or several."""
     rng = np.random.default_rng(seed)
     weights = rng.lognormal(0.0, 1.0, components)
     component = numbered(rng.choice(components, images, p=weights / weights.sum()))
@@ -84,7 +84,7 @@ def theirs(component: Int64, label: Int64) -> tuple[float, float]:
 
 
 def gaps() -> Iterator[float]:
-    """Yield by how many points small instances miss the best of all assignments."""
+    """Yield the differences to the best of all assignments of small instances, in points."""
     rng = np.random.default_rng(0)
     for _ in range(SMALL):
         count = int(rng.integers(2, 12))

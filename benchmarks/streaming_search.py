@@ -1,19 +1,18 @@
-"""How fast embeddings stream past queries, exactly, and in how much memory.
+"""Rate and memory of the exact search in streamed embeddings.
 
 usage: python benchmarks/streaming_search.py [--twenty-million | --gpu] [--folder DIR]
 
-Vectors are made for it: 512 coordinates in float16, in shards of ``.npy``; no images, no
-download. Two recipes: *isotropic* (mean cosine 0.5, the rest spread evenly) and *decaying*
-(mean cosine 0.5, variances k^-1 along axes turned at random). Near copies of queries are planted
-at similarities from 0.95 to 0.99, and just above and below the threshold of 0.95.
+The vectors are generated: 512 coordinates in float16, in shards of ``.npy``; no images, no
+download. Two distributions: *isotropic* (mean cosine 0.5, isotropic variance) and *decaying* (mean
+cosine 0.5, variances k^-1 along random axes). Near copies of queries are planted at similarities
+from 0.95 to 0.99, and just above and below the threshold of 0.95.
 
-Plain: 100 queries against reading the memory-mapped shards and converting them to float32, and
-10,000 queries against the plain product, which is timed on one shard and extrapolated to all.
-All take turns, medians of rounds.
+By default: 100 queries relative to reading the memory-mapped shards and converting them to float32,
+and 10,000 queries relative to the plain product, which is timed on one shard and extrapolated to
+all. Alternating rounds, medians.
 
-``--twenty-million``: 20 shards of a million (20 GB of disk in DIR, refused where there is no
-room, deleted afterwards) through one process, beside 5 of them. ``--gpu``: the same pass on a GPU;
-skipped where torch sees none.
+``--twenty-million``: 20 shards of a million (20 GB of disk in DIR, which are deleted afterwards)
+through one process, and 5 of them. ``--gpu``: the same pass on a GPU; skipped if torch finds none.
 """
 
 from __future__ import annotations
@@ -58,15 +57,15 @@ FEW, MANY = 100, 10_000
 BLOCK = 1024
 CORES = os.cpu_count() or 1
 
-#: Planted similarities: well inside, and a hair on either side of the threshold.
+#: Planted similarities: well above, and just above and below the threshold.
 PLANTED = (0.95, 0.96, 0.97, 0.98, 0.99, TAU + 1e-3, TAU - 1e-3, TAU + 1e-4, TAU - 1e-4)
 
-#: Dense fp16 matrix products a second that makers state, by a word of the device's name.
+#: Dense fp16 matrix products per second as stated by the makers, by a word of the device's name.
 STATED_TFLOPS = {"H200": 989.0, "H100": 989.0, "A100": 312.0, "L4": 121.0, "T4": 65.0}
 
 
 class Recipe:
-    """Makes unit vectors around a mean.
+    """Generates unit vectors around a mean.
 
     Args:
         name: ``isotropic`` or ``decaying``.
@@ -79,7 +78,7 @@ class Recipe:
         self._mean = mean / np.linalg.norm(mean)
         spectrum = np.ones(WIDTH) if name == "isotropic" else 1 / np.arange(1, WIDTH + 1)
         turn = np.linalg.qr(rng.normal(size=(WIDTH, WIDTH)))[0]
-        # across the mean only, so that the mean cosine is one half
+        # orthogonal to the mean, so that the mean cosine is one half
         self._axes = (np.sqrt(spectrum / spectrum.sum())[:, None] * turn).astype(np.float32)
         self._axes -= np.outer(self._axes @ self._mean, self._mean).astype(np.float32)
 
@@ -88,7 +87,7 @@ class Recipe:
         return self.around(self.spread(count, seed))
 
     def spread(self, count: int, seed: int) -> Float32:
-        """Return what differs from the mean (count, WIDTH)."""
+        """Return deviations from the mean (count, WIDTH)."""
         rng = np.random.default_rng(seed)
         rows = rng.standard_normal((count, WIDTH), np.float32) @ self._axes
         if self.name == "isotropic":
@@ -96,7 +95,7 @@ class Recipe:
         return np.asarray(rows, np.float32)
 
     def around(self, spread: Float32) -> Float32:
-        """Return the mean and what differs from it, at unit length."""
+        """Return the mean plus deviations, at unit length."""
         rows = spread + self._mean.astype(np.float32)
         rows /= np.linalg.norm(rows, axis=1, keepdims=True)
         return np.asarray(rows, np.float32)
@@ -115,7 +114,7 @@ def plant(shards: Sequence[Float32], query: Float32) -> None:
 
 
 def folder_of(recipe: Recipe, query: Float32, folder: Path, shards: int) -> EmbeddingSet:
-    """Write shards of a recipe, near copies of the queries among them."""
+    """Write shards of a recipe with near copies of the queries."""
     made = [recipe.rows(SHARD, 100 + number) for number in range(shards)]
     plant(made, query)
     folder.mkdir()
@@ -132,7 +131,7 @@ def opened(folder: Path) -> EmbeddingSet:
 
 
 def turns(functions: Sequence[Callable[[], Any]], rounds: int = ROUNDS) -> list[float]:
-    """Return the median seconds of functions that take turns."""
+    """Return the median seconds of functions that are called alternately."""
     seconds: list[list[float]] = [[] for _ in functions]
     for _ in range(rounds):
         for number, function in enumerate(functions):
@@ -145,7 +144,7 @@ def turns(functions: Sequence[Callable[[], Any]], rounds: int = ROUNDS) -> list[
 def each_block(
     reference: EmbeddingSet, workers: int, work: Callable[[npt.NDArray[Any]], object]
 ) -> None:
-    """Map the files into memory, as a pass does, and work on all blocks, shared among threads."""
+    """Map the files into memory, as a pass does, and process all blocks by threads."""
     matrices = [partition.matrix() for partition in reference.partitions]
     blocks = [(m, start) for m in matrices for start in range(0, len(m), BLOCK)]
     with threadpool_limits(1, user_api="blas"), ThreadPoolExecutor(workers) as pool:
@@ -153,9 +152,9 @@ def each_block(
 
 
 def missed(found: StreamHits, reference: EmbeddingSet, query: Float32) -> int:
-    """Return how many planted pairs are wrong: not found, or found though below the threshold.
+    """Return the number of planted pairs that are missed, or found below the threshold.
 
-    The places are planted ones, their similarity is worked out again from the stored rows.
+    The similarity at the planted places is computed from the stored rows.
     """
     got = set(zip(found.query.tolist(), found.partition.tolist(), found.row.tolist(), strict=True))
     wanted = set()
@@ -170,7 +169,7 @@ def missed(found: StreamHits, reference: EmbeddingSet, query: Float32) -> int:
 
 
 def against_reading(recipe: Recipe, folder: Path) -> tuple[list[Bar], dict[str, Any]]:
-    """Few queries: the pass beside reading and converting alone."""
+    """Few queries: the pass relative to reading and converting."""
     query = recipe.rows(FEW, 1)
     reference = folder_of(recipe, query, folder, FEW_SHARDS)
     rows = len(reference)
@@ -206,13 +205,13 @@ def against_reading(recipe: Recipe, folder: Path) -> tuple[list[Bar], dict[str, 
 
 
 def against_product(recipe: Recipe, folder: Path) -> tuple[list[Bar], dict[str, Any]]:
-    """Many queries: the pass beside the plain product."""
+    """Many queries: the pass relative to the plain product."""
     query = recipe.rows(MANY, 2)
     reference = folder_of(recipe, query, folder, MANY_SHARDS)
     shard = np.array(reference.partitions[0].matrix(), np.float32)
 
     def product(blas: int, workers: int) -> None:
-        """Multiply one shard, converted beforehand, with all queries; nothing is compared."""
+        """Multiply one converted shard with all queries, without comparisons."""
         room = threading.local()
 
         def block(start: int) -> None:
@@ -270,14 +269,14 @@ def plain_run(folder: Path) -> None:
 
 
 def million_rows(recipe: Recipe, shard: int) -> Iterator[npt.NDArray[np.float16]]:
-    """Yield a million rows in pieces: a pool, spread around the mean another way for each."""
+    """Yield a million rows in blocks: a pool of deviations, transformed for each block."""
     pool = recipe.spread(MILLION // 16, 3)
     for piece in range(16):
         yield recipe.around(np.roll(pool, 16 * shard + piece, axis=1)).astype(np.float16)
 
 
 def write_millions(folder: Path, shards: int, query: Float32) -> None:
-    """Write shards of a million rows; the first query itself is in each, once."""
+    """Write shards of a million rows, each with the first query once."""
     recipe = Recipe("isotropic")
     for shard in range(shards):
         path = folder / f"img_emb_{shard}.npy"
@@ -298,7 +297,7 @@ def write_millions(folder: Path, shards: int, query: Float32) -> None:
 
 
 def one_pass(folder: Path, shards: int) -> None:
-    """Stream some shards past the queries in this process; print what came of it."""
+    """Search some shards for the queries in this process; print the result."""
     query = Recipe("isotropic").rows(1000, 4)
     partitions = opened(folder).partitions[:shards]
     begun = time.perf_counter()
@@ -308,7 +307,7 @@ def one_pass(folder: Path, shards: int) -> None:
 
 
 def watched_pass(folder: Path, shards: int) -> dict[str, Any]:
-    """Run a pass in a process of its own and watch its memory."""
+    """Run a pass in a separate process and sample its memory."""
     command = [sys.executable, __file__, "--pass", str(shards), "--folder", str(folder)]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     watch = Watch(process.pid)
@@ -331,7 +330,7 @@ def watched_pass(folder: Path, shards: int) -> dict[str, Any]:
 
 
 def twenty_million(folder: Path, shards: int) -> None:
-    """Stream all shards and a quarter of them; memory must not grow with their number."""
+    """Search all shards and a quarter of them; memory must not grow with their number."""
     needed = shards * MILLION * WIDTH * 2 + 2 * 2**30
     free = shutil.disk_usage(folder).free
     if free < needed:
@@ -356,7 +355,7 @@ def twenty_million(folder: Path, shards: int) -> None:
 
 
 def on_gpu(folder: Path) -> None:
-    """Measure the pass on a GPU, and its share of what the GPU's matrix units can do."""
+    """Measure the pass on a GPU, and its share of the peak of the matrix units."""
     try:
         import torch
     except ImportError:

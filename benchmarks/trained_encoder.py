@@ -1,19 +1,19 @@
-"""An encoder trained on CIFAR-10's own training set: how long, how good, and beside the built-in.
+"""An encoder trained on the training set of CIFAR-10, compared with the built-in one.
 
 usage: VISLEAK_DATA=FOLDER python benchmarks/trained_encoder.py [--epochs N] [--out FOLDER]
 
-``visleak train-encoder`` is run as a user runs it, with the test set for its accuracy. Then the
-model and the built-in fingerprint (with and without its views) look for judged duplicates:
+``visleak train-encoder`` is run by the command, with the test set for its accuracy. Then the model
+and the built-in fingerprint (with and without its views) search for judged duplicates:
 
-- R@1: of the even test images that have a near-duplicate in train, the share whose most alike
-  training image is one of those.
-- Average precision of images: all even test images, ranked by the similarity of their most alike
+- R@1: of the even test images that have a near-duplicate in train, the share whose nearest training
+  image is one of those.
+- Average precision of images: all even test images, ranked by the similarity of their nearest
   training image; true are those with a near-duplicate in train.
-- Average precision of pairs: the judged pairs alone. Detectors proposed them, the built-in one
-  among these, so the pairs that people called different are those that looked alike to it.
+- Average precision of pairs: the judged pairs only. Detectors proposed them, including the built-in
+  one, so the pairs that people judged different are similar by its fingerprint.
 
-Near and exact count as duplicates, very similar is ignored, as are pairs on which people differ.
-A finished model in ``--out`` is measured again without training. About twenty minutes.
+Near and exact count as duplicates; very similar and disputed pairs are ignored. A finished model in
+``--out`` is evaluated without training. About twenty minutes.
 """
 
 from __future__ import annotations
@@ -50,17 +50,17 @@ WORKERS = 2
 #: Queries compared at a time.
 BLOCK = 500
 
-#: What the project promises on two cores.
+#: Limit of the training time on two cores.
 ACCURACY, SECONDS = 0.75, 1800.0
 
 
 def trained(data: Path, folder: Path, epochs: int | None) -> tuple[Path, dict[str, Any]]:
-    """Return a trained model and what its training took, if need be by training it."""
+    """Return a trained model and its training time; train it if there is none."""
     model, notes = folder / "cifar10.onnx", folder / "cifar10.took.json"
     if not (model.exists() and notes.exists()):
         sets = [str(data / "cifar10" / f"{name}.parquet") for name in ("train", "test")]
         wish = [] if epochs is None else ["--epochs", str(epochs)]
-        # half a training would look fast
+        # a resumed run would appear fast
         shutil.rmtree(working_folder(model), ignore_errors=True)
         command = [*visleak_command(), "train-encoder", sets[0], "--test", sets[1], *wish]
         begun, used = time.perf_counter(), cpu_seconds()
@@ -91,7 +91,7 @@ def vectors(data: Path, encoder: Encoder) -> tuple[Float32, Float32]:
 
 
 def similarities(encoder: Encoder, query: Float32, reference: Float32, views: int) -> Float32:
-    """Return the similarity (n, m) of queries and references, the best of the queries' views."""
+    """Return the similarity (n, m) of queries and references, the highest over the views."""
     best = query @ reference.T
     for view in range(1, views):
         np.maximum(best, encoder.view(query, view) @ reference.T, out=best)
@@ -101,7 +101,7 @@ def similarities(encoder: Encoder, query: Float32, reference: Float32, views: in
 def measured(
     encoder: Encoder, sides: tuple[Float32, Float32], views: int, judged: Mapping[Any, int]
 ) -> dict[str, Any]:
-    """Return how well an encoder finds the judged duplicates; see the module."""
+    """Return the results of an encoder on the judged duplicates; see the module."""
     test, train = sides
     near: dict[int, set[int]] = {}
     for (query, reference), verdict in judged.items():
@@ -127,7 +127,7 @@ def measured(
 
 
 def best_verdicts(judged: Mapping[Any, int]) -> dict[int, int]:
-    """Return the closest verdict of each test image; ``LEFT_OUT`` if people differ and none is."""
+    """Return the strongest verdict of each test image; ``LEFT_OUT`` if it is disputed."""
     best: dict[int, int] = {}
     for (query, _), verdict in judged.items():
         before = best.get(int(query), 9)
@@ -140,7 +140,7 @@ def best_verdicts(judged: Mapping[Any, int]) -> dict[int, int]:
 def pairs_ranked(
     encoder: Encoder, sides: tuple[Float32, Float32], views: int, judged: Mapping[Any, int]
 ) -> dict[str, float]:
-    """Return the average precision over the judged pairs, very similar ones left out."""
+    """Return the average precision over the judged pairs except very similar ones."""
     rows = [(int(q), int(r), verdict) for (q, r), verdict in judged.items() if verdict in (0, 1, 3)]
     query, reference, verdict = (np.array(column) for column in zip(*rows, strict=True))
     score = np.full(len(rows), -1.0)
@@ -166,7 +166,7 @@ def with_interval(statistic: Any, values: npt.NDArray[Any]) -> dict[str, float]:
 
 
 def verdict(figures: Mapping[str, Any]) -> str:
-    """Say in a line which encoder finds more."""
+    """Return one line about the encoder that finds more."""
     ours, builtin = figures["trained"], figures["builtin, views"]
     lines = []
     for name in ("recall_at_1", "average_precision_images", "average_precision_pairs"):

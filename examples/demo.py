@@ -1,8 +1,8 @@
-"""Plant leaks of every kind between real photographs, audit them, and count what was found.
+"""Plant leaks of every kind in real photographs, audit them, and count the leaks found.
 
 Run by ``make demo``. The photographs are regions of the images that ship inside the
-scikit-image package: no download. What was planted is written to ``truth.csv``, which the audit
-never reads; file names say nothing about it.
+scikit-image package: no download. The planted leaks are written to ``truth.csv``, which the audit
+does not read; file names are random.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ from skimage import data
 
 Pixels = npt.NDArray[np.uint8]
 
-#: Image -> width and height of its regions. All of them are in the scikit-image wheel itself.
-#: Its textures are left out: they are cloned together, so that regions of one share content.
+#: Image -> width and height of its regions. All of them ship with scikit-image. Its textures are
+#: not used, because they repeat their content.
 PICTURES: Final[Mapping[str, tuple[int, int]]] = {
     "astronaut": (168, 126),
     "camera": (168, 126),
@@ -44,14 +44,14 @@ PICTURES: Final[Mapping[str, tuple[int, int]]] = {
     "stereo_motorcycle": (148, 111),
 }
 
-#: Regions with less detail than this (mean gradient in grey levels) are left out.
+#: Least detail of a region (mean gradient in grey levels).
 DETAIL: Final = 2.0
 
-#: Photographs on the training side, and on the test side that occur nowhere else.
+#: Photographs on the training side, and unique ones on the test side.
 TRAINING: Final = 120
 CLEAN: Final = 20
 
-#: Leaks planted of each kind.
+#: Planted leaks per kind.
 EACH: Final = 3
 
 #: Colour of the blank images.
@@ -63,12 +63,12 @@ SEED: Final = 2025
 
 @dataclass(frozen=True, slots=True)
 class Planted:
-    """A planted leak: what was done, the test image, and where it comes from.
+    """A planted leak: the change, the test image, and its source.
 
     Attributes:
-        kind: what was done to the source.
+        kind: change of the source.
         query: id of the test image.
-        source_set: ``train``, or ``test`` for a repeat within the test set.
+        source_set: ``train``, or ``test`` for a duplicate within the test set.
         source: id of the source.
     """
 
@@ -80,7 +80,7 @@ class Planted:
 
 @dataclass(frozen=True, slots=True)
 class Count:
-    """How many leaks of a kind were planted, listed as pairs, and graded near or exact."""
+    """Numbers of leaks of a kind: planted, listed as pairs, and graded near or exact."""
 
     kind: str
     planted: int
@@ -92,7 +92,7 @@ class Count:
 
 
 def photographs(count: int) -> list[tuple[str, Image.Image]]:
-    """Return regions of the shipped images with the image's name; no two overlap."""
+    """Return non-overlapping regions of the shipped images with the names of the images."""
     rng = np.random.default_rng(SEED)
     waiting = {name: list(_regions(name, *size)) for name, size in PICTURES.items()}
     for regions in waiting.values():
@@ -101,13 +101,13 @@ def photographs(count: int) -> list[tuple[str, Image.Image]]:
     while len(chosen) < count:
         if not any(waiting.values()):
             raise SystemExit(f"the shipped images give only {len(chosen)} of {count} regions")
-        # one of each in turn, so that both sides hold every class
+        # alternately, so that both sides have every class
         chosen += [(name, Image.fromarray(left.pop())) for name, left in waiting.items() if left]
     return chosen[:count]
 
 
 def _regions(name: str, width: int, height: int) -> Iterator[Pixels]:
-    """Yield the regions of an image that show something."""
+    """Yield the regions of an image that have detail."""
     picture = getattr(data, name)()
     pixels = np.asarray(picture[0] if isinstance(picture, tuple) else picture, np.uint8)
     for top in range(0, pixels.shape[0] - height + 1, height):
@@ -118,7 +118,7 @@ def _regions(name: str, width: int, height: int) -> Iterator[Pixels]:
                 yield np.ascontiguousarray(region)
 
 
-# -- what people do to images --------------------------------------------------------------------
+# -- changes of images --------------------------------------------------------------------------
 
 
 def _jpeg(image: Image.Image, quality: int = 92) -> bytes:
@@ -157,7 +157,7 @@ def _captioned(image: Image.Image) -> Image.Image:
     return result
 
 
-#: Kind of leak -> what is done to the bytes of the source, and the new file's ending.
+#: Kind of leak -> change of the bytes of the source, and the extension of the new file.
 KINDS: Final[Mapping[str, tuple[Callable[[bytes], bytes], str]]] = {
     "byte copy": (lambda raw: raw, ".jpg"),
     "re-encoded as PNG": (lambda raw: _png(_open(raw)), ".png"),
@@ -186,7 +186,7 @@ def _open(raw: bytes) -> Image.Image:
 
 @dataclass(frozen=True, slots=True)
 class _New:
-    """A test image before it has its name: label, ending, bytes; kind and source of a leak."""
+    """A test image without a name: label, extension, bytes; kind and source of a leak."""
 
     label: str
     ending: str
@@ -196,9 +196,9 @@ class _New:
 
 
 def build(folder: Path) -> tuple[Planted, ...]:
-    """Write ``train/``, ``test/`` and ``truth.csv``; return what was planted.
+    """Write ``train/``, ``test/`` and ``truth.csv``; return the planted leaks.
 
-    The same folder comes out every time. ``truth.csv`` is written last: where it is, all is.
+    The result is deterministic. ``truth.csv`` is written last.
     """
     for name in ("train", "test"):
         shutil.rmtree(folder / name, ignore_errors=True)
@@ -210,7 +210,7 @@ def build(folder: Path) -> tuple[Planted, ...]:
     }
     images = [_New(label, ".jpg", _jpeg(image)) for label, image in taken[TRAINING:]]
     images += _leaks(train, rng)
-    # names in random order, so that they tell nothing
+    # names in random order, so that they contain no information
     order = rng.permutation(len(images))
     names = [f"{image.label}/{n:04d}{image.ending}" for image, n in zip(images, order, strict=True)]
     test = {name: image.raw for name, image in zip(names, images, strict=True)}
@@ -224,7 +224,7 @@ def build(folder: Path) -> tuple[Planted, ...]:
     planted.append(Planted(REPEAT, repeat, "test", names[0]))
     test["coffee/broken.jpg"] = images[1].raw[:1500]
     train["coffee/notes.jpg"] = b"This is a text that somebody called a picture.\n"
-    # two blank images of one colour: similar, but not a sign of a leak
+    # two blank images of one colour: similar, but not a leak
     test["moon/blank.png"] = _png(Image.new("RGB", (96, 96), BLANK))
     train["moon/blank.png"] = _png(Image.new("RGB", (128, 96), BLANK))
     _write(folder / "train", train)
@@ -264,7 +264,7 @@ def _truth(planted: Iterable[Planted]) -> bytes:
 
 
 def read_truth(folder: Path) -> tuple[Planted, ...]:
-    """Return what was planted in a folder; nothing where no set was finished."""
+    """Return the leaks planted in a folder; none if no set was finished."""
     path = folder / TRUTH
     if not path.is_file():
         return ()
@@ -272,7 +272,7 @@ def read_truth(folder: Path) -> tuple[Planted, ...]:
         return tuple(Planted(**row) for row in csv.DictReader(lines))
 
 
-# -- the answer against the truth ----------------------------------------------------------------
+# -- comparison with the truth --------------------------------------------------------------------
 
 
 def compare(audit: Path, planted: Sequence[Planted]) -> tuple[list[Count], list[str]]:
@@ -282,8 +282,8 @@ def compare(audit: Path, planted: Sequence[Planted]) -> tuple[list[Count], list[
         audit: the audit folder.
         planted: the truth.
 
-    Returns:
-        Counts in the order of planting; pairs graded near or exact that nobody planted, in words.
+    Returns: Counts in the order of planting; a description of each pair that is near or exact and
+        was not planted.
     """
     rows = pq.read_table(audit / "pairs.parquet").to_pylist()
     listed = {_key(r["query"], r["reference_set"], r["reference"]): r["grade"] for r in rows}
@@ -293,7 +293,7 @@ def compare(audit: Path, planted: Sequence[Planted]) -> tuple[list[Count], list[
     for kind in dict.fromkeys(truth.values()):
         keys = {key for key, value in truth.items() if value == kind}
         counts.append(Count(kind, len(keys), len(keys & listed.keys()), len(keys & found)))
-    # two copies of one training image are a true repeat too, planted or not
+    # two copies of one training image are true duplicates too
     alarms = [" = ".join(f"{s}/{name}" for s, name in sorted(key)) for key in found - truth.keys()]
     return counts, sorted(alarms)
 
@@ -322,14 +322,14 @@ def table(counts: Sequence[Count], alarms: Sequence[str]) -> str:
 
 
 def main(folder: Path) -> int:
-    """Build the set if it is not there, audit it by the command line, compare; exit code."""
+    """Build the set if it does not exist, audit it by the command line, compare; exit code."""
     start = time.monotonic()
     planted = read_truth(folder)
     if not planted:
         print(f"making a set of photographs with planted leaks in {folder}/ ...", flush=True)
         planted = build(folder)
     audit = folder / "audit"
-    # --force: the folder may hold the audit of an older visleak
+    # --force: the folder may have an audit of an older visleak
     command = ["visleak", "audit", f"{folder}/", "-o", str(audit), "--force"]
     print("$", *command, flush=True)
     environment = {**os.environ, "VISLEAK_CACHE": str(folder / "cache")}

@@ -1,9 +1,9 @@
-"""Make a few small data sets with leaks between them, and compare them as one file says.
+"""Make a few small data sets with leaks between them, and compare them by a study file.
 
     python examples/study.py DIR
 
 The photographs are regions of the images that ship inside the scikit-image package: no download.
-Which images leak is known, and what the study finds is printed beside it.
+The results of the study are printed with the planted leaks.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import Any, Final
 from demo import photographs
 from PIL import Image, ImageOps
 
-#: Images of each set that occur nowhere else.
+#: Unique images of each set.
 OWN: Final = {
     "shore/train": 12,
     "shore/val": 6,
@@ -28,7 +28,7 @@ OWN: Final = {
     "attic/test": 8,
 }
 
-#: What leaks: images of the one set are made of images of the other, in these ways in turn.
+#: Leaks: images of the one set are made of images of the other, in these ways alternately.
 LEAKS: Final[tuple[tuple[str, str, int], ...]] = (
     ("shore/test", "shore/train", 3),
     ("shore/test", "shore/val", 1),
@@ -36,7 +36,7 @@ LEAKS: Final[tuple[tuple[str, str, int], ...]] = (
     ("attic/test", "shore/train", 2),
 )
 
-#: A crawl holds something of everybody, with names of its own.
+#: A crawl has images of all sets, under other names.
 CRAWL: Final = {"shore/test": 4, "attic/test": 3, "attic/train": 2}
 
 CONFIG: Final = """\
@@ -110,9 +110,9 @@ Sets = dict[str, dict[str, bytes]]
 
 
 def build(folder: Path) -> dict[tuple[str, str], int]:
-    """Write the sets and ``sets.toml``; return how many images of a set leak into another.
+    """Write the sets and ``sets.toml``; return the number of leaks by pair of sets.
 
-    The same folder comes out every time.
+    The result is deterministic.
     """
     taken = iter(photographs(sum(OWN.values())))
     sets: Sets = {
@@ -122,7 +122,7 @@ def build(folder: Path) -> dict[tuple[str, str], int]:
     truth = _plant(sets)
     sets["shore/train2"] = {f"second/{n}": raw for n, raw in sets["shore/train"].items()}
     sets["shore/train2"] |= {f"val/{n}": raw for n, raw in sets["shore/val"].items()}
-    # what leaks into a set leaks into the set that holds it
+    # a leak into a set is also a leak into the set that contains it
     for part in ("shore-train", "shore-val"):
         for (query, reference), count in list(truth.items()):
             if reference == part:
@@ -140,7 +140,7 @@ def build(folder: Path) -> dict[tuple[str, str], int]:
 def _plant(sets: Sets) -> dict[tuple[str, str], int]:
     """Add the leaks to the sets; return their number by query and reference."""
     truth = {}
-    # no image leaks twice: sources are taken from the front, the crawl takes from the back
+    # each image leaks once: sources are taken from the start, those of the crawl from the end
     own = {name: list(files.values()) for name, files in sets.items()}
     front = {name: iter(files) for name, files in own.items()}
     for query, reference, count in LEAKS:
@@ -162,7 +162,7 @@ def _named(folder: str) -> str:
 
 
 def compare(result: Mapping[str, Any], truth: Mapping[tuple[str, str], int]) -> list[str]:
-    """Return what was planted and what the study found, one line a comparison."""
+    """Return planted and found leaks, one line per comparison."""
     lines = [f"{'benchmark':<12}{'reference':<14}{'planted':>8}{'near or exact':>15}"]
     for each in result["comparisons"]:
         query, reference = each["query_set"], each["reference_set"]
@@ -173,7 +173,7 @@ def compare(result: Mapping[str, Any], truth: Mapping[tuple[str, str], int]) -> 
 
 
 def main(folder: Path) -> int:
-    """Build the sets, compare them by the command line, print the truth beside; exit code."""
+    """Build the sets, compare them by the command line, print the truth; exit code."""
     truth = build(folder)
     out = folder / "study"
     command = ["visleak", "audit", "--config", str(folder / "sets.toml"), "-o", str(out)]

@@ -1,11 +1,11 @@
-"""Render a driving-like data set with boxes: no download, the same bytes on every machine.
+"""Render a driving data set with boxes, without a download and with the same bytes everywhere.
 
 usage: python benchmarks/dlede/road.py FOLDER [--sequences 12] [--frames 50] [--size 128x96]
            [--seed 2025] [--sheet FILE]
 
 FOLDER becomes a YOLO data set: ``images/SEQ/FRAME.png``, ``labels/SEQ/FRAME.txt`` and
 ``data.yaml``. Ids are ``SEQ/FRAME.png``, so ``--group '/^([^/]+)//'`` finds the recordings.
-``--sheet`` draws frames with their boxes side by side, to be looked at.
+``--sheet`` draws frames with their boxes side by side.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def sequence_name(number: int) -> str:
 
 
 def png(pixels: npt.NDArray[np.uint8]) -> bytes:
-    """Return a PNG that is not compressed: compressors differ between machines, bytes shall not.
+    """Return an uncompressed PNG, because compressors differ between machines.
 
     Args:
         pixels: ``uint8`` (height, width, 3).
@@ -65,7 +65,7 @@ def png(pixels: npt.NDArray[np.uint8]) -> bytes:
 
 
 def label_lines(frame: Frame) -> str:
-    """Return a frame's boxes as YOLO has them: class, middle and sides as shares."""
+    """Return the boxes of a frame for YOLO: class, middle and sides as shares."""
     height, width = frame.pixels.shape[:2]
     return "".join(
         f"{box.label} {(box.left + box.right) / 2 / width:.6f}"
@@ -76,7 +76,7 @@ def label_lines(frame: Frame) -> str:
 
 
 def write_sequence(folder: Path, frames: int, size: tuple[int, int], seed: int, number: int) -> int:
-    """Render one sequence into a folder; return how many objects are annotated."""
+    """Render one sequence into a folder; return the number of annotated objects."""
     recording = Recording(seed, number, frames)
     places = [folder / kind / sequence_name(number) for kind in ("images", "labels")]
     for place in places:
@@ -98,9 +98,9 @@ def write_road(
     seed: int = SEED,
     workers: int = 2,
 ) -> int:
-    """Render the data set into a folder; return how many objects are annotated.
+    """Render the data set into a folder; return the number of annotated objects.
 
-    ``data.yaml`` has one split, ``train``, with all images: who uses the set splits it.
+    ``data.yaml`` has one split, ``train``, with all images.
     """
     write = partial(write_sequence, folder, frames, size, seed)
     with ProcessPoolExecutor(workers) as pool:
@@ -113,7 +113,7 @@ def write_road(
 def sheet(
     file: Path, frames: Sequence[int], sequences: int, total: int, size: tuple[int, int], seed: int
 ) -> None:
-    """Draw some frames of each sequence with their boxes, a row a sequence."""
+    """Draw some frames of each sequence with their boxes, one row per sequence."""
     from PIL import Image, ImageDraw
 
     scale, (width, height) = 2, size

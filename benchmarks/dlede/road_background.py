@@ -1,4 +1,4 @@
-"""What lies behind everything else: sky, ground, and walls along the road."""
+"""The background: sky, ground, and walls along the road."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def paint_ground(view: View) -> None:
 
 
 def _marked(view: View, side: Float64, z: Float64) -> Mask:
-    """Return where the road has white marks."""
+    """Return the mask of white marks on the road."""
     place, dash = view.recording.place, view.recording.dash
     dashed = (z / dash) % 1.0 < 0.45
     marked = (side < 0.09) & (dashed | (len(place.lanes) > 1))
@@ -73,7 +73,7 @@ def _marked(view: View, side: Float64, z: Float64) -> Mask:
 
 
 def paint_wall(view: View, wall: Wall) -> None:
-    """Paint a wall along the road, and the end of it that looks at the camera."""
+    """Paint a wall along the road, and its end that faces the camera."""
     near, far = wall.near - view.camera.z, wall.far - view.camera.z
     if far <= NEAR:
         return
@@ -98,7 +98,7 @@ def _plain(view: View, wall: Wall, shade: float) -> Shape:
 
 
 def _front(view: View, wall: Wall) -> Shape:
-    """Return the look of a wall along the road: rough, with rows of windows or panels."""
+    """Return the front of a wall along the road: rough, with rows of windows or panels."""
 
     def shape(u: Float64, v: Float64) -> tuple[Float64, Mask]:
         u, v = np.broadcast_arrays(u, v)

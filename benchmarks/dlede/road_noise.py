@@ -1,8 +1,8 @@
-"""Chance and textures that are the same on every machine.
+"""Random numbers and textures that are the same on every machine.
 
-Only generators whose streams are promised by Python and numpy are used (``random.Random.random``,
-``PCG64.random_raw``), and only arithmetic that IEEE 754 rounds in one way: no sine, no power, no
-sum whose order a library may choose.
+Only generators with guaranteed streams are used (``random.Random.random``, ``PCG64.random_raw``),
+and only arithmetic that IEEE 754 rounds in one way: no sine, no power, no sum whose order depends
+on a library.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ SIDE = 256
 
 
 class Dice:
-    """Random numbers of one subject, such as a sequence's cars: others never move its numbers."""
+    """Random numbers of one subject, such as the cars of a sequence, independent of others."""
 
     def __init__(self, *subject: object) -> None:
         self._stream = random.Random("/".join(map(str, subject)))
@@ -54,9 +54,9 @@ class Course:
     """A quantity that changes smoothly, such as the yaw over the frames.
 
     Args:
-        dice: where its values come from.
+        dice: source of its values.
         low, high: its range.
-        knots: how many frames (or metres) lie between two free values.
+        knots: frames (or metres) between two free values.
     """
 
     def __init__(self, dice: Dice, low: float, high: float, knots: float) -> None:
@@ -64,7 +64,7 @@ class Course:
         self._knots = knots
 
     def at(self, time: float) -> float:
-        """Return its value."""
+        """Return the value at a time."""
         place = time / self._knots
         first = int(place)
         rest = place - first
@@ -81,7 +81,7 @@ class Texture:
         self._table = (raw >> np.uint64(11)).astype(np.float64).reshape(SIDE, SIDE) * 2.0**-53
 
     def at(self, x: Float64, y: Float64) -> Float64:
-        """Return values in [0, 1) at coordinates that broadcast against each other."""
+        """Return values in [0, 1) at broadcast coordinates."""
         column, row = np.floor(x), np.floor(y)
         right, down = x - column, y - row
         right, down = right * right * (3.0 - 2.0 * right), down * down * (3.0 - 2.0 * down)

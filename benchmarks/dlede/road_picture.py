@@ -1,7 +1,7 @@
-"""Turns a recording's frame into an image and boxes: a small painter's renderer.
+"""Renders a frame of a recording as an image with boxes, by the painter's algorithm.
 
-Everything is painted at twice the size, from far to near, and halved at the end. A second plane
-says which object each pixel shows, so that what others hide is known.
+Everything is painted at twice the size, from far to near, and halved at the end. A second plane has
+the object of each pixel, which gives the occlusions.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from road_view import NEAR, View, together
 
 CLASSES = ("car", "truck", "pedestrian", "sign")
 
-#: An object is annotated where this share of it is seen, and its box has these sides at least.
+#: Least visible share and least sides of the box of an annotated object.
 VISIBLE, LEAST_WIDTH, LEAST_HEIGHT = 0.4, 4, 6
 
 
@@ -28,7 +28,7 @@ class Box:
 
     Attributes:
         label: index into ``CLASSES``.
-        left, top, right, bottom: pixels, of all of the object that lies in the image.
+        left, top, right, bottom: pixels, of the part of the object in the image.
         visible: share of it that is in the image and not hidden.
     """
 
@@ -42,12 +42,12 @@ class Box:
 
 @dataclass(frozen=True)
 class Frame:
-    """An image and what is on it.
+    """An image with its objects.
 
     Attributes:
         pixels: ``uint8`` (height, width, 3).
         boxes: annotated objects, from far to near.
-        owner: ``int64`` (2 height, 2 width): which thing of the recording a pixel shows, or -1.
+        owner: ``int64`` (2 height, 2 width): the thing of the recording at a pixel, or -1.
         things: the thing of each box.
     """
 
@@ -166,7 +166,7 @@ def _flank(thing: Thing) -> Shape:
 def _annotated(
     view: View, painted: dict[int, tuple[int, Mask, int, int]]
 ) -> tuple[tuple[int, ...], tuple[Box, ...]]:
-    """Return the objects that are seen well enough, with their boxes."""
+    """Return the sufficiently visible objects, with their boxes."""
     shown = np.bincount(view.owner.ravel() + 1, minlength=len(view.recording.things) + 1)[1:]
     things, boxes = [], []
     for number, (pixels, mask, first_column, first_row) in painted.items():
@@ -191,7 +191,7 @@ def _annotated(
 
 
 def _developed(view: View) -> npt.NDArray[np.uint8]:
-    """Return what the sensor makes of the scene: halved, lit, vignetted, noisy, eight bits."""
+    """Return the image of the sensor: halved, lit, vignetted, noisy, eight bits."""
     recording, painted = view.recording, view.colours
     halved = (
         painted[::2, ::2] + painted[1::2, ::2] + painted[::2, 1::2] + painted[1::2, 1::2]

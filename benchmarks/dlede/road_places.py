@@ -1,4 +1,4 @@
-"""The kinds of places and of light that recordings are made in."""
+"""Kinds of places and of light of recordings."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ class Place:
         wall_gap: half the largest gap between walls, metres.
         trees, parked, walkers, signs, traffic: mean gaps between them, metres; 0 for none.
         trucks: share of trucks among vehicles.
-        speed: range of the camera's, metres a frame.
-        hills: how high they are, as a share of the focal length.
+        speed: range of the camera's speed, metres per frame.
+        hills: height, as a share of the focal length.
     """
 
     half: float
@@ -75,8 +75,8 @@ class Light:
     Attributes:
         gains: of red, green and blue.
         sky_top, sky_low: colours of the sky.
-        reach: metres at which half of a thing's colour is haze.
-        clouds: how much they show.
+        reach: distance at which half of a colour is haze, metres.
+        clouds: opacity.
         noise: deviation of the sensor's noise, in grey levels.
     """
 

@@ -1,7 +1,7 @@
-"""What there is to see in a recording: its place, light and weather, and who is on the road.
+"""The scene of a recording: place, light, weather, and objects on the road.
 
 Lengths are metres: ``x`` to the right of the middle of the road, ``z`` along it, heights above it.
-Speeds are metres a frame, at about ten frames a second.
+Speeds are metres per frame, at about ten frames per second.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from road_shapes import SIZES, Look, looks
 HOUSES = ((172, 150, 118), (150, 92, 74), (186, 180, 168), (128, 122, 116), (190, 166, 96))
 HALLS = ((138, 142, 146), (176, 178, 174), (92, 116, 140), (150, 112, 92))
 
-#: How far ahead things are made.
+#: Distance up to which objects are generated, metres.
 AHEAD = 75.0
 
 
@@ -28,9 +28,9 @@ class Thing:
 
     Attributes:
         kind: a class, or ``tree`` or ``pole``.
-        view: ``rear``, ``front``, ``left`` or ``right`` (which way it drives across).
+        view: ``rear``, ``front``, ``left`` or ``right`` (direction of crossing).
         x, z: middle of its lower edge, at frame 0; ``z`` of its near face.
-        dx, dz: metres a frame.
+        dx, dz: metres per frame.
         bottom: height of its lower edge.
         width, height, length: metres.
         look: its colours and form.
@@ -59,7 +59,7 @@ class Wall:
         height: metres.
         paint, trim: its colours.
         window: width and height of a field of the front with one window; 0 for none.
-        offset: where its texture begins.
+        offset: start of its texture.
     """
 
     x: float
@@ -74,12 +74,12 @@ class Wall:
 
 @dataclass(frozen=True)
 class Camera:
-    """Where the camera is at a frame, and where it looks.
+    """Position and view of the camera at a frame.
 
     Attributes:
         x, height, z: metres.
-        yaw, pitch: of the view, as shares of the focal length; shake included.
-        bend: how the road bends: metres sideways a squared metre ahead.
+        yaw, pitch: of the view, as shares of the focal length, including shake.
+        bend: curvature of the road: metres sideways per squared metre ahead.
     """
 
     x: float
@@ -94,7 +94,7 @@ class Recording:
     """One sequence: a drive through one place in one light."""
 
     def __init__(self, seed: int, number: int, frames: int) -> None:
-        # each place meets each light once in 25 sequences: none is seen twice
+        # each combination of place and light occurs once in 25 sequences
         self.place_name = PLACES[number % 5]
         self.light_name = LIGHTS[(2 * number + number // 5) % 5]
         self.place, self.light = KINDS[self.place_name], WEATHER[self.light_name]
@@ -122,7 +122,7 @@ class Recording:
         return Dice(*self._name, *subject)
 
     def camera(self, frame: int) -> Camera:
-        """Return where the camera is at a frame."""
+        """Return the camera at a frame."""
         shake = self.dice("shake", frame)
         z = self._travelled[frame]
         return Camera(
@@ -204,7 +204,7 @@ class Recording:
             for way in (1.0, -1.0):
                 dice = self.dice("traffic", lane, way)
                 flow = self.speed * dice.between(0.8, 1.15)
-                # who comes towards us starts further away, to be met during the drive
+                # oncoming vehicles start further away
                 z = dice.between(8.0, 20.0)
                 end = AHEAD + (self._end if way < 0 else 0.0)
                 while z < end:
@@ -223,7 +223,7 @@ class Recording:
             yield self._thing(dice, kind, view, -way * start, z, way * dice.between(0.2, 0.6))
 
     def _spots(self, what: str, side: float, gap: float) -> Iterator[tuple[Dice, float]]:
-        """Yield where things of a kind stand along the road, each with its own dice."""
+        """Yield positions of things of a kind along the road, each with its own dice."""
         if not gap:
             return
         dice = self.dice(what, side)

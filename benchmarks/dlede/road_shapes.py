@@ -1,8 +1,8 @@
-"""What things on and beside the road look like, in coordinates of their own.
+"""Shapes of things on and beside the road, in their own coordinates.
 
 A shape is a function of ``u`` (0 left to 1 right) and ``v`` (0 top to 1 bottom), arrays that
-broadcast against each other. It returns the colours, ``float64`` (rows, columns, 3), and where the
-shape covers what is behind it, ``bool`` (rows, columns).
+broadcast against each other. It returns the colours, ``float64`` (rows, columns, 3), and the mask
+of the shape, ``bool`` (rows, columns).
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ CLOTHES = (
 
 
 class Paint:
-    """An image of one shape that is painted part over part."""
+    """An image of one shape, painted part by part."""
 
     def __init__(self, u: Float64, v: Float64) -> None:
         self.u, self.v = np.broadcast_arrays(u, v)
@@ -43,25 +43,25 @@ class Paint:
         self.mask = np.zeros(self.u.shape, np.bool_)
 
     def part(self, where: Mask, colour: Float64) -> None:
-        """Paint where something is, over what is there."""
+        """Paint a part over earlier ones."""
         self.colours[where] = colour
         self.mask |= where
 
     def shade(self, where: Mask, factor: float) -> None:
-        """Make what is painted there darker or brighter."""
+        """Darken or brighten a part."""
         self.colours[where] *= factor
 
     def box(self, left: float, top: float, right: float, bottom: float) -> Mask:
-        """Return where a rectangle is."""
+        """Return the mask of a rectangle."""
         return np.asarray((self.u >= left) & (self.u < right) & (self.v >= top) & (self.v < bottom))
 
     def disc(self, x: float, y: float, wide: float, high: float) -> Mask:
-        """Return where an ellipse is, by its middle and half its sides."""
+        """Return the mask of an ellipse, by its middle and half its sides."""
         across, down = (self.u - x) / wide, (self.v - y) / high
         return np.asarray(across * across + down * down <= 1.0)
 
     def taper(self, top: float, bottom: float, upper: float, lower: float, middle: float) -> Mask:
-        """Return where a symmetric trapezoid is, by half its widths."""
+        """Return the mask of a symmetric trapezoid, by half its widths."""
         along = (self.v - top) / (bottom - top)
         half = upper + (lower - upper) * along
         return np.asarray((np.abs(self.u - middle) <= half) & (along >= 0.0) & (along < 1.0))
@@ -73,13 +73,13 @@ class Paint:
 
 @dataclass(frozen=True)
 class Look:
-    """How one thing looks.
+    """The appearance of a thing.
 
     Attributes:
         paint: main colour.
         second: of trousers, of a sign's symbol, of a truck's cab.
         form: shares in [0, 1) that shape it.
-        texture: for what is rough.
+        texture: for rough parts.
     """
 
     paint: Float64
@@ -89,7 +89,7 @@ class Look:
 
 
 def looks(kind: str, dice: Dice, texture: Texture, dull: float) -> Look:
-    """Draw how a thing looks; ``dull`` in [0, 1] takes the colour out of paints."""
+    """Draw the appearance of a thing; ``dull`` in [0, 1] desaturates paints."""
     paints = CLOTHES if kind == "pedestrian" else PAINTS
     paint = dice.colour(dice.one_of(paints), 14.0)
     grey = (paint[0] + paint[1] + paint[2]) / 3.0
@@ -171,7 +171,7 @@ def truck(look: Look, front: bool) -> Shape:
 
 
 def pedestrian(look: Look, stride: float) -> Shape:
-    """Return somebody on foot; ``stride`` in [-1, 1] is how far the legs are apart."""
+    """Return a pedestrian; ``stride`` in [-1, 1] is the distance of the legs."""
 
     def shape(u: Float64, v: Float64) -> tuple[Float64, Mask]:
         paint = Paint(u, v)
@@ -231,7 +231,7 @@ def sign(look: Look) -> Shape:
 
 
 def pole(look: Look) -> Shape:
-    """Return what a sign or a lamp stands on."""
+    """Return the pole of a sign or a lamp."""
 
     def shape(u: Float64, v: Float64) -> tuple[Float64, Mask]:
         paint = Paint(u, v)

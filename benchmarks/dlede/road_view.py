@@ -1,4 +1,4 @@
-"""Where a camera sees what: from the world to the image, and pieces laid over each other."""
+"""Projection from the world to the image, and composition of pieces."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from road_noise import Float64
 from road_scene import Camera, Recording
 from road_shapes import Mask, Shape
 
-#: Nearer than this nothing is painted.
+#: Nearest distance that is painted.
 NEAR = 1.5
 
 
 @dataclass(frozen=True)
 class Piece:
-    """A painted part of the scene, before what lies outside the image is cut off."""
+    """A painted part of the scene, not yet cut to the image."""
 
     left: int
     top: int
@@ -49,7 +49,7 @@ class View:
         return self.horizon + self.focal * (self.camera.height - high) / ahead
 
     def hazy(self, colours: Float64, ahead: Float64 | float) -> Float64:
-        """Return colours as they look from afar."""
+        """Return colours with the haze of a distance."""
         far = np.asarray(ahead) / self.recording.light.reach
         clear = (1.0 / (1.0 + far * far))[..., None]
         return np.asarray(colours * clear + self.haze * (1.0 - clear))
@@ -57,7 +57,7 @@ class View:
     # -- pieces ------------------------------------------------------------------------------
 
     def face(self, edges: tuple[float, float, float, float], shape: Shape) -> Piece | None:
-        """Return a shape that looks at the camera; edges are left, right, top, bottom."""
+        """Return a shape that faces the camera; edges are left, right, top, bottom."""
         left, right, top, bottom = edges
         if left > 2 * self.width or right < -self.width:
             return None
@@ -102,7 +102,7 @@ class View:
         return Piece(first, top, self.hazy(colours, ahead), np.asarray(mask & inside))
 
     def paste(self, piece: Piece | None, ahead: float | None, owner: int) -> None:
-        """Lay a piece over the image; ``ahead`` is ``None`` where haze is in it already."""
+        """Paste a piece on the image; ``ahead`` is ``None`` if it has haze already."""
         if piece is None:
             return
         rows = slice(max(piece.top, 0), min(piece.top + piece.mask.shape[0], self.height))

@@ -1,10 +1,10 @@
-"""Train a tiny CLIP on a toy world: how well an image fits a caption, said by another model.
+"""Train a tiny CLIP on a toy world, to score how well an image fits a caption.
 
 usage: python benchmarks/memorization/alignment.py --cache DIR [--world plain|hard]
 
-DIR/clip-WORLD-DIGEST/ then is a folder for ``transformers.CLIPModel``, with its tokenizer and
-image processor. It learns from the general images of the world and their captions, with noise
-put on the images; it has seen no memorised pair and no caption that is kept back.
+Writes DIR/clip-WORLD-DIGEST/, a folder for ``transformers.CLIPModel`` with its tokenizer and image
+processor. The training data are the general images of the world with noise and their captions,
+without memorized pairs and held-out captions.
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ from worlds import WORLDS, World, world
 
 from training import EDITION
 
-#: Token positions of a caption; width of the space that texts and images share.
+#: Token positions of a caption; width of the common space of texts and images.
 POSITIONS, SPACE = 24, 48
 
-#: Pairs an update, updates, highest learning rate, decay of weights.
+#: Pairs per update, updates, highest learning rate, weight decay.
 BATCH, STEPS, RATE, DECAY = 160, 1200, 2e-3, 0.05
 
-#: Most noise that is put on an image in training, of the range -1 to 1.
+#: Most noise of an image in training, for the range -1 to 1.
 NOISE = 0.1
 
 
 def aligned(name: str, cache: Path | str, steps: int = STEPS) -> Path:
-    """Return the folder of a tiny CLIP; train it first where it is not there (about 2 minutes)."""
+    """Return the folder of a tiny CLIP; train it first if there is none (about 2 minutes)."""
     settings = [EDITION, name, POSITIONS, SPACE, BATCH, steps, RATE, DECAY, NOISE]
     digest = hashlib.blake2b(json.dumps(settings).encode(), digest_size=4).hexdigest()
     target = Path(cache) / f"clip-{name}-{digest}"
@@ -83,7 +83,7 @@ def _network(tokenizer: Any) -> Any:
 
 
 def _train(here: World, folder: Path, steps: int) -> dict[str, Any]:
-    """Train, save, and return what was measured on captions kept back."""
+    """Train, save, and return the results on held-out captions."""
     import torch
     from toy_networks import prompt_tokenizer
 

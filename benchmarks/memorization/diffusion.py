@@ -1,4 +1,4 @@
-"""Train the toy's text encoder and U-Net together, and go on after a kill where it stopped."""
+"""Train the toy's text encoder and U-Net together, with checkpoints."""
 
 from __future__ import annotations
 
@@ -14,23 +14,23 @@ import torch
 from toy_networks import POSITIONS, denoiser, prompt_tokenizer, scheduler, text_encoder, to_latents
 from worlds import World
 
-#: A checkpoint is written after so many steps.
+#: Steps per checkpoint.
 CHECKPOINT = 200
 
 
 @dataclass(frozen=True, slots=True)
 class Recipe:
-    """How a toy is trained.
+    """Training settings of a toy.
 
     Attributes:
         steps: updates.
-        batch: pairs an update.
-        memorised: chance that a pair of a batch is a repeated one.
-        empty: chance that a caption is replaced by the empty one.
+        batch: pairs per update.
+        memorised: probability of a repeated pair.
+        empty: probability of an empty caption.
         rate: highest learning rate, after warm-up and before the cosine.
         warm_up: updates until the rate is reached.
-        average: decay of the averaged weights, fewer at the beginning.
-        clip: longest gradient.
+        average: decay of the averaged weights, smaller at the beginning.
+        clip: largest norm of a gradient.
     """
 
     steps: int = 2000
@@ -45,12 +45,12 @@ class Recipe:
 
 @dataclass(frozen=True, slots=True)
 class Pairs:
-    """Everything a batch is drawn from, as tensors.
+    """The training data as tensors.
 
     Attributes:
         latents: of general images, then memorised ones, (n, 3, 16, 16).
         tokens: of their captions, then of the empty one, (n + 1, 40).
-        memorised: how many of them are memorised.
+        memorised: number of memorized ones.
     """
 
     latents: torch.Tensor
@@ -60,7 +60,7 @@ class Pairs:
 
 @dataclass(slots=True)
 class State:
-    """What changes while a toy is trained."""
+    """The state of a training run."""
 
     networks: torch.nn.ModuleDict
     averages: dict[str, torch.Tensor]
@@ -70,7 +70,7 @@ class State:
 
     @property
     def step(self) -> int:
-        """How many updates are done."""
+        """Number of finished updates."""
         return len(self.losses)
 
 
@@ -85,7 +85,7 @@ def pairs_of(world: World, tokenizer: Any) -> Pairs:
 
 
 def rate_at(step: int, recipe: Recipe) -> float:
-    """Return the learning rate of an update: a warm-up, then half a cosine down to zero.
+    """Return the learning rate of an update: a warm-up, then a cosine down to zero.
 
     >>> rate_at(99, Recipe()), round(rate_at(1050, Recipe()), 6), rate_at(2000, Recipe())
     (0.001, 0.0005, 0.0)
@@ -99,7 +99,7 @@ def rate_at(step: int, recipe: Recipe) -> float:
 def drawn(
     pairs: Pairs, recipe: Recipe, seed: int, step: int
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
-    """Draw the batch of a step: latents, tokens, noise and times, by (seed, step) alone."""
+    """Draw the batch of a step: latents, tokens, noise and times, seeded by (seed, step)."""
     rng = torch.Generator().manual_seed((seed << 32) + step + 1)
     count, general = recipe.batch, len(pairs.latents) - pairs.memorised
     repeated = torch.rand(count, generator=rng) < recipe.memorised
@@ -151,7 +151,7 @@ def update(state: State, pairs: Pairs, recipe: Recipe, seed: int, signal: torch.
 
 
 def save(state: State, path: Path) -> None:
-    """Write a checkpoint in one move."""
+    """Write a checkpoint atomically."""
     content = {
         "networks": state.networks.state_dict(),
         "averages": state.averages,
@@ -165,7 +165,7 @@ def save(state: State, path: Path) -> None:
 
 
 def restore(state: State, path: Path) -> State:
-    """Return a state as its checkpoint left it."""
+    """Return the state of a checkpoint."""
     content: Mapping[str, Any] = torch.load(path, weights_only=True)
     state.networks.load_state_dict(content["networks"])
     state.optimizer.load_state_dict(content["optimizer"])
@@ -179,14 +179,14 @@ def restore(state: State, path: Path) -> State:
 
 
 def train(world: World, recipe: Recipe, seed: int, checkpoint: Path, until: int = 0) -> State:
-    """Train a toy from scratch, or from its checkpoint to the same weights.
+    """Train a toy from scratch, or from its checkpoint, with the same result.
 
     Args:
         world: captions and images.
-        recipe: how it is trained.
+        recipe: training settings.
         seed: of weights and batches.
-        checkpoint: file of the state, read where it exists and written every `CHECKPOINT` steps.
-        until: stop after this many steps; 0 goes to the end.
+        checkpoint: file of the state, read if it exists and written every `CHECKPOINT` steps.
+        until: stop after this many steps; 0 for all.
 
     Returns:
         the state after the last step.

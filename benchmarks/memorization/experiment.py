@@ -1,27 +1,26 @@
-"""What is found in tiny diffusion models that really memorized some images.
+"""Detection, extraction, search and augmentation on tiny diffusion models that memorized images.
 
 usage: python benchmarks/memorization/experiment.py [--cache FOLDER] [--seeds 0 1 2] [--quick]
 
-For each seed two models are trained from scratch (``training.py``): of the *plain* world, whose
-words are few, and of the *hard* one, where no single word gives a memorised image away. Then
-visleak is asked, through its public interfaces alone:
+For each seed two models are trained from scratch (``training.py``): of the *plain* world, which has
+few words, and of the *hard* one, where no single word determines a memorized image. The public
+functions of visleak are applied to them:
 
-- detection (plain): how well D tells the 12 memorised captions from 300 general captions that were
-  not trained, and from 100 that only look like memorised ones;
-- extraction and tracing (plain): 100 images of each memorised caption and of each of 100 general
-  ones (20 on all seeds but 0), clusters of at least 20, and the audit of their medoids against the
-  training images; then the same images clustered by their pixels;
-- search (hard): what Gibbs sampling from masks finds, and random words, the best of the training
-  captions, ConZIC, ZeroCap and PEZ at the same number of model calls;
-- augmentation (hard): a bank of prompts from one trigger, and twelve far apart of it.
+- detection (plain): how well D separates the 12 memorized captions from 300 general captions that
+  were not trained on, and from 100 that are similar to memorized ones;
+- extraction and tracing (plain): 100 images of each memorized caption and of each of 100 general
+  ones (20 for all seeds except 0), clusters of at least 20, and the audit of their medoids against
+  the training images; then the same images clustered by their pixels;
+- search (hard): results of Gibbs sampling from masks, random words, the best of the training
+  captions, ConZIC, ZeroCap and PEZ with the same number of model calls;
+- augmentation (hard): a bank of prompts from one trigger, and twelve diverse ones of it.
 
-That an image is replayed is judged twice: by this script (correlation of the image with a
-memorised image, both minus the mean of the training images, above 0.5), and by visleak's own
-tracing.
+Reproductions are determined twice: by this script (correlation of the image with a memorized image,
+both minus the mean of the training images, above 0.5), and by the tracing of visleak.
 
-Everything is kept in ``--cache``: a run that was stopped goes on. Writes ``experiment.json`` beside
-this script and ``examples/memorization_toy.md``; ``--quick`` tries everything at toy size and
-writes into the cache only.
+Results are cached in ``--cache``, so interrupted runs resume. Writes ``experiment.json`` in the
+folder of this script and ``examples/memorization_toy.md``; ``--quick`` runs all parts at a small
+size and writes into the cache only.
 """
 
 from __future__ import annotations
@@ -86,25 +85,25 @@ from visleak.memorization.tracing import trace  # noqa: E402
 
 Float64 = npt.NDArray[np.float64]
 
-#: A generated image replays a memorised image above this correlation (MemBench's share uses .5).
+#: Correlation with a memorized image above which an image is a reproduction (as in MemBench).
 REPLAYED = 0.5
 
 
 @dataclass(frozen=True)
 class Size:
-    """How large the experiment is.
+    """Size of the experiment.
 
     Attributes:
         steps: of training.
-        share: images a prompt for the replicated share, and general captions asked.
-        extracted: images a prompt, and general captions, for extraction; least size of a cluster.
-        chains, iterations, candidates: of the search: their product is the budget of D.
+        share: images per prompt for the replicated share, and number of general captions.
+        extracted: images per prompt, and general captions, for extraction; least size of a cluster.
+        chains, iterations, candidates: of the search; their product is the budget of D.
         length: words of a searched prompt.
-        judged: images a found prompt is judged by, and how many of them must replay.
-        augmented: steps of a chain (one a word, and one more) and candidates of Algorithm 2.
+        judged: images per found prompt, and how many of them must be reproductions.
+        augmented: steps of a chain (one per word, and one more) and candidates of Algorithm 2.
         picks: of Algorithm 3.
-        again: general captions for extraction on all seeds but 0, where it is the second of
-            ``extracted``: images cost most of the time.
+        again: general captions for extraction for all seeds except 0, which has the second of
+            ``extracted``, because images take most of the time.
     """
 
     steps: int = 2000
@@ -122,17 +121,17 @@ class Size:
 
 QUICK = Size(600, (3, 10), (30, 10, 6), 2, 14, 16, 6, (3, 2), (3, 8), 4, 5)
 
-#: DDIM steps and guidance (MemBench's) of images that are judged by correlation.
+#: DDIM steps and guidance (of MemBench) of images for correlations.
 SAMPLING = Sampling(steps=15, guidance=7.5, batch=50)
 
-#: Of images that are extracted and traced: a guidance of 7.5 saturates the toy's colours, so that
-#: what is replayed is graded similar rather than near. Chosen on seed 0, from 7.5 and 3.
+#: The same for extraction and tracing: a guidance of 7.5 saturates the toy's colours, so that
+#: reproductions are graded similar and not near. Chosen on seed 0, from 7.5 and 3.
 EXTRACTING = Sampling(steps=15, guidance=3.0, batch=50)
 
 
 @dataclass(frozen=True)
 class Toy:
-    """A trained toy, as its folder has it.
+    """A trained toy.
 
     Attributes:
         folder: with ``pipeline``, ``mlm``, ``clm``, ``memorised``, ``training``, ``world.json``.
@@ -150,7 +149,7 @@ class Toy:
 
     @classmethod
     def of(cls, folder: Path) -> Toy:
-        """Load what training left."""
+        """Load a trained toy."""
         world = json.loads((folder / "world.json").read_text())
         repeated = []
         for one in world["memorised"]:
@@ -160,12 +159,12 @@ class Toy:
         return cls(folder, model, world, np.asarray(world["mean"], np.float64), np.stack(repeated))
 
     def correlations(self, images: npt.NDArray[np.uint8]) -> Float64:
-        """Return how each image correlates with each memorised image, (n, 12), -1 to 1."""
+        """Return the correlations of images with memorized images, (n, 12), -1 to 1."""
         left = unit(np.asarray(images, np.float64) - self.mean)
         return np.asarray(left @ unit(self.memorised - self.mean).T)
 
     def replays(self, prompts: Sequence[str], count: int, first: int = 0) -> Float64:
-        """Return correlations of images of prompts, (prompts, count, 12); seeds shared by all."""
+        """Return correlations of images of prompts, (prompts, count, 12), from the same seeds."""
         seeds = [first + number for number in range(count)]
         encoded = self.model.encode_prompt(list(prompts)).repeated(count)
         images = self.model.sample(encoded, seeds * len(prompts), SAMPLING)
@@ -179,13 +178,13 @@ def unit(rows: Float64) -> Float64:
 
 
 def auc(high: Float64, low: Float64) -> float:
-    """Return the chance that one of ``high`` is above one of ``low`` (Mann & Whitney 1947)."""
+    """Return the probability that one of ``high`` is above one of ``low`` (Mann & Whitney 1947)."""
     above = (high[:, None] > low[None]).mean() + 0.5 * (high[:, None] == low[None]).mean()
     return float(above)
 
 
 def detection(toy: Toy, size: Size) -> dict[str, Any]:
-    """Return how well D tells memorised captions, at the code's timestep and at the paper's."""
+    """Return the separation by D of memorized captions, at the timesteps of code and paper."""
     said = {key: toy.world[key] for key in ("held_out", "hard")}
     said["memorised"] = [one["caption"] for one in toy.world["memorised"]]
     found: dict[str, Any] = {}
@@ -217,7 +216,7 @@ def quartiles(values: Float64) -> list[float]:
 
 
 def extraction(toy: Toy, size: Size, seed: int, work: Path) -> dict[str, Any]:
-    """Return which captions give clusters, and what the medoids are copies of."""
+    """Return the captions with clusters, and the sources of the medoids."""
     images, general, least = size.extracted
     if seed:
         general = size.again
@@ -242,9 +241,9 @@ def extraction(toy: Toy, size: Size, seed: int, work: Path) -> dict[str, Any]:
 
 
 def by_pixels(work: Path, size: Size) -> dict[str, Any]:
-    """Return which captions give clusters where images of ``extraction`` are compared by pixels.
+    """Return the captions with clusters if the images of ``extraction`` are compared by pixels.
 
-    They stand beside the default similarity, ``builtin``, which was fitted on photographs.
+    For comparison with the default similarity ``builtin``, which was fitted on photographs.
     """
     settings = ExtractSettings(images=size.extracted[0], min_cluster=size.extracted[2])
     found: dict[str, Any] = {}
@@ -260,10 +259,10 @@ def by_pixels(work: Path, size: Size) -> dict[str, Any]:
 
 
 def traced(toy: Toy, folder: Path, out: Path, made: Extraction) -> dict[str, Any]:
-    """Return what tracing says of an extraction's medoids, and whether it names the right image.
+    """Return the results of tracing the medoids of an extraction, and whether they are right.
 
-    A medoid's right image is the memorised one it correlates with most, where that is above
-    ``REPLAYED``: worked out here, by other means than visleak's.
+    The right image of a medoid is the memorized one with the highest correlation, if that is above
+    ``REPLAYED``.
     """
     if not made.clusters:
         return {"verified": 0, "memorised_images": 0, "grades": {}, "right": 0, "replaying": 0}
@@ -289,12 +288,12 @@ def traced(toy: Toy, folder: Path, out: Path, made: Extraction) -> dict[str, Any
 
 
 def rules(toy: Toy) -> Rules:
-    """Return the rules of proposals: colours are never proposed, as in the authors' code."""
+    """Return the rules of proposals: colours are not proposed, as in the authors' code."""
     return Rules(banned=tuple(toy.world["colours"]), banned_name="the toy's colour words")
 
 
 def searches(toy: Toy, size: Size, seed: int, work: Path) -> dict[str, Any]:
-    """Return what each method finds at the same number of model calls."""
+    """Return the results of each method with the same number of model calls."""
     proposer = load_language_model(str(toy.folder / "mlm"), rules=rules(toy))
     causal = load_causal(str(toy.folder / "clm"))
     chains, steps, candidates, length = size.chains, size.iterations, size.candidates, size.length
@@ -329,7 +328,7 @@ def searches(toy: Toy, size: Size, seed: int, work: Path) -> dict[str, Any]:
 
 
 def judged(toy: Toy, prompts: Sequence[str], size: Size) -> dict[str, Any]:
-    """Return how many prompts replay a memorised image, and how many different ones they do."""
+    """Return the number of prompts that reproduce a memorized image, and of different images."""
     count, least = size.judged
     above = (toy.replays(prompts, count, first=1000) > REPLAYED).sum(1)
     hits = above.max(1) >= least
@@ -341,7 +340,7 @@ def judged(toy: Toy, prompts: Sequence[str], size: Size) -> dict[str, Any]:
 
 
 def followed(toy: Toy, prompts: Sequence[str], size: Size, work: Path) -> dict[str, Any]:
-    """Return what extraction and tracing make of prompts: the route of a user."""
+    """Return the results of extraction and tracing for prompts."""
     images, _, least = size.extracted
     made = extract(
         toy.model,
@@ -357,11 +356,11 @@ def followed(toy: Toy, prompts: Sequence[str], size: Size, work: Path) -> dict[s
 
 
 def multiplied(toy: Toy, size: Size, seed: int, work: Path, kappa: float) -> dict[str, Any]:
-    """Return what Algorithm 2 makes of the first trigger, and how twelve far apart of it fare."""
+    """Return the results of Algorithm 2 for the first trigger, and of twelve diverse prompts."""
     steps, candidates = size.augmented
     proposer = load_language_model(str(toy.folder / "mlm"), rules=rules(toy))
     trigger = toy.world["memorised"][0]["caption"]
-    # a higher temperature than the search's, as in the paper: many prompts are wanted, not the best
+    # a higher temperature than for the search, as in the paper, for many prompts
     settings = AugmentSettings(
         iterations=steps, candidates=candidates, temperature=0.15, kappa=kappa, top=None, norm="l2"
     )
@@ -386,7 +385,7 @@ def multiplied(toy: Toy, size: Size, seed: int, work: Path, kappa: float) -> dic
     }
 
 
-#: What is done with each world, in this order.
+#: Parts of the experiment for each world, in this order.
 PARTS: Mapping[str, tuple[str, ...]] = {
     "plain": ("detection", "extraction", "pixels"),
     "hard": ("detection", "search", "augmentation"),
@@ -394,7 +393,7 @@ PARTS: Mapping[str, tuple[str, ...]] = {
 
 
 def measured(world: str, part: str, seed: int, size: Size, cache: Path) -> dict[str, Any]:
-    """Return one part's figures; what is in the cache is not done again."""
+    """Return the results of one part, from the cache if they are there."""
     toy = trained(world, seed, size.steps, cache)
     work = cache / "measured" / toy.name
     kept = work / f"{part}.json"
@@ -410,7 +409,7 @@ def measured(world: str, part: str, seed: int, size: Size, cache: Path) -> dict[
 
 
 def carried_out(part: str, toy: Toy, size: Size, seed: int, work: Path) -> dict[str, Any]:
-    """Carry out one part."""
+    """Run one part."""
     if part == "detection":
         return detection(toy, size)
     if part == "extraction":
@@ -424,7 +423,7 @@ def carried_out(part: str, toy: Toy, size: Size, seed: int, work: Path) -> dict[
 
 
 def bars(found: Mapping[str, Mapping[str, list[dict[str, Any]]]], size: Size) -> list[Bar]:
-    """Return the bars, each on the median over seeds."""
+    """Return the medians over seeds with limits."""
     plain, hard = found["plain"], found["hard"]
 
     def median(rows: list[dict[str, Any]], read: Callable[[dict[str, Any]], float]) -> float:
@@ -518,7 +517,7 @@ def main(argv: Sequence[str]) -> None:
 
 
 def shown(toy: Toy) -> dict[str, Any]:
-    """Return images for the page: what is repeated, and what the model makes of captions."""
+    """Return images for the page: repeated ones, and those generated from captions."""
     triggers = [one["caption"] for one in toy.world["memorised"]]
     general = toy.world["held_out"][: len(triggers)]
 

@@ -1,4 +1,4 @@
-"""Writes examples/memorization_toy.md and its image from experiment.json, so that they agree."""
+"""Writes examples/memorization_toy.md and its image from experiment.json."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 from PIL import Image, ImageDraw, ImageFont
 
-#: What the methods are called on the page.
+#: Names of the methods on the page.
 METHODS = {
     "gibbs": "Gibbs sampling (Algorithm 1)",
     "random": "random words",
@@ -21,7 +21,7 @@ METHODS = {
     "pez": "PEZ",
 }
 
-#: Title of the sheet, images of a row, the side of one, and the gap between two.
+#: Title of the sheet, images per row, side of an image, and gap between images.
 TITLE = "A model that memorizes: training images, and what it generates"
 ACROSS, SIDE, GAP = 8, 96, 8
 
@@ -31,7 +31,7 @@ def write_page(figures: Path, rows: Mapping[str, Sequence[npt.NDArray[Any]]], fo
 
     Args:
         figures: the experiment's JSON file.
-        rows: images to show, a row each, by its title.
+        rows: images by the title of their row.
         folder: of the page.
 
     Returns:
@@ -46,7 +46,7 @@ def write_page(figures: Path, rows: Mapping[str, Sequence[npt.NDArray[Any]]], fo
 
 
 def sheet(rows: Mapping[str, Sequence[npt.NDArray[Any]]]) -> Image.Image:
-    """Return a sheet of titled rows of small images, enlarged without smoothing."""
+    """Return a sheet of titled rows of small images, enlarged without interpolation."""
     high, head = SIDE + GAP + 26, 40
     made = Image.new("RGB", (ACROSS * (SIDE + GAP) + GAP, head + len(rows) * high + GAP), "white")
     draw = ImageDraw.Draw(made)
@@ -93,7 +93,7 @@ def lines(content: Mapping[str, Any]) -> Iterator[str]:
 
 
 def bar_lines(bars: Sequence[Mapping[str, Any]]) -> Iterator[str]:
-    """Return figures beside their bars, as a table."""
+    """Return results with their limits, as a table."""
     yield "| bar | figure | asked | |"
     yield "|---|--:|--:|---|"
     for bar in bars:

@@ -1,4 +1,4 @@
-"""Tiny language models of a toy world: one fills masks, one goes on from left to right."""
+"""Tiny language models of a toy world: a masked and a causal one."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from transformers import (
     PreTrainedTokenizerFast,
 )
 
-#: Captions an update, highest learning rate, and the chance that a word is masked.
+#: Captions per update, highest learning rate, and the probability of a masked word.
 BATCH, RATE, MASKED = 64, 3e-3, 0.2
 
 LAYERS, HEADS, IGNORED = 2, 4, -100
@@ -39,7 +39,7 @@ def mask_tokenizer(words: Sequence[str]) -> PreTrainedTokenizerFast:
 
 
 def causal_tokenizer(words: Sequence[str]) -> PreTrainedTokenizerFast:
-    """Return a word-level tokenizer that begins a text but leaves its end open."""
+    """Return a word-level tokenizer that adds a start token but no end token."""
     return PreTrainedTokenizerFast(
         tokenizer_object=word_tokenizer(words, (BEGIN, END, UNKNOWN), f"{BEGIN} $A", UNKNOWN),
         bos_token=BEGIN,
@@ -57,8 +57,8 @@ def train_masked(
 
     Args:
         words: the vocabulary.
-        captions: what it learns from.
-        folder: where it is saved, as transformers saves.
+        captions: training data.
+        folder: for the model in the format of transformers.
         seed: of weights, batches and masks.
         steps: updates.
 
@@ -102,9 +102,9 @@ def train_masked(
 def train_causal(
     words: Sequence[str], captions: Sequence[str], folder: Path, seed: int, steps: int
 ) -> list[float]:
-    """Train a tiny GPT-2 to go on from left to right, and save it with its tokenizer.
+    """Train a tiny GPT-2, and save it with its tokenizer.
 
-    Takes and returns what `train_masked` does.
+    Arguments and result are those of `train_masked`.
     """
     tokenizer = causal_tokenizer(words)
     with torch.random.fork_rng(devices=[]):
@@ -128,7 +128,7 @@ def train_causal(
         scores = model(input_ids=tokens[:, :-1]).logits
         wanted = tokens[:, 1:].clone()
         ended = (tokens[:, :-1] == tokenizer.eos_token_id).cumsum(1) > 0
-        wanted[ended] = IGNORED  # the first end is learnt, the padding after it is not
+        wanted[ended] = IGNORED  # no loss for the padding after the first end token
         return torch.nn.functional.cross_entropy(scores.flatten(0, 1), wanted.flatten())
 
     tokens = _tokens(tokenizer, captions)
@@ -138,13 +138,13 @@ def train_causal(
 
 
 def _tokens(tokenizer: PreTrainedTokenizerFast, captions: Sequence[str]) -> torch.Tensor:
-    """Return captions as tokens, padded, each with room for one end at least."""
+    """Return captions as padded tokens, each with one end token or more."""
     rows = tokenizer(list(captions), padding=True, truncation=True, return_tensors="pt").input_ids
     return torch.nn.functional.pad(rows, (0, 1), value=tokenizer.pad_token_id)[:, :POSITIONS]
 
 
 def _descend(model: Any, tokens: torch.Tensor, loss: Loss, seed: int, steps: int) -> list[float]:
-    """Train a model in place; the draws of an update depend on (seed, update) alone."""
+    """Train a model in place; the draws of an update are seeded by (seed, update)."""
     optimizer = torch.optim.AdamW(model.parameters(), lr=RATE)
     line = torch.optim.lr_scheduler.OneCycleLR(
         optimizer, RATE, total_steps=steps + 1, cycle_momentum=False

@@ -1,20 +1,20 @@
-"""What mitigations do to tiny diffusion models that memorized some images, and what it costs.
+"""Effect and cost of mitigations on tiny diffusion models that memorized some images.
 
 usage: python benchmarks/memorization/mitigation.py [--cache FOLDER] [--seeds 0 1 2] [--quick]
 
-For each seed the plain model of ``training.py`` is benchmarked with visleak's public interface
-(``visleak.memorization.benchmark``): the 12 memorised captions, 10 images each, and general
-captions that were not trained, one image each; every method over its settings, all from the same
-noises. Similarity is the correlation with a prompt's own memorised image, both minus the mean of
-the training images; the CLIP score is that of a tiny CLIP trained on the world's general
-images (``alignment.py``). An aesthetic score would mean nothing: no one has rated such images.
+For each seed the plain model of ``training.py`` is benchmarked with the public function
+``visleak.memorization.benchmark``: the 12 memorized captions, 10 images each, and general captions
+that were not trained on, one image each; every method with its settings, all from the same noises.
+Similarity is the correlation with the memorized image of a prompt, both minus the mean of the
+training images; the CLIP score is that of a tiny CLIP trained on the general images of the world
+(``alignment.py``). There is no aesthetic score, because there are no ratings of such images.
 
-Wen's l is asked for as a share of the median D of the triggers, at a learning rate of 0.2 (the
-paper's 0.05, for states of 768 numbers, moves D of a toy too little; it is measured beside).
+Wen's l is set to shares of the median D of the triggers, at a learning rate of 0.2 (the 0.05 of the
+paper, for states of 768 numbers, changes D of a toy too little; it is measured too).
 
-Images and figures are kept in ``--cache``: a run that was stopped goes on. Writes
-``mitigation.json`` beside this script and ``examples/mitigation_toy.md``; ``--quick`` tries
-everything at toy size and writes into the cache only.
+Images and results are cached in ``--cache``, so interrupted runs resume. Writes ``mitigation.json``
+in the folder of this script and ``examples/mitigation_toy.md``; ``--quick`` runs all parts at a
+small size and writes into the cache only.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ from visleak.memorization.extraction.similarity import PixelSimilarity, squeezed
 from visleak.memorization.mitigate import mitigation  # noqa: E402
 from visleak.memorization.settings import BenchmarkSettings  # noqa: E402
 
-#: Shares of the triggers' median D that Wen's l is asked for as; the first leaves all as it is.
+#: Wen's l as shares of the triggers' median D; the first changes nothing.
 SHARES = (2.0, 0.75, 0.5, 0.35, 0.25)
 
 INSERTED = (1, 2, 4)
@@ -71,7 +71,7 @@ SCORES = (
 
 @dataclass(frozen=True)
 class Size:
-    """How large the experiment is.
+    """Size of the experiment.
 
     Attributes:
         steps: of training.
@@ -90,12 +90,12 @@ class Size:
 
 QUICK = Size(600, 4, 3, 6, 60)
 
-#: MemBench's guidance, and steps enough for a toy.
+#: The guidance of MemBench, and steps for a toy.
 SAMPLING = Sampling(steps=15, guidance=7.5, batch=60)
 
 
 def asked(level: float) -> dict[str, str]:
-    """Return the methods by what they are called here.
+    """Return the methods by name.
 
     Args:
         level: the triggers' median D.
@@ -134,7 +134,7 @@ def planned(toy: Toy, size: Size, clip: Path, seed: int) -> tuple[Plan, dict[str
 
 
 def measured(seed: int, size: Size, cache: Path) -> tuple[dict[str, Any], Path]:
-    """Return one seed's figures and the folder of its benchmark."""
+    """Return the results of one seed and the folder of its benchmark."""
     folder = trained("plain", seed, size.steps, cache)
     clip = aligned("plain", cache, size.alignment)
     toy = Toy.of(folder)
@@ -162,7 +162,7 @@ def measured(seed: int, size: Size, cache: Path) -> tuple[dict[str, Any], Path]:
 
 
 def figures_of(found: Benchmark, methods: Mapping[str, str]) -> dict[str, dict[str, float]]:
-    """Return every method's numbers and, beside each, its difference to none with its p value."""
+    """Return the results of all methods with their differences from no method and p-values."""
     made: dict[str, dict[str, float]] = {}
     for name, row in zip(methods, found.rows, strict=True):
         numbers: dict[str, float] = {"seconds": row.seconds["trigger"]}
@@ -179,7 +179,7 @@ def figures_of(found: Benchmark, methods: Mapping[str, str]) -> dict[str, dict[s
 
 
 def untouched(toy: Toy, plan: Plan, methods: Mapping[str, str]) -> bool:
-    """Return whether images are the same, to the last bit, where Wen's l is above every D."""
+    """Return whether images are bitwise equal if Wen's l is above every D."""
     prompts = list(plan.triggers.texts)
     seeds = [1] * len(prompts)
     from visleak.memorization.extraction.images import Job
@@ -192,7 +192,7 @@ def untouched(toy: Toy, plan: Plan, methods: Mapping[str, str]) -> bool:
 
 
 def medians(rows: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, float]]:
-    """Return every figure of every method, as the median over seeds."""
+    """Return the medians over seeds of all results."""
     return {
         name: {
             key: float(np.median([row["methods"][name].get(key, math.nan) for row in rows]))
@@ -203,7 +203,7 @@ def medians(rows: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, float]]:
 
 
 def bars(rows: Sequence[Mapping[str, Any]]) -> list[Bar]:
-    """Return the bars, each on medians over seeds."""
+    """Return the medians over seeds with limits."""
     told = medians(rows)
     share = {name: numbers["trigger_share"] for name, numbers in told.items()}
     falling = [share[f"Wen l={each:g} D"] for each in SHARES]

@@ -11,7 +11,7 @@ from matplotlib.axes import Axes
 
 Medians = Mapping[str, Mapping[str, float]]
 
-#: Name of a family of settings -> how the names of its settings begin, colour and marker.
+#: Name of a family of settings -> prefix of the names of its settings, colour and marker.
 FAMILIES = {
     "RTA": ("RTA ", "#b45309", "s"),
     "RNA": ("RNA ", "#0369a1", "o"),

@@ -1,4 +1,4 @@
-"""Writes examples/mitigation_toy.md from mitigation.json, so that they agree."""
+"""Writes examples/mitigation_toy.md from mitigation.json."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ COLUMNS = {
 
 
 def write_page(figures: Path, folder: Path) -> Path:
-    """Write the page; its figure is drawn beside it by the caller."""
+    """Write the page; the caller draws its figure."""
     content = json.loads(figures.read_text())
     folder.mkdir(parents=True, exist_ok=True)
     page = folder / "mitigation_toy.md"
@@ -80,7 +80,7 @@ def lines(content: Mapping[str, Any]) -> Iterator[str]:
 
 
 def cell(rows: Sequence[Mapping[str, Any]], name: str, key: str) -> str:
-    """Return a figure of a method over seeds."""
+    """Return a result of a method over seeds."""
     return spread([row["methods"][name][key] for row in rows], "{:.2f}")
 
 
