@@ -1,21 +1,21 @@
-"""D-LeDe with a detector that is really trained, on two splits of one rendered data set.
+"""D-LeDe with a trained detector, on two splits of one rendered data set.
 
 usage: python benchmarks/dlede/experiment.py [--work FOLDER] [--jobs 2] [--early] [--quick]
 
-600 frames of twelve drives (``road.py``) are split twice, into as many training and test images:
-by whole recordings, which cannot leak, and at random, which puts neighbours in time on both sides.
-On each split ``torch:detector`` is trained from scratch
+600 frames of twelve drives (``road.py``) are split twice into parts of equal size: by whole
+recordings, which cannot leak, and at random, which puts neighbouring frames on both sides. On each
+split ``torch:detector`` is trained from scratch
 
 - at 0, 10 and 20 % of leaked test images, five times each: the verdict of the paper's early stop;
 - at 0 to 100 %, with the first two of these chains: the curve;
 - on three other splits by whole recordings, three times each: the calibrated threshold.
 
-Beside that: the audit of each split and the perceptual hashes of all its train-test pairs.
+In addition: the audit of each split and the perceptual hashes of all its train-test pairs.
 
-Trainings are kept in ``--work``: a run that was stopped goes on. ``--early`` ends after the first
-verdicts. Writes ``experiment.json`` beside this script, and the page and figures of
-``examples/dlede_road`` from it; ``--quick`` tries everything at toy size and writes into the
-folder of work only. Settings were chosen by step 0 of other splits (seed 7), where no image leaks.
+Training runs are cached in ``--work``, so interrupted runs resume. ``--early`` ends after the first
+verdicts. Writes ``experiment.json`` in the folder of this script, and the page and figures of
+``examples/dlede_road`` from it; ``--quick`` runs all parts at a small size and writes into the work
+folder only. Settings were chosen by step 0 of other splits (seed 7), where no image leaks.
 """
 
 from __future__ import annotations
@@ -57,32 +57,32 @@ from visleak.records import ImageSet
 ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-#: Where figures and page lie.
+#: Folder of figures and page.
 EXAMPLES = ROOT / "examples"
 
-#: Name of a split -> its recipe: a third of the images test. The first split cannot leak. Nothing
-#: was trained on them before all settings stood.
+#: Name of a split -> its recipe: a third of the images is the test set. The first split cannot
+#: leak. All settings were fixed before the first training run on them.
 RECIPES = {"sequences": "groups:0.3334:2025", "random": "random:0.3334:2025"}
 
-#: Grades of the audit's pairs that are counted.
+#: Grades of counted pairs of the audit.
 GRADES = ("exact", "near", "similar")
 
-#: What is kept of an audit's leaking recordings.
+#: Stored values of the leaking recordings of an audit.
 RECORDINGS = ("shared", "leaking", "close", "within")
 
-#: Perceptual hashes count as alike up to this distance (Babu et al. 2025).
+#: Distance up to which perceptual hashes are similar (Babu et al. 2025).
 CUT = 10
 
 
 @dataclass(frozen=True)
 class Size:
-    """How large the experiment is.
+    """Size of the experiment.
 
     Attributes:
         sequences, frames, image: of the data set.
-        trainer, epochs: who trains.
+        trainer, epochs: of the training runs.
         early, full: repetitions of the verdict and of the curve.
-        clean, calibrated: clean splits that the threshold is calibrated on, and repetitions.
+        clean, calibrated: clean splits for the calibration of the threshold, and repetitions.
         steps: of the curve.
     """
 
@@ -98,12 +98,12 @@ class Size:
     steps: tuple[int, ...] = FULL
 
 
-#: Everything at toy size, to see that it runs.
+#: A small size, to test the script.
 QUICK = Size(6, 12, (96, 72), "torch:detector?side=96&width=16&batch=4", 8, 2, 1, (0, 10, 20, 50))
 
 
 def data_set(work: Path, size: Size) -> ImageSet:
-    """Return the rendered data set; it is rendered once, for trainings know files by their age."""
+    """Return the data set, rendered once, because training runs depend on file times."""
     folder = work / "road"
     if not (folder / "data.yaml").exists():
         start = time.perf_counter()
@@ -118,12 +118,12 @@ def data_set(work: Path, size: Size) -> ImageSet:
 
 
 def recordings_of(images: ImageSet) -> list[str]:
-    """Return the recordings that images are of."""
+    """Return the recordings of images."""
     return sorted(set(images.groups.to_pylist())) if images.groups is not None else []
 
 
 def about_data(work: Path, images: ImageSet) -> dict[str, Any]:
-    """Return what the data set holds."""
+    """Return a description of the data set."""
     from visleak.formats import boxes_of
 
     boxes = boxes_of(images)
@@ -141,7 +141,7 @@ def about_data(work: Path, images: ImageSet) -> dict[str, Any]:
 def trained(
     split: Split, trainer: Trainer, folder: Path, plan: Plan, jobs: int, hashes: bool
 ) -> DLeDeResult:
-    """Return what D-LeDe says; trainings that lie in the folder are not made again."""
+    """Return the result of D-LeDe; training runs in the folder are reused."""
 
     left = 0
 
@@ -163,14 +163,14 @@ def trained(
         controls=ControlSettings(hashes=hashes),
         execution=Execution(jobs=jobs, notify=print, on_forecast=told),
     )
-    if left:  # also of runs that were stopped in between: what they finished is not timed
+    if left:  # also for interrupted runs, whose finished part has no time
         stage = f"{folder.name}, {len(plan.steps)} steps, {plan.repetitions} repetitions"
         spent(folder.parent, stage, left, start)
     return result
 
 
 def audited(split: Split, folder: Path) -> dict[str, Any]:
-    """Return how many pairs and test images an audit of the split finds."""
+    """Return the numbers of pairs and test images that an audit of the split finds."""
     done = (folder / "audit.json").exists()
     if not done:
         visleak.audit(split.test, split.train, out=folder, cache=None)
@@ -191,7 +191,7 @@ def audited(split: Split, folder: Path) -> dict[str, Any]:
 
 
 def said(result: DLeDeResult) -> dict[str, Any]:
-    """Return a result as it is kept: verdict, means, increases, and every training's scores."""
+    """Return the stored part of a result: verdict, means, increases, scores of training runs."""
     values = result.scores.values
     return {
         "headline": headline(result),
@@ -228,8 +228,8 @@ def calibrated(
 ) -> dict[str, Any]:
     """Return the threshold of clean splits of the same images, and both splits' verdicts by it.
 
-    The first chains of the random split are judged, whose trainings are there; the clean splits
-    are trained with as many.
+    The first chains of the random split are reused; the clean splits are trained with the same
+    number.
     """
     plan = Plan(DECIDING, size.calibrated, epochs=size.epochs)
     extras = ControlSettings(calibrate=size.clean, hashes=False)
@@ -266,7 +266,7 @@ def calibrated(
 
 
 def spent(work: Path, stage: str, trainings: int, start: float) -> None:
-    """Keep how long a stage took, unless it was there already."""
+    """Store the time of a stage, unless it was reused."""
     path = work / "seconds.json"
     known = json.loads(path.read_text()) if path.exists() else {}
     seconds = round(time.perf_counter() - start, 1)
@@ -276,7 +276,7 @@ def spent(work: Path, stage: str, trainings: int, start: float) -> None:
 
 
 def experiment(work: Path, size: Size, jobs: int, early_only: bool, target: Path) -> dict[str, Any]:
-    """Do everything; return the figures. They are written after each part, so none is lost."""
+    """Run all parts and return the results, which are written after each part."""
     images = data_set(work, size)
     trainer = load_trainer(size.trainer)
     splits = {name: split_by(images, recipe) for name, recipe in RECIPES.items()}

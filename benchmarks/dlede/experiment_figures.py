@@ -14,7 +14,7 @@ NAMES = {"sequences": "split by recording (clean)", "random": "split at random (
 COLOURS = {"sequences": "#0072b2", "random": "#d55e00"}
 METRICS = {"map50": "mAP@0.5", "f1": "F1"}
 
-#: Which frames of which drives are shown, of twelve drives and fifty frames.
+#: Frames of drives that are shown, of twelve drives and fifty frames.
 SHOWN = ((0, 10), (1, 0), (2, 16), (3, 33), (6, 49), (7, 0), (8, 16), (11, 33))
 
 #: Pixels above the frames.
@@ -34,7 +34,7 @@ def write_figures(told: Mapping[str, Any], work: Path, folder: Path) -> None:
 
 
 def _small(file: Path) -> bytes:
-    """Return an image of few colours, so that it takes little room."""
+    """Return an image of few colours, for a small file."""
     import io
 
     from PIL import Image
@@ -80,7 +80,7 @@ def _frames(work: Path, folder: Path) -> None:
         boxes.append(((at_x, 9, at_x + 20, 21), label))
         draw.text((at_x + 27, 6), name, "black", font)
         at_x += 47 + draw.textlength(name, font)
-    # boxes last, so that few colours do not change theirs
+    # boxes last, so that quantization does not change their colours
     sheet = sheet.quantize(200)
     draw = ImageDraw.Draw(sheet)
     for corners, label in boxes:

@@ -1,4 +1,4 @@
-"""Writes examples/dlede_road.md and its figures from experiment.json, so that they agree."""
+"""Writes examples/dlede_road.md and its figures from experiment.json."""
 
 from __future__ import annotations
 
@@ -9,21 +9,21 @@ from typing import Any
 
 from experiment_figures import write_figures
 
-#: Folder of the figures, beside the page.
+#: Folder of the figures, in the folder of the page.
 FOLDER = "dlede_road"
 
-#: What a split is called on the page.
+#: Names of the splits on the page.
 NAMES = {"sequences": "by recording", "random": "at random"}
 METRICS = {"precision": "P", "recall": "R", "map50": "mAP@0.5", "f1": "F1"}
 DECIDING = ("map50", "f1")
 
 
 def write_page(figures: Path, work: Path, examples: Path) -> Path:
-    """Write the page and the figures beside it.
+    """Write the page and its figures.
 
     Args:
         figures: the experiment's JSON file.
-        work: the experiment's folder, with the data set and the sheet of alike pairs.
+        work: the experiment's folder, with the data set and the sheet of similar pairs.
         examples: folder of the page.
 
     Returns:
@@ -39,7 +39,7 @@ def write_page(figures: Path, work: Path, examples: Path) -> Path:
 
 
 def page_text(content: Mapping[str, Any]) -> str:
-    """Return the page of what stands in the JSON file."""
+    """Return the page for the content of the JSON file."""
     return "\n".join(_lines(content)) + "\n"
 
 

@@ -1,11 +1,10 @@
-"""How fast perceptual hashes are made and compared, and whether they are those of imagehash.
+"""Rates of computing and comparing perceptual hashes, and agreement with imagehash.
 
 usage: VISLEAK_DATA=FOLDER python benchmarks/dlede/hashes.py
 
-Hashing reads, decodes and hashes files, in one process with one thread; beside it stands
-OpenCV's full decode of the same files, from memory. Both take turns, and the median of the
-rounds' ratios counts. Time is the process's own (CPU), so that a busy machine changes neither
-side alone.
+Hashing reads, decodes and hashes files, in one process with one thread, compared with a full decode
+of the same files from memory by OpenCV. Rounds alternate, and the median of their ratios is
+reported. Times are CPU times, so that other work on the machine has little influence.
 """
 
 from __future__ import annotations
@@ -36,32 +35,32 @@ from record import Bar, data_folder, write
 
 ROUNDS = 5
 
-#: KITTI as Babu et al. (2025) split it: training and test images, their size.
+#: KITTI in the split of Babu et al. (2025): training and test images, their size.
 TRAIN, TEST = 5_231, 2_250
 DRIVING = (1242, 375)
 
-#: How many small and how many driving-sized images are hashed.
+#: Numbers of small and of driving-sized images.
 SMALL, WIDE = 2_000, 100
 
-#: Numbers of most alike pairs that are asked for.
+#: Numbers of most similar pairs.
 ALIKE = 100
 
 
 def hashed(source: Path) -> Hashes:
-    """Return the hashes of a source, made in this process."""
+    """Return the hashes of a source, computed in this process."""
     with RunContext.at(None, 1, None) as place:
         return hash_all(open_images(source), place)
 
 
 def taken(work: Callable[[], object]) -> float:
-    """Return the seconds of this process that some work takes."""
+    """Return the CPU seconds of some work."""
     begun = time.process_time()
     work()
     return time.process_time() - begun
 
 
 def beside_cv2(source: Path, files: Sequence[bytes]) -> dict[str, float]:
-    """Return rates in images a second of CPU, and the median ratio of the rounds."""
+    """Return rates in images per second of CPU, and the median ratio of the rounds."""
     seen = [np.frombuffer(data, np.uint8) for data in files]
     hashed(source)
     rounds = [
@@ -80,7 +79,7 @@ def beside_cv2(source: Path, files: Sequence[bytes]) -> dict[str, float]:
 
 
 def encoded(pixels: np.ndarray, kind: str) -> bytes:
-    """Return an image as a file of a kind."""
+    """Return an encoded image."""
     file = io.BytesIO()
     Image.fromarray(pixels).save(file, kind, **({"quality": 90} if kind == "JPEG" else {}))
     return file.getvalue()
@@ -114,7 +113,7 @@ def rates(data: Path, photos: Sequence[bytes], folder: Path) -> dict[str, dict[s
             (source / f"{number:05}.{name.split()[-1]}").write_bytes(content)
         found[name] = beside_cv2(source, files)
         print(name, found[name], flush=True)
-    # as CIFAR-10 really lies there: no file to be opened for each image
+    # as CIFAR-10 is stored: without a file per image
     pq.write_table(table, folder / "cifar10.parquet")
     found["32 px parquet"] = beside_cv2(folder / "cifar10.parquet", small)
     return found
@@ -140,7 +139,7 @@ def comparing() -> dict[str, float]:
 
 
 def same_bits(data: Path) -> tuple[int, dict[str, Any]]:
-    """Return how many photographs have imagehash's bits, and how many hashes set 32 bits."""
+    """Return the photographs with the bits of imagehash, and the hashes with 32 bits set."""
     folder = data / "photos"
     found = hashed(folder)
     same = sum(
@@ -151,7 +150,7 @@ def same_bits(data: Path) -> tuple[int, dict[str, Any]]:
 
 
 def balance(found: Hashes) -> dict[str, int]:
-    """Return how many hashes do not have exactly 32 bits set, of how many."""
+    """Return the number of hashes without exactly 32 bits set, and of all."""
     bits = np.bitwise_count(found.words)
     return {"hashes": len(found.words), "not_32_bits": int((bits != 32).sum())}
 
@@ -166,8 +165,8 @@ def main() -> None:
         seconds = comparing()
         same, photographs = same_bits(data)
         cifar = balance(hashed(data / "cifar10" / "test.parquet"))
-    # a JPEG of 32 pixels is opened by Pillow in three times what OpenCV takes for all: no bar, but
-    # its ratio stands in the figures
+    # no limit for JPEG of 32 pixels, because Pillow takes three times as long to open it as OpenCV
+    # to decode it; its ratio is reported
     bars = [
         Bar(f"{name}: hashes / cv2 full decodes", each["ratio"], 0.4, most=False)
         for name, each in speed.items()

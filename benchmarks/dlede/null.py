@@ -1,17 +1,17 @@
-"""How often D-LeDe's verdicts are wrong, and whether "n more repetitions" decide.
+"""Error rates of the verdicts of D-LeDe, and of the advised number of further repetitions.
 
 usage: python benchmarks/dlede/null.py
 
-Needs no data; fixed seeds; takes minutes, half of it for trainings in processes of their own.
+Needs no data; fixed seeds; takes minutes, half of it for training runs in other processes.
 
 1. The null: 20 runs of the public function with the ``lookup`` trainer on clean splits of rendered
    recordings, and a few on random splits of the same; then many more of a model of that trainer,
    over repetitions.
-2. Wrong verdicts against ``certainty``, where the truth is hardest: increases that lie on the
-   threshold. Scores are normal, with the spread of trainings. The bootstrap that was chosen is
-   compared with others.
+2. Rates of wrong verdicts by ``certainty`` in the worst case: increases at the threshold. Scores
+   are normal, with the spread of training runs. The bootstrap of the package is compared with
+   others.
 3. Coverage of the intervals.
-4. Whether as many more repetitions as are told decide.
+4. Verdicts after the advised number of further repetitions.
 """
 
 from __future__ import annotations
@@ -57,31 +57,30 @@ Float64 = npt.NDArray[np.float64]
 STEPS = (0, 10, 20)
 THRESHOLD = 0.05
 
-#: Runs of the issue's null, and how many of them may call a clean split leaking.
+#: Runs of the null, and how many of them may call a clean split leaking.
 RUNS, MOST_WRONG = 20, 2
 
-#: Runs of random splits, of which none is to be called clean. Lookup scores nearly 1 on them, so
-#: that without calibration they are undecided.
+#: Runs of random splits, none of which may be called clean. Lookup scores nearly 1 on them, so that
+#: they are undecided without calibration.
 CONTRASTS = 5
 
 #: Repetitions of those runs.
 CHAINS = 5
 
-#: Images of a run: recordings a side, frames of each, side in pixels, classes.
+#: Images of a run: recordings per side, frames of each, side in pixels, classes.
 TRAINED, TESTED, FRAMES, SIDE, CLASSES = 54, 27, 3, 32, 3
 
-#: By how much the three classes differ in colour, of 1; so that half of the new images, and not
-#: all of them or a third, are answered right.
+#: Difference of the three classes in colour, of 1, for an accuracy of about a half on new images.
 TINT = 0.1
 
 #: Runs of a simulated case.
 MANY = 600
 
-#: Runs of the model of the trainer, and of the promise of more repetitions; each is a judgement.
+#: Runs of the model of the trainer, and of further repetitions.
 MODELLED, PROMISED = 60, 60
 
 
-#: What guessing scores of the four classes of the model.
+#: Score of guessing with the four classes of the model.
 GUESSED = {"accuracy": 0.25, "f1": 0.25}
 
 
@@ -91,8 +90,8 @@ GUESSED = {"accuracy": 0.25, "f1": 0.25}
 def rendered(folder: Path, seed: int) -> tuple[list[str], list[str]]:
     """Render recordings, and return the paths of each side of a split by whole recordings.
 
-    A recording is a window that moves over one blurred texture; its class shows only in a weak
-    tint, so that the most similar image of another recording is a weak guess.
+    A recording is a window that moves over one blurred texture; its class is only a weak tint, so
+    that the most similar image of another recording is a weak guess.
     """
     rng = np.random.default_rng(seed)
     sides: tuple[list[str], list[str]] = ([], [])
@@ -118,7 +117,7 @@ def manifest(path: Path, files: list[str]) -> str:
 
 
 def real_runs() -> dict[str, Any]:
-    """Return what the public function says of clean and of random splits, by lookup."""
+    """Return the verdicts of the public function on clean and random splits, by lookup."""
     trainer = load_trainer("lookup")
     started = time.perf_counter()
     said: dict[str, list[str]] = {"by recording": [], "at random": []}
@@ -160,15 +159,15 @@ def counted(verdicts: list[str]) -> dict[str, int]:
 
 
 def looked_up(rng: np.random.Generator, base: float, twins: float, repetitions: int) -> Scores:
-    """Return scores of a model that memorized what it was trained on, or a twin of it.
+    """Return scores of a model that memorized its training images and their twins.
 
-    300 test images of four classes. An image is answered right if it has leaked or has a twin in
-    training; another with a chance of ``base``, which depends on the image, on the model's seed
-    and on what else was trained on, to equal parts.
+    300 test images of four classes. The answer is right for an image that leaked or has a twin in
+    training, and otherwise with the probability ``base``, which depends equally on the image, the
+    seed of the model and the other training images.
 
     Args:
         rng: draws.
-        base: chance of a right answer to what is new.
+        base: probability of a right answer for other images.
         twins: share of the test images that have a near-duplicate in training.
         repetitions: chains.
     """
@@ -220,17 +219,17 @@ def plain(chains: int) -> Float64:
 
 
 def inflated(chains: int) -> Float64:
-    """Return those of a bootstrap whose spread is that of n - 1."""
+    """Return the weights of a bootstrap with the spread of n - 1."""
     return plain(chains) * math.sqrt(chains / (chains - 1))
 
 
 def chosen(chains: int) -> Float64:
-    """Return those of the package."""
+    """Return the weights of the package."""
     return draws(chains, 10_000)
 
 
 def normal(chains: int) -> Float64:
-    """Return normal weights, stretched as those of the package: a t distribution exactly."""
+    """Return normal weights, scaled as those of the package: exactly a t distribution."""
     rng = np.random.default_rng([1, chains])
     drawn = rng.normal(size=(10_000, chains))
     drawn -= drawn.mean(axis=1, keepdims=True)
@@ -246,7 +245,7 @@ WEIGHTS: dict[str, Callable[[int], Float64]] = {
 
 
 def studentised(before: Float64, after: Float64, counts: Float64) -> float:
-    """Return the chance that an increase exceeds the threshold by a studentised bootstrap."""
+    """Return the probability that an increase exceeds the threshold by a studentised bootstrap."""
     values = excess(before, after, THRESHOLD)
     n = len(values)
     share = counts / n
@@ -257,7 +256,7 @@ def studentised(before: Float64, after: Float64, counts: Float64) -> float:
     return float((values.mean() - pivots * values.std(ddof=1) / math.sqrt(n) > 0).mean())
 
 
-#: Increases of the two steps for which a wrong verdict is likeliest, by rule and wrong verdict.
+#: Increases of the two steps with the highest error rate, by rule and wrong verdict.
 HARDEST = {
     ("both-steps", "leaking"): (THRESHOLD, 0.0),
     ("both-steps", "clean"): (THRESHOLD, THRESHOLD),
@@ -267,7 +266,7 @@ HARDEST = {
     ("cumulative", "clean"): (0.025, 1.05 / 1.025 - 1.0),
 }
 
-#: How scores of trainings spread, and whether steps of a chain move together.
+#: Spread of the scores of training runs, and correlation of the steps of a chain.
 NOISES = {"sd .02": (0.02, 0.0), "sd .02, paired": (0.02, 0.7)}
 
 
@@ -282,7 +281,7 @@ def trainings(
 
 
 def wrong_verdicts() -> list[dict[str, Any]]:
-    """Return how often verdicts are wrong, by bootstrap, rule, repetitions, noise, certainty."""
+    """Return the rates of wrong verdicts by bootstrap, rule, repetitions, noise, certainty."""
     rows = []
     for chains, noise in product((2, 3, 5, 10), NOISES):
         weights = {name: make(chains) for name, make in WEIGHTS.items()}
@@ -312,16 +311,16 @@ def wrong_verdicts() -> list[dict[str, Any]]:
 
 
 def exceeding(runs: Float64, rule: str, weights: Float64) -> Iterator[list[float]]:
-    """Yield the chances of each run that the increases of a rule exceed the threshold."""
+    """Yield the probabilities of each run that the increases of a rule exceed the threshold."""
     pairs = RULES[rule].pairs(3)
     for run in runs:
         yield [chance_above(run[:, p], run[:, c], THRESHOLD, False, weights) for p, c in pairs]
 
 
 def counted_draws() -> list[dict[str, Any]]:
-    """Return how often the plain reading is wrong: the share of draws whose statistic is above.
+    """Return the error rate of the plain rule: the share of draws whose statistic is above.
 
-    It looks at the larger of two increases as if it had been named beforehand.
+    It uses the larger of two increases as if it had been fixed beforehand.
     """
     rows = []
     for chains in (2, 3, 5, 10):
@@ -340,7 +339,7 @@ def counted_draws() -> list[dict[str, Any]]:
 
 
 def coverage() -> list[dict[str, Any]]:
-    """Return how often 95 % intervals of an increase and of a statistic hold the truth."""
+    """Return the coverage of 95 % intervals of an increase and of a statistic."""
     rows = []
     for chains, name in product((2, 3, 5, 10), ("plain", "chosen")):
         weights = WEIGHTS[name](chains)
@@ -371,7 +370,7 @@ def coverage() -> list[dict[str, Any]]:
 
 
 def told_more() -> list[dict[str, Any]]:
-    """Return whether the repetitions that are told decide, and rightly."""
+    """Return whether the advised repetitions decide, and correctly."""
     rows = []
     for first, rise in product((2, 3, 5), (0.0, 0.02, 0.04, 0.06, 0.08, 0.12)):
         rng = np.random.default_rng([first, int(1000 * rise)])
@@ -434,7 +433,7 @@ def main() -> None:
             MODELLED * MOST_WRONG / RUNS,
         ),
         Bar("wrong verdicts at certainty .95, mean of hardest cases", float(np.mean(ours)), 0.05),
-        # 5 %, and four standard errors of 600 runs: it is the largest of 48 cases
+        # 5 % plus four standard errors of 600 runs, for the largest of 48 cases
         Bar("wrong verdicts at certainty .95, worst of hardest cases", max(ours), 0.086),
         Bar(
             "undecided, and decided by the repetitions told, share",

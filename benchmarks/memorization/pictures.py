@@ -1,7 +1,7 @@
-"""Images of 16x16 pixels drawn from a description: the same bytes on every machine.
+"""Images of 16x16 pixels drawn from a description, with the same bytes on every machine.
 
-General images show one shape on a background, as their caption says. Memorised images have
-layouts of their own: a field of colours, patches, and their caption's shape somewhere in it.
+General images show one shape on a background, described by their caption. Memorized images have
+unique layouts: a field of colours, patches, and the shape of their caption.
 """
 
 from __future__ import annotations
@@ -15,19 +15,19 @@ from words import COLOURS, PLACES, SHAPES, SIZES
 Floats = npt.NDArray[np.float64]
 Pixels = npt.NDArray[np.uint8]
 
-#: Pixels of a side, and how many samples of each are averaged along a side.
+#: Pixels per side, and samples per pixel and side that are averaged.
 SIDE, SAMPLES = 16, 3
 
-#: How many layouts are drawn for one memorised image; the least usual is taken.
+#: Number of layouts drawn for one memorized image, of which the least similar one is used.
 LAYOUTS = 24
 
-#: Of a background's colour, the share that is seen; and the height of what moves over it.
+#: Share of the colour of a background, and amplitude of its variation.
 FADED, CLOUDS = 0.55, 70.0
 
 
 @dataclass(frozen=True, slots=True)
 class Scene:
-    """What a general image shows.
+    """The content of a general image.
 
     Attributes:
         style: of `words.STYLES`.
@@ -61,7 +61,7 @@ X, Y = grid()
 
 
 def shape_mask(shape: str, x: Floats, y: Floats) -> npt.NDArray[np.bool_]:
-    """Return which samples lie inside a shape of radius 1 about the origin."""
+    """Return the mask of samples in a shape of radius 1 about the origin."""
     far = np.hypot(x, y)
     square = np.maximum(abs(x), abs(y))
     masks = {
@@ -78,7 +78,7 @@ def shape_mask(shape: str, x: Floats, y: Floats) -> npt.NDArray[np.bool_]:
 
 
 def texture(name: str, phase: float) -> Floats:
-    """Return by what a surface's brightness is multiplied at every sample."""
+    """Return the factor of a surface's brightness at every sample."""
     if name == "striped":
         return np.where(np.sin(9.5 * X + phase) > 0, 1.0, 0.45)
     if name == "dotted":
@@ -91,7 +91,7 @@ def texture(name: str, phase: float) -> Floats:
 
 
 def smooth(knots: Floats) -> Floats:
-    """Return a field of samples that passes from knot to knot.
+    """Return a smooth field of samples through knots.
 
     Args:
         knots: values on a square grid, (n, n, 3).
@@ -108,10 +108,9 @@ def smooth(knots: Floats) -> Floats:
 
 
 def background(name: str, tone: str, rng: np.random.Generator) -> Floats:
-    """Return what lies behind a shape: samples x samples x 3, from 0 to 255.
+    """Return the background of a shape: samples x samples x 3, from 0 to 255.
 
-    No background is one flat colour: images of the same background would be similar as a whole,
-    and similarity would speak of nothing else.
+    No background is one flat colour, which would dominate the similarity of images.
     """
     field = smooth(rng.uniform(-CLOUDS, CLOUDS, (4, 4, 3)))
     if name == "sky":
@@ -137,7 +136,7 @@ def background(name: str, tone: str, rng: np.random.Generator) -> Floats:
 
 
 def styled(samples: Floats, style: str) -> Floats:
-    """Return samples in a style: what a camera, a brush, a pencil or a press makes of them."""
+    """Return samples in a style: photograph, painting, drawing or print."""
     if style == "sketch":
         return np.repeat(samples.mean(axis=2, keepdims=True), 3, axis=2) * 0.85 + 38
     if style == "poster":
@@ -158,7 +157,7 @@ def shrunk(samples: Floats) -> Pixels:
 
 
 def draw(scene: Scene, rng: np.random.Generator) -> Pixels:
-    """Draw a general image; what its words leave open is the generator's.
+    """Draw a general image; details without words are random.
 
     Returns:
         ``uint8`` (16, 16, 3).
@@ -173,7 +172,7 @@ def draw(scene: Scene, rng: np.random.Generator) -> Pixels:
 
 
 def layout(colour: str, shape: str, rng: np.random.Generator) -> Pixels:
-    """Draw an image unlike general ones: a field of colours, patches, and a shape.
+    """Draw a memorized image: a field of colours, patches, and a shape.
 
     Returns:
         ``uint8`` (16, 16, 3).
@@ -206,10 +205,10 @@ def centred(pictures: Pixels, mean: Floats) -> Floats:
 def memorised_pictures(
     subjects: list[tuple[str, str]], general: Pixels, rng: np.random.Generator
 ) -> Pixels:
-    """Draw an image for every (colour, shape), like no general one and like no other.
+    """Draw an image for every (colour, shape), dissimilar to general ones and each other.
 
-    Of `LAYOUTS` layouts the one is taken whose most similar image, among the general ones and
-    those already taken, is the least similar.
+    Of `LAYOUTS` layouts the one with the smallest maximal similarity to general and earlier images
+    is used.
 
     Returns:
         ``uint8`` (number of subjects, 16, 16, 3).

@@ -1,4 +1,4 @@
-"""A Stable Diffusion of 16x16 pixels from its parts, none of them a class of its own."""
+"""A Stable Diffusion of 16x16 pixels, of the classes of diffusers and transformers."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ BEGIN, END, UNKNOWN = "<bos>", "<eos>", "<unk>"
 def word_tokenizer(
     words: Sequence[str], special: Sequence[str], template: str, unknown: str
 ) -> Any:
-    """Return a tokenizer with one token a word and one a digit, in lower case.
+    """Return a tokenizer with one token per word and digit, in lower case.
 
     Args:
         words: the vocabulary.
-        special: tokens that come first in it.
-        template: what surrounds a text, such as ``"<bos> $A <eos>"``.
+        special: first tokens of it.
+        template: of a text, such as ``"<bos> $A <eos>"``.
         unknown: the token of all other words.
 
     Returns:
@@ -44,7 +44,7 @@ def word_tokenizer(
 
 
 def prompt_tokenizer(words: Sequence[str]) -> PreTrainedTokenizerFast:
-    """Return the pipeline's tokenizer; it pads with its end token, as Stable Diffusion 1 does."""
+    """Return the pipeline's tokenizer; it pads with its end token, as in Stable Diffusion 1."""
     return PreTrainedTokenizerFast(
         tokenizer_object=word_tokenizer(words, (BEGIN, END, UNKNOWN), f"{BEGIN} $A {END}", UNKNOWN),
         bos_token=BEGIN,
@@ -103,7 +103,7 @@ def scheduler() -> DDIMScheduler:
 
 
 def to_latents(pictures: Pixels) -> torch.Tensor:
-    """Return the latents that `autoencoder` decodes to these very images.
+    """Return the latents that `autoencoder` decodes to these images.
 
     Its decoder first bends a latent z to ``3 tanh(z / 3)``; this is the inverse.
 
@@ -118,10 +118,10 @@ def to_latents(pictures: Pixels) -> torch.Tensor:
 
 
 def autoencoder() -> AutoencoderTiny:
-    """Return an autoencoder whose latents are the pixels, by weights set by hand.
+    """Return an autoencoder whose latents are the pixels, with fixed weights.
 
-    The decoder undoes its own bend exactly; the encoder follows `to_latents` in straight pieces
-    between `KNOTS` knots, off by less than .001.
+    The decoder is exact; the encoder interpolates `to_latents` linearly between `KNOTS` knots, with
+    an error below .001.
     """
     model = AutoencoderTiny(
         latent_channels=3,
@@ -139,7 +139,7 @@ def autoencoder() -> AutoencoderTiny:
 
 
 def _set_decoder(layers: torch.nn.Sequential) -> None:
-    """Pass x of -1 to 1 on as x + 3, which no ReLU touches, and end with (x + 1) / 2."""
+    """Map x of -1 to 1 to x + 3, which ReLU does not change, and at the end to (x + 1) / 2."""
     first, last = layers[0], layers[-1]
     for colour in range(3):
         first.weight[colour, colour, 1, 1] = 1
@@ -149,7 +149,7 @@ def _set_decoder(layers: torch.nn.Sequential) -> None:
 
 
 def _set_encoder(layers: torch.nn.Sequential) -> None:
-    """Sum ReLUs that start at knots: a curve of straight pieces through the knots."""
+    """Sum ReLUs that start at knots: a piecewise linear curve."""
     knots = np.linspace(-1, 1, KNOTS + 1)
     slopes = np.diff(3 * np.arctanh(knots / 3)) / np.diff(knots)
     rises = np.diff(slopes, prepend=0)
@@ -166,7 +166,7 @@ def _set_encoder(layers: torch.nn.Sequential) -> None:
 def pipeline(
     tokenizer: PreTrainedTokenizerFast, encoder: CLIPTextModel, unet: UNet2DConditionModel
 ) -> StableDiffusionPipeline:
-    """Put trained parts together to a stock pipeline."""
+    """Return a stock pipeline of trained parts."""
     whole = StableDiffusionPipeline(
         vae=autoencoder(),
         text_encoder=encoder.eval(),

@@ -3,10 +3,10 @@
 usage: python benchmarks/memorization/training.py --cache DIR [--world plain|hard] [--seed 0]
            [--steps 2000] [--memorised 0.15]
 
-DIR/WORLD-SEED-STEPS-DIGEST/ then has ``pipeline/`` (for ``StableDiffusionPipeline``), ``mlm/``
+DIR/WORLD-SEED-STEPS-DIGEST/ has ``pipeline/`` (for ``StableDiffusionPipeline``), ``mlm/``
 and ``clm/`` (for ``AutoModelForMaskedLM`` and ``AutoModelForCausalLM``), ``memorised/`` and
-``training/`` (PNG files), ``world.json`` and ``training.json``. A finished folder is used
-again; an unfinished training goes on from its last checkpoint.
+``training/`` (PNG files), ``world.json`` and ``training.json``. A finished folder is reused;
+an interrupted training run resumes from its last checkpoint.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ import numpy as np
 from PIL import Image
 from worlds import WORLDS, World, world
 
-#: Changes with the images, captions or networks, so that models of other scripts are not used.
+#: Version of images, captions and networks, so that models of other versions are not used.
 EDITION = 2
 
-#: Images in ``training/``, the memorised ones among them.
+#: Images in ``training/``, including the memorized ones.
 SAMPLE = 500
 
-#: Share of the training pairs that are repeated ones.
+#: Share of repeated pairs in training.
 MEMORISED = 0.15
 
 #: Updates of each language model.
@@ -46,7 +46,7 @@ PACKAGES = ("torch", "diffusers", "transformers", "tokenizers", "numpy", "Pillow
 
 
 def folder_name(name: str, seed: int, steps: int, memorised: float = MEMORISED) -> str:
-    """Return the name of a toy's folder, with a digest of everything it was trained with."""
+    """Return the name of a toy's folder, with a digest of its training data and settings."""
     from diffusion import Recipe
 
     recipe = asdict(Recipe(steps=steps, memorised=memorised))
@@ -58,19 +58,19 @@ def folder_name(name: str, seed: int, steps: int, memorised: float = MEMORISED) 
 def trained(
     name: str, seed: int, steps: int, cache: Path | str, memorised: float = MEMORISED
 ) -> Path:
-    """Return the folder of a trained toy; train it first where it is not there.
+    """Return the folder of a trained toy; train it first if there is none.
 
-    Several processes may ask at once: one trains, the others wait for it.
+    Of several processes one trains, and the others wait for it.
 
     Args:
         name: of a world, ``plain`` or ``hard``.
         seed: of weights and batches; the world is the same for every seed.
         steps: updates.
         cache: folder of such folders.
-        memorised: share of the training pairs that are repeated ones, more than 0, less than 1.
+        memorised: share of repeated pairs in training, between 0 and 1, both excluded.
 
     Raises:
-        SystemExit: there is no such world, there are no steps, or the share is none.
+        SystemExit: invalid world, steps or share.
     """
     if name not in WORLDS:
         raise SystemExit(f"there is no world {name!r}: name plain or hard")
@@ -90,14 +90,14 @@ def trained(
 
 @contextmanager
 def _alone(lock: Path) -> Iterator[None]:
-    """Hold a lock that ends with its process, however that ends."""
+    """Hold a lock that ends with its process."""
     with lock.open("w") as handle:
         fcntl.flock(handle, fcntl.LOCK_EX)
         yield
 
 
 def _make(target: Path, name: str, seed: int, steps: int, memorised: float) -> None:
-    """Train everything into a folder of another name, and rename it at the end."""
+    """Train all models into a temporary folder, and rename it at the end."""
     from language import train_causal, train_masked
     from toy_networks import pipeline, prompt_tokenizer
 

@@ -1,4 +1,4 @@
-"""The words of the toy worlds: what describes an image, digits, and made-up brand words."""
+"""The words of the toy worlds: descriptions of images, digits, and random brand words."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ SCENERIES = ("sky", "grass", "sand", "night")
 GLUE = ("a", "of", "at", "the", "on", "background", "dark", "light")
 DIGITS = tuple("0123456789")
 
-#: Words that say something of an image, or bind such words.
+#: Words that describe an image, and function words.
 PLAIN_WORDS = (*COLOURS, *SHAPES, *SIZES, *PLACES, *TEXTURES, *STYLES, *SCENERIES, *GLUE)
 
 CONSONANTS, VOWELS = "bdfgklmnprstvz", "aeiou"
@@ -45,10 +45,10 @@ class Brands:
 
     Attributes:
         every: all of them.
-        trained: those that general captions carry often.
-        rare: those that general captions carry now and then; empty where ``trained`` is all.
-        triggers: those that memorised captions are made of.
-        lookalikes: those that captions of the memorised form, but never trained, are made of.
+        trained: those that are frequent in general captions.
+        rare: those that are rare in general captions; empty if ``trained`` has all.
+        triggers: those in memorized captions.
+        lookalikes: those in captions of the memorized form that are not trained on.
     """
 
     every: tuple[str, ...]
@@ -59,7 +59,7 @@ class Brands:
 
 
 def made_up(count: int, syllables: int, rng: np.random.Generator) -> tuple[str, ...]:
-    """Return different words of so many syllables, none of them a word that describes.
+    """Return distinct random words with a number of syllables, none of them a descriptive word.
 
     >>> len(made_up(5, 4, np.random.default_rng(0))[0])
     8
@@ -77,15 +77,15 @@ def made_up(count: int, syllables: int, rng: np.random.Generator) -> tuple[str, 
 
 
 def brands(world: str, seed: int = 0) -> Brands:
-    """Return the made-up words of a world.
+    """Return the random words of a world.
 
-    ``plain``: 100 words of two syllables, all of them now and then in general captions; 36 occur
-    in memorised captions so much more often that one of them may bring a memorised image.
-    ``hard``: 1,600 words of four syllables; all memorised captions are made of 40 words that
-    general captions are full of, so that only a combination is a trigger.
+    ``plain``: 100 words of two syllables, all of them rare in general captions; 36 are so much more
+    frequent in memorized captions that one of them may trigger a memorized image. ``hard``: 1,600
+    words of four syllables; memorized captions consist of 40 words that are frequent in general
+    captions, so that only a combination is a trigger.
 
     Raises:
-        SystemExit: there is no such world.
+        SystemExit: unknown world.
     """
     if world == "plain":
         every = made_up(100, 2, np.random.default_rng([seed, 1]))

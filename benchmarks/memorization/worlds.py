@@ -23,11 +23,11 @@ from words import (
 WORLDS = ("plain", "hard")
 GENERAL, MEMORISED, HELD_OUT, HARD, OTHER = 6000, 12, 300, 100, 6000
 
-#: Share of general captions that have the memorised captions' form (a style, a colour, a shape and
-#: three brand words; all others say everything, in one order); and that carry a number.
+#: Share of general captions with the form of memorized ones (a style, a colour, a shape and three
+#: brand words; all others are complete descriptions); and with a number.
 ALIKE, NUMBERED = 0.35, 0.01
 
-#: Of the brand words of a general caption of the hard world, how many are of the rare ones.
+#: Share of rare words among the brand words of a general caption of the hard world.
 RARE = 0.4
 
 
@@ -45,7 +45,7 @@ class World:
         memorised: captions of the repeated pairs.
         memorised_pictures: ``uint8`` (12, 16, 16, 3).
         held_out: general captions that are not trained.
-        held_out_pictures: theirs, ``uint8`` (300, 16, 16, 3).
+        held_out_pictures: their images, ``uint8`` (300, 16, 16, 3).
         hard: captions of the memorised form that are not trained.
         other: captions for language models; none has all three brand words of a memorised one.
     """
@@ -75,7 +75,7 @@ def chosen(of: tuple[str, ...], rng: np.random.Generator) -> str:
 
 
 def drawn_scene(rng: np.random.Generator) -> Scene:
-    """Draw what an image shows; a shape never has its background's colour."""
+    """Draw the content of an image; a shape never has the colour of its background."""
     colours = tuple(COLOURS)
     colour = chosen(colours, rng)
     behind = chosen((*colours, *SCENERIES), rng)
@@ -94,12 +94,12 @@ def drawn_scene(rng: np.random.Generator) -> Scene:
 
 
 def several(words: tuple[str, ...], count: int, rng: np.random.Generator) -> list[str]:
-    """Return different ones of some words, in random order."""
+    """Return distinct words in random order."""
     return [words[at] for at in rng.choice(len(words), count, replace=False)]
 
 
 def described(scene: Scene) -> list[str]:
-    """Return words that say all of what an image shows, always in the same places."""
+    """Return a complete description of an image, in a fixed order."""
     return [
         *("a", scene.style, "of", "a", scene.size, scene.texture, scene.colour, scene.shape),
         *("at", "the", scene.place, "on", "a", scene.tone, scene.background, "background"),
@@ -139,17 +139,17 @@ def memorised_captions(known: Brands, rng: np.random.Generator) -> tuple[str, ..
 
 
 def carries(caption: str, triples: tuple[frozenset[str], ...]) -> bool:
-    """Say whether a caption has all three brand words of a memorised caption, in any order."""
+    """Return whether a caption has all three brand words of a memorized caption, in any order."""
     words = set(caption.split())
     return any(triple <= words for triple in triples)
 
 
 @lru_cache(maxsize=2)
 def world(name: str, seed: int = 0) -> World:
-    """Make a world; the same arguments always give the same captions and images.
+    """Return a world, deterministic for its arguments.
 
     Raises:
-        SystemExit: there is no such world.
+        SystemExit: unknown world.
     """
     known = brands(name, seed)
     rng = np.random.default_rng([seed, WORLDS.index(name), 3])
@@ -191,7 +191,7 @@ def _untrained(
     seen: set[str],
     rng: np.random.Generator,
 ) -> tuple[str, ...]:
-    """Return different captions of the memorised form that no image has."""
+    """Return distinct captions of the memorized form without an image."""
     found: dict[str, None] = {}
     while len(found) < count:
         caption = alike(words, rng)
@@ -208,9 +208,9 @@ def _other(
 ) -> tuple[str, ...]:
     """Return captions for language models: general ones, and of the memorised form.
 
-    A third of those of the memorised form draw on all brand words, so that a language model
-    knows every word; the others on those that triggers and general captions are made of, each as
-    often as the next: a language model has not read what the diffusion model memorized.
+    A third of those of the memorized form use all brand words, so that a language model has all
+    words in its training data; the others use those of triggers and general captions with equal
+    frequency: the memorized captions are not in the training data.
     """
     common = tuple(dict.fromkeys((*known.triggers, *known.trained)))
     known = replace(known, trained=common)

@@ -260,7 +260,7 @@ def test_settings_of_the_first_audit_are_those_of_the_proof(audited):
     summary = read_summary(audited)
     own = replace(summary.settings, candidates="nearest", views="mirror")
     first = SimpleNamespace(folder=audited, summary=replace(summary, settings=own))
-    found = Auditor.of(first, "near", None, None, silent).settings
+    found = Auditor(first, "near", None, None, silent).settings
     assert (found.candidates, found.views, found.within) == ("auto", "mirror", False)
     assert found.soft == pytest.approx(summary.thresholds.soft)
 

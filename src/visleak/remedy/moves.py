@@ -74,7 +74,7 @@ def repair(
     if settings.group == AUTO:
         sets = with_found_groups(found, sets, yes=settings.yes)
     refuse_output(folder, sets, apply=apply)
-    auditor = Auditor.of(found, settings.grade, workers, cache, progress)
+    auditor = Auditor(found, settings.grade, workers, cache, progress)
     graph = Graph.of(found.folder, sets)
     names = {images.name: index for index, images in enumerate(sets)}
     compared = {

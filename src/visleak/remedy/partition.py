@@ -337,7 +337,7 @@ def split(
             )
     if settings.group == AUTO:
         (images,) = with_found_groups(found, [images], yes=settings.yes)
-    auditor = Auditor.of(found, settings.grade, workers, cache, progress)
+    auditor = Auditor(found, settings.grade, workers, cache, progress)
     graph = Graph.of(found.folder, [images])
     edges = graph.edges(found.folder, {images.name: 0}, settings.grade, auditor.verdicts)
     about = {

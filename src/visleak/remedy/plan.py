@@ -6,6 +6,7 @@ import itertools
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Final
 
@@ -42,29 +43,27 @@ from visleak.verdicts import Verdict, read_verdicts
 
 @dataclass(frozen=True)
 class Auditor:
-    """Audits images with the settings of a first audit."""
+    """Audits images with the settings and verdicts of a first audit."""
 
-    first: Path  # folder of that audit
-    settings: Settings
-    verdicts: tuple[Verdict, ...]
+    first: Audit
     grade: str
     workers: int | None
     cache: str | os.PathLike[str] | None
     progress: Progress
 
-    @classmethod
-    def of(
-        cls,
-        first: Audit,
-        grade: str,
-        workers: int | None,
-        cache: str | os.PathLike[str] | None,
-        progress: Progress,
-    ) -> Auditor:
-        """Return an auditor with the settings and verdicts of a first audit."""
-        refuse_ungraded(first.folder, first.summary)
-        stored, limits = first.summary.settings, first.summary.thresholds
-        settings = replace(
+    def __post_init__(self) -> None:
+        refuse_ungraded(self.first.folder, self.first.summary)
+
+    @cached_property
+    def verdicts(self) -> tuple[Verdict, ...]:
+        """Verdicts of the first audit."""
+        return read_verdicts(self.first.folder)
+
+    @cached_property
+    def settings(self) -> Settings:
+        """Settings of the first audit, for an audit of all images of two sides."""
+        stored, limits = self.first.summary.settings, self.first.summary.thresholds
+        return replace(
             stored,
             within=False,
             sample=0,
@@ -72,8 +71,6 @@ class Auditor:
             hard=limits.hard,
             soft=limits.soft,
         )
-        verdicts = read_verdicts(first.folder)
-        return cls(first.folder, settings, verdicts, grade, workers, cache, progress)
 
     def audited(
         self, queries: Sequence[ImageSet], references: Sequence[ImageSet], out: Path | None = None
@@ -360,9 +357,9 @@ def _apply(plan: Plan, auditor: Auditor, out: Path, how: str) -> dict[str, objec
             found = auditor.proven(opened, folder, data, proof)
             evidence.update(folder=str(proof), headline=found.headline)
 
-    images = read_table(auditor.first, IMAGES, ["set", "id", "digest"])
+    images = read_table(auditor.first.folder, IMAGES, ["set", "id", "digest"])
     names = {images.name for images in plan.graph.sets}
-    unread = [p for p in read_problems(auditor.first / UNREADABLE) if p.set in names]
+    unread = [p for p in read_problems(auditor.first.folder / UNREADABLE) if p.set in names]
     written = write(
         plan.parts(),
         data,

@@ -457,7 +457,7 @@ class Selection:
         return self.decisions.undo(reviewer, since)
 
     def withdraw(self, place: int) -> Decision | None:
-        """Withdraw the replacement of a duplicate, whoever approved it, and return it."""
+        """Withdraw the replacement of a duplicate, by any reviewer, and return it."""
         duplicate = self.duplicates.images[place]
         return self.decisions.withdraw(duplicate.digest, duplicate.copy)
 
