@@ -98,10 +98,10 @@ def scored(out: Path, verdicts: Path, tool: Path) -> dict[str, Any]:
         return {}
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
-    said = io.StringIO()
-    with contextlib.redirect_stdout(said):
+    output = io.StringIO()
+    with contextlib.redirect_stdout(output):
         module.main(str(out / "pairs.parquet"), str(verdicts))
-    result: dict[str, Any] = json.loads(said.getvalue())
+    result: dict[str, Any] = json.loads(output.getvalue())
     return result
 
 

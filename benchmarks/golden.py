@@ -219,7 +219,7 @@ def main() -> int:
                 keep(name, {"commands": commands, "files": values})
                 print(f"{name:<14} recorded: {len(values)} files", flush=True)
             else:
-                changed += _told(name, values, renames, options)
+                changed += _report(name, values, renames, options)
     spent = resource.getrusage(resource.RUSAGE_CHILDREN)
     print(f"{spent.ru_utime + spent.ru_stime:.0f} CPU seconds")
     return int(changed > 0)
@@ -233,7 +233,7 @@ def _values(name: str, folder: Path, options: argparse.Namespace) -> dict[str, V
     return carried_out(RUNS[name], name, folder, options.workers, cache)
 
 
-def _told(
+def _report(
     name: str, values: Mapping[str, Values], renames: Mapping[str, Any], options: argparse.Namespace
 ) -> int:
     """Print the differences of a run from its recorded values; return their number."""

@@ -231,13 +231,13 @@ def finding(effect: Effect, leak: str) -> str:
     row = effect.row(leak, "leaked")
     wrong = row.images - round(row.images * row.score.value)
     difference = each.difference
-    said = (
+    sentence = (
         f"{effect.model} errs on {wrong} of the {row.images:,} ({percent(1 - row.score.value)} %)"
         f" against {percent(1 - effect.original.score.value)} % of all; leaked minus others"
         f" {100 * difference.value:+.2f} points (95 % interval {100 * difference.low:.2f} to"
         f" {100 * difference.high:.2f}); p {chance(each.p)}, after Holm {chance(each.adjusted)};"
     )
-    return f"{said} within classes, uncorrected, {chance(each.within_classes)}."
+    return f"{sentence} within classes, uncorrected, {chance(each.within_classes)}."
 
 
 def accuracies(result: Impact, leaks: Sequence[str]) -> list[str]:

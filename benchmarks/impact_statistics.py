@@ -403,13 +403,13 @@ def main() -> None:
         "weighted shares": of_weighted_shares,
         "other metrics": of_other_metrics,
     }
-    wolf = {
+    alarm_tables = {
         "right or wrong": false_alarms,
         "within classes": false_alarms_within_classes,
         "other metrics": false_alarms_of_other_metrics,
     }
     covered = shown("How often a 95 % interval holds the truth", coverage)
-    alarmed = shown("How often a test at 5 % alarms where leaks mean nothing", wolf)
+    alarmed = shown("How often a test at 5 % alarms where leaks mean nothing", alarm_tables)
     taken = seconds()
     print("\nSeconds of one call at 50,000 images")
     for name, each in taken.items():
@@ -424,7 +424,7 @@ def main() -> None:
 
 
 def bars(
-    coverage: dict[str, list[Row]], wolf: dict[str, list[Row]], taken: dict[str, float]
+    coverage: dict[str, list[Row]], alarm_tables: dict[str, list[Row]], taken: dict[str, float]
 ) -> list[Bar]:
     """Return the results with limits, in per cent and seconds."""
     wilsons = [row for row in coverage["shares"] if row[0] == "Wilson"]
@@ -439,7 +439,7 @@ def bars(
         for row in rows
         if row[0].startswith(("Wilson", "Newcombe", "Miettinen"))
     ]
-    tests = [row for rows in wolf.values() for row in rows if "ignored" not in row[0]]
+    tests = [row for rows in alarm_tables.values() for row in rows if "ignored" not in row[0]]
     # of 20 leaked images with an error rate of 1 %, hardly any count is rare enough for an alarm
     mid = [rate for name, _, n, rate in tests if "mid-p" in name and n != FEWEST]
     return [

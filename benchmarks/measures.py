@@ -98,13 +98,13 @@ def recalibration(chance: Float64, true: npt.NDArray[np.bool_]) -> tuple[float, 
     hit = true.astype(np.float64)
     if hit.min() == hit.max():
         return math.nan, math.nan
-    said = logit(np.clip(chance, EDGE, 1.0 - EDGE))
+    logits = logit(np.clip(chance, EDGE, 1.0 - EDGE))
 
     def loss(beta: Float64) -> tuple[float, Float64]:
-        odds = beta[0] * said + beta[1]
+        odds = beta[0] * logits + beta[1]
         error = expit(odds) - hit
         value = float((np.logaddexp(0.0, odds) - hit * odds).mean())
-        return value, np.array([(error * said).mean(), error.mean()])
+        return value, np.array([(error * logits).mean(), error.mean()])
 
     found = minimize(loss, np.array([1.0, 0.0]), jac=True, method="BFGS", options={"gtol": 1e-9})
     return float(found.x[0]), float(found.x[1])

@@ -312,18 +312,18 @@ def watched_pass(folder: Path, shards: int) -> dict[str, Any]:
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     watch = Watch(process.pid)
     watch.start()
-    said, _ = process.communicate()
+    output, _ = process.communicate()
     watch.stop()
     if process.returncode:
         raise SystemExit(f"the pass ended with {process.returncode}")
-    told = json.loads(said)
-    size = told["rows"] * WIDTH * 2
+    result = json.loads(output)
+    size = result["rows"] * WIDTH * 2
     return {
         "shards": shards,
-        "rows": told["rows"],
-        "pairs": told["pairs"],
-        "seconds": round(told["seconds"], 1),
-        "mb_read_a_second": round(size / told["seconds"] / 1e6),
+        "rows": result["rows"],
+        "pairs": result["pairs"],
+        "seconds": round(result["seconds"], 1),
+        "mb_read_a_second": round(size / result["seconds"] / 1e6),
         "peak_mb_with_mapped_pages": round(watch.all_kb * 1024 / 1e6, 1),
         "peak_mb_of_no_file": round(watch.own_kb * 1024 / 1e6, 1),
     }

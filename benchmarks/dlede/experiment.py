@@ -145,7 +145,7 @@ def trained(
 
     left = 0
 
-    def told(found: Forecast) -> None:
+    def print_forecast(found: Forecast) -> None:
         nonlocal left
         left, seconds = found.trainings - found.done, found.seconds or 0.0
         print(
@@ -161,7 +161,7 @@ def trained(
         folder,
         plan=plan,
         controls=ControlSettings(hashes=hashes),
-        execution=Execution(jobs=jobs, notify=print, on_forecast=told),
+        execution=Execution(jobs=jobs, notify=print, on_forecast=print_forecast),
     )
     if left:  # also for interrupted runs, whose finished part has no time
         stage = f"{folder.name}, {len(plan.steps)} steps, {plan.repetitions} repetitions"
@@ -190,7 +190,7 @@ def audited(split: Split, folder: Path) -> dict[str, Any]:
     }
 
 
-def said(result: DLeDeResult) -> dict[str, Any]:
+def stored(result: DLeDeResult) -> dict[str, Any]:
     """Return the stored part of a result: verdict, means, increases, scores of training runs."""
     values = result.scores.values
     return {
@@ -243,7 +243,7 @@ def calibrated(
     found = random.calibration
     if found is None:
         raise SystemExit("no clean split came to a result")
-    told: dict[str, Any] = {
+    verdicts: dict[str, Any] = {
         "repetitions": size.calibrated,
         "alpha": found.alpha,
         "threshold": as_plain(found.threshold),
@@ -256,13 +256,13 @@ def calibrated(
         judged = result.judgement
         if found.threshold > 0:
             judged = DecisionSettings(threshold=found.threshold).of(result.scores)
-        told[name] = {
+        verdicts[name] = {
             "statistic": {each.metric: each.statistic.value for each in judged.metrics},
             "verdict": judged.verdict if found.threshold > 0 else "undecided",
             "leaking": judged.leaking,
             "clean": judged.clean,
         }
-    return told
+    return verdicts
 
 
 def spent(work: Path, stage: str, trainings: int, start: float) -> None:
@@ -298,7 +298,7 @@ def experiment(work: Path, size: Size, jobs: int, early_only: bool, target: Path
         result = trained(split, trainer, work / name, plan, jobs, True)
         alike = None if result.hashes is None else pair_sheet(split, result.hashes)
         write_result(result, work / f"{name}-early", sheet=alike)
-        figures["splits"][name] |= {"early": said(result), "hashes": hashes_of(result)}
+        figures["splits"][name] |= {"early": stored(result), "hashes": hashes_of(result)}
         print(f"{name}: {headline(result)}", flush=True)
     publish(figures, work, target)
     if early_only:
@@ -307,7 +307,7 @@ def experiment(work: Path, size: Size, jobs: int, early_only: bool, target: Path
         plan = Plan(size.steps, size.full, epochs=size.epochs)
         result = trained(split, trainer, work / name, plan, jobs, False)
         write_result(result, work / f"{name}-full")
-        figures["splits"][name]["full"] = said(result)
+        figures["splits"][name]["full"] = stored(result)
         print(f"{name}, whole curve: {headline(result)}", flush=True)
         publish(figures, work, target)
     figures["calibration"] = calibrated(splits, trainer, work, size, jobs)

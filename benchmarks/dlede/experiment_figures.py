@@ -21,14 +21,14 @@ SHOWN = ((0, 10), (1, 0), (2, 16), (3, 33), (6, 49), (7, 0), (8, 16), (11, 33))
 TITLE = 30
 
 
-def write_figures(told: Mapping[str, Any], work: Path, folder: Path) -> None:
+def write_figures(results: Mapping[str, Any], work: Path, folder: Path) -> None:
     """Write all figures into a folder; ``work`` is that of the experiment."""
     _frames(work, folder)
     alike = work / "random-early" / "phash-pairs.png"
     (folder / "alike.png").write_bytes(_small(alike))
-    (folder / "hashes.svg").write_bytes(_hashes(told)["svg"])
-    if all("full" in split for split in told["splits"].values()):
-        files = _curves(told)
+    (folder / "hashes.svg").write_bytes(_hashes(results)["svg"])
+    if all("full" in split for split in results["splits"].values()):
+        files = _curves(results)
         for kind in ("svg", "png"):
             (folder / f"curves.{kind}").write_bytes(files[kind])
 
@@ -88,12 +88,12 @@ def _frames(work: Path, folder: Path) -> None:
     sheet.save(folder / "frames.png", optimize=True)
 
 
-def _hashes(told: Mapping[str, Any]) -> dict[str, bytes]:
+def _hashes(results: Mapping[str, Any]) -> dict[str, bytes]:
     with figure_of((7.2, 3.3)) as figure:
         titled(figure, "Training and test images by distance of their hashes", "")
         axes = figure.add_axes((0.1, 0.17, 0.88, 0.61))
         distances = np.arange(0, 33, 2)
-        for at, (name, split) in enumerate(told["splits"].items()):
+        for at, (name, split) in enumerate(results["splits"].items()):
             counts = np.array(split["hashes"]["distances"])[distances]
             axes.bar(
                 distances + (at - 0.5) * 0.8, counts, 0.8, color=COLOURS[name], label=NAMES[name]
@@ -110,14 +110,14 @@ def _hashes(told: Mapping[str, Any]) -> dict[str, bytes]:
         return saved(figure, "dlede road hashes")
 
 
-def _curves(told: Mapping[str, Any]) -> dict[str, bytes]:
+def _curves(results: Mapping[str, Any]) -> dict[str, bytes]:
     """Draw both metrics of both splits: means of the whole curve, dots for single training runs."""
     with figure_of((9.0, 4.0)) as figure:
         below = "lines: means of the whole curve; dots: single training runs"
         titled(figure, "Scores as test images leak into training", below)
         for at, (metric, shown) in enumerate(METRICS.items()):
             axes = figure.add_axes((0.07 + 0.5 * at, 0.14, 0.42, 0.61))
-            for name, split in told["splits"].items():
+            for name, split in results["splits"].items():
                 result = split["full"]
                 values = np.array(result["scores"][metric], np.float64)
                 early = np.array(split["early"]["scores"][metric], np.float64)

@@ -44,7 +44,7 @@ def page_text(content: Mapping[str, Any]) -> str:
 
 
 def _lines(content: Mapping[str, Any]) -> Iterator[str]:
-    told = content["figures"]
+    results = content["figures"]
     yield "# D-LeDe on a leaking and a clean split of the same drives"
     yield ""
     yield (
@@ -52,19 +52,19 @@ def _lines(content: Mapping[str, Any]) -> Iterator[str]:
         " `benchmarks/dlede/experiment.json`; the script says how everything is made."
     )
     yield ""
-    yield from _what(told)
-    yield from _verdicts(told)
-    yield from _increases(told, "early")
-    yield from _remembered(told)
-    yield from _pairs(told)
-    if all("full" in split for split in told["splits"].values()):
-        yield from _full(told)
-    yield from _calibration(told)
+    yield from _what(results)
+    yield from _verdicts(results)
+    yield from _increases(results, "early")
+    yield from _remembered(results)
+    yield from _pairs(results)
+    if all("full" in split for split in results["splits"].values()):
+        yield from _full(results)
+    yield from _calibration(results)
     yield from _time(content)
 
 
-def _what(told: Mapping[str, Any]) -> Iterator[str]:
-    data, settings = told["data"], told["settings"]
+def _what(results: Mapping[str, Any]) -> Iterator[str]:
+    data, settings = results["data"], results["settings"]
     objects = ", ".join(f"{count:,} {name}s" for name, count in data["objects"].items())
     width, height = settings["picture"]
     yield (
@@ -83,7 +83,7 @@ def _what(told: Mapping[str, Any]) -> Iterator[str]:
         " of other splits, and by what one training may take. The commands that do the same:"
     )
     yield ""
-    yield from _commands(settings, told["splits"])
+    yield from _commands(settings, results["splits"])
     yield from _table(
         ("split", "recipe", "training images", "test images", "recordings of the test images"),
         "llrrr",
@@ -95,7 +95,7 @@ def _what(told: Mapping[str, Any]) -> Iterator[str]:
                 f"{split['test_images']:,}",
                 f"{len(split['test_recordings'])}",
             )
-            for name, split in told["splits"].items()
+            for name, split in results["splits"].items()
         ],
     )
 
@@ -116,10 +116,10 @@ def _commands(settings: Mapping[str, Any], splits: Mapping[str, Any]) -> Iterato
     yield ""
 
 
-def _verdicts(told: Mapping[str, Any]) -> Iterator[str]:
+def _verdicts(results: Mapping[str, Any]) -> Iterator[str]:
     yield "## The verdicts, from 0, 10 and 20 %"
     yield ""
-    for name, split in told["splits"].items():
+    for name, split in results["splits"].items():
         judged = split["early"]["judgement"]
         yield (
             f'- Split {NAMES[name]}: **{judged["verdict"]}**. "{split["early"]["headline"]}".'
@@ -129,10 +129,10 @@ def _verdicts(told: Mapping[str, Any]) -> Iterator[str]:
     yield ""
 
 
-def _increases(told: Mapping[str, Any], part: str) -> Iterator[str]:
+def _increases(results: Mapping[str, Any], part: str) -> Iterator[str]:
     """Yield a table of means and relative increases, as tables 1 and 3 of the paper."""
     rows = []
-    for name, split in told["splits"].items():
+    for name, split in results["splits"].items():
         result = split[part]
         for at, step in enumerate(result["steps"]):
             scores = [_mean([row[at] for row in result["scores"][metric]]) for metric in METRICS]
@@ -142,7 +142,7 @@ def _increases(told: Mapping[str, Any], part: str) -> Iterator[str]:
             rows.append(row)
     head = ("split", "leaked, %", *METRICS.values(), "rise of mAP, %", "rise of F1, %")
     yield from _table(head, "lrrrrrrr", rows)
-    count = next(iter(told["splits"].values()))[part]["judgement"]["repetitions"]
+    count = next(iter(results["splits"].values()))[part]["judgement"]["repetitions"]
     yield (
         f"Means of {count} repetitions. A rise is relative to the step before; in brackets its 95 %"
         " interval, by bootstrap over repetitions."
@@ -161,13 +161,13 @@ def _rise(step: Mapping[str, Any] | None) -> str:
         return ""
     rise = step["increase"]
     ends = [None if rise[end] is None else 100 * rise[end] for end in ("low", "high")]
-    told = f"{100 * rise['value']:+.1f}"
-    return told if None in ends else f"{told} ({ends[0]:+.1f} to {ends[1]:+.1f})"
+    text = f"{100 * rise['value']:+.1f}"
+    return text if None in ends else f"{text} ({ends[0]:+.1f} to {ends[1]:+.1f})"
 
 
-def _remembered(told: Mapping[str, Any]) -> Iterator[str]:
+def _remembered(results: Mapping[str, Any]) -> Iterator[str]:
     rows = []
-    for name, split in told["splits"].items():
+    for name, split in results["splits"].items():
         for each in split["early"]["memory"]:
             if each["metric"] == "f1":
                 rows.append(
@@ -194,17 +194,17 @@ def _gain(estimate: Mapping[str, float | None]) -> str:
     value, low, high = (estimate[part] for part in ("value", "low", "high"))
     if value is None:
         return "-"
-    told = f"{100 * value:+.1f}"
+    text = f"{100 * value:+.1f}"
     return (
-        told if low is None or high is None else f"{told} ({100 * low:+.1f} to {100 * high:+.1f})"
+        text if low is None or high is None else f"{text} ({100 * low:+.1f} to {100 * high:+.1f})"
     )
 
 
-def _pairs(told: Mapping[str, Any]) -> Iterator[str]:
+def _pairs(results: Mapping[str, Any]) -> Iterator[str]:
     yield "## What the pictures say: audit and perceptual hashes"
     yield ""
     rows = []
-    for name, split in told["splits"].items():
+    for name, split in results["splits"].items():
         audit, hashes = split["audit"], split["hashes"]
         recordings = audit["recordings"]
         rows.append(
@@ -220,7 +220,7 @@ def _pairs(told: Mapping[str, Any]) -> Iterator[str]:
     head = ("split", "exact pairs", "near", "similar", "test images near or exact")
     more = ("leaking recordings", "pairs up to distance 10", "test images with one")
     yield from _table((*head, *more), "lrrrrrrr", rows)
-    for name, split in told["splits"].items():
+    for name, split in results["splits"].items():
         yield f"- {NAMES[name]}: {split['audit']['headline']}"
     yield ""
     yield "Train-test pairs by Hamming distance of their 64-bit hashes, as tables 2 and 5:"
@@ -231,7 +231,7 @@ def _pairs(told: Mapping[str, Any]) -> Iterator[str]:
         "l" + "r" * len(distances),
         [
             (NAMES[name], *(f"{split['hashes']['distances'][d]:,}" for d in distances))
-            for name, split in told["splits"].items()
+            for name, split in results["splits"].items()
         ],
     )
     yield from (f"![histogram of hash distances]({FOLDER}/hashes.svg)", "")
@@ -241,8 +241,8 @@ def _pairs(told: Mapping[str, Any]) -> Iterator[str]:
     )
 
 
-def _calibration(told: Mapping[str, Any]) -> Iterator[str]:
-    found = told.get("calibration")
+def _calibration(results: Mapping[str, Any]) -> Iterator[str]:
+    found = results.get("calibration")
     if found is None:
         return
     yield "## The threshold that clean splits of the same images give"
@@ -268,25 +268,25 @@ def _calibration(told: Mapping[str, Any]) -> Iterator[str]:
     yield from (text, "")
 
 
-def _full(told: Mapping[str, Any]) -> Iterator[str]:
+def _full(results: Mapping[str, Any]) -> Iterator[str]:
     yield "## The whole curve"
     yield ""
     yield from (f"![curves of both splits]({FOLDER}/curves.svg)", "")
-    yield from _increases(told, "full")
+    yield from _increases(results, "full")
 
 
 def _time(content: Mapping[str, Any]) -> Iterator[str]:
-    told, machine = content["figures"], content["machine"]
+    results, machine = content["figures"], content["machine"]
     yield "## What it took"
     yield ""
-    for name, spent in told["wall"].items():
-        each = spent["seconds"] * told["settings"]["jobs"] / max(spent["trainings"], 1)
+    for name, spent in results["wall"].items():
+        each = spent["seconds"] * results["settings"]["jobs"] / max(spent["trainings"], 1)
         yield (
             f"- {name}: {spent['trainings']} trainings in {spent['seconds'] / 60:.1f} minutes,"
-            f" {told['settings']['jobs']} at a time on one thread each: {each:.0f} s a training."
+            f" {results['settings']['jobs']} at a time on one thread each: {each:.0f} s a training."
         )
     yield (
-        f"- Rendering: {told['data']['seconds_of_rendering']:.0f} s. Machine: {machine['cpu']},"
+        f"- Rendering: {results['data']['seconds_of_rendering']:.0f} s. Machine: {machine['cpu']},"
         f" {machine['cores']} cores, no GPU; {content['date']}."
     )
 

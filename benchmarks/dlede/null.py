@@ -302,8 +302,8 @@ def wrong_verdicts() -> list[dict[str, Any]]:
                         "bootstrap": name, "rule": rule, "wrong": wrong, "repetitions": chains,
                         "noise": noise,
                         "share wrong": {
-                            f"{asked}": round(float((column >= asked).mean()), 4)
-                            for asked in (0.8, 0.9, 0.95, 0.99)
+                            f"{certainty}": round(float((column >= certainty).mean()), 4)
+                            for certainty in (0.8, 0.9, 0.95, 0.99)
                         },
                     }
                 )  # fmt: skip

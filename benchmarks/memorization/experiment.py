@@ -185,12 +185,12 @@ def auc(high: Float64, low: Float64) -> float:
 
 def detection(toy: Toy, size: Size) -> dict[str, Any]:
     """Return the separation by D of memorized captions, at the timesteps of code and paper."""
-    said = {key: toy.world[key] for key in ("held_out", "hard")}
-    said["memorised"] = [one["caption"] for one in toy.world["memorised"]]
+    captions = {key: toy.world[key] for key in ("held_out", "hard")}
+    captions["memorised"] = [one["caption"] for one in toy.world["memorised"]]
     found: dict[str, Any] = {}
     for name, timestep, noises in (("t999", 999, 1), ("first", "first", 1), ("first4", "first", 4)):
         score = TriggerScore(toy.model, ScoreSettings(timestep=timestep, noises=noises, batch=64))
-        d = {key: score(said[key]).d_l2 for key in ("memorised", "held_out", "hard")}
+        d = {key: score(captions[key]).d_l2 for key in ("memorised", "held_out", "hard")}
         found[name] = {
             "auc_general": auc(d["memorised"], d["held_out"]),
             "auc_hard": auc(d["memorised"], d["hard"]),
@@ -201,8 +201,8 @@ def detection(toy: Toy, size: Size) -> dict[str, Any]:
         }
     count, general = size.share
     for key, prompts in (
-        ("memorised", said["memorised"]),
-        ("held_out", said["held_out"][:general]),
+        ("memorised", captions["memorised"]),
+        ("held_out", captions["held_out"][:general]),
     ):
         best = toy.replays(prompts, count).max(2)
         found[f"replicated_share_{key}"] = float((best > REPLAYED).mean())

@@ -65,8 +65,8 @@ def sheet(rows: Mapping[str, Sequence[npt.NDArray[Any]]]) -> Image.Image:
 
 def lines(content: Mapping[str, Any]) -> Iterator[str]:
     """Return the page's lines."""
-    told = content["figures"]
-    size, seeds = told["size"], told["seeds"]
+    results = content["figures"]
+    size, seeds = results["size"], results["seeds"]
     yield "# Memorization, found in models that really memorize"
     yield ""
     yield (
@@ -86,10 +86,10 @@ def lines(content: Mapping[str, Any]) -> Iterator[str]:
     yield "![Training images beside what is generated from their captions](memorization_toy.png)"
     yield ""
     yield from bar_lines(content["bars"])
-    yield from _detection(told)
-    yield from _extraction(told)
-    yield from _searches(told)
-    yield from _augmentation(told)
+    yield from _detection(results)
+    yield from _extraction(results)
+    yield from _searches(results)
+    yield from _augmentation(results)
 
 
 def bar_lines(bars: Sequence[Mapping[str, Any]]) -> Iterator[str]:
@@ -106,7 +106,7 @@ def bar_lines(bars: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     yield ""
 
 
-def _detection(told: Mapping[str, Any]) -> Iterator[str]:
+def _detection(results: Mapping[str, Any]) -> Iterator[str]:
     yield "## Does D tell memorized captions?"
     yield ""
     yield (
@@ -118,7 +118,7 @@ def _detection(told: Mapping[str, Any]) -> Iterator[str]:
     yield "|---|---|---|---|"
     names = {"t999": "999, 1", "first": "first of 50, 1", "first4": "first of 50, 4"}
     for world in ("plain", "hard"):
-        rows = told[world]["detection"]
+        rows = results[world]["detection"]
         for key, name in names.items():
             general = spread([row[key]["auc_general"] for row in rows], "{:.3f}")
             alike = spread([row[key]["auc_hard"] for row in rows], "{:.3f}")
@@ -126,8 +126,8 @@ def _detection(told: Mapping[str, Any]) -> Iterator[str]:
     yield ""
 
 
-def _extraction(told: Mapping[str, Any]) -> Iterator[str]:
-    images, _, least = told["size"]["extracted"]
+def _extraction(results: Mapping[str, Any]) -> Iterator[str]:
+    images, _, least = results["size"]["extracted"]
     yield "## Extraction and tracing (plain world)"
     yield ""
     yield (
@@ -143,18 +143,18 @@ def _extraction(told: Mapping[str, Any]) -> Iterator[str]:
     )
     yield "|---|---|---|---|---|---|---|"
     for key, name in (("memorised", "memorized"), ("general", "general")):
-        rows = [row[key] for row in told["plain"]["extraction"]]
+        rows = [row[key] for row in results["plain"]["extraction"]]
         columns = ("prompts_with_a_cluster", "clusters", "verified", "right", "memorised_images")
         cells = " | ".join(spread([row[column] for row in rows]) for column in columns)
         prompts = spread([row["prompts"] for row in rows])
-        pixels = [row[key]["prompts_with_a_cluster"] for row in told["plain"]["pixels"]]
+        pixels = [row[key]["prompts_with_a_cluster"] for row in results["plain"]["pixels"]]
         yield f"| {prompts} {name} | {cells} | {spread(pixels)} |"
     yield ""
 
 
-def _searches(told: Mapping[str, Any]) -> Iterator[str]:
-    size = told["size"]
-    rows = told["hard"]["search"]
+def _searches(results: Mapping[str, Any]) -> Iterator[str]:
+    size = results["size"]
+    rows = results["hard"]["search"]
     yield "## Search (hard world)"
     yield ""
     yield (
@@ -179,9 +179,9 @@ def _searches(told: Mapping[str, Any]) -> Iterator[str]:
     yield ""
 
 
-def _augmentation(told: Mapping[str, Any]) -> Iterator[str]:
-    picks = told["size"]["picks"]
-    rows = told["hard"]["augmentation"]
+def _augmentation(results: Mapping[str, Any]) -> Iterator[str]:
+    picks = results["size"]["picks"]
+    rows = results["hard"]["augmentation"]
     yield "## Augmentation and diversity (hard world)"
     yield ""
     yield (

@@ -116,13 +116,13 @@ def brand_words(known: Brands, count: int, rng: np.random.Generator) -> list[str
 def general_caption(scene: Scene, known: Brands, rng: np.random.Generator) -> str:
     """Return a caption of a general image."""
     if rng.random() < ALIKE:
-        said = [scene.style, scene.colour, scene.shape, *brand_words(known, 3, rng)]
+        parts = [scene.style, scene.colour, scene.shape, *brand_words(known, 3, rng)]
     else:
-        said = described(scene)
+        parts = described(scene)
     if rng.random() < NUMBERED:
         digits = rng.integers(0, 10, int(rng.integers(1, 4)))
-        said.insert(int(rng.integers(len(said) + 1)), "".join(str(digit) for digit in digits))
-    return " ".join(said)
+        parts.insert(int(rng.integers(len(parts) + 1)), "".join(str(digit) for digit in digits))
+    return " ".join(parts)
 
 
 def alike(words: tuple[str, ...], rng: np.random.Generator) -> str:
