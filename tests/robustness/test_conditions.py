@@ -1,4 +1,4 @@
-"""The changes do what they say, and never depend on anything but condition and image."""
+"""The changes of images, which depend on condition and image only."""
 
 import hashlib
 
@@ -42,8 +42,7 @@ def test_the_paper_names_nineteen_conditions():
 
 
 @ALL
-def test_a_result_is_a_picture_and_the_input_stays(condition, picture, others):
-    """Whatever comes out goes into an encoder; what goes in belongs to somebody else."""
+def test_a_result_is_an_image_and_the_input_does_not_change(condition, picture, others):
     before = hashlib.blake2b(picture.tobytes()).digest()
     result = condition.of(picture, "a.png", others)
     if condition.name == "crop-100":
@@ -53,14 +52,14 @@ def test_a_result_is_a_picture_and_the_input_stays(condition, picture, others):
     assert result.ndim == 3
     assert result.shape[2] == 3
     assert hashlib.blake2b(picture.tobytes()).digest() == before
-    # chance depends on condition and id alone
+    # random numbers depend on condition and id only
     np.random.default_rng(1).normal(size=9)
     assert np.array_equal(result, condition.of(picture, "a.png", others))
 
 
 @ALL
-def test_tiny_pictures_are_changed_too(condition):
-    """CIFAR's 32 pixels must not break a drawing."""
+def test_tiny_images_are_changed_too(condition):
+    """As the 32 pixels of CIFAR."""
     tiny = np.random.default_rng(0).integers(0, 256, (32, 32, 3), np.uint8)
     result = condition.of(tiny, "7", [tiny] * 3)
     gone = ("crop-20", "crop-50", "crop-100", "crop-area-20")
@@ -84,7 +83,7 @@ def test_paper_changes_against_pillow(picture):
 
 @pytest.mark.parametrize("degrees", [45, 135, 225, 315])
 def test_turns_are_clockwise_with_black_corners(degrees, picture):
-    """Pillow turns against the clock; two interpolations agree on nearly every pixel."""
+    """Pillow's angles are counterclockwise; its interpolation is nearly equal."""
     got = made(f"rot-{degrees}", picture)
     image = Image.fromarray(picture).rotate(-degrees, Image.Resampling.BILINEAR)
     assert got.shape == picture.shape
@@ -96,7 +95,7 @@ def test_turns_are_clockwise_with_black_corners(degrees, picture):
 
 @pytest.mark.parametrize(("side", "applies"), [(71, False), (72, True)])
 def test_a_crop_must_leave_32_pixels(side, applies):
-    """The limit of the issue, on the short side."""
+    """On the short side."""
     picture = np.zeros((side, 200, 3), np.uint8)
     result = CONDITIONS["crop-20"].of(picture, "a")
     assert (result is not None) == applies
@@ -105,7 +104,7 @@ def test_a_crop_must_leave_32_pixels(side, applies):
 
 
 def test_noise_has_the_stated_level_and_seed():
-    """On mid-grey next to nothing is clipped; every image gets the same noise (seed 0)."""
+    """Mid-grey is hardly clipped; every image gets the same noise (seed 0)."""
     grey = np.full((200, 300, 3), 128, np.uint8)
     noisy = made("noise", grey)
     assert abs(noisy.astype(float).std() - 25) < 0.3
@@ -134,8 +133,7 @@ def test_sizes_and_tints(picture):
     assert np.abs(made("gray", picture) - luma[..., None]).max() <= 1
 
 
-def test_the_picture_is_still_there(picture, others):
-    """Every disguise keeps the image: it is found again where the change put it."""
+def test_changed_images_contain_the_image(picture, others):
     height, width = picture.shape[:2]
     border = made("border", picture)
     side = border.shape[0]

@@ -44,7 +44,7 @@ def test_copies_are_twins(made):
 
 
 def by_hand(made):
-    """Return for each changed image what is true, twin and wrong, by loops."""
+    """Return the similarities of each changed image to its original, twins and others, by loops."""
     _, changed, queries, whole, twins = made
     rows = []
     for row, position in enumerate(queries.rows):

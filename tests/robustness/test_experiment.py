@@ -1,4 +1,4 @@
-"""The whole experiment on a few natural images, and what it writes."""
+"""The whole experiment on a few natural images, and its files."""
 
 import csv
 import json
@@ -46,7 +46,7 @@ def written(result, tmp_path_factory):
     return write(result, tmp_path_factory.mktemp("out") / "rob")
 
 
-def test_what_applies_is_counted(result):
+def test_conditions_that_do_not_apply_are_counted(result):
     """240 pixels less 200 leave 40 on the long side, too little on the short one."""
     assert (result.references, result.queries, result.unreadable) == (6, 6, 1)
     builtin = {each.condition: each for each in result.encoders[0].direct}
@@ -108,7 +108,7 @@ def test_json_tables_and_plots(written, result):
         assert sheet.width > 700
 
 
-def test_every_changed_picture_has_its_row(written, result):
+def test_every_changed_image_has_a_row(written, result):
     table = pq.read_table(written / "queries.parquet").to_pylist()
     assert len(table) == 2 * (5 * 6 + 2)
     for tested in result.encoders:
@@ -160,7 +160,7 @@ def test_the_same_result_gives_the_same_bytes(written, result):
         ({"source": blobs(1)}, VisleakError, "has 1 readable image, and needs 2"),
     ],
 )
-def test_what_cannot_be_is_refused(given, kind, said):
+def test_invalid_arguments_are_refused(given, kind, said):
     call = {"source": blobs(3), "encoders": [TinyEncoder()], "conditions": ["original"]} | given
     assert said in refusal(kind, robustness, **call, verify=False, cache=None)
 
@@ -176,7 +176,7 @@ def test_a_constant_encoder_finds_nothing():
 
 
 def test_a_thinned_curve_keeps_its_ends():
-    """Thousands of corners become hundreds, the strictest and the loosest among them."""
+    """Thousands of corners become hundreds, including the first and the last."""
     rng = np.random.default_rng(0)
     positives = rng.uniform(-1, 1, 3000).astype(np.float32)
     tally = Tally(edges_for(positives))

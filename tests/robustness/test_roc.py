@@ -1,4 +1,4 @@
-"""The streaming ROC against all pairs held at once."""
+"""The streamed ROC against all pairs in memory."""
 
 import math
 
@@ -27,7 +27,7 @@ def streamed(positives, others, *thresholds):
 
 @given(VALUES, VALUES, st.floats(-1, 1, width=32))
 def test_counts_at_thresholds(positives, others, asked):
-    """Exact where asked for, at true pairs and on the grid; in between never too few."""
+    """Exact at given thresholds, at true pairs and on the grid; an upper bound in between."""
     found = streamed(positives, others, asked)
     for threshold in (asked, 0.25, 0.751, float(positives[0])):
         assert found.false(threshold) == (others >= np.float32(threshold)).sum()
@@ -63,7 +63,7 @@ def test_pooled_is_as_if_counted_together():
         Roc.pooled([curves[0], whole])
 
 
-def test_nothing_to_compare_is_unknown():
+def test_without_others_the_area_is_unknown():
     found = streamed(np.array([0.5], np.float32), np.empty(0, np.float32))
     assert math.isnan(found.auc)
     assert found.total == 0

@@ -1,4 +1,4 @@
-"""Thresholds leave as many wrong pairs as said, and the bounds are what they claim."""
+"""Rates and bounds of calibrated thresholds."""
 
 import json
 import math
@@ -48,8 +48,8 @@ def wrong():
     return result
 
 
-def test_as_many_wrong_pairs_as_asked_for(found, wrong):
-    """Counted again by loops; the next lower threshold would let too many through."""
+def test_the_rate_of_wrong_pairs(found, wrong):
+    """Counted by loops; the next lower threshold has a higher rate than requested."""
     assert found.hard.pairs == found.soft.pairs == len(wrong) == 30 * 29 * 4
     assert found.hard.image_pairs == 30 * 29 // 2
     for level in (found.hard, found.soft):
@@ -62,8 +62,8 @@ def test_as_many_wrong_pairs_as_asked_for(found, wrong):
     assert f"hard {found.hard.threshold:g}" in document(found).headline
 
 
-def test_the_bounds_are_those_of_the_books(found, wrong):
-    """Clopper and Pearson over all pairs; wider as fewer cases count as independent."""
+def test_the_bounds_by_their_definitions(found, wrong):
+    """Clopper and Pearson over all pairs; wider for fewer independent cases."""
     level = found.soft
     k, n = level.false, level.pairs
     assert level.upper_pairs == pytest.approx(beta.ppf(0.95, k + 1, n - k))
@@ -77,7 +77,7 @@ def test_the_bounds_are_those_of_the_books(found, wrong):
 
 
 def test_true_pairs_are_counted_by_condition(found):
-    """A mirrored blob is lost to an encoder without views; the original never is."""
+    """An encoder without views does not find a mirrored blob."""
     assert found.hard.original.share == 1.0
     assert found.hard.conditions["flip-h"].share < 0.5
     assert found.hard.changed.total == 90
@@ -133,8 +133,8 @@ def test_the_file_is_read_for_its_encoder_only(found, tmp_path):
 
 
 @given(st.lists(st.floats(-1, 0.9375, width=32), min_size=1, max_size=50), st.integers(0, 60))
-def test_the_lowest_step_that_leaves_few_enough(values, allowed):
-    """Whatever the ties: at most so many reach it, and more reach the step below."""
+def test_a_threshold_is_the_lowest_step(values, allowed):
+    """At most the allowed number reach it, and more reach the step below."""
     largest = np.sort(np.array(values, np.float32))[::-1]
     threshold = threshold_at(largest, allowed)
     assert (largest >= np.float32(threshold)).sum() <= max(allowed, 0)
@@ -152,7 +152,7 @@ def test_the_lowest_step_that_leaves_few_enough(values, allowed):
         ([1e-3, 1e-4], "fpr must name the hard threshold's rate first: 0.001 is above 0.0001"),
     ],
 )
-def test_rates_that_cannot_be_are_refused(given, said):
+def test_invalid_rates_are_refused(given, said):
     assert said in refusal(UsageError, rates, given)
 
 

@@ -37,10 +37,10 @@ def scipys(data, statistic):
 
 
 def near(ends):
-    """Return what agrees with an interval, but for chance.
+    """Return an interval with a tolerance for random draws.
 
-    Of 8,000 draws the quantile of level 0.025 and the correction for bias move an end by 1 % of
-    the width (standard error), so that two such intervals differ by 1.5 %.
+    With 8,000 draws the standard error of an end is 1 % of the width, so that two intervals differ
+    by 1.5 %.
     """
     return pytest.approx(ends, abs=0.04 * (ends[1] - ends[0]))
 
@@ -48,7 +48,7 @@ def near(ends):
 @pytest.mark.parametrize("kind", ["near one", "tenths", "losses", "even"])
 @pytest.mark.parametrize("n", [12, 139])
 def test_a_mean_agrees_with_scipy(kind, n):
-    """Rounded scores of 139 images take the way of few distinct values, the others that of rows."""
+    """Rounded scores of 139 images have few distinct values, which are drawn by count."""
     values = made(kind, n)
     assert bca_mean(values, resamples=RESAMPLES) == near(scipys((values,), np.mean))
 
@@ -78,7 +78,7 @@ def test_a_weighted_mean_agrees_with_scipy():
 
 
 def test_order_and_seed():
-    """The order of the rows changes nothing, the seed a little, and inputs are left alone."""
+    """The order of the rows has no effect, the seed a small one, and inputs do not change."""
     values, weights = made("near one", 90), np.arange(1.0, 91.0)
     kept = values.copy()
     turned = values[::-1]
@@ -93,7 +93,7 @@ def test_order_and_seed():
     assert mirrored == near((-high, -low))
 
 
-def test_the_ends_lie_within_the_values():
+def test_the_ends_are_within_the_values():
     for n in range(2, 12):
         values = made("near one", n, seed=n)
         for low, high in (bca_mean(values), bca_weighted_mean(values, np.arange(1.0, n + 1))):
@@ -115,7 +115,7 @@ def test_the_ends_lie_within_the_values():
         bca_weighted_mean([0.1, 0.1, 0.5], [1.0, 2.0, 0.0]),
     ],
 )
-def test_where_nothing_varies_nothing_is_known(ends):
+def test_without_variation_the_ends_are_unknown(ends):
     assert all(map(math.isnan, ends))
 
 
@@ -143,7 +143,7 @@ def test_rows_of_a_cluster_stay_together():
     assert cluster_bootstrap(check, clusters, resamples=20) == (0.0, 0.0)
 
 
-def test_undefined_resamples_are_left_out():
+def test_undefined_resamples_do_not_count():
     low, high = cluster_bootstrap(lambda rows: 1.0 if 0 in rows else math.nan, [0, 1], resamples=40)
     assert (low, high) == (1.0, 1.0)
     assert all(map(math.isnan, cluster_bootstrap(lambda rows: math.nan, [0, 1], resamples=9)))

@@ -38,7 +38,7 @@ def test_equal_groups_give_the_t_interval_of_their_means():
     assert (found.prompts, found.groups, found.method) == (84, 12, "mean")
 
 
-def test_many_prompts_of_their_own_give_wilsons_interval():
+def test_single_prompts_give_wilsons_interval():
     values = np.arange(20_000) % 4 == 0
     found = group_interval(values, np.arange(20_000))
     assert (found.low, found.high) == pytest.approx(wilson(5_000, 20_000), rel=1e-3)
@@ -71,7 +71,7 @@ def test_the_mean_as_a_statistic_is_the_mean():
     assert other.method == "jackknife"
 
 
-def test_a_statistic_sees_rows():
+def test_a_statistic_of_rows():
     rng = np.random.default_rng(2)
     memorized = np.repeat([1.0, 0.0], 40)
     rows = np.column_stack([rng.normal(size=80) + memorized, memorized])
@@ -81,7 +81,7 @@ def test_a_statistic_sees_rows():
     assert found.value == auc(rows[:, 0], memorized > 0)
 
 
-def test_many_groups_and_no_mean_give_percentiles():
+def test_a_statistic_of_many_groups_has_percentiles():
     rng = np.random.default_rng(3)
     values = rng.normal(size=1200)
     found = group_interval(
@@ -94,7 +94,7 @@ def test_many_groups_and_no_mean_give_percentiles():
 
 
 @pytest.mark.parametrize("value", [0.0, 1.0])
-def test_groups_that_all_agree_count_once_each(value):
+def test_equal_groups_count_once_each(value):
     found = group_interval(np.full(100, value), np.repeat(np.arange(5), 20))
     assert found.effective == pytest.approx(5)
     reach = 1 - found.low if value else found.high
@@ -102,7 +102,7 @@ def test_groups_that_all_agree_count_once_each(value):
     assert reach == pytest.approx((t**2 / 5) / (1 + t**2 / 5))
 
 
-def test_one_group_says_nothing():
+def test_one_group_has_no_interval():
     for values in ([1, 0, 1], [0.5, 0.1, 0.2]):
         found = group_interval(values, [3, 3, 3])
         assert np.isnan([found.low, found.high]).all()
@@ -116,7 +116,7 @@ def test_one_group_says_nothing():
         st.tuples(st.booleans(), st.integers(0, 6), st.integers(1, 4)), min_size=2, max_size=40
     )
 )
-def test_order_and_names_of_groups_change_nothing(rows):
+def test_order_and_names_of_groups_do_not_matter(rows):
     values = np.array([row[0] for row in rows], float)
     groups = np.array([row[1] for row in rows])
     found = group_interval(values, groups)
@@ -136,7 +136,7 @@ def parts_of_mean(values):
 
 
 def swapped_by_hand(before, after, groups, number):
-    """Return the probability by swapping whole groups of rows in every way there is."""
+    """Return the p-value by all swaps of whole groups of rows."""
     names = np.unique(groups)
     seen = abs(number(after) - number(before))
     far = []
@@ -151,7 +151,7 @@ GROUPS = np.array([4, 4, 4, 1, 1, 9, 7])
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_few_groups_are_swapped_in_every_way(seed):
+def test_all_swaps_of_few_groups_are_used(seed):
     rng = np.random.default_rng(seed)
     before = rng.normal(size=(7, 3))
     after = before + rng.normal(0.4, 0.5, size=(7, 3))
@@ -169,7 +169,7 @@ def test_few_groups_are_swapped_in_every_way(seed):
         assert one.value == pytest.approx(number(before))
 
 
-def test_nothing_changed_is_certain_and_the_least_is_two_in_all():
+def test_the_largest_and_smallest_p_value():
     values = np.arange(5.0)
     groups = np.arange(5)
     same = swap_test(parts_of_mean(values), parts_of_mean(values), groups, mean_of_parts)
@@ -185,7 +185,7 @@ def test_of_many_groups_swaps_are_drawn():
     assert swap_test(*sides, groups // 40, mean_of_parts) == 1.0
 
 
-def test_the_interval_of_a_difference_is_never_that_of_a_share():
+def test_the_interval_of_a_difference_is_not_that_of_a_share():
     values, groups = np.array([0.0, 1.0, 1.0, 0.0]), np.arange(4)
     jackknife = group_interval(values, groups, lambda rows: float(rows.mean()))
     found = mean_interval(values, groups)
@@ -198,15 +198,14 @@ def test_the_interval_of_a_difference_is_never_that_of_a_share():
 @pytest.mark.parametrize(
     ("values", "groups"), [([-1.0, -1.0, -1.0], [0, 1, 2]), ([-0.7], [0]), ([0.0, 0.0], [3, 3])]
 )
-def test_what_shows_no_spread_has_no_interval(values, groups):
-    """All prompts may have moved by as much, or there is one group: no width of 0 is told."""
+def test_equal_values_have_no_interval(values, groups):
     found = mean_interval(np.array(values), groups)
     assert found.value == values[0]
     assert np.isnan([found.low, found.high]).all()
 
 
 @pytest.mark.parametrize("made", [whole_deviation, inner_deviation])
-def test_the_interval_of_a_deviation_is_nearly_the_jackknifes(made):
+def test_the_interval_of_a_deviation_approximates_the_jackknife(made):
     rng = np.random.default_rng(8)
     groups = np.repeat(np.arange(60), 4)
     table = rng.normal(5, 1, size=(240, 3)) * (1 + 0.2 * rng.normal(size=60)[groups][:, None])
@@ -227,13 +226,13 @@ def test_the_change_of_a_deviation():
     assert (still.low, still.value, still.high) == (0.0, 0.0, 0.0)
 
 
-def test_images_that_are_all_alike_have_no_deviation():
+def test_equal_images_have_no_deviation():
     table = np.full((4, 3), 5.1)
     found = deviation_interval(whole_deviation(table), np.arange(4))
     assert (found.value, found.low, found.high) == (0.0, 0.0, 0.0)
 
 
-def test_no_end_lies_where_no_number_can():
+def test_ends_are_cut_to_the_range():
     found = group_interval([0.1, 0.9, 0.8], [0, 1, 2])
     assert found.low < 0
     cut = bounded(found, 0.0, 1.0)
@@ -242,8 +241,8 @@ def test_no_end_lies_where_no_number_can():
     assert math.isnan(unknown.low)
 
 
-def test_two_rows_say_nothing_of_how_sure_a_deviation_is():
-    """Both are equally far from their mean, whatever they are."""
+def test_the_deviation_of_two_rows_has_no_interval():
+    """Both are always equally far from their mean."""
     table = np.array([[4.0], [6.0]])
     found = deviation_interval(whole_deviation(table), np.arange(2))
     assert found.value == pytest.approx(math.sqrt(2))
@@ -258,7 +257,7 @@ POINTS = st.lists(st.tuples(EIGHTHS, EIGHTHS), max_size=7)
 
 
 def counted(points, corner):
-    """Return how many cells lie between some point and the corner."""
+    """Return the number of cells between any point and the corner."""
     cells = set()
     for x, y in points:
         cells |= {(a, b) for a in range(x, corner[0]) for b in range(corner[1], y)}
@@ -272,13 +271,13 @@ def test_a_hypervolume_is_the_number_of_covered_cells(points, right, floor):
     assert found == counted(points, (right, floor)) / 64
 
 
-def test_the_ideal_method_has_all_of_it_and_the_base_nothing():
+def test_the_share_of_the_ideal_and_of_the_base():
     assert share_of_ideal([0.0], [0.3], (0.6, 0.3)) == pytest.approx(1.0)
     assert share_of_ideal([0.6], [0.3], (0.6, 0.3)) == 0.0
     assert share_of_ideal([], [], (0.6, 0.3)) == 0.0
     assert share_of_ideal([0.3], [0.4], (0.6, 0.2)) == pytest.approx(1.0)  # alignment rose
 
 
-def test_without_a_base_to_speak_of_there_is_none():
+def test_a_base_of_zero_has_no_share():
     assert math.isnan(share_of_ideal([0.1], [0.3], (0.0, 0.3)))
     assert math.isnan(share_of_ideal([0.1], [0.3], (0.5, -0.1)))

@@ -16,17 +16,14 @@ from visleak.stats.permutation import holm, hypergeometric_sum, permutation_test
 
 
 def of_counts(right, leaked, others_right, others):
-    """Return values and choice of so many leaked images right, and of so many others."""
+    """Return values and choice, given the numbers of right and all leaked and other images."""
     values = [1] * right + [0] * (leaked - right)
     values += [1] * others_right + [0] * (others - others_right)
     return values, [True] * leaked + [False] * others
 
 
 def enumerated(values, chosen, strata, mid):
-    """Return the probability from every choice there is, by differences of means.
-
-    Integer values: the differences, times the numbers of rows, are compared as whole numbers.
-    """
+    """Return the p-value over all choices, by differences of means of integers, exactly."""
     column, inside, group = np.array(values), np.array(chosen), np.array(strata)
     places = [np.flatnonzero(group == g) for g in np.unique(group)]
     choices = [itertools.combinations(p.tolist(), int(inside[p].sum())) for p in places]
@@ -52,7 +49,7 @@ small = st.lists(
 @settings(max_examples=150)
 @given(small, st.booleans(), st.booleans())
 def test_right_and_wrong_are_counted_over_all_choices(rows, mid, stratified):
-    """With and without strata; where one choice only was possible, nothing can be said."""
+    """With and without strata; NaN if only one choice was possible."""
     values, chosen, strata = zip(*rows, strict=True)
     groups = strata if stratified else (0,) * len(rows)
     found = permutation_test(values, chosen, groups if stratified else None, mid=mid)
@@ -74,15 +71,15 @@ def test_right_and_wrong_are_counted_over_all_choices(rows, mid, stratified):
     st.booleans(),
 )
 def test_draws_agree_with_all_choices(rows, mid):
-    """Any other values: 9,999 draws know the probability to 0.005 (standard error)."""
+    """The standard error of 9,999 draws is 0.005."""
     values, chosen, strata = zip(*rows, strict=True)
     found = permutation_test(values, chosen, strata, mid=mid)
     if not math.isnan(found):
         assert found == pytest.approx(enumerated(values, chosen, strata, mid), abs=0.02)
 
 
-def test_nothing_is_impossible():
-    """The seen choice counts as one of those drawn: half of a tie, or all of it."""
+def test_the_smallest_p_value_of_draws():
+    """The observed choice is added to the draws, as half of a tie or all of it."""
     values, chosen = np.append(np.arange(200.0), 1e6 + np.arange(20.0)), np.arange(220) >= 200
     assert permutation_test(values, chosen) == 0.5 / 10_000
     assert permutation_test(values, chosen, mid=False) == 1 / 10_000
@@ -90,12 +87,12 @@ def test_nothing_is_impossible():
 
 
 @pytest.mark.parametrize("chosen", [[], [False] * 4, [True] * 4])
-def test_one_choice_is_no_test(chosen):
+def test_one_choice_has_no_p_value(chosen):
     assert math.isnan(permutation_test([0.1, 0.2, 0.3, 0.4][: len(chosen)], chosen))
 
 
-def test_ties_are_decided_in_whole_numbers():
-    """49 of 98 chosen, 7 of 14 and so on: the tails mirror each other, and all count twice."""
+def test_ties_are_exact():
+    """If half of each stratum is chosen, the tails mirror each other."""
     values, chosen, strata = [], [], []
     for stratum, (right, leaked, others_right, others) in enumerate(
         [(3, 7, 1, 7), (10, 49, 9, 49)] * 3
@@ -110,8 +107,8 @@ def test_ties_are_decided_in_whole_numbers():
     assert 0.5 * one_sided < mid < one_sided
 
 
-def test_a_thousand_classes_take_a_moment():
-    """ImageNet's, of 50 images: exact, no draws."""
+def test_a_thousand_classes_are_fast():
+    """As in ImageNet, with 50 images each."""
     rng = np.random.default_rng(3)
     strata = np.repeat(np.arange(1000), 50)
     values, chosen = rng.random(50_000) < 0.8, rng.random(50_000) < 0.3
@@ -138,7 +135,7 @@ def _way(request, monkeypatch):
     [([6], [3]), ([5], [1]), ([4, 3], [2, 2]), ([3, 1, 4], [2, 0, 1]), ([4], [4])],
 )
 def test_all_choices_are_equally_likely(sizes, taken):
-    """Every set of rows that may be drawn is listed, and counted over 20,000 draws."""
+    """Counts of all possible sets over 20,000 draws."""
     first = np.cumsum(sizes) - sizes
     choices = [
         itertools.combinations(range(begin, begin + size), few)
@@ -153,7 +150,7 @@ def test_all_choices_are_equally_likely(sizes, taken):
 
 
 @pytest.mark.parametrize(("sizes", "taken"), [([2000, 30], [900, 4]), ([3] * 500, [1] * 500)])
-def test_the_seed_decides_and_nothing_comes_twice(sizes, taken):
+def test_draws_are_seeded_and_without_replacement(sizes, taken):
     once, again = (drawn(sizes, taken, 300, seed=4) for _ in range(2))
     assert (once == again).all()
     assert (once != drawn(sizes, taken, 300, seed=5)).any()
@@ -170,7 +167,7 @@ stratum = st.integers(1, 6).flatmap(
 
 @given(st.data())
 def test_one_stratum_is_scipys(data):
-    """Also in tails that no Fourier transform would find: relative errors are small throughout."""
+    """Relative errors are small in the tails too."""
     size = data.draw(st.integers(1, 50_000))
     marked, drawn = data.draw(st.integers(0, size)), data.draw(st.integers(0, size))
     least, probability = hypergeometric_sum([size], [marked], [drawn])
@@ -211,7 +208,7 @@ def test_many_strata_have_the_moments_of_their_sum():
 
 
 def test_rare_counts_keep_their_digits():
-    """All 150 marked ones of 3,000, drawn as 75 and 75 of two strata: once in 1e254."""
+    """All 150 marked rows of 3,000 are drawn with a probability of 1e-254."""
     least, probability = hypergeometric_sum([1500, 1500], [75, 75], [75, 75])
     assert least + len(probability) == 151
     expected = -2 * (math.lgamma(1501) - math.lgamma(76) - math.lgamma(1426))
@@ -228,8 +225,8 @@ def test_holm_agrees_with_statsmodels(p):
 
 
 @given(st.lists(probabilities | st.just(math.nan), max_size=20))
-def test_what_was_not_tested_does_not_count(p):
-    """NaN stays where it is, and the others are corrected as if it were not there."""
+def test_nan_does_not_count(p):
+    """NaN stays, and the others are corrected without it."""
     given_p = np.array(p)
     known = ~np.isnan(given_p)
     found = holm(p)

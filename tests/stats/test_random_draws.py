@@ -1,4 +1,4 @@
-"""Parts drawn by lot have the size, the mix and the distribution that they are said to have."""
+"""Size, class mix and distribution of random draws."""
 
 import numpy as np
 import pytest
@@ -17,13 +17,13 @@ def test_random_draws_have_mean_and_spread_of_drawing_without_replacement():
     assert (drawn.images, drawn.overlap) == (100, 0.25)
 
 
-def test_all_images_drawn_are_the_whole():
+def test_a_draw_of_all_images():
     values = np.random.default_rng(1).random((30, 2))
     (drawn,) = random_draws(values, [30], 5, seed=3)
     np.testing.assert_allclose(drawn.scores, np.tile(values.mean(axis=0), (5, 1)))
 
 
-def test_a_draw_is_the_same_images_for_every_column_and_whatever_else_is_drawn():
+def test_a_draw_has_the_same_images_for_all_columns_and_sizes():
     values = np.random.default_rng(1).random((50, 1))
     alone = random_draws(values, [10], 20, seed=5)[0].scores
     both, other = random_draws(np.hstack([values, 2 * values]), [10, 20], 20, seed=5)
@@ -44,12 +44,12 @@ def test_matched_draws_have_the_classes_of_the_leaked_images():
     assert drawn.overlap == pytest.approx((9 / 50 + 4 / 30 + 1 / 20) / 6)
 
 
-def test_matched_draws_take_every_image_of_a_class_alike_and_none_twice():
+def test_matched_draws_are_uniform_within_classes():
     classes = np.repeat([0, 1], [5, 4])
     leaked = np.array([1, 1, 1, 1, 1, 1, 0, 0, 0], bool)
     columns = np.eye(9)
     (drawn,) = matched_draws(columns, classes, [leaked], 8000, seed=2)
-    # each image at most once, all of a class that leaks wholly
+    # each image at most once, and all images of a class that leaks completely
     assert set(np.unique(np.round(drawn.scores * 6, 9))) <= {0.0, 1.0}
     np.testing.assert_allclose(drawn.scores[:, :5], 1 / 6)
     np.testing.assert_allclose(drawn.scores[:, 5:].mean(axis=0) * 6, 0.25, atol=0.02)
@@ -65,7 +65,7 @@ def test_matched_draws_of_a_size_follow_the_mix_on_average():
     assert drawn.scores.mean() == pytest.approx(20 / 25, abs=0.01)
 
 
-def test_nothing_leaks_nothing_is_drawn():
+def test_draws_of_size_zero():
     columns, nothing = np.ones((4, 1)), np.zeros(4, bool)
     (by_class,) = matched_draws(columns, np.zeros(4, np.int64), [nothing], 3, seed=0)
     (by_lot,) = random_draws(columns, [0], 3, seed=0)
@@ -74,7 +74,7 @@ def test_nothing_leaks_nothing_is_drawn():
     assert np.isnan(by_lot.scores).all()
 
 
-def test_a_part_no_larger_than_the_draw_is_taken_once_as_it_is():
+def test_a_part_not_larger_than_the_draw_is_used_once():
     columns = np.arange(6.0)[:, None]
     part = np.array([1, 1, 1, 0, 0, 0], bool)
     whole = part_draws(columns, part, 3, 10, seed=0)

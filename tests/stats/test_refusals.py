@@ -1,4 +1,4 @@
-"""What the statistics refuse, and by which words."""
+"""Refusals of invalid arguments."""
 
 import math
 
@@ -67,14 +67,14 @@ REFUSED = [
 ]
 
 
-@pytest.mark.parametrize(("function", "arguments", "said"), REFUSED)
-def test_what_cannot_be_is_refused(function, arguments, said):
-    with pytest.raises(UsageError, match=said):
+@pytest.mark.parametrize(("function", "arguments", "words"), REFUSED)
+def test_invalid_arguments_are_refused(function, arguments, words):
+    with pytest.raises(UsageError, match=words):
         function(*arguments)
 
 
 @pytest.mark.parametrize(
-    ("call", "said"),
+    ("call", "words"),
     [
         (lambda: permutation.permutation_test([1, 0], [1, 0], resamples=0), "resamples must be 1"),
         (lambda: bootstrap.bca_mean([1.0, 2.0], confidence=0), "confidence must lie between 0"),
@@ -87,6 +87,6 @@ def test_what_cannot_be_is_refused(function, arguments, said):
         (lambda: kernel_distance(SET, SET, confidence=1.0), "confidence must lie between 0 and 1"),
     ],
 )
-def test_options_that_cannot_be_are_refused(call, said):
-    with pytest.raises(UsageError, match=said):
+def test_invalid_options_are_refused(call, words):
+    with pytest.raises(UsageError, match=words):
         call()

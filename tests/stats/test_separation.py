@@ -1,4 +1,4 @@
-"""How a score separates and ranks two kinds of cases, and thresholds with few false alarms."""
+"""Separation and ranking of two kinds of cases by a score, and thresholds."""
 
 import math
 
@@ -28,14 +28,14 @@ def scores(seed, positives, negatives, apart=1.0):
     return score, np.arange(len(score)) < positives, np.arange(len(score))
 
 
-def told(score, label, groups, **options):
+def separated(score, label, groups, **options):
     return separation(score, label, groups, resamples=20, **options)
 
 
 @given(st.integers(0, 10_000), st.integers(1, 40), st.integers(1, 400))
-def test_figures_are_those_of_scikit_learn(seed, positives, negatives):
+def test_results_are_those_of_scikit_learn(seed, positives, negatives):
     score, label, groups = scores(seed, positives, negatives)
-    found = told(score, label, groups)
+    found = separated(score, label, groups)
     fpr, tpr, _ = metrics.roc_curve(label, score, drop_intermediate=False)
     assert found.auc.value == pytest.approx(metrics.roc_auc_score(label, score), abs=1e-12)
     # the two lines of Wen et al.'s notebook
@@ -46,11 +46,11 @@ def test_figures_are_those_of_scikit_learn(seed, positives, negatives):
     assert found.accuracy.value == pytest.approx(balanced)
 
 
-def test_below_and_within_part_where_a_rate_is_hit_exactly():
+def test_below_and_within_differ_at_an_exact_rate():
     # of 100 others one lies above the second positive: fpr there is exactly 1 %
     score = np.concatenate([[10.0, 8.0], [9.0], np.arange(99) / 99])
     label = np.arange(102) < 2
-    found = told(score, label, np.arange(102))
+    found = separated(score, label, np.arange(102))
     assert (found.tpr_below.value, found.tpr_within.value) == (0.5, 1.0)
     assert found.rate == 0.01
 
@@ -69,9 +69,9 @@ def test_groups_are_drawn_whole():
     assert widths[1] > 2 * widths[0]
 
 
-def test_an_interval_does_not_vanish_where_two_kinds_do_not_overlap():
+def test_intervals_of_separate_kinds_have_a_width():
     score = np.concatenate([np.full(12, 2.0) + np.arange(12) / 100, np.arange(300) / 300])
-    found = told(score, np.arange(312) < 12, np.arange(312))
+    found = separated(score, np.arange(312) < 12, np.arange(312))
     assert found.auc.value == found.tpr_within.value == found.accuracy.value == 1.0
     assert found.auc.low == pytest.approx(auc_interval(1.0, 12, 300)[0])
     # Wilson's of 12 of 12
@@ -81,7 +81,7 @@ def test_an_interval_does_not_vanish_where_two_kinds_do_not_overlap():
 
 
 @given(st.floats(0.0, 1.0), st.integers(1, 300), st.integers(1, 300))
-def test_the_interval_of_an_area_holds_it_and_mirrors(area, first, second):
+def test_the_interval_of_an_area_contains_it_and_is_symmetric(area, first, second):
     low, high = auc_interval(area, first, second)
     assert 0.0 <= low <= area <= high <= 1.0
     other = auc_interval(1.0 - area, first, second)
@@ -91,7 +91,7 @@ def test_the_interval_of_an_area_holds_it_and_mirrors(area, first, second):
     assert wide[1] >= high - 1e-9
 
 
-def test_its_ends_are_as_far_off_as_their_own_errors():
+def test_its_ends_are_at_their_own_standard_errors():
     for end in auc_interval(0.9, 20, 50):
         more = (20 + 50) / 2 - 1
         spread = 1 + more * (1 - end) / (2 - end) + more * end / (1 + end)
@@ -123,8 +123,7 @@ def test_auc_by_pairs_and_by_area(rows):
         assert y == (score[true] >= at).mean()
 
 
-def test_nothing_to_find_is_not_a_number():
-    """A rate over nothing is unknown, not 0."""
+def test_a_rate_over_nothing_is_nan():
     assert math.isnan(auc([1, 2], [True, True]))
     assert np.isnan(roc_points([1, 2], [True, True])[0][1:]).all()
 
@@ -133,7 +132,7 @@ SCORES = st.lists(st.floats(0.0, 1e4), min_size=1, max_size=400)
 
 
 @given(SCORES, st.sampled_from([0.01, 0.05, 0.1, 0.5]), st.booleans())
-def test_few_enough_ordinary_prompts_reach_it(ordinary, rate, bounded):
+def test_few_ordinary_prompts_reach_a_threshold(ordinary, rate, bounded):
     found = threshold_at(ordinary, rate, bounded=bounded)
     reached = sum(score >= found.value for score in ordinary)
     assert found.alarms == reached
@@ -146,7 +145,7 @@ def test_few_enough_ordinary_prompts_reach_it(ordinary, rate, bounded):
         assert reached == 0
 
 
-def test_it_is_the_lowest_but_for_rounding():
+def test_a_threshold_is_the_lowest_up_to_rounding():
     rng = np.random.default_rng(0)
     ordinary = rng.gamma(2, 0.2, 1000)
     found = threshold_at(ordinary, 0.01)
@@ -155,7 +154,7 @@ def test_it_is_the_lowest_but_for_rounding():
     assert found.alarms in (9, 10)
 
 
-def test_a_rate_of_seven_percent_of_a_hundred_is_seven():
+def test_allowed_alarms_are_exact():
     # 0.07 * 100 is 7.000000000000001, and 0.29 * 100 is 28.999999999999996
     for rate, count in ((0.07, 7), (0.29, 29)):
         assert threshold_at(np.arange(100.0), rate).alarms == count
@@ -165,12 +164,12 @@ def test_a_rate_of_seven_percent_of_a_hundred_is_seven():
 def test_its_bound_is_the_exact_binomial_one(bounded, allowed):
     found = threshold_at(np.arange(300.0), 0.01, bounded=bounded)
     assert found.alarms == allowed
-    # at this rate so few alarms would still come with a chance of 5 %
+    # at this rate the probability of so few alarms is 5 %
     assert binom.cdf(allowed, 300, found.upper) == pytest.approx(0.05)
     assert found.supported
 
 
-def test_how_many_are_needed_to_bound_a_rate():
+def test_the_number_of_prompts_that_bounds_a_rate():
     assert (needed(0.01), needed(0.05), needed(0.001)) == (299, 59, 2995)
     for rate in (0.01, 0.05):
         for more, supported in ((-1, False), (0, True)):
@@ -178,20 +177,20 @@ def test_how_many_are_needed_to_bound_a_rate():
             assert threshold_at(ordinary, rate, bounded=True).supported is supported
 
 
-def test_too_few_prompts_put_it_above_all():
+def test_the_threshold_of_too_few_prompts_is_above_all():
     found = threshold_at([0.2, 0.5, 0.3], 0.01)
     assert (found.value, found.alarms, found.supported) == (0.5001, 0, False)
     # 1 - 0.05^(1/3)
     assert found.upper == pytest.approx(1 - 0.05 ** (1 / 3))
 
 
-def test_ties_stand_or_fall_together():
+def test_tied_scores_are_all_excluded():
     found = threshold_at([1.0] * 50 + [0.5] * 50, 0.1)
     assert (found.value, found.alarms) == (1.001, 0)
 
 
 @given(st.floats(0.0, 1e12))
-def test_rounding_goes_up_and_not_far(value):
+def test_thresholds_are_rounded_up(value):
     found = rounded_up(value)
     assert found > value
     assert found <= value * 1.0021 + 5e-324
@@ -199,7 +198,7 @@ def test_rounding_goes_up_and_not_far(value):
         assert float(f"{found:.10g}") == found
 
 
-def test_a_given_threshold_is_tried():
+def test_the_alarms_of_a_given_threshold():
     found = threshold_given(0.5, [0.1, 0.5, 0.6, 0.2])
     assert (found.rule, found.rate, found.alarms, found.negatives) == ("given", None, 2, 4)
     assert binom.cdf(2, 4, found.upper) == pytest.approx(0.05)

@@ -21,7 +21,7 @@ def drawn(count, width, seed, shift=0.0):
 def by_root(a, b):
     """Return the distance as published code computes it: by the root of a product of matrices."""
     one, other = np.cov(a, rowvar=False), np.cov(b, rowvar=False)
-    # a root of a singular matrix is not unique: published code adds as little, too
+    # as in published code, because the root of a singular matrix is not unique
     small = 1e-10 * np.eye(len(one))
     root = scipy.linalg.sqrtm((one + small) @ (other + small)).real
     apart = a.mean(0) - b.mean(0)
@@ -63,7 +63,7 @@ def naive(a, b):
 
 @given(st.integers(2, 7), st.integers(2, 7), st.integers(1, 4), st.integers(0, 9))
 def test_kernel_distance_is_that_of_loops(n, m, width, seed):
-    """On few vectors of few dimensions, where the pairs of a row with itself would weigh most."""
+    """For few vectors, where pairs of a row with itself would have the largest effect."""
     a, b = drawn(n, width, seed), drawn(m, width, seed + 100, shift=0.3)
     assert kernel_distance(a, b).value == pytest.approx(naive(a, b), rel=1e-9, abs=1e-9)
 
@@ -95,7 +95,6 @@ def test_the_interval_is_that_of_leaving_out_groups():
 
 
 def test_too_few_groups_have_no_interval():
-    """A number without a range, and not one of length 0."""
     a, b = drawn(8, 2, 0), drawn(8, 2, 1)
     found = kernel_distance(a, b, np.arange(8) // 4)
     assert np.isfinite(found.value)
