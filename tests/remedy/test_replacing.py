@@ -7,8 +7,6 @@ import json
 from pathlib import Path
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -28,11 +26,11 @@ DUPLICATES = ["cat/00.png", "cat/01.png", "cat/02.png", "dog/06.png", "dog/07.pn
 
 @pytest.fixture
 def replaced(planted, folder):
-    def replaced(out=None, pool=None, at=None, apply=False, **chosen):
+    def replaced(out=None, pool=None, apply=False, **chosen):
         settings = ReplaceSettings(**chosen)
         execution = {"workers": 1, "cache": planted / "cache"}
         source = pool or planted / "pool"
-        return replace(at or folder, source, settings, out=out, apply=apply, **execution)
+        return replace(folder, source, settings, out=out, apply=apply, **execution)
 
     return replaced
 
@@ -199,25 +197,3 @@ def test_approvals_during_the_selection_are_refused(opened, replaced, tmp_path, 
     with pytest.raises(VisleakError, match=r"has a replacement|were approved while|has a decision"):
         replaced(tmp_path / "fair", select="auto", apply=True)
     assert not (tmp_path / "fair").exists()
-
-
-def test_parquet_keeps_its_schema_and_order(planted, replaced, tmp_path):
-    files = sorted((planted / "test").rglob("*.png"))
-    table = pa.table(
-        {
-            "id": [path.relative_to(planted / "test").as_posix() for path in files],
-            "label": [path.parent.name for path in files],
-            "image": [{"bytes": path.read_bytes(), "path": None} for path in files],
-            "extra": np.arange(len(files)),
-        }
-    )
-    pq.write_table(table, tmp_path / "test.parquet")
-    audited_again(tmp_path / "test.parquet", planted, tmp_path / "p")
-    plan = replaced(tmp_path / "fair", select="auto", apply=True, at=tmp_path / "p")
-    assert plan.written is not None
-    (path,) = (tmp_path / "fair").rglob("*.parquet")
-    new = pq.read_table(path)
-    assert new.schema.equals(table.schema)
-    assert new.drop_columns(["image"]).equals(table.drop_columns(["image"]))
-    old, now, ids = (t.to_pylist() for t in (table["image"], new["image"], table["id"]))
-    assert [i for i, a, b in zip(ids, old, now, strict=True) if a != b] == DUPLICATES

@@ -9,7 +9,7 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -580,10 +580,8 @@ def open_selection(
             Decisions.copied(result.folder, place.scratch) if trial else Decisions(result.folder)
         )
 
-        def context() -> AbstractContextManager[RunContext]:
-            # without processes: they would take longer to start than a few pairs take to verify
-            return RunContext.at(None, 1, store)
-
+        # one worker: processes would take longer to start than a few pairs take to verify
+        context = partial(RunContext.at, None, 1, store)
         audited = {each: comparer.sides[each] for each in sets}
         neighbours = Neighbours(audited, own, encoder, comparer.views, processes)
         grader = load_grader(near_at=result.summary.settings.near_at)
