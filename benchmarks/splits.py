@@ -23,7 +23,7 @@ from sklearn.model_selection import StratifiedGroupKFold
 import visleak
 from visleak.groups import numbered
 from visleak.records import ImageSet, Int64
-from visleak.remedy.balance import Loads, counted, peak
+from visleak.remedy.balance import Loads, count_by_part, max_points
 from visleak.remedy.graph import Graph
 from visleak.remedy.partition import assign
 
@@ -59,7 +59,7 @@ def drawn(images: int, components: int, classes: int, pure: bool, seed: int) -> 
 
 def deviation(component: Int64, label: Int64, part: Int64) -> float:
     """Return the largest deviation of an assignment, image by image, in points."""
-    return 100 * peak(counted(part[component], 2, label, int(label.max()) + 1), SHARES)
+    return 100 * max_points(count_by_part(part[component], 2, label, int(label.max()) + 1), SHARES)
 
 
 def ours(component: Int64, label: Int64) -> tuple[float, float]:
@@ -92,7 +92,7 @@ def gaps() -> Iterator[float]:
         label = numbered(rng.integers(0, 3, len(component)))
         loads = Loads.of(component, label)
         best = min(
-            peak(loads.counts_of(np.array(part), 2), SHARES)
+            max_points(loads.counts_of(np.array(part), 2), SHARES)
             for part in itertools.product((0, 1), repeat=count)
         )
         yield deviation(component, label, assign(component, label, SHARES)) - 100 * best

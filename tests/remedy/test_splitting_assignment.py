@@ -10,8 +10,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from visleak.remedy import balance as balances
-from visleak.remedy.balance import REASONS, Balance, Loads, off, peak, reasons
+from visleak.remedy.balance import (
+    REASONS,
+    Balance,
+    Loads,
+    count_by_part,
+    deviations,
+    max_points,
+    reasons,
+)
 from visleak.remedy.partition import assign
 
 
@@ -51,7 +58,9 @@ def test_close_to_the_best_of_all_assignments(shares):
         component, stratum = made(rng, int(rng.integers(2, 11 - 2 * (len(shares) > 2))), 12, 3)
         loads = Loads.of(component, stratum)
         every = itertools.product(range(len(shares)), repeat=len(loads.sizes))
-        best = min(peak(loads.counts_of(np.array(part), len(shares)), shares) for part in every)
+        best = min(
+            max_points(loads.counts_of(np.array(part), len(shares)), shares) for part in every
+        )
         part = assign(component, stratum, shares)
         reached = largest_by_hand(counted(component, stratum, part, len(shares)), shares)
         assert reached >= best - 1e-12
@@ -91,7 +100,7 @@ def test_single_images_miss_by_rounding_only(stratum, shares):
     shares = np.array(shares)
     part = assign(np.arange(len(codes)), codes, shares)
     counts = counted(np.arange(len(codes)), codes, part, len(shares))
-    sizes, _ = off(counts, shares)
+    sizes, _ = deviations(counts, shares)
     assert np.abs(sizes).max() <= 1.0 + 1e-9
     assert np.abs(counts - shares[:, None] * counts.sum(axis=0)).max() < 2.0
 
@@ -103,7 +112,10 @@ def test_many_components_take_seconds():
     begun = time.perf_counter()
     part = assign(component, stratum, np.array([0.8, 0.1, 0.1]))
     assert time.perf_counter() - begun < 20
-    assert peak(Loads.of(component, stratum).counts_of(part, 3), np.array([0.8, 0.1, 0.1])) < 1e-4
+    assert (
+        max_points(Loads.of(component, stratum).counts_of(part, 3), np.array([0.8, 0.1, 0.1]))
+        < 1e-4
+    )
 
 
 def test_misses_of_a_balance():
@@ -127,7 +139,7 @@ def reasons_for(component, label, shares=(0.8, 0.2), tolerance=0.01):
     part = assign(component, label, shares)[component]
     classes = tuple("abcdefghij"[: label.max() + 1]) if label.max() else ("",)
     parts = ("train", "val", "test")[: len(shares)] if len(shares) > 2 else ("train", "test")
-    counts = balances.counted(part, len(shares), label, len(classes))
+    counts = count_by_part(part, len(shares), label, len(classes))
     balance = Balance(parts, shares, classes, counts)
     return reasons(balance, Loads.of(component, label), tolerance, lambda row: f"group g{row}")
 
@@ -180,8 +192,6 @@ def test_there_are_reasons_exactly_if_something_is_missed(tolerance):
         label = rng.integers(0, 3, 60)
         shares = np.array([0.6, 0.4])
         part = assign(component, label, shares)[component]
-        balance = Balance(
-            ("train", "test"), shares, tuple("abc"), balances.counted(part, 2, label, 3)
-        )
+        balance = Balance(("train", "test"), shares, tuple("abc"), count_by_part(part, 2, label, 3))
         found = reasons(balance, Loads.of(component, label), tolerance, str)
         assert bool(found) == bool(balance.misses(tolerance))

@@ -149,7 +149,7 @@ def test_a_threshold_is_the_lowest_step(values, allowed):
         ([0.1, 0.2, 0.3], "fpr must be one rate or two, hard and soft; got 3"),
         ([0.0], "fpr must be a rate between 0 and 1, such as 1e-6; got 0"),
         ([math.nan], "fpr must be a rate between 0 and 1, such as 1e-6; got nan"),
-        ([1e-3, 1e-4], "fpr must name the hard threshold's rate first: 0.001 is above 0.0001"),
+        ([1e-3, 1e-4], "rate, that of the hard threshold, first; got 0.001 and 0.0001"),
     ],
 )
 def test_invalid_rates_are_refused(given, said):

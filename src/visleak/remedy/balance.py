@@ -8,15 +8,12 @@ from dataclasses import dataclass, field
 from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from visleak import quantities
 from visleak.documents import as_plain
-from visleak.records import Int64
-
-Float64 = npt.NDArray[np.float64]
+from visleak.records import Float64, Int64
 
 ONE_IMAGE: Final = 1.0 - 1e-9  # smaller deviations do not miss a tolerance
 REASONS: Final = 5  # listed at most; further ones are counted
@@ -74,7 +71,7 @@ class Balance:
         return tuple(e for e in ranked if e.points > least and abs(e.images) > ONE_IMAGE)
 
     def _deviations(self) -> Iterator[Deviation]:
-        sizes, classes = off(self.counts, self.shares)
+        sizes, classes = deviations(self.counts, self.shares)
         size_points, points = points_of(self.counts, self.shares)
         for p, part in enumerate(self.parts):
             yield Deviation(part, None, float(size_points[p]), float(sizes[p]))
@@ -104,7 +101,7 @@ class Balance:
         return result
 
 
-def off(counts: Int64, shares: Float64) -> tuple[Float64, Float64]:
+def deviations(counts: Int64, shares: Float64) -> tuple[Float64, Float64]:
     """Return by how many images sizes (parts,) and classes (parts, classes) miss their targets."""
     sizes = counts.sum(axis=1)
     whole = counts.sum(axis=0) / max(int(sizes.sum()), 1)
@@ -123,22 +120,22 @@ def points_of(counts: Int64, shares: Float64) -> tuple[Float64, Float64]:
     return np.abs(sizes / (shares * total) - 1.0), np.abs(classes)
 
 
-def peak(counts: Int64, shares: Float64) -> float:
+def max_points(counts: Int64, shares: Float64) -> float:
     """Return the largest deviation of a size or a class share, in points."""
     sizes, classes = points_of(counts, shares)
     return float(max(sizes.max(), classes.max()))
 
 
-def counted(part: Int64, parts: int, label: Int64, classes: int) -> Int64:
+def count_by_part(part: Int64, parts: int, label: Int64, classes: int) -> Int64:
     """Return the number of images by part and class, (parts, classes)."""
     flat = np.bincount(part * classes + label, minlength=parts * classes)
     return flat.reshape(parts, classes).astype(np.int64)
 
 
-def coded(values: pa.Array) -> tuple[Int64, tuple[str | None, ...]]:
+def encode_texts(values: pa.Array) -> tuple[Int64, tuple[str | None, ...]]:
     """Return codes and sorted names of a column of texts; null, if present, is the last name.
 
-    >>> coded(pa.array(["b", None, "a"]))
+    >>> encode_texts(pa.array(["b", None, "a"]))
     (array([1, 2, 0]), ('a', 'b', None))
     """
     names = pc.unique(values).drop_null()

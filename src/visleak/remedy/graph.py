@@ -17,7 +17,7 @@ from visleak.errors import UsageError, VisleakError
 from visleak.grouping.document import sentences
 from visleak.groups import chained, components, joined, nearest_frames, numbered
 from visleak.records import Bool, ImageSet, Int64
-from visleak.remedy.balance import coded
+from visleak.remedy.balance import encode_texts
 from visleak.storage import GROUPS, IMAGES, AuditSummary, read_csv, read_summary, read_table
 from visleak.storage.audit_folder import GROUP_COLUMNS
 from visleak.verdicts import Verdict, disputed, judged_pairs
@@ -189,7 +189,7 @@ def _column(
         column = getattr(images, name)
         nothing = pa.nulls(len(position), pa.string())
         parts.append(nothing if column is None else column.take(pa.array(position)))
-    return coded(pa.chunked_array(parts, pa.string()).combine_chunks())
+    return encode_texts(pa.chunked_array(parts, pa.string()).combine_chunks())
 
 
 # -- groups that an audit found in names -----------------------------------------------------------

@@ -19,13 +19,13 @@ from visleak.formats.sources import resolved
 from visleak.options import AUTO
 from visleak.progress import Progress, silent
 from visleak.records import Bool, ImageSet, Int64
-from visleak.remedy.balance import Balance, counted
+from visleak.remedy.balance import Balance, count_by_part
 from visleak.remedy.graph import NO_EDGES, Edges, Graph, with_found_groups
 from visleak.remedy.plan import (
     Auditor,
     Plan,
     Split,
-    planned,
+    carry_out,
     refuse_output,
     refuse_ungraded,
 )
@@ -99,7 +99,7 @@ def repair(
     def solve(known: Edges) -> Plan:
         return _plan(graph, known, duplicates, settings, about)
 
-    return planned(solve, edges, auditor, folder, settings.format if apply else None)
+    return carry_out(solve, edges, auditor, folder, settings.format if apply else None)
 
 
 def _sets(found: Audit, group: str | None) -> list[ImageSet]:
@@ -174,7 +174,7 @@ def _plan(
         torn = np.isin(component, moves.straddling)
         if not duplicates.search(np.flatnonzero(torn | (moves.part != graph.owner))):
             break
-    counts = [counted(part, count, label, len(classes)) for part in (graph.owner, moves.part)]
+    counts = [count_by_part(part, count, label, len(classes)) for part in (graph.owner, moves.part)]
     shares = counts[0].sum(axis=1) / len(graph)
     before, after = (Balance(names, shares, classes, each) for each in counts)
     summary = {
@@ -215,7 +215,7 @@ def fewest_moves(component: Int64, owner: Int64, label: Int64, parts: int) -> Mo
     >>> fewest_moves(component, owner, np.zeros(4, np.int64), 2).part.tolist()
     [1, 1, 1, 0]
     """
-    counts = counted(component, int(component.max()) + 1, owner, parts)
+    counts = count_by_part(component, int(component.max()) + 1, owner, parts)
     straddling = np.flatnonzero((counts > 0).sum(axis=1) > 1)
     chosen = np.full(len(counts), -1, np.int64)
     best = counts[straddling].max(axis=1, initial=0)
@@ -227,7 +227,7 @@ def fewest_moves(component: Int64, owner: Int64, label: Int64, parts: int) -> Mo
     # components without a choice come first; the others then restore sizes
     for row in np.concatenate([straddling[~torn], straddling[torn]]).tolist():
         members = order[begin[row] : begin[row + 1]]
-        own = counted(owner[members], parts, label[members], classes)
+        own = count_by_part(owner[members], parts, label[members], classes)
         among = np.flatnonzero(counts[row] == counts[row].max())
         united = [change - own for _ in among]
         for after, index in zip(united, among.tolist(), strict=True):
@@ -252,8 +252,8 @@ def kept_sizes(
     Differences that fit no component remain.
     """
     classes = int(label.max(initial=0)) + 1
-    before = counted(owner, parts, label, classes)
-    surplus = counted(moves.part, parts, label, classes) - before
+    before = count_by_part(owner, parts, label, classes)
+    surplus = count_by_part(moves.part, parts, label, classes) - before
     part = moves.part.copy()
     order, begin = _whole(moves, component, label, seed)
     sizes, heads = np.diff(begin), order[begin[:-1]]
@@ -270,8 +270,8 @@ def kept_sizes(
                 surplus[source, name] -= size
                 surplus[target, name] += size
 
-    def off(which: Int64) -> tuple[int, int, int]:
-        apart = counted(which, parts, label, classes) - before
+    def distance(which: Int64) -> tuple[int, int, int]:
+        apart = count_by_part(which, parts, label, classes) - before
         moved = int((which != owner).sum())
         return int(np.abs(apart.sum(axis=1)).sum()), int(np.abs(apart).sum()), moved
 
@@ -280,7 +280,7 @@ def kept_sizes(
         for given in (part, moves.part)
         for option in (given, _elsewhere(given, moves.straddling, component, owner, parts))
     ]
-    best = min(options, key=off)
+    best = min(options, key=distance)
     torn, changed = np.isin(component, moves.straddling), best != owner
     uniting, back = int(changed[torn].sum()), int(changed[~torn].sum())
     return Moves(best, moves.straddling, moves.fewest, uniting, back)
@@ -288,7 +288,7 @@ def kept_sizes(
 
 def _elsewhere(part: Int64, straddling: Int64, component: Int64, owner: Int64, parts: int) -> Int64:
     """Return the parts after uniting components in other parts while sizes improve."""
-    own = counted(component, int(component.max()) + 1, owner, parts)[straddling]
+    own = count_by_part(component, int(component.max()) + 1, owner, parts)[straddling]
     sizes = own.sum(axis=1)
     here = np.zeros(len(own), np.int64)
     rows = np.searchsorted(straddling, component)

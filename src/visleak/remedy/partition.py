@@ -20,8 +20,16 @@ from visleak.formats.opening import open_set
 from visleak.formats.request import check_pattern
 from visleak.options import AUTO, Columns, keywords, share_of
 from visleak.progress import Progress, silent
-from visleak.records import Bool, ImageSet, Int64
-from visleak.remedy.balance import Balance, Float64, Loads, counted, off, peak, points_of, reasons
+from visleak.records import Bool, Float64, ImageSet, Int64
+from visleak.remedy.balance import (
+    Balance,
+    Loads,
+    count_by_part,
+    deviations,
+    max_points,
+    points_of,
+    reasons,
+)
 from visleak.remedy.graph import Edges, Graph, with_found_groups
 from visleak.remedy.plan import (
     AUDITED,
@@ -30,7 +38,7 @@ from visleak.remedy.plan import (
     Plan,
     Split,
     Unbalanced,
-    planned,
+    carry_out,
     refuse_output,
     refuse_ungraded,
 )
@@ -262,7 +270,7 @@ def _best_of(
 def _score(counts: Int64, shares: Float64) -> float:
     whole = counts.sum(axis=0)
     uneven = _unevenness(counts, shares[:, None], whole, max(int(whole.sum()), 1))
-    return peak(counts, shares) + EVENNESS * float(uneven.sum())
+    return max_points(counts, shares) + EVENNESS * float(uneven.sum())
 
 
 def _unevenness(counts: Int64, shares: Float64 | np.float64, whole: Int64, total: int) -> Float64:
@@ -272,7 +280,7 @@ def _unevenness(counts: Int64, shares: Float64 | np.float64, whole: Int64, total
 
 def _is_even(counts: Int64, shares: Float64) -> bool:
     """Whether no deviation exceeds half an image, so no assignment is better."""
-    sizes, classes = off(counts, shares)
+    sizes, classes = deviations(counts, shares)
     return bool(max(np.abs(sizes).max(), np.abs(classes).max()) <= HALF_AN_IMAGE)
 
 
@@ -358,7 +366,7 @@ def split(
                 plan.write(folder, NOT_APPLIED),
             )
 
-    return planned(solve, edges, auditor, folder, settings.format if apply else None, accept)
+    return carry_out(solve, edges, auditor, folder, settings.format if apply else None, accept)
 
 
 def _plan(
@@ -374,7 +382,7 @@ def _plan(
     classes = graph.classes if stratified else ("",)
     targets: Float64 = np.array(list(shares.values()), np.float64)
     part = assign(component, label, targets, settings.seed)[component]
-    counts = counted(part, len(shares), label, len(classes))
+    counts = count_by_part(part, len(shares), label, len(classes))
     after = Balance(tuple(shares), targets, classes, counts)
     order = np.argsort(component, kind="stable")
     begin = np.searchsorted(component[order], np.arange(component.max() + 2))

@@ -72,7 +72,7 @@ class Auditor:
             soft=limits.soft,
         )
 
-    def audited(
+    def audit_sets(
         self, queries: Sequence[ImageSet], references: Sequence[ImageSet], out: Path | None = None
     ) -> Audit:
         """Compare some sets with others; an earlier audit in ``out`` is replaced."""
@@ -107,7 +107,7 @@ class Auditor:
                 side.append(chosen(images, positions, f"{images.name}, {word} part"))
                 names[side[-1].name] = index
             sides.append(side)
-        found = self.audited(sides[0], sides[1])
+        found = self.audit_sets(sides[0], sides[1])
         return graph.edges(found.folder, names, self.grade, self.verdicts)
 
     def between_parts(self, graph: Graph, part: Int64) -> Edges:
@@ -118,7 +118,7 @@ class Auditor:
             found += self.between(graph, *rows)
         return found
 
-    def proven(
+    def audit_parts(
         self, opened: Mapping[str, OutputSource], folder: Path, final: Path, out: Path
     ) -> Audit:
         """Audit written parts against each other, the largest last; blank images do not leak."""
@@ -128,7 +128,7 @@ class Auditor:
             locators = pc.replace_substring(images.locators, str(folder), str(final))
             parts.append(replace(images, source=source.source(final), locators=locators))
         parts.sort(key=len)
-        found = self.audited(parts[:-1], parts[1:], out)
+        found = self.audit_sets(parts[:-1], parts[1:], out)
         blank = read_table(found.folder, IMAGES, ["set", "id"], pc.field("flat")).to_pylist()
         flat = {(row["set"], row["id"]) for row in blank}
         pairs = strong_pairs(found.folder, self.grade, self.verdicts).to_pylist()
@@ -307,7 +307,7 @@ def refuse_output(out: Path, sets: Iterable[ImageSet], *, apply: bool) -> None:
 # -- applying ------------------------------------------------------------------------------------
 
 
-def planned(
+def carry_out(
     solve: Callable[[Edges], Plan],
     edges: Edges,
     auditor: Auditor,
@@ -354,7 +354,7 @@ def _apply(plan: Plan, auditor: Auditor, out: Path, how: str) -> dict[str, objec
 
     def check(folder: Path, opened: Mapping[str, OutputSource]) -> None:
         if len(opened) > 1:
-            found = auditor.proven(opened, folder, data, proof)
+            found = auditor.audit_parts(opened, folder, data, proof)
             evidence.update(folder=str(proof), headline=found.headline)
 
     images = read_table(auditor.first.folder, IMAGES, ["set", "id", "digest"])

@@ -227,8 +227,8 @@ def rates(fpr: Sequence[float]) -> tuple[float, float]:
             raise UsageError(f"fpr must be a rate between 0 and 1, such as 1e-6; got {rate:g}")
     if hard > soft:
         raise UsageError(
-            f"fpr must name the hard threshold's rate first: {hard:g} is above {soft:g}, and a"
-            " higher threshold lets fewer through"
+            "fpr must have the lower rate, that of the hard threshold, first; got"
+            f" {hard:g} and {soft:g}"
         )
     return hard, round(soft, 15)
 

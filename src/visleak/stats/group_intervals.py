@@ -149,7 +149,7 @@ def _owners(rows: Float64, groups: npt.ArrayLike) -> Int64:
             f"groups names one group per row of values; got {keys.shape} for {rows.shape}"
         )
     if not len(rows):
-        raise UsageError("values has no rows: there is no interval of nothing")
+        raise UsageError("values has no rows")
     if not np.isfinite(rows).all():
         raise UsageError("values are finite numbers; leave out prompts without one")
     return numbered(keys)

@@ -70,7 +70,7 @@ def separation(
     value, hit = np.asarray(score, np.float64), np.asarray(positive, np.bool_)
     found = steps(value, hit)
     if not found.true[-1] or not found.false[-1]:
-        raise UsageError("two kinds of prompts are needed to tell apart; got one")
+        raise UsageError("two kinds of prompts are needed; got one")
     _, owner = np.unique(np.asarray(groups), return_inverse=True)
     sides = [len(np.unique(owner[side])) for side in (hit, ~hit)]
     # area, accuracy and both true-positive rates of resamples

@@ -103,7 +103,12 @@ def test_cells_are_not_formulas(tmp_path):
     assert (row["test"], row["pool"], row["class"]) == ("=cmd()", "<img src=x>", "+1")
 
 
-def test_a_newer_file_is_refused(tmp_path):
+def test_damaged_and_newer_files_are_refused(tmp_path):
+    (tmp_path / "trial").mkdir()
+    (tmp_path / FILE).write_bytes(b"broken " * 300)
+    with pytest.raises(VisleakError, match=r"cannot be used \(file is not a database\)"):
+        Decisions.copied(tmp_path, tmp_path / "trial")
+    (tmp_path / FILE).unlink()
     Decisions(tmp_path).close()
     with sqlite3.connect(tmp_path / FILE) as db:
         db.execute("PRAGMA user_version = 9")
