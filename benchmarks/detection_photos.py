@@ -19,8 +19,8 @@ from visleak.pipeline import Outcome, RunContext
 from visleak.pipeline.fingerprints import fingerprint
 from visleak.records import GRADES, Grade, ImageSet
 from visleak.robustness.conditions import named
-from visleak.robustness.experiment import tested
-from visleak.robustness.queries import Changed, changed_set, find_twins
+from visleak.robustness.experiment import evaluate
+from visleak.robustness.queries import ChangedSet, changed_set, find_twins
 from visleak.settings import Settings
 
 EXACT, NEAR = GRADES.index(Grade.EXACT), GRADES.index(Grade.NEAR)
@@ -60,7 +60,7 @@ class Ranked:
         return self.condition == self.names.index(name)
 
 
-def ranked(images: ImageSet, changed: Changed, place: RunContext) -> Ranked:
+def ranked(images: ImageSet, changed: ChangedSet, place: RunContext) -> Ranked:
     """Run the pipeline and rank each query's references by probability, then by similarity."""
     outcome = pipeline.run(
         [changed.images], [images], load_encoder(), Settings(within=False), place
@@ -87,7 +87,7 @@ def ranked(images: ImageSet, changed: Changed, place: RunContext) -> Ranked:
     return Ranked(condition, short, first, found, table.astype(np.int64), names, left.rows)
 
 
-def measure(folder: str, place: RunContext) -> tuple[dict[str, Any], Ranked, Changed, ImageSet]:
+def measure(folder: str, place: RunContext) -> tuple[dict[str, Any], Ranked, ChangedSet, ImageSet]:
     """Return all results, and the images of the wrong pairs."""
     images = open_images(folder, name="photos")
     names = images.ids.to_pylist()
@@ -99,7 +99,7 @@ def measure(folder: str, place: RunContext) -> tuple[dict[str, Any], Ranked, Cha
     changed = changed_set(images, prints.rows, reported, named(("paper",)))
     result = ranked(images, changed, place)
     twins = find_twins(images, prints, place)
-    direct = tested(encoder, images, changed, prints, twins, (), False, place)
+    direct = evaluate(encoder, images, changed, prints, twins, (), False, place)
     figures = {
         "pipeline": {name: _condition(result, name) for name in result.names},
         "pooled": {

@@ -7,7 +7,7 @@ from calling import check_refused, refusals, run
 from visleak.cli.command import whole
 from visleak.formats import open_images
 from visleak.remedy.documents import purge_document
-from visleak.remedy.manifest import Removed
+from visleak.remedy.manifest import RemovedImage
 from visleak.remedy.removal import Advice, ClassChange, Purge, SetPlan
 from visleak.remedy.settings import PurgeSettings
 from visleak.reporting.rendering import rendered
@@ -75,7 +75,7 @@ def test_a_wrong_call_is_one_line(arguments, words, audited, tmp_path, monkeypat
 
 def test_many_classes_are_counted_not_dropped_in_silence():
     classes = [f"c{number:02d}" for number in range(30)]
-    removed = tuple(Removed("test", name, label=name, why="near") for name in classes)
+    removed = tuple(RemovedImage("test", name, label=name, why="near") for name in classes)
     changes = tuple(ClassChange(name, 3, 2) for name in classes)
     about = {"name": "test", "writable": True, "total": 90, "unreadable": 0}
     plan = SetPlan(**about, removed=removed, classes=changes)

@@ -23,7 +23,7 @@ from PIL import Image
 
 from visleak.formats import open_images
 from visleak.records import ImageSet
-from visleak.remedy.writing import Part, Piece, Substitute, Written, write
+from visleak.remedy.writing import Part, Piece, Substitute, WrittenSet, write
 
 #: Images of a made set.
 COUNT = 7
@@ -65,7 +65,7 @@ def piece(
 
 def written(
     out: Path, *pieces: Piece, how: str = "copy", name: str = "test", **more: Any
-) -> Written:
+) -> WrittenSet:
     return write([Part(name, pieces)], out, how, **{"about": {}, **more})
 
 

@@ -21,7 +21,7 @@ from visleak.errors import UsageError, VisleakError
 from visleak.progress import silent
 from visleak.remedy import SplitSettings
 from visleak.remedy.graph import NO_EDGES, Edges, Graph
-from visleak.remedy.plan import Auditor, Unbalanced
+from visleak.remedy.plan import Auditor, UnbalancedSplit
 from visleak.storage import read_summary
 from visleak.verdicts import Ledger, Verdict
 
@@ -142,7 +142,7 @@ def test_verdicts_of_people_count(split, audited, tmp_path):
 
 
 def test_tolerance_that_cannot_be_met_is_explained(split, tmp_path):
-    with pytest.raises(Unbalanced) as raised:
+    with pytest.raises(UnbalancedSplit) as raised:
         split("train=0.5,test=0.5", apply=True, group="/(clip|black|dark)/", tolerance=0.01)
     reason = "one component of 22 images (group clip) is larger than part train allows by 10"
     assert reason in str(raised.value)

@@ -21,7 +21,7 @@ from visleak.formats import folders, open_images
 from visleak.formats.writing import Destination
 from visleak.records import ImageSet
 from visleak.remedy import writing
-from visleak.remedy.manifest import Removed
+from visleak.remedy.manifest import RemovedImage
 
 #: Kills a writer at many moments; prints the content of the final folder after each.
 KILLER = """
@@ -261,7 +261,7 @@ def test_leftovers_of_killed_runs_are_removed(tmp_path):
 
 def test_lists_are_safe_in_a_spreadsheet(tmp_path):
     making.put(tmp_path / "in" / "=cmd().png", making.picture(0))
-    removed = [Removed("test", "@x", why="near", partner="+y")]
+    removed = [RemovedImage("test", "@x", why="near", partner="+y")]
     written(tmp_path / "out", piece(str(tmp_path / "in"), [0]), removed=removed)
     for name in ("kept.csv", "removed.csv", "files.csv"):
         cells = (tmp_path / "out" / name).read_text().replace("\n", ",").split(",")

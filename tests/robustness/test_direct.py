@@ -11,7 +11,7 @@ from visleak.pipeline import RunContext
 from visleak.pipeline.fingerprints import fingerprint
 from visleak.robustness import queries as direct
 from visleak.robustness.conditions import named
-from visleak.robustness.queries import NOT_APPLICABLE, changed_set, drawn, find_twins, search
+from visleak.robustness.queries import NOT_APPLICABLE, changed_set, draw, find_twins, search
 from visleak.stats import separation
 
 CONDITIONS = named(["original", "flip-v", "crop-20", "crop-50", "gauss", "noise", "collage"])
@@ -27,7 +27,7 @@ def made():
     with RunContext.at(None, 1, None) as place:
         prints = fingerprint(images, encoder, place)
         twins = find_twins(images, prints, place, verify=False)
-        queries = drawn(prints.rows, 9, 3)
+        queries = draw(prints.rows, 9, 3)
         queries = np.unique(np.append(queries, [4, 14]))
         changed = changed_set(images, prints.rows, queries, CONDITIONS)
         found = fingerprint(changed.images, encoder, place)
@@ -122,9 +122,9 @@ def test_a_collage_shows_three_others_of_the_set(made):
 
 def test_the_draw_is_seeded():
     rows = np.arange(50)
-    assert drawn(rows, 10, 1).tolist() == drawn(rows, 10, 1).tolist()
-    assert drawn(rows, 10, 1).tolist() != drawn(rows, 10, 2).tolist()
-    assert drawn(rows, 0, 1) is rows
-    assert drawn(rows, 50, 1) is rows
-    chosen = drawn(rows, 10, 1)
+    assert draw(rows, 10, 1).tolist() == draw(rows, 10, 1).tolist()
+    assert draw(rows, 10, 1).tolist() != draw(rows, 10, 2).tolist()
+    assert draw(rows, 0, 1) is rows
+    assert draw(rows, 50, 1) is rows
+    chosen = draw(rows, 10, 1)
     assert (np.diff(chosen) > 0).all()

@@ -14,7 +14,7 @@ from refusals import refusal
 from visleak.errors import UsageError, VisleakError
 from visleak.formats import open_images
 from visleak.robustness import robustness
-from visleak.robustness.curves import POINTS, Tally, edges_for, thinned
+from visleak.robustness.curves import POINTS, RocCounter, edges_for, thin
 from visleak.robustness.document import HEADER, write
 
 pytestmark = pytest.mark.usefixtures("drawn_figures")
@@ -179,10 +179,10 @@ def test_a_thinned_curve_keeps_its_ends():
     """Thousands of corners become hundreds, including the first and the last."""
     rng = np.random.default_rng(0)
     positives = rng.uniform(-1, 1, 3000).astype(np.float32)
-    tally = Tally(edges_for(positives))
-    tally.add(rng.uniform(-1, 1, 50_000).astype(np.float32))
-    roc = tally.roc(positives)
-    fpr, tpr, _ = thinned(roc)
+    counter = RocCounter(edges_for(positives))
+    counter.add(rng.uniform(-1, 1, 50_000).astype(np.float32))
+    roc = counter.roc(positives)
+    fpr, tpr, _ = thin(roc)
     assert 100 < len(fpr) <= POINTS
     assert (fpr[-1], tpr[-1]) == (1.0, 1.0)
     assert fpr[0] <= 1e-3

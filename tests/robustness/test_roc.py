@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from visleak.robustness.curves import Keeper, Roc, Tally, edges_for
+from visleak.robustness.curves import Roc, RocCounter, TopPairs, edges_for
 
 #: Some on the grid, some between, many equal.
 VALUES = st.lists(
@@ -19,10 +19,10 @@ VALUES = st.lists(
 
 
 def streamed(positives, others, *thresholds):
-    tally = Tally(edges_for(positives, thresholds))
+    counter = RocCounter(edges_for(positives, thresholds))
     for part in np.array_split(others, 3):
-        tally.add(part)
-    return tally.roc(positives)
+        counter.add(part)
+    return counter.roc(positives)
 
 
 @given(VALUES, VALUES, st.floats(-1, 1, width=32))
@@ -53,9 +53,9 @@ def test_pooled_is_as_if_counted_together():
     edges = edges_for(positives)
     curves = []
     for own, others in parts:
-        tally = Tally(edges)
-        tally.add(others)
-        curves.append(tally.roc(own))
+        counter = RocCounter(edges)
+        counter.add(others)
+        curves.append(counter.roc(own))
     whole = streamed(positives, np.concatenate([o for _, o in parts]))
     assert Roc.pooled(curves).auc == whole.auc
     assert Roc.pooled(curves).total == 1500
@@ -74,7 +74,7 @@ def test_without_others_the_area_is_unknown():
     st.integers(1, 12),
 )
 def test_the_keeper_keeps_the_largest(rows, count):
-    keeper = Keeper(count)
+    keeper = TopPairs(count)
     numbered = [(np.float32(s), q, r) for r, (s, q) in enumerate(rows)]
     for part in np.array_split(np.arange(len(rows)), 4):
         chosen = [numbered[i] for i in part]

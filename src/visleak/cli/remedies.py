@@ -141,7 +141,7 @@ def split(options: Split, execution: Execution, call: Call) -> Reply:
     from visleak.remedy import repair
     from visleak.remedy import split as divide
     from visleak.remedy.documents import split_document
-    from visleak.remedy.plan import Unbalanced
+    from visleak.remedy.plan import UnbalancedSplit
 
     shared: dict[str, Any] = {
         "out": options.out,
@@ -166,7 +166,7 @@ def split(options: Split, execution: Execution, call: Call) -> Reply:
         found = confirmed(
             lambda own: divide(source, ratios, own, audited=own.audit, **shared), options
         )
-    except Unbalanced as error:
+    except UnbalancedSplit as error:
         shown = split_document(error.content, options.out)
         return Reply(whole(shown), error.content, warnings=[str(error)], code=1)
     return Reply(whole(split_document(found.content, options.out)), found.content)

@@ -28,7 +28,7 @@ from visleak.stats.bootstrap import (
 )
 from visleak.stats.draws import (
     Draws,
-    Matched,
+    MatchedControls,
     matched_controls,
     matched_draws,
     part_draws,
@@ -133,7 +133,7 @@ class _Table:
         if self.classes is not None:
             found = matched_draws(self.matrix, self.classes, leaked, draws, seed, size)
             self.drawn["class-matched"] = found
-        self.controls: list[Matched | None] = [None] * len(leaked)
+        self.controls: list[MatchedControls | None] = [None] * len(leaked)
         if benchmark.difficulty is not None:
             for at, each in enumerate(leaked):
                 own = matched_controls(benchmark.difficulty, self.classes, each, seed)
@@ -206,7 +206,7 @@ class _Table:
             self._differences[other] = Estimate(-found.value, -found.high, -found.low)
         return self._differences[key]
 
-    def _comparison(self, number: int, leak: Leak, controls: Matched | None) -> Comparison:
+    def _comparison(self, number: int, leak: Leak, controls: MatchedControls | None) -> Comparison:
         column, leaked = self.columns[number], leak.leaked
         values, share = column.values, column.share
         seed, mid = self.sampling.seed, self.sampling.mid
@@ -231,7 +231,7 @@ class _Table:
             twinned=None if controls is None else self._matched_comparison(column, controls),
         )
 
-    def _matched_comparison(self, column: _Column, matched: Matched) -> MatchedComparison:
+    def _matched_comparison(self, column: _Column, matched: MatchedControls) -> MatchedComparison:
         values, seed, mid = column.values, self.sampling.seed, self.sampling.mid
         own, others = values[matched.leaked], values[matched.controls.ravel()]
         sets = matched.sets(len(values))

@@ -33,7 +33,7 @@ FILES_COLUMNS: Final = ("path", "kind", "bytes", "digest", "target")
 _ADVICE: Final = "give the manifest.json of a clean data set"
 
 
-class Removed(NamedTuple):
+class RemovedImage(NamedTuple):
     """An image that is removed: a row of ``removed.csv``; unknown values are empty."""
 
     set: str

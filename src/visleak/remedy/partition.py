@@ -37,7 +37,7 @@ from visleak.remedy.plan import (
     Auditor,
     Plan,
     Split,
-    Unbalanced,
+    UnbalancedSplit,
     carry_out,
     refuse_output,
     refuse_ungraded,
@@ -319,7 +319,7 @@ def split(
 
     Raises:
         UsageError: an argument is invalid.
-        Unbalanced: the parts were to be written and miss the tolerance; only the plan is written.
+        UnbalancedSplit: the parts miss the tolerance, so only the plan was written.
         VisleakError: the set or the audit cannot be used, or leaks remain.
     """
     shares, folder = shares_of(ratios), Path(out)
@@ -360,7 +360,7 @@ def split(
 
     def accept(plan: Plan) -> None:
         if plan.why and not settings.allow_unbalanced:
-            raise Unbalanced(
+            raise UnbalancedSplit(
                 f"the split misses its tolerance of {plan.tolerance:.4g} ({plan.why[0]}); only the"
                 " plan was written: raise --tolerance, or write it anyway with --allow-unbalanced",
                 plan.write(folder, NOT_APPLIED),

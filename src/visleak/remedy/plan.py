@@ -24,7 +24,7 @@ from visleak.progress import Progress
 from visleak.records import ImageSet, Int64, ends_of
 from visleak.remedy.balance import Balance
 from visleak.remedy.graph import NO_EDGES, Edges, Graph, strong_pairs
-from visleak.remedy.manifest import Removed
+from visleak.remedy.manifest import RemovedImage
 from visleak.remedy.writing import Part, Piece, refuse_place, write
 from visleak.settings import Settings
 from visleak.storage import (
@@ -274,14 +274,14 @@ class Split:
         return dict(written["sources"]) if written else {}
 
 
-class Unbalanced(VisleakError):
+class UnbalancedSplit(VisleakError):
     """The split misses its tolerance, so only the plan was written."""
 
     def __init__(self, message: str, content: dict[str, object]) -> None:
         super().__init__(message)
         self.content = content
 
-    def __reduce__(self) -> tuple[type[Unbalanced], tuple[str, dict[str, object]]]:
+    def __reduce__(self) -> tuple[type[UnbalancedSplit], tuple[str, dict[str, object]]]:
         return type(self), (str(self), self.content)
 
 
@@ -366,7 +366,7 @@ def _apply(plan: Plan, auditor: Auditor, out: Path, how: str) -> dict[str, objec
         how,
         # independent of the folder of the audit
         about={name: value for name, value in plan.about.items() if name != "audit"},
-        removed=[Removed.unreadable(problem) for problem in unread],
+        removed=[RemovedImage.unreadable(problem) for problem in unread],
         known={
             name: images.filter(pc.equal(images["set"], name)).select(["id", "digest"])
             for name in pc.unique(images["set"]).to_pylist()

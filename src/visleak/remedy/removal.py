@@ -23,9 +23,9 @@ from visleak.progress import Progress, silent
 from visleak.quantities import counted
 from visleak.records import DEGREES, GRADES, ImageSet, Unreadable
 from visleak.remedy.graph import leaking, refuse_unconfirmed
-from visleak.remedy.manifest import Removed
+from visleak.remedy.manifest import RemovedImage
 from visleak.remedy.settings import PurgeSettings
-from visleak.remedy.writing import Part, Piece, Written, refuse_changed, write
+from visleak.remedy.writing import Part, Piece, WrittenSet, refuse_changed, write
 from visleak.storage import (
     IMAGES,
     PAIRS,
@@ -77,7 +77,7 @@ class SetPlan:
     writable: bool
     total: int
     unreadable: int
-    removed: tuple[Removed, ...]  # in the order of the set
+    removed: tuple[RemovedImage, ...]  # in the order of the set
     classes: tuple[ClassChange, ...]  # by name; empty if labels are unknown
 
     @property
@@ -127,7 +127,7 @@ class Purge:
     blank: int
     advice: Advice
     caveats: tuple[str, ...]  # reasons why more images may leak than the audit lists
-    written: Written | None = None
+    written: WrittenSet | None = None
 
     def as_dict(self) -> dict[str, object]:
         """Return plan and result as plain values."""
@@ -420,7 +420,7 @@ def _duplicates(
 def _set_plan(about: SetSummary, images: pa.Table, why: Mapping[str, tuple[str, str]]) -> SetPlan:
     gone = images.filter(pc.is_in(images["id"], pa.array(list(why), pa.string())))
     removed = tuple(
-        Removed(
+        RemovedImage(
             *(about.name, row["id"], row["digest"] or "", row["locator"] or ""),
             *(row["label"] or "", *why[row["id"]]),
         )
@@ -440,7 +440,7 @@ def _set_plan(about: SetSummary, images: pa.Table, why: Mapping[str, tuple[str, 
 # -- writing -------------------------------------------------------------------------------------
 
 
-def _apply(audit: Audit, planned: Purge, out: Path, progress: Progress) -> Written:
+def _apply(audit: Audit, planned: Purge, out: Path, progress: Progress) -> WrittenSet:
     refuse_sets(audit.summary, out)
     how = planned.settings.format
     parts, known = [], {}

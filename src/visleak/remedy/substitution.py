@@ -23,7 +23,7 @@ from visleak.records import GRADES, ImageSet
 from visleak.remedy.pool import Decision, Decisions
 from visleak.remedy.selection import ClassCount, Selection, distance, open_selection
 from visleak.remedy.settings import ReplaceSettings
-from visleak.remedy.writing import Part, Piece, Substitute, Written, refuse_existing, write
+from visleak.remedy.writing import Part, Piece, Substitute, WrittenSet, refuse_existing, write
 from visleak.storage import csv_of, read_summary, refuse_sets
 
 _DEFAULTS: Final = ReplaceSettings()
@@ -51,7 +51,7 @@ class ReplacePlan:
     blank: int
     disputed: int
     by_class: bool
-    written: Written | None = field(default=None, compare=False)
+    written: WrittenSet | None = field(default=None, compare=False)
 
     @property
     def duplicates(self) -> int:
@@ -207,7 +207,7 @@ def _store(folder: Path, selection: Selection) -> None:
 # -- writing -------------------------------------------------------------------------------------
 
 
-def _write(selection: Selection, plan: ReplacePlan, out: Path, progress: Progress) -> Written:
+def _write(selection: Selection, plan: ReplacePlan, out: Path, progress: Progress) -> WrittenSet:
     test, pool = selection.material[selection.test_set], selection.pool
     by_test = {(each.test_digest, each.copy): each for each in plan.replaced}
     instead: dict[int, Substitute] = {}

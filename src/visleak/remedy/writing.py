@@ -50,7 +50,7 @@ from visleak.remedy.manifest import (
     MANIFEST,
     REMOVED,
     REMOVED_COLUMNS,
-    Removed,
+    RemovedImage,
     change_of,
     read_files,
     read_manifest,
@@ -106,7 +106,7 @@ class Part:
 
 
 @dataclass(frozen=True)
-class Written:
+class WrittenSet:
     """A data set that was written."""
 
     folder: Path
@@ -139,11 +139,11 @@ def write(
     *,
     about: Mapping[str, object],
     extra: Mapping[str, bytes] | None = None,
-    removed: Iterable[Removed] = (),
+    removed: Iterable[RemovedImage] = (),
     known: Mapping[str, pa.Table] | None = None,
     check: Callable[[Path, Mapping[str, OutputSource]], None] | None = None,
     progress: Progress = silent,
-) -> Written:
+) -> WrittenSet:
     """Write parts as data sets in the layout of their sets, all of them or nothing.
 
     Everything is written into a hidden folder beside ``out``, read back, compared with the source
@@ -203,7 +203,7 @@ def write(
             }
             problems = _problems(filled)
             write_rows(place.made(KEPT), KEPT_COLUMNS, _kept_rows(filled, ids))
-            gone = [*left_out, *map(Removed.unreadable, problems)]
+            gone = [*left_out, *map(RemovedImage.unreadable, problems)]
             write_rows(place.made(REMOVED), REMOVED_COLUMNS, gone)
             for name, data in (extra or {}).items():
                 place.made(name).write_bytes(data)
@@ -323,7 +323,7 @@ def _key(
     how: str,
     about: Mapping[str, object],
     extra: Mapping[str, bytes],
-    removed: Sequence[Removed],
+    removed: Sequence[RemovedImage],
 ) -> str:
     hasher = hashlib.blake2b(digest_size=16)
     hasher.update(json.dumps([how, about], sort_keys=True).encode())
@@ -419,7 +419,7 @@ def _about(
     }
 
 
-def _found_again(out: Path, key: str, filled: Sequence[OutputPart]) -> Written:
+def _found_again(out: Path, key: str, filled: Sequence[OutputPart]) -> WrittenSet:
     content = read_manifest(out)
     advice = "choose a new folder with -o DIR"
     if content.get("key") != key:
@@ -433,11 +433,11 @@ def _found_again(out: Path, key: str, filled: Sequence[OutputPart]) -> Written:
     return _written(out, filled, reused=True)
 
 
-def _written(out: Path, filled: Sequence[OutputPart], reused: bool) -> Written:
+def _written(out: Path, filled: Sequence[OutputPart], reused: bool) -> WrittenSet:
     content = read_manifest(out)
     files = read_files(out, content)
     opens = {part["name"]: part["opens"] for part in content["parts"] if part["opens"] is not None}
-    return Written(
+    return WrittenSet(
         out,
         content["as"],
         {name: OutputSource(**about).source(out) for name, about in opens.items()},

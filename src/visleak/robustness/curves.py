@@ -23,7 +23,7 @@ POINTS: Final = 400  # points of a stored curve
 
 
 @dataclass(frozen=True)
-class AtThreshold:
+class ThresholdRates:
     """Rates at a threshold."""
 
     name: str  # `hard`, `soft` or the threshold as text
@@ -53,14 +53,14 @@ class Curve:
     """A ROC curve with its rates at some thresholds."""
 
     roc: Roc
-    at: tuple[AtThreshold, ...]
+    at: tuple[ThresholdRates, ...]
 
     @classmethod
     def of(cls, roc: Roc, thresholds: dict[str, float]) -> Curve:
         """Return a curve with its rates at thresholds, by name."""
         total = len(roc.positives)
         found = (
-            AtThreshold(name, at, Rate.of(roc.true(at), total), roc.false(at), roc.total)
+            ThresholdRates(name, at, Rate.of(roc.true(at), total), roc.false(at), roc.total)
             for name, at in thresholds.items()
         )
         return cls(roc, tuple(found))
@@ -74,13 +74,13 @@ class Curve:
             "at": {each.name: each.as_dict() for each in self.at},
         }
         if points:
-            corners = zip(*thinned(self.roc), strict=True)
+            corners = zip(*thin(self.roc), strict=True)
             stored = ([float(x), float(y), round(float(t), 6)] for x, y, t in corners)
             result["points"] = list(map(as_plain, stored))
         return result
 
 
-def thinned(roc: Roc) -> tuple[Float64, Float64, Float32]:
+def thin(roc: Roc) -> tuple[Float64, Float64, Float32]:
     """Return at most :data:`POINTS` corners of a curve, denser at low false-positive rates."""
     fpr, tpr, threshold = roc.points()
     moves = np.flatnonzero((np.diff(fpr, prepend=-1) != 0) | (np.diff(tpr, prepend=-1) != 0))
@@ -175,7 +175,7 @@ def edges_for(positives: Float32, thresholds: tuple[float, ...] = ()) -> Float32
     return np.unique(np.concatenate([GRID, np.array(thresholds, np.float32), positives]))
 
 
-class Tally:
+class RocCounter:
     """Counts others at and between edges (e,), rising and distinct."""
 
     def __init__(self, edges: Float32) -> None:
@@ -198,7 +198,7 @@ class Tally:
 
 
 @dataclass(frozen=True)
-class Largest:
+class LargestPairs:
     """The others with the largest similarities."""
 
     similarity: Float32  # (n,), falling
@@ -206,7 +206,7 @@ class Largest:
     reference: Int64  # (n,): row of the reference
 
 
-class Keeper:
+class TopPairs:
     """Keeps the largest similarities of a stream; of equal ones those of the lowest rows."""
 
     def __init__(self, count: int) -> None:
@@ -235,10 +235,10 @@ class Keeper:
         if self._held == self._count and self._count:
             self.floor = similarity[order[-1]]
 
-    def largest(self) -> Largest:
+    def largest(self) -> LargestPairs:
         """Return the largest similarities so far."""
         self._settle()
-        return Largest(*self._parts[0])
+        return LargestPairs(*self._parts[0])
 
 
 SCHEMA: Final = 1
@@ -258,7 +258,7 @@ IMAGES: Final = pa.schema(
 
 
 @dataclass(frozen=True)
-class Direct:
+class SearchResult:
     """Direct search by one encoder under one condition."""
 
     condition: str  # name
@@ -274,7 +274,7 @@ class Direct:
 
 
 @dataclass(frozen=True)
-class Judged:
+class PipelineResult:
     """The whole pipeline under one condition: candidates, verification, grade."""
 
     condition: str  # name
@@ -291,7 +291,7 @@ class Judged:
 
 
 @dataclass(frozen=True)
-class Wrong:
+class WrongPair:
     """A wrong pair graded near or exact, for inspection."""
 
     condition: str
@@ -303,17 +303,17 @@ class Wrong:
 
 
 @dataclass(frozen=True)
-class Tested:
+class EncoderResult:
     """One encoder."""
 
     name: str
     digest: str
     thresholds: dict[str, float]  # at which curves are read, by name
-    direct: tuple[Direct, ...]  # one per condition
+    direct: tuple[SearchResult, ...]  # one per condition
     original: Curve | None  # of the untransformed images; `None` if they were not requested
     trans: Curve | None  # of the paper's 18 transformed conditions pooled
-    pipeline: tuple[Judged, ...] = ()  # one per condition for the built-in encoder, else empty
-    wrong: tuple[Wrong, ...] = ()  # wrong pairs that the pipeline grades near or exact
+    pipeline: tuple[PipelineResult, ...] = ()  # one per condition, only for the built-in encoder
+    wrong: tuple[WrongPair, ...] = ()  # wrong pairs that the pipeline grades near or exact
     left_out: int = 0  # pairs of the direct search that are neither true nor wrong
     images: pa.Table = field(default_factory=IMAGES.empty_table, repr=False)  # see IMAGES
 
@@ -345,7 +345,7 @@ class Robustness:
     graded: bool  # whether twins were verified by pixels
     unreadable: int  # images of the collection that could not be read
     conditions: tuple[Condition, ...]
-    encoders: tuple[Tested, ...]
+    encoders: tuple[EncoderResult, ...]
     version: str  # of visleak
     # one query under every condition, for the contact sheet; not part of the JSON
     sheet: tuple[tuple[str, Bytes8 | None], ...] = field(default=(), repr=False)
@@ -381,13 +381,13 @@ class Robustness:
         }
 
 
-def _r1(found: Sequence[Direct] | Sequence[Judged]) -> Rate:
+def _r1(found: Sequence[SearchResult] | Sequence[PipelineResult]) -> Rate:
     """Return R@1 over all conditions except the unchanged one, if there are others."""
     changed = [each for each in found if each.condition != "original"] or found
     return Rate.of(sum(each.r1.count for each in changed), sum(each.r1.total for each in changed))
 
 
-def without_condition(record: Direct | Judged) -> dict[str, object]:
+def without_condition(record: SearchResult | PipelineResult) -> dict[str, object]:
     """Return the stored numbers of a condition, without its name and curve."""
     names = (each.name for each in fields(record) if each.name not in ("condition", "curve"))
     return {name: as_plain(getattr(record, name)) for name in names}

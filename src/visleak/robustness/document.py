@@ -17,7 +17,7 @@ from visleak.reporting import Column, Document, Figure, Table, markdown, page
 from visleak.reporting.contact_sheet import Tile, contact_sheet
 from visleak.reporting.drawing import COLOURS, INK, QUIET, as_text, cut, figure_of, saved, titled
 from visleak.reporting.markup import Grid
-from visleak.robustness.curves import Curve, Robustness, Tested, auc_text, thinned
+from visleak.robustness.curves import Curve, EncoderResult, Robustness, auc_text, thin
 from visleak.storage import RunFolder
 
 if TYPE_CHECKING:
@@ -121,7 +121,7 @@ def _number(value: float, digits: int = 6) -> str:
     return "" if math.isnan(value) else f"{value:.{digits}f}".rstrip("0").rstrip(".")
 
 
-def grid(tested: Tested) -> Grid:
+def grid(tested: EncoderResult) -> Grid:
     """Return the conditions of an encoder as percentages."""
     header = ["condition", "queries", "R@1 %", "95 % CI", "AUC"]
     for at in tested.direct[0].curve.at if tested.direct else ():
@@ -238,7 +238,7 @@ def roc_plot(result: Robustness) -> dict[str, bytes]:
         for name, label, curve, number in curves:
             colour = LINES[number % len(LINES)]
             dashed = label == "transformed"
-            fpr, tpr, _ = thinned(curve.roc)
+            fpr, tpr, _ = thin(curve.roc)
             # a rate of 0 is drawn at the left end of the logarithmic axis
             x, y = [floor, *np.maximum(fpr, floor), 1.0], [0.0, *tpr, 1.0]
             axes.plot(

@@ -42,15 +42,24 @@ from visleak.records import (
     Unreadable,
 )
 from visleak.robustness.conditions import named
-from visleak.robustness.curves import IMAGES, Curve, Direct, Judged, Robustness, Roc, Tested, Wrong
+from visleak.robustness.curves import (
+    IMAGES,
+    Curve,
+    EncoderResult,
+    PipelineResult,
+    Robustness,
+    Roc,
+    SearchResult,
+    WrongPair,
+)
 from visleak.robustness.queries import (
     NOT_APPLICABLE,
-    Changed,
+    ChangedSet,
     Collection,
     DirectHits,
     Twins,
     changed_set,
-    drawn,
+    draw,
     search,
 )
 from visleak.settings import Settings
@@ -119,7 +128,9 @@ def robustness(
         taken = _taken(images, readable, queries, seed)
         changed = changed_set(images, readable, taken, chosen)
         found = tuple(
-            tested(maker, images, changed, prints[maker.name], own.twins, thresholds, verify, place)
+            evaluate(
+                maker, images, changed, prints[maker.name], own.twins, thresholds, verify, place
+            )
             for maker in makers
         )
     return Robustness(
@@ -138,7 +149,7 @@ def robustness(
     )
 
 
-def _sheet(changed: Changed) -> tuple[tuple[str, Bytes8 | None], ...]:
+def _sheet(changed: ChangedSet) -> tuple[tuple[str, Bytes8 | None], ...]:
     """Return the first query to which all conditions apply, else the first, under each of them."""
     count = len(changed.conditions)
     best: Sequence[object] = []
@@ -158,7 +169,7 @@ def _sheet(changed: Changed) -> tuple[tuple[str, Bytes8 | None], ...]:
 def _taken(images: ImageSet, readable: Int64, queries: int | Sequence[str], seed: int) -> Int64:
     """Return the positions of the queries, ascending."""
     if isinstance(queries, int):
-        return drawn(readable, queries, seed)
+        return draw(readable, queries, seed)
     wanted = pa.array(dict.fromkeys(queries), pa.string())
     at = pc.index_in(wanted, images.ids.take(pa.array(readable)))
     if at.null_count or not len(wanted):
@@ -179,16 +190,16 @@ def _thresholds_for(encoder: Encoder, more: Sequence[float]) -> dict[str, float]
     return found
 
 
-def tested(
+def evaluate(
     encoder: Encoder,
     images: ImageSet,
-    changed: Changed,
+    changed: ChangedSet,
     prints: Fingerprints,
     twins: Twins,
     more: Sequence[float],
     verify: bool,
     place: RunContext,
-) -> Tested:
+) -> EncoderResult:
     """Return all results of one encoder."""
     thresholds = _thresholds_for(encoder, more)
     queries = fingerprint(changed.images, encoder, place)
@@ -211,7 +222,7 @@ def tested(
         Curve.of(Roc.pooled(pooled[kind]), thresholds) if pooled[kind] else None
         for kind in (True, False)
     )
-    return Tested(
+    return EncoderResult(
         encoder.name,
         encoder.digest,
         thresholds,
@@ -226,7 +237,11 @@ def tested(
 
 
 def _image_table(
-    name: str, changed: Changed, queries: Fingerprints, found: DirectHits, verdicts: Verdicts | None
+    name: str,
+    changed: ChangedSet,
+    queries: Fingerprints,
+    found: DirectHits,
+    verdicts: Verdicts | None,
 ) -> pa.Table:
     count = len(queries)
     names = np.array([condition.name for condition in changed.conditions], dtype=object)
@@ -252,8 +267,8 @@ def _image_table(
 
 
 def _direct(
-    changed: Changed, queries: Fingerprints, found: DirectHits, thresholds: dict[str, float]
-) -> Iterator[Direct]:
+    changed: ChangedSet, queries: Fingerprints, found: DirectHits, thresholds: dict[str, float]
+) -> Iterator[SearchResult]:
     not_applicable, unreadable = Counter[str](), Counter[str]()
     for problem in queries.problems:
         counts = not_applicable if problem.detail == NOT_APPLICABLE else unreadable
@@ -262,7 +277,7 @@ def _direct(
         mine = found.condition == number
         rate = Rate.of(int(found.right[mine].sum()), int(mine.sum()))
         curve = Curve.of(found.curves[number], thresholds)
-        yield Direct(name, rate.total, not_applicable[name], unreadable[name], rate, curve)
+        yield SearchResult(name, rate.total, not_applicable[name], unreadable[name], rate, curve)
 
 
 _EXACT, _NEAR = GRADES.index(Grade.EXACT), GRADES.index(Grade.NEAR)
@@ -272,14 +287,16 @@ _EXACT, _NEAR = GRADES.index(Grade.EXACT), GRADES.index(Grade.NEAR)
 class Verdicts:
     """Results of the pipeline for all changed images."""
 
-    conditions: tuple[Judged, ...]  # one per condition
-    wrong: tuple[Wrong, ...]  # wrong pairs graded near or exact, most probable first
+    conditions: tuple[PipelineResult, ...]  # one per condition
+    wrong: tuple[WrongPair, ...]  # wrong pairs graded near or exact, most probable first
     first: Bool  # (n,): the most probable reference is the original or a twin of it
     grade: Int8  # (n,): of the pair with the original, an index into `GRADES`; -1 for no candidate
     probability: Float32  # (n,): of that pair; NaN if it was no candidate
 
 
-def judge(images: ImageSet, changed: Changed, twins: Twins, place: RunContext) -> Verdicts | None:
+def judge(
+    images: ImageSet, changed: ChangedSet, twins: Twins, place: RunContext
+) -> Verdicts | None:
     """Compare all changed images with the collection by the pipeline; ``None`` without grades."""
     encoder = load_encoder()
     outcome = pipeline.run([changed.images], [images], encoder, Settings(within=False), place)
@@ -311,11 +328,11 @@ def judge(images: ImageSet, changed: Changed, twins: Twins, place: RunContext) -
         )
         counts = (there & (grades.grade == _NEAR), there & (grades.grade == _EXACT), there)
         numbers = [int(count.sum()) for count in counts]
-        judged.append(Judged(each.name, r1, graded, candidates, *numbers))
+        judged.append(PipelineResult(each.name, r1, graded, candidates, *numbers))
     shown = np.flatnonzero(wrong & np.isin(grades.grade, (_EXACT, _NEAR)))
     shown = shown[np.lexsort((shown, -grades.probability[shown]))]
     wrong_pairs = tuple(
-        Wrong(
+        WrongPair(
             changed.conditions[condition[at]].name,
             changed.names[query[at]],
             right.ids[int(pairs.reference[row])].as_py(),
@@ -329,7 +346,7 @@ def judge(images: ImageSet, changed: Changed, twins: Twins, place: RunContext) -
 
 
 def _truth_of(
-    pairs: Pairs, rows: Int64, query: Int64, condition: Int64, changed: Changed, twins: Twins
+    pairs: Pairs, rows: Int64, query: Int64, condition: Int64, changed: ChangedSet, twins: Twins
 ) -> tuple[Bool, Bool, Bool]:
     """Return which pairs are with the original, with it or a twin of it, and which are wrong.
 

@@ -35,7 +35,7 @@ from visleak.records import (
     Unreadable,
 )
 from visleak.robustness.conditions import CONDITIONS, LONG_SIDE, Condition, bounded
-from visleak.robustness.curves import Keeper, Largest, Roc, Tally, edges_for
+from visleak.robustness.curves import LargestPairs, Roc, RocCounter, TopPairs, edges_for
 from visleak.settings import Settings
 
 NOT_APPLICABLE: Final = "the condition does not apply"
@@ -79,7 +79,7 @@ class ChangedOpener:
 
 
 @dataclass(frozen=True)
-class Changed:
+class ChangedSet:
     """The changed images of some queries."""
 
     images: ImageSet  # ids are `CONDITION/ID`
@@ -94,7 +94,7 @@ class Changed:
         return query, condition
 
 
-def drawn(readable: Int64, count: int, seed: int) -> Int64:
+def draw(readable: Int64, count: int, seed: int) -> Int64:
     """Return ``count`` random positions, ascending; all for 0 or if there are no more."""
     if not 0 < count < len(readable):
         return readable
@@ -104,7 +104,7 @@ def drawn(readable: Int64, count: int, seed: int) -> Int64:
 
 def changed_set(
     images: ImageSet, readable: Int64, queries: Int64, conditions: tuple[Condition, ...]
-) -> Changed:
+) -> ChangedSet:
     """Return the set of all queries (ascending positions) under all conditions."""
     names = tuple(images.ids.take(pa.array(queries)).to_pylist())
     wanted = max(condition.others for condition in conditions)
@@ -127,7 +127,7 @@ def changed_set(
     )
     # not a name that a user's set could have
     changed = ImageSet(f"{images.name} (changed)", ids, ids, opener)
-    return Changed(changed, conditions, queries, names, company)
+    return ChangedSet(changed, conditions, queries, names, company)
 
 
 @dataclass(frozen=True)
@@ -220,7 +220,7 @@ class DirectHits:
     curves: tuple[Roc, ...]  # one ROC per condition
     others: Int64  # (n,): number of wrong references of each changed image
     left_out: int  # pairs that are neither true nor wrong: twins, and others in a collage
-    largest: Largest  # wrong pairs: rows of changed images, and positions in the collection
+    largest: LargestPairs  # wrong pairs: rows of changed images, and positions in the collection
 
     @property
     def right(self) -> Bool:
@@ -230,7 +230,7 @@ class DirectHits:
 
 def search(
     encoder: Encoder,
-    changed: Changed,
+    changed: ChangedSet,
     queries: Fingerprints,
     references: Fingerprints,
     twins: Twins,
@@ -254,7 +254,7 @@ def search(
         part = slice(start, start + QUERY_BLOCK)
         own[part] = _paired(encoder, queries.matrix[part], references.matrix[place[part]], views)
     edges = edges_for(own, thresholds)
-    tallies, keeper = [Tally(edges) for _ in changed.conditions], Keeper(keep)
+    tallies, keeper = [RocCounter(edges) for _ in changed.conditions], TopPairs(keep)
     none = np.float32(-np.inf)
     best_wrong, best_twin = np.full(len(queries), none), own.copy()
     others, left_out = np.zeros(len(queries), np.int64), 0

@@ -30,7 +30,14 @@ from visleak.records import Bool, Encoder, Float32, Int64
 from visleak.reporting import Document
 from visleak.robustness.conditions import CONSTANTS, Condition, named
 from visleak.robustness.experiment import Source
-from visleak.robustness.queries import Changed, Collection, DirectHits, changed_set, drawn, search
+from visleak.robustness.queries import (
+    ChangedSet,
+    Collection,
+    DirectHits,
+    changed_set,
+    draw,
+    search,
+)
 from visleak.stats.bootstrap import cluster_draws, percentiles
 from visleak.stats.intervals import (
     CONFIDENCE,
@@ -169,7 +176,7 @@ def calibrate(
     ):
         own = Collection.read(images, maker, place, verify=verify)
         images, prints, twins = own.images, own.prints, own.twins
-        changed = changed_set(images, prints.rows, drawn(prints.rows, queries, seed), chosen)
+        changed = changed_set(images, prints.rows, draw(prints.rows, queries, seed), chosen)
         made = fingerprint(changed.images, maker, place)
         refuse_lost(images.name, made.problems)
         pairs = len(made) * (len(prints) - 1)
@@ -308,7 +315,7 @@ class Level:
         }
 
 
-def level_at(name: str, rate: float, found: DirectHits, changed: Changed, rows: Int64) -> Level:
+def level_at(name: str, rate: float, found: DirectHits, changed: ChangedSet, rows: Int64) -> Level:
     """Return the threshold at a rate, and its rates and bounds; ``rows``: readable images."""
     pairs, images = int(found.others.sum()), len(changed.queries)
     counts = np.bincount(found.query, minlength=images)

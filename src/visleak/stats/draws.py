@@ -111,7 +111,7 @@ LOSS: Final = 0.05  # share of the cases that may be lost for one more control e
 
 
 @dataclass(frozen=True)
-class Matched:
+class MatchedControls:
     """Leaked images and their matched controls."""
 
     leaked: Int64  # (m,): positions of leaked images that have controls, ascending
@@ -131,7 +131,7 @@ class Matched:
 
 def matched_controls(
     difficulty: Float64, classes: Int64 | None, leaked: Bool, seed: int = 0
-) -> Matched:
+) -> MatchedControls:
     """Choose controls among the images that do not leak, each at most once.
 
     Greedy nearest-neighbour matching in rounds: in random order, every leaked image gets the free
@@ -165,7 +165,7 @@ def matched_controls(
 
     sides = (leaked & known, ~leaked & known)
     levels = (mean(sides[0]), mean(sides[1]), mean(chosen), mean(controls.ravel()))
-    return Matched(chosen, controls, int(leaked.sum()) - len(chosen), levels)
+    return MatchedControls(chosen, controls, int(leaked.sum()) - len(chosen), levels)
 
 
 def _enough(own: Int64, found: Int64) -> tuple[Int64, Int64]:

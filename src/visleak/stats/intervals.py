@@ -224,7 +224,7 @@ def t_interval(values: npt.ArrayLike, confidence: float = CONFIDENCE) -> tuple[f
 
 def t_test_power(
     effect: npt.ArrayLike, spread: npt.ArrayLike, count: npt.ArrayLike, level: float = 0.95
-) -> npt.NDArray[np.float64]:
+) -> Float64:
     """Return the power of a one-sided t test of a mean above 0, in the shape of the arguments.
 
     A mean of 0 without spread has power 0.

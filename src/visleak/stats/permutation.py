@@ -204,7 +204,7 @@ def _all_at_once(
         yield taken.reshape(now, places) - (np.arange(now) * rows)[:, None]
 
 
-def holm(p: npt.ArrayLike) -> npt.NDArray[np.float64]:
+def holm(p: npt.ArrayLike) -> Float64:
     """Return p-values corrected for multiple tests by Holm's step-down method, (n,).
 
     Controls the family-wise error rate, however the tests depend on each other. ``p`` (n,): in
