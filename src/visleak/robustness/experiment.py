@@ -128,10 +128,8 @@ def robustness(
         taken = _taken(images, readable, queries, seed)
         changed = changed_set(images, readable, taken, chosen)
         found = tuple(
-            evaluate(
-                maker, images, changed, prints[maker.name], own.twins, thresholds, verify, place
-            )
-            for maker in makers
+            evaluate(each, images, changed, prints[each.name], own.twins, thresholds, verify, place)
+            for each in makers
         )
     return Robustness(
         collection=images.name,

@@ -30,14 +30,7 @@ from visleak.records import Bool, Encoder, Float32, Int64
 from visleak.reporting import Document
 from visleak.robustness.conditions import CONSTANTS, Condition, named
 from visleak.robustness.experiment import Source
-from visleak.robustness.queries import (
-    ChangedSet,
-    Collection,
-    DirectHits,
-    changed_set,
-    draw,
-    search,
-)
+from visleak.robustness.queries import ChangedSet, Collection, DirectHits, changed_set, draw, search
 from visleak.stats.bootstrap import cluster_draws, percentiles
 from visleak.stats.intervals import (
     CONFIDENCE,
