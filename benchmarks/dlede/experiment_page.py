@@ -48,8 +48,8 @@ def _lines(content: Mapping[str, Any]) -> Iterator[str]:
     yield "# D-LeDe on a leaking and a clean split of the same drives"
     yield ""
     yield (
-        "Written by `benchmarks/dlede/experiment.py` from the figures in"
-        " `benchmarks/dlede/experiment.json`; the script says how everything is made."
+        "Written by `benchmarks/dlede/experiment.py`, which describes the experiment, from"
+        " `benchmarks/dlede/experiment.json`."
     )
     yield ""
     yield from _what(results)
@@ -69,18 +69,17 @@ def _what(results: Mapping[str, Any]) -> Iterator[str]:
     width, height = settings["picture"]
     yield (
         f"{data['images']:,} frames of {data['recordings']} rendered drives, {width} x {height}"
-        f" pixels, with boxes of {objects}. Each drive has a place and a light of its own, houses,"
-        " trees, paints, a camera height, a lens and sensor noise; within it, frames are a tenth of"
-        " a second apart. Objects of which less than 40 % is seen have no box, nor have those"
-        " smaller than 4 x 6 pixels. The pictures were settled before the first training, and not"
-        " touched since."
+        f" pixels, with boxes of {objects}. Each drive has its own place, light, houses, trees,"
+        " colours, camera height, lens and sensor noise; its frames are a tenth of a second apart."
+        " Objects with less than 40 % visible, or smaller than 4 x 6 pixels, have no box. The"
+        " images were fixed before the first training run."
     )
     yield ""
     yield from (f"![frames with their boxes]({FOLDER}/frames.png)", "")
     yield (
-        f"The same frames are split twice. `{settings['trainer']}` is trained from scratch for"
-        f" {settings['epochs']} epochs in every training; size and epochs were chosen by step 0"
-        " of other splits, and by what one training may take. The commands that do the same:"
+        f"The same frames are split twice. In every training run `{settings['trainer']}` is trained"
+        f" from scratch for {settings['epochs']} epochs; size and epochs were chosen by step 0 of"
+        " other splits and by the time of a run. The same with commands:"
     )
     yield ""
     yield from _commands(settings, results["splits"])
@@ -117,7 +116,7 @@ def _commands(settings: Mapping[str, Any], splits: Mapping[str, Any]) -> Iterato
 
 
 def _verdicts(results: Mapping[str, Any]) -> Iterator[str]:
-    yield "## The verdicts, from 0, 10 and 20 %"
+    yield "## Verdicts from 0, 10 and 20 %"
     yield ""
     for name, split in results["splits"].items():
         judged = split["early"]["judgement"]
@@ -140,12 +139,12 @@ def _increases(results: Mapping[str, Any], part: str) -> Iterator[str]:
             for metric in DECIDING:
                 row.append(_rise(_step(result, metric, step)))
             rows.append(row)
-    head = ("split", "leaked, %", *METRICS.values(), "rise of mAP, %", "rise of F1, %")
+    head = ("split", "leaked, %", *METRICS.values(), "increase of mAP, %", "increase of F1, %")
     yield from _table(head, "lrrrrrrr", rows)
     count = next(iter(results["splits"].values()))[part]["judgement"]["repetitions"]
     yield (
-        f"Means of {count} repetitions. A rise is relative to the step before; in brackets its 95 %"
-        " interval, by bootstrap over repetitions."
+        f"Means of {count} repetitions. An increase is relative to the step before; in brackets its"
+        " 95 % interval, by bootstrap over repetitions."
     )
     yield ""
 
@@ -178,11 +177,11 @@ def _remembered(results: Mapping[str, Any]) -> Iterator[str]:
                 )
     if not rows:
         return
-    yield "## Who gains"
+    yield "## Gain of leaked and other images"
     yield ""
     yield (
-        "F1 of single test images against step 0, of those that leaked on purpose and of the"
-        " others, in points."
+        "Change of the F1 of single test images from step 0, in points: of those that were leaked,"
+        " and of the others."
     )
     yield ""
     yield from _table(
@@ -201,7 +200,7 @@ def _gain(estimate: Mapping[str, float | None]) -> str:
 
 
 def _pairs(results: Mapping[str, Any]) -> Iterator[str]:
-    yield "## What the pictures say: audit and perceptual hashes"
+    yield "## Audit and perceptual hashes"
     yield ""
     rows = []
     for name, split in results["splits"].items():
@@ -236,7 +235,7 @@ def _pairs(results: Mapping[str, Any]) -> Iterator[str]:
     )
     yield from (f"![histogram of hash distances]({FOLDER}/hashes.svg)", "")
     yield from (
-        f"![most alike pairs of the split at random]({FOLDER}/alike.png)",
+        f"![most similar pairs of the split at random]({FOLDER}/alike.png)",
         "",
     )
 
@@ -245,26 +244,28 @@ def _calibration(results: Mapping[str, Any]) -> Iterator[str]:
     found = results.get("calibration")
     if found is None:
         return
-    yield "## The threshold that clean splits of the same images give"
+    yield "## Threshold calibrated on clean splits of the same images"
     yield ""
     rises = ", ".join(f"{100 * max(each.values()):.1f} %" for each in found["clean"])
     text = (
-        "The paper's 5 % were read off one curve, and a detector that starts high need not rise by"
-        f" as much. {len(found['clean'])} other splits by whole recordings, trained"
-        f" {found['repetitions']} times each, rise by {rises} (the largest increase, of mAP or"
-        f" F1). The next clean split lies below {100 * found['threshold']:.1f} % in"
-        f" {100 * found['alpha']:.0f} % of cases (`--calibrate {len(found['clean'])}`)."
+        "The 5 % of the paper are those of one curve, and the increase of a detector with a high"
+        f" initial score may be smaller. {len(found['clean'])} other splits by whole recordings,"
+        f" trained {found['repetitions']} times each, increase by {rises} (the larger of mAP and"
+        f" F1). A further clean split is below {100 * found['threshold']:.1f} % with a probability"
+        f" of {100 * found['alpha']:.0f} % (`--calibrate {len(found['clean'])}`)."
     )
     if not found["threshold"] > 0:
         text += (
-            f" That is no threshold: {len(found['clean'])} clean splits that differ so much are too"
-            " few to tell by."
+            f" This is not a usable threshold: {len(found['clean'])} clean splits with such"
+            " differences are too few."
         )
     for name, words in (("random", "at random"), ("sequences", "by recording")):
         verdict = {"leaking": "leaks", "clean": "shows no leak"}.get(
             found[name]["verdict"], "is undecided"
         )
-        text += f" By that, the split {words} {verdict} ({found['repetitions']} repetitions)."
+        text += (
+            f" By this threshold the split {words} {verdict} ({found['repetitions']} repetitions)."
+        )
     yield from (text, "")
 
 
@@ -277,13 +278,13 @@ def _full(results: Mapping[str, Any]) -> Iterator[str]:
 
 def _time(content: Mapping[str, Any]) -> Iterator[str]:
     results, machine = content["figures"], content["machine"]
-    yield "## What it took"
+    yield "## Time"
     yield ""
     for name, spent in results["wall"].items():
         each = spent["seconds"] * results["settings"]["jobs"] / max(spent["trainings"], 1)
         yield (
-            f"- {name}: {spent['trainings']} trainings in {spent['seconds'] / 60:.1f} minutes,"
-            f" {results['settings']['jobs']} at a time on one thread each: {each:.0f} s a training."
+            f"- {name}: {spent['trainings']} training runs in {spent['seconds'] / 60:.1f} minutes,"
+            f" {results['settings']['jobs']} at a time on one thread each: {each:.0f} s per run."
         )
     yield (
         f"- Rendering: {results['data']['seconds_of_rendering']:.0f} s. Machine: {machine['cpu']},"

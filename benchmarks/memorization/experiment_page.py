@@ -67,23 +67,23 @@ def lines(content: Mapping[str, Any]) -> Iterator[str]:
     """Return the page's lines."""
     results = content["figures"]
     size, seeds = results["size"], results["seeds"]
-    yield "# Memorization, found in models that really memorize"
+    yield "# Detection of memorization in models that memorized images"
     yield ""
     yield (
-        "Written by `benchmarks/memorization/experiment.py` from the figures in"
-        " `benchmarks/memorization/experiment.json`; the script says how everything is made."
+        "Written by `benchmarks/memorization/experiment.py`, which describes the experiment, from"
+        " `benchmarks/memorization/experiment.json`."
     )
     yield ""
     yield (
         f"Tiny text-to-image diffusion models (stock Stable Diffusion pipelines of 1.8 million"
-        f" parameters, pictures of 16 x 16 pixels) are trained from scratch for {size['steps']:,}"
-        " steps on 6,000 captioned pictures and 12 more that make 15 % of every batch. visleak is"
-        f" told nothing of the 12. Figures are medians over {len(seeds)} seeds of training, single"
-        " seeds in brackets. Nothing here says how often a model of a billion parameters does such"
-        " things: it shows that the parts find what is there."
+        f" parameters, images of 16 x 16 pixels) are trained from scratch for {size['steps']:,}"
+        " steps on 6,000 captioned images and 12 more that make 15 % of every batch. visleak has no"
+        f" information about the 12. Results are medians over {len(seeds)} seeds of training, with"
+        " single seeds in brackets. They show that the methods find memorized images, not how often"
+        " large models memorize."
     )
     yield ""
-    yield "![Training images beside what is generated from their captions](memorization_toy.png)"
+    yield "![Training images and images generated from their captions](memorization_toy.png)"
     yield ""
     yield from bar_lines(content["bars"])
     yield from _detection(results)
@@ -94,7 +94,7 @@ def lines(content: Mapping[str, Any]) -> Iterator[str]:
 
 def bar_lines(bars: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     """Return results with their limits, as a table."""
-    yield "| bar | figure | asked | |"
+    yield "| quantity | result | limit | |"
     yield "|---|--:|--:|---|"
     for bar in bars:
         side, limit = ("at most", bar.get("at_most")), bar.get("at_least")
@@ -107,11 +107,11 @@ def bar_lines(bars: Sequence[Mapping[str, Any]]) -> Iterator[str]:
 
 
 def _detection(results: Mapping[str, Any]) -> Iterator[str]:
-    yield "## Does D tell memorized captions?"
+    yield "## Detection of memorized captions by D"
     yield ""
     yield (
-        "AUC of the 12 memorized captions against 300 general ones that were not trained, and"
-        " against 100 of the memorized ones' form."
+        "AUC of the 12 memorized captions against 300 general ones that were not trained on, and"
+        " against 100 of the form of memorized ones."
     )
     yield ""
     yield "| world | timestep, noises | against general | against the same form |"
@@ -131,14 +131,14 @@ def _extraction(results: Mapping[str, Any]) -> Iterator[str]:
     yield "## Extraction and tracing (plain world)"
     yield ""
     yield (
-        f"{images} images a caption at guidance 3, clusters of at least {least}, similarity"
-        " `builtin`; the medoids traced to a folder of training pictures. *Right*: verified, and"
-        " the reference is the memorized picture that the image correlates with. The last column"
-        " compares the same images by their pixels alone (`--similarity pixels`)."
+        f"{images} images per caption at guidance 3, clusters of at least {least}, similarity"
+        " `builtin`; the medoids are traced in a folder of training images. *Right*: verified, and"
+        " the reference is the memorized image that the image correlates with. The last column"
+        " compares the same images by their pixels (`--similarity pixels`)."
     )
     yield ""
     yield (
-        "| captions | with a cluster | clusters | verified | right | memorized pictures | with a"
+        "| captions | with a cluster | clusters | verified | right | memorized images | with a"
         " cluster, by pixels |"
     )
     yield "|---|---|---|---|---|---|---|"
@@ -158,13 +158,13 @@ def _searches(results: Mapping[str, Any]) -> Iterator[str]:
     yield "## Search (hard world)"
     yield ""
     yield (
-        f"{size['chains']} chains (or best prompts) each, within the same number of model calls."
-        f" *Hits*: chains whose prompt replays one memorized picture in at least"
-        f" {size['judged'][1]} of {size['judged'][0]} images, by correlation; *pictures*: different"
-        " ones. *Traced*: the same by visleak's own extraction and tracing."
+        f"{size['chains']} chains (or best prompts) each, with the same number of model calls."
+        f" *Hits*: chains whose prompt reproduces one memorized image in at least"
+        f" {size['judged'][1]} of {size['judged'][0]} images, by correlation; *images*: different"
+        " ones. *Traced*: the same by extraction and tracing of visleak."
     )
     yield ""
-    yield "| method | model calls | median best D | hits | pictures | pictures, traced |"
+    yield "| method | model calls | median best D | hits | images | images, traced |"
     yield "|---|---|---|---|---|---|"
     for key, name in METHODS.items():
         each = [row[key] for row in rows]
@@ -186,10 +186,10 @@ def _augmentation(results: Mapping[str, Any]) -> Iterator[str]:
     yield ""
     yield (
         "Algorithm 2 from one memorized caption, kappa the 95th percentile of D of general"
-        f" captions; then {picks} prompts far from one another (Algorithm 3)."
+        f" captions; then {picks} diverse prompts (Algorithm 3)."
     )
     yield ""
-    yield f"| prompts scored | above kappa | of {picks} picks, replicating | model calls |"
+    yield f"| prompts scored | above kappa | reproducing, of {picks} | model calls |"
     yield "|---|---|---|---|"
     columns = ("scored", "above_kappa", "replicating", "calls")
     cells = (spread([row[column] for row in rows], "{:,.0f}") for column in columns)

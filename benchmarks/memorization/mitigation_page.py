@@ -31,24 +31,23 @@ def write_page(figures: Path, folder: Path) -> Path:
 
 def lines(content: Mapping[str, Any]) -> Iterator[str]:
     """Return the page's lines."""
-    told = content["figures"]
-    size, rows = told["size"], told["rows"]
-    yield "# Mitigations, measured on models that really memorize"
+    size, rows = content["figures"]["size"], content["figures"]["rows"]
+    yield "# Mitigations, measured on models that memorized images"
     yield ""
     yield (
-        "Written by `benchmarks/memorization/mitigation.py` from the figures in"
-        " `benchmarks/memorization/mitigation.json`; the script says how everything is made."
+        "Written by `benchmarks/memorization/mitigation.py`, which describes the experiment, from"
+        " `benchmarks/memorization/mitigation.json`."
     )
     yield ""
     yield (
         f"The models of [memorization_toy.md](memorization_toy.md), plain world, {len(rows)} seeds."
         f" {size['triggers']} memorized captions with {size['images']} images each,"
-        f" {size['general']} general captions that were not trained with one image each; DDIM, 15"
-        " steps, guidance 7.5; every method starts from the same noises. Similarity is the"
-        " correlation with the caption's own memorized picture, the CLIP score that of a tiny CLIP"
-        f" ({rows[0]['alignment']['own_caption']:.2f} for a real picture and its own caption,"
+        f" {size['general']} general captions that were not trained on, with one image each; DDIM,"
+        " 15 steps, guidance 7.5; every method starts from the same noises. Similarity is the"
+        " correlation with the memorized image of the caption, the CLIP score that of a tiny CLIP"
+        f" ({rows[0]['alignment']['own_caption']:.2f} for a training image and its caption,"
         f" {rows[0]['alignment']['another_caption']:.2f} for another caption). Medians over seeds,"
-        " single seeds in brackets."
+        " with single seeds in brackets."
     )
     yield ""
     yield from bar_lines(content["bars"])
@@ -62,20 +61,20 @@ def lines(content: Mapping[str, Any]) -> Iterator[str]:
     yield ""
     yield (
         f"D is the triggers' median D at the sampler's first step ({levels(rows)}); Wen's learning"
-        " rate is 0.2 unless said. Only the column of general captions has enough prompts to tell"
-        " methods apart by their CLIP score. Seconds were taken while other programs ran."
+        " rate is 0.2 unless stated. Only the column of general captions has enough prompts to"
+        " compare methods by their CLIP score. Other programs ran during the timing."
     )
     yield ""
     yield from covered(rows)
     yield ""
     yield (
-        "**What differs from the paper, and why.** There Wen et al. cost general prompts nothing,"
-        " since every l is above their D. Here a trigger's D is only some 2.5 times that of a"
-        " general caption (.4 in the median): an l that takes most of the replicas away, a quarter"
-        " of D, is below it, and general captions pay; the larger l cost them nothing and take"
-        " little away. Ren et al. hide the summary tokens, but a toy's trigger sits in its words,"
-        " and C hardly matters. RTA has the best trade-off, as in the paper for Stable Diffusion 2,"
-        " and not Wen et al. as for Stable Diffusion 1."
+        "**Differences from the paper.** In the paper, Wen et al. do not affect general prompts,"
+        " because every l is above their D. Here the D of a trigger is only about 2.5 times that of"
+        " a general caption (median .4): an l that removes most reproductions, a quarter of D, is"
+        " below it and affects general captions; larger l do not affect them but remove few"
+        " reproductions. Ren et al. mask the summary tokens, but the triggers of a toy are in its"
+        " words, so C has little effect. RTA has the best trade-off, as in the paper for Stable"
+        " Diffusion 2, and not Wen et al. as for Stable Diffusion 1."
     )
 
 
@@ -100,12 +99,12 @@ def covered(rows: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     found = {name: values for name, values in found.items() if np.isfinite(values).all()}
     if not found:
         yield (
-            "There is no hypervolume: memorized pictures are unlike what their captions say, so"
-            " that images of trigger prompts have a CLIP score below 0 without mitigation, and"
-            " every method that works raises it."
+            "There is no hypervolume: memorized images do not match their captions, so images of"
+            " trigger prompts have a CLIP score below 0 without mitigation, and every effective"
+            " method raises it."
         )
         return
-    yield "| method, all settings | share of the ideal area that its trade-off curve covers |"
+    yield "| method, all settings | share of the ideal area covered by its trade-off curve |"
     yield "|---|---|"
     for name, values in sorted(found.items(), key=lambda item: -float(np.median(item[1]))):
         yield f"| {name} | {spread(values, '{:.2f}')} |"
