@@ -265,10 +265,10 @@ def page(machine: Impact, people: Impact, fair: Impact | None) -> str:
     main, strict = "near or exact", "judged near or exact"
     by_model = {effect.model: effect for effect in people.effects}
     lines = [
-        "# What CIFAR-10's leaks do to scores",
+        "# Effect of the leaks of CIFAR-10 on scores",
         "",
-        "Written by `benchmarks/impact_cifar10.py`, which also says how each model is made; the",
-        "figures are in `benchmarks/impact_cifar10.json`. Accuracies are in percent.",
+        "Written by `benchmarks/impact_cifar10.py`, which also describes the models; the results",
+        "are in `benchmarks/impact_cifar10.json`. Accuracies are in percent.",
         "",
         "```sh",
         "visleak audit --test test=test.parquet --train train=train.parquet -o audit",
@@ -277,47 +277,47 @@ def page(machine: Impact, people: Impact, fair: Impact | None) -> str:
         "visleak impact audit --predictions ResNet-20=resnet20.parquet -o impact",
         "```",
         "",
-        "## What was found",
+        "## Results",
         "",
         "On the test images that the audit grades near or exact:",
         "",
         *(f"- {finding(effect, main)}" for effect in machine.effects),
         "",
-        f"On those of {people.effects[0].images[0]:,} test images of even index in which people saw"
-        " a near-duplicate:",
+        f"On those of {people.effects[0].images[0]:,} test images of even index that have a"
+        " near-duplicate by verdicts of people:",
         "",
         *(f"- {finding(effect, strict)}" for effect in people.effects),
         "",
         "On the list of Barz & Denzler (2020), duplicates of any type, even index:",
         "",
         *(f"- {finding(effect, lists[2])}" for effect in people.effects),
-        "- Theirs: ResNet-110 errs on 0 % of CIFAR-10's duplicates, against 5.26 % of all.",
+        "- In their paper: ResNet-110 errs on 0 % of CIFAR-10's duplicates, against 5.26 % of all.",
         "",
-        "Ridge is a control: 560 weights a class have little room for single ones of 50,000"
-        " images, and yet it, too, may do better on leaked images, and within classes: on the list"
-        " of Barz & Denzler above, and on what is hard or soft. Such images look easier in"
-        " themselves. A difference of leaked images is memory, looks and classes together; the"
-        " test within classes takes the classes out, not the looks. A fair test set, with"
-        " new images for the leaked ones, takes out more.",
+        "Ridge is a control: 560 weights per class can hardly memorize single ones of 50,000"
+        " images, and yet its accuracy may also be higher on leaked images, and within classes: on"
+        " the list of Barz & Denzler above, and on hard or soft leaks. Such images are easier. A"
+        " difference of leaked images is due to memorization, difficulty and classes; the test"
+        " within classes excludes the classes, not the difficulty. A fair test set, with new"
+        " images for the leaked ones, excludes more.",
         "",
         "## Three models, with and without the leak",
         "",
         *accuracies(machine, (main, "similar or closer", "hard", "hard or soft")),
         "",
-        "Fair weighs the classes of the images that are left as in the whole test set.",
+        "Fair: the remaining images, weighted to the class mix of the whole test set.",
         "",
         *orders(machine, main),
         "",
         *fair_part(fair),
-        "## ResNet-20, by the machine's grades and degrees",
+        "## ResNet-20, by automatic grades and degrees",
         "",
         *table(machine.effects[0], leaks),
         "",
         "p: permutation test (mid-p) of leaked images against all others; Holm: corrected over all"
         " leaks and the three models. Random: as many images drawn from all; class-matched: drawn"
-        " with the classes of those that leak; the interval holds 95 % of 1,000 draws.",
+        " with the class mix of the leaked images; the interval contains 95 % of 1,000 draws.",
         "",
-        "## ResNet-20, by people's verdicts",
+        "## ResNet-20, by verdicts of people",
         "",
         f"Only test images of even index were judged: all are {people.effects[0].images[0]:,}"
         " here.",
@@ -335,9 +335,9 @@ def fair_part(fair: Impact | None) -> list[str]:
     return [
         "## The test set and a fair one",
         "",
-        "`CANDIDATES=auto sh examples/cifair.sh` holds 2,000 training images out and puts them"
-        " where duplicates were. ResNet-20 has learnt from these images, so there is no fair set"
-        " for it here; the other two were taught without them.",
+        "`CANDIDATES=auto sh examples/cifair.sh` holds out 2,000 training images and replaces"
+        " duplicates by them. ResNet-20 was trained on these images, so it has no fair test set"
+        " here; the other two were trained without them.",
         "",
         *gaps(fair),
         "",
@@ -357,8 +357,7 @@ def orders(result: Impact, leak: str) -> list[str]:
                 f" {100 * flip.fair:+.2f} | {chance(flip.chance)} | {chance(flip.behind)} |"
             )
     return [
-        f"Their order where {leak} leaks are left out; the last two columns are probabilities, by"
-        " bootstrap:",
+        f"Their order without {leak} leaks; the last two columns are probabilities, by bootstrap:",
         "",
         *lines,
     ]
