@@ -1,21 +1,21 @@
 #!/bin/sh
-# The whole procedure of Barz & Denzler (2020) on CIFAR-10: find the duplicates of the test set,
-# lay people's verdicts over what was found, count, replace them by images of a pool, audit again.
+# The procedure of Barz & Denzler (2020) on CIFAR-10: find the duplicates of the test set, apply the
+# verdicts of people, count, replace the duplicates by images of a pool, audit again.
 #
 #   VISLEAK_DATA=DIR sh examples/cifair.sh [FOLDER]
 #
 # DIR/cifar10 holds train.parquet and test.parquet (columns image, label, index) and lists of
 # verdicts in the schema of ciFAIR, duplicates_dev.csv and duplicates_within_test_dev.csv.
-# In the paper very similar images are duplicates too (--grade similar).
-# The pool is the last 2,000 training images, which are taken out of the training set. The machine
-# chooses the replacements: where people choose them, `visleak review A --pool POOL
-# --grade similar` comes before `visleak replace`, and --select auto is left out.
+# As in the paper, very similar images are duplicates too (--grade similar).
+# The pool is the last 2,000 training images, which are removed from the training set. Replacements
+# are selected automatically; for a selection by people, run `visleak review A --pool POOL
+# --grade similar` before `visleak replace`, and omit --select auto.
 #
 #   MODEL=FILE.onnx   features of that model (visleak train-encoder) instead of the built-in ones
-#   TRAIN=1           learn them first, on the training set itself, as in the paper
+#   TRAIN=1           train the model first on the training set, as in the paper
 #   POOL=N            training images held out (2,000)
-#   CANDIDATES=auto   every pair that may matter, instead of each image's one nearest as in the paper
-#   VISLEAK, PYTHON   the programs, by default from the PATH
+#   CANDIDATES=auto   all candidates, instead of only the nearest image as in the paper
+#   VISLEAK, PYTHON   the programs; default: from the PATH
 set -eu
 
 visleak=${VISLEAK:-visleak}
