@@ -1,11 +1,11 @@
 """Rendered documents with known truth: true copies, and the same template with one field changed.
 
 A grader must call a processed copy of a document near, and the same template with another amount,
-date or name similar. Every document is rendered several times from one seed: as it is, with exactly
-one field changed (down to one digit), and with all fields changed. All pixels outside the reported
-box of a change are equal.
+date or name similar. Every document is rendered several times from one seed: unchanged, with
+exactly one field changed (down to one digit), and with all fields changed. All pixels outside the
+reported box of a change are equal.
 
-The kinds are split: fit on ``FITTING``, report on ``REPORTED``. Both hold text, charts and screens.
+The kinds are split: fit on ``FITTING``, report on ``REPORTED``. Both have text, charts and screens.
 
     from documents import KINDS, document, pairs
 
@@ -91,13 +91,13 @@ FITTING = ("letter", "article", "receipt", "form", "timetable", "bars", "scatter
            "dialog", "slide", "speed_sign", "catalogue", "menu", "plan", "dashboard")  # fmt: skip
 REPORTED = ("book", "invoice", "card", "calendar", "lines", "pie", "spreadsheet", "music",
             "application", "source", "direction_sign")  # fmt: skip
-#: In an order that never changes: the place of a kind is part of what decides its copies.
+#: In a fixed order: the position of a kind is part of the seed of its copies.
 KINDS = tuple(_DRAWERS)
 
-#: A change is visible if at least so many pixels differ by at least so many levels of a channel.
+#: A change is visible if at least this number of pixels differ by at least this number of levels.
 VISIBLE_PIXELS, VISIBLE_LEVELS = 20, 48
 
-#: Sorts of changes of one field, and of all fields at once.
+#: Types of changes of one field, and of all fields.
 CHANGES = ("digit", "number", "amount", "date", "time", "name", "address", "label", "title", "word",
            "line", "cell", "bar", "point", "marker", "checkbox", "signature", "portrait",
            "picture", "sign")  # fmt: skip
@@ -106,16 +106,16 @@ WHOLE = ("template", "language")
 
 @dataclass(frozen=True)
 class Variant:
-    """A document drawn otherwise.
+    """A changed rendering of a document.
 
     Attributes:
         pixels: RGB ``uint8``, of the original's size.
-        change: one of ``CHANGES``, the sort of the field; or one of ``WHOLE``.
-        field: name of the field, empty where all are changed.
-        box: left, top, right, bottom of what differs; right and bottom are outside.
+        change: one of ``CHANGES``, the type of the field; or one of ``WHOLE``.
+        field: name of the field, empty if all are changed.
+        box: left, top, right, bottom of the difference; right and bottom are exclusive.
         contrast: number of pixels that differ by ``VISIBLE_LEVELS`` or more.
-        marked: of a mark that moved: which of the pixels that differ are the mark of the variant,
-            the others are the original's; (h, w), ``None`` for other changes.
+        marked: of a mark that moved: mask of the mark of the variant, (h, w); the other different
+            pixels are the mark of the original. ``None`` for other changes.
     """
 
     pixels: Image
@@ -132,9 +132,9 @@ class Document:
 
     Attributes:
         kind: one of ``KINDS``.
-        number: with kind and seed it decides everything.
-        original: RGB ``uint8``, 500 to 1400 pixels along the longer side.
-        variants: first those of one field, then those of ``WHOLE``.
+        number: determines the document with kind and seed.
+        original: RGB ``uint8``, with a long side of 500 to 1400 pixels.
+        variants: those of one field, then those of ``WHOLE``.
     """
 
     kind: str
@@ -146,14 +146,14 @@ class Document:
 
 @dataclass(frozen=True)
 class Pair:
-    """Two images and the truth about them.
+    """Two images with the ground truth.
 
     Attributes:
         query, reference: RGB ``uint8``; the reference is the original.
         grade: ``near`` for a true copy, ``similar`` for a variant.
         kind: of the document.
         change: of the variant, empty for a true copy.
-        copy: one of ``COPIES``, empty where the query was not processed.
+        copy: one of ``COPIES``, empty if the query was not processed.
     """
 
     query: Image
@@ -171,16 +171,16 @@ def document(
 
     Args:
         kind: one of ``KINDS``.
-        number: position in the endless sequence of documents of this kind.
+        number: position in the sequence of documents of this kind.
         seed: of the sequence.
-        changes: most variants with one field changed, each of another sort; the first one changes
-            one digit, where the document has a number.
-        templates: number of variants with all fields changed. A screen has one in another
-            language, too, if this is positive.
+        changes: most variants with one field changed, each of another type; the first one changes
+            one digit, if the document has a number.
+        templates: number of variants with all fields changed. If positive, a screen also has one
+            in another language.
 
     Raises:
         ValueError: unknown kind.
-        RuntimeError: a change shows outside the area of its field: the drawing is at fault.
+        RuntimeError: a change is visible outside the area of its field, by an error of the drawing.
     """
     if kind not in _DRAWERS:
         msg = f"kind must be one of {', '.join(KINDS)}, got {kind!r}"
@@ -199,7 +199,7 @@ def document(
     whole = [("template", _drawn(kind, key, template=own)[1]) for own in range(1, templates + 1)]
     if templates and page.translatable:
         whole.append(("language", _drawn(kind, key, Change("", "language"))[1]))
-    # few fields may have the same values by chance
+    # a few fields may have equal values by chance
     variants += [
         _whole(pixels, original, what) for what, pixels in whole if (pixels != original).any()
     ]
@@ -213,7 +213,7 @@ def pairs(
 
     Args:
         made: a document.
-        seed: decides the strengths of the copies, and which ones the variants get.
+        seed: of the strengths of the copies, and of the copies of variants.
         operations: classes of copies.
         processed: number of copies per variant; their classes are drawn without repetition.
     """
@@ -240,7 +240,7 @@ def _drawn(
 
 
 def _changes(page: Page, rng: Random) -> list[Change]:
-    """Return changes in random order, of every sort in turn, one digit first."""
+    """Return changes in random order, alternating between types, one digit first."""
     by_sort: dict[str, list[str]] = {}
     for name, sorts in page.fields.items():
         for what in sorts:
@@ -257,7 +257,7 @@ def _changes(page: Page, rng: Random) -> list[Change]:
 
 
 def _variant(kind: str, key: str, change: Change, page: Page, original: Image) -> Variant | None:
-    """Return the document with one field changed, None if the change can hardly be seen."""
+    """Return the document with one field changed, None if the change is hardly visible."""
     changed, pixels = _drawn(kind, key, change)
     different = _difference(pixels, original)
     contrast = int((different >= VISIBLE_LEVELS).sum())
@@ -274,7 +274,7 @@ def _variant(kind: str, key: str, change: Change, page: Page, original: Image) -
 def _mark(
     kind: str, key: str, change: Change, pixels: Image, original: Image
 ) -> npt.NDArray[np.bool_] | None:
-    """Return where the variant has the mark: where a third rendering is like the original."""
+    """Return the mask of the variant's mark: where a third rendering is equal to the original."""
     for attempt in range(change.attempt + 3, change.attempt + 9):
         third = _drawn(kind, key, replace(change, attempt=attempt))[1]
         if (third != pixels).any() and (third != original).any():
@@ -295,6 +295,6 @@ def _difference(one: Image, other: Image) -> npt.NDArray[np.uint8]:
 
 
 def _bounds(mask: npt.NDArray[np.bool_]) -> Box:
-    """Return left, top, right, bottom of what is set."""
+    """Return left, top, right, bottom of a mask."""
     across, down = np.flatnonzero(mask.any(0)), np.flatnonzero(mask.any(1))
     return int(across[0]), int(down[0]), int(across[-1]) + 1, int(down[-1]) + 1

@@ -49,7 +49,7 @@ class Plot:
     top: float
 
     def height(self, value: float) -> float:
-        """Return where a value is drawn, in pixels."""
+        """Return the position of a value, in pixels."""
         _, top, _, bottom = self.box
         return bottom - (bottom - top) * min(value / self.top, 1.0)
 
@@ -141,7 +141,7 @@ def _categories(style: Random, number: int) -> list[str]:
 
 
 def bars(page: Page) -> None:
-    """Draw a bar chart: upright, lying, grouped or stacked, with or without numbers."""
+    """Draw a bar chart: vertical, horizontal, grouped or stacked, with or without numbers."""
     if page.style.random() < 0.3:
         _lying_bars(page)
     else:
@@ -149,7 +149,7 @@ def bars(page: Page) -> None:
 
 
 def _lying_bars(page: Page) -> None:
-    """Draw bars from left to right, with their names before and their numbers behind."""
+    """Draw horizontal bars, with names on the left and numbers on the right."""
     plot, style = _plot(page, axis=False, ratio=(0.45, 1.1)), page.style
     left, top, right, bottom = plot.box
     left, right = page.width * style.uniform(0.2, 0.27), page.width * 0.87
@@ -181,7 +181,7 @@ def _lying_bars(page: Page) -> None:
 
 
 def _upright_bars(page: Page) -> None:
-    """Draw bars from below, grouped or stacked."""
+    """Draw vertical bars, grouped or stacked."""
     plot, style = _plot(page), page.style
     left, top, right, bottom = plot.box
     series = style.choice((1, 1, 1, 2, 3))
@@ -230,7 +230,7 @@ def _upright_bars(page: Page) -> None:
 
 
 def _legend(page: Page, plot: Plot, series: int) -> None:
-    """Draw the names of series in a corner or beside the chart."""
+    """Draw the legend in a corner or beside the chart."""
     _, top, right, _ = plot.box
     size = plot.font.size
     beside = right < 0.84 * page.width

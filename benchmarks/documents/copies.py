@@ -1,13 +1,13 @@
 """True copies of a document: the same rendering, processed.
 
-- ``jpeg``: saved again as JPEG of quality 85-95.
+- ``jpeg``: saved as JPEG of quality 85-95.
 - ``half``: both sides scaled to 48-52 %.
-- ``crop``: both sides cut to 68-72 %, so about half of the area is left.
-- ``rotated``: turned by 1.5-2.5 degrees on a larger canvas, filled with the colour of the border.
-- ``scanned``: turned by up to 1 degree, perspective below 1 %, shading, blur, noise, JPEG 70-80,
-  with a margin of 2 % around.
-- ``stamp``: a turned stamp with a frame and text over the content, solid or half transparent.
-- ``highlighter``: one to three lines marked in a bright colour that multiplies what is below.
+- ``crop``: both sides cut to 68-72 %, about half of the area.
+- ``rotated``: rotated by 1.5-2.5 degrees on a larger canvas, filled with the colour of the border.
+- ``scanned``: rotated by up to 1 degree, perspective below 1 %, shading, blur, noise, JPEG 70-80,
+  with a margin of 2 %.
+- ``stamp``: a rotated stamp with a frame and text over the content, solid or half transparent.
+- ``highlighter``: one to three lines marked in a bright colour that multiplies the content.
 """
 
 from __future__ import annotations
@@ -49,9 +49,9 @@ def copy(pixels: Image, name: str, rng: np.random.Generator, *, keep: Box | None
     Args:
         pixels: RGB ``uint8``.
         name: one of ``COPIES``.
-        rng: decides the strength and the place.
-        keep: box (left, top, right, bottom) that stays in view: no crop leaves it out unless it is
-            larger than the crop, and no stamp covers it unless there is no other place.
+        rng: draws the strength and the place.
+        keep: box (left, top, right, bottom) that stays visible: crops contain it unless it is
+            larger than the crop, and stamps do not cover it unless there is no other place.
     """
     height, width = pixels.shape[:2]
     if name == "jpeg":
@@ -107,7 +107,7 @@ def _crop(pixels: Image, rng: np.random.Generator, keep: Box | None) -> Image:
             if last - first <= kept:
                 least, most = max(least, last - kept), min(most, first)
             else:
-                # the middle of what cannot be kept as a whole
+                # the middle of a box that is larger than the crop
                 least = most = min(max((first + last - kept) // 2, least), most)
         starts.append(int(rng.integers(least, most + 1)))
         lengths.append(kept)
@@ -116,7 +116,7 @@ def _crop(pixels: Image, rng: np.random.Generator, keep: Box | None) -> Image:
 
 
 def _rotated(pixels: Image, degrees: float) -> Image:
-    """Return pixels on a canvas that holds all of them."""
+    """Return the rotated pixels on a larger canvas."""
     height, width = pixels.shape[:2]
     turn = cv2.getRotationMatrix2D(((width - 1) / 2, (height - 1) / 2), degrees, 1.0)
     cosine, sine = np.abs(turn[0, :2])
@@ -130,7 +130,7 @@ def _rotated(pixels: Image, degrees: float) -> Image:
 
 
 def _scanned(pixels: Image, rng: np.random.Generator) -> Image:
-    # a margin, so that the warp pushes nothing out of view
+    # a margin, so that the warp does not cut the content
     margin = round(0.02 * max(pixels.shape[:2]))
     pixels = cv2.copyMakeBorder(pixels, *[margin] * 4, cv2.BORDER_CONSTANT, value=_border(pixels))
     height, width = pixels.shape[:2]
@@ -211,7 +211,7 @@ def _highlighted(pixels: Image, rng: np.random.Generator) -> Image:
     colours = ((255, 250, 90), (150, 255, 140), (255, 160, 205), (255, 205, 110))
     colour = np.float32(colours[rng.integers(4)]) / 255
     line = max(10, round(height * rng.uniform(0.018, 0.035)))
-    # more often over what is printed than beside it
+    # more often on printed content
     edges = np.abs(np.diff(pixels[..., 1].astype(np.int16), axis=1)) > 40
     rows = cv2.blur(edges.sum(1).astype(np.float64)[:, None], (1, line))[:, 0] + 0.5
     rows[-line:] = 0

@@ -1,4 +1,4 @@
-"""A page that is drawn again with one field changed, and everything else exactly the same."""
+"""A page that is drawn repeatedly with one field changed and all other pixels equal."""
 
 from __future__ import annotations
 
@@ -90,12 +90,13 @@ def _width(font: Font, text: str) -> float:
 
 @dataclass(frozen=True)
 class Change:
-    """The one field that a variant draws otherwise.
+    """The field that a variant changes.
 
     Attributes:
         field: name of the field.
-        what: ``digit`` for one digit, ``line`` for a line of prose, else the sort of the field.
-        attempt: another number gives another value.
+        what: ``digit`` for one digit, ``line`` for a line of prose, otherwise the type of the
+        field.
+        attempt: seed of the value.
     """
 
     field: str
@@ -112,13 +113,13 @@ class Entry(str):
 class Page:
     """Drawing of one document.
 
-    ``style`` decides the layout and is drawn from in the same order by every rendering; every
-    field has a generator of its own. A field must only be drawn in the areas marked for it, and
-    nothing else may depend on its value.
+    ``style`` determines the layout, with the same draws in every rendering; every field has its own
+    generator. A field must only be drawn in the areas marked for it, and nothing else may depend on
+    its value.
 
     Attributes:
-        style: generator of everything that all variants share.
-        fields: sorts of change by field name, filled while drawing.
+        style: generator of all that the variants share.
+        fields: types of change by field name, filled while drawing.
         areas: drawn areas (left, top, right, bottom) by field name.
         language: key of ``PHRASES``; ``translated`` pages have another one.
     """
@@ -133,13 +134,13 @@ class Page:
         self.language = languages[change is not None and change.what == "language"]
 
     def start(self, ratio: float, paper: Colour, squeeze: float = 0.0) -> None:
-        """Make an empty page.
+        """Start an empty page.
 
         Args:
             ratio: height / width.
             paper: its colour.
-            squeeze: the page is stretched by up to this share along one axis when finished, which
-                makes fonts narrower or wider.
+            squeeze: the finished page is stretched by up to this share along one axis, for narrower
+                or wider fonts.
         """
         style = self.style
         long_side = style.randint(SHORTEST, LONGEST)
@@ -164,9 +165,9 @@ class Page:
 
         Args:
             name: unique on the page.
-            what: sort of the field, such as ``amount``.
+            what: type of the field, such as ``amount``.
             make: makes a value; text becomes an :class:`Entry`, and may have one digit changed.
-            base: value where this field is not changed, such as the number of a bar's height.
+            base: value if this field is not changed, such as the height of a bar.
         """
         value = self.value(name, make) if base is None else base
         digits = isinstance(value, str) and any(c.isdigit() for c in value)
@@ -182,7 +183,7 @@ class Page:
         return value
 
     def value(self, name: str, make: Callable[[Random], T]) -> T:
-        """Return a value that only another template changes."""
+        """Return a value that changes only with the template."""
         return make(Random(f"{self._seed} {self._template} {name}"))
 
     def mark(self, name: str, box: Sequence[float]) -> None:
@@ -207,7 +208,7 @@ class Page:
         anchor: str = "ls",
         room: float | None = None,
     ) -> None:
-        """Draw one line of text, in a smaller font where it is wider than ``room``."""
+        """Draw one line of text, in a smaller font if it is wider than ``room``."""
         while room is not None and font.size > 7 and font.width(text) > room:
             font = font.scaled((font.size - 1) / font.size)
         at = (round(x), round(y))
@@ -228,7 +229,7 @@ class Page:
         indent: float = 0,
         lines: int = 1000,
     ) -> float:
-        """Draw prose and return where it ends; a changed word has about the same width.
+        """Draw prose and return its end; a changed word has about the same width.
 
         Args:
             name: of the field.
@@ -236,9 +237,9 @@ class Page:
             font, colour: of the text.
             words: number of words.
             leading: distance of lines in font sizes.
-            justify: align the right edge, too.
+            justify: also align the right edge.
             indent: of the first line, in pixels.
-            lines: most lines; what is left is not drawn.
+            lines: most lines; further ones are not drawn.
         """
         left, top, right = box
         text = prose(Random(f"{self._seed} {self._template} {name}"), words)
@@ -294,7 +295,7 @@ class Page:
         width: int = 1,
         radius: float = 0,
     ) -> None:
-        """Draw a rectangle, with round corners where ``radius`` is positive."""
+        """Draw a rectangle, with round corners if ``radius`` is positive."""
         if radius > 0:
             self.draw.rounded_rectangle(tuple(map(round, box)), radius, fill, outline, width)
         else:
@@ -313,7 +314,7 @@ class Page:
         self.background(pixels)
 
     def finished(self) -> Image:
-        """Return the page at its final size, with paper grain where ``grain`` is positive."""
+        """Return the page at its final size, with paper grain if ``grain`` is positive."""
         pixels = np.asarray(self.image)
         if pixels.shape[1::-1] != self._final:
             pixels = cv2.resize(pixels, self._final, interpolation=self._resampling)
@@ -322,7 +323,7 @@ class Page:
         return np.ascontiguousarray(pixels, np.uint8)
 
     def area(self, name: str) -> npt.NDArray[np.bool_]:
-        """Return where a field is drawn, as a mask of the finished page."""
+        """Return the area of a field, as a mask of the finished page."""
         mask = np.zeros((self._final[1], self._final[0]), bool)
         across = self._final[0] / self.width
         for left, top, right, bottom in self.areas.get(name, []):
@@ -350,7 +351,7 @@ def grained(pixels: Image, strength: float, rng: Random) -> Image:
     height, width = pixels.shape[:2]
     bias = np.tile(bias, (height // 256 + 1, width // 256 + 1))[:height, :width]
     bias = cv2.merge([bias] * 3)
-    # lighter and darker apart: a clipped sum would shift dark ink
+    # lighter and darker separately, because a clipped sum would shift dark ink
     lighter = cv2.add(pixels, cv2.subtract(bias, np.full_like(bias, 32)))
     return np.asarray(cv2.subtract(lighter, cv2.subtract(np.full_like(bias, 32), bias)), np.uint8)
 
@@ -376,7 +377,7 @@ def _numbers(rows: list[list[str]]) -> list[tuple[int, int]]:
 
 
 def _other(value: T, make: Callable[[Random], T], rng: Random) -> T:
-    """Return another value than this one."""
+    """Return a different value."""
     for _ in range(100):
         other = make(rng)
         if other != value:
