@@ -214,7 +214,7 @@ def _unpacked(file: IO[bytes], row: Int64) -> bytes | Unreadable:
         file.seek(offset)
         header = file.read(30)
         if header[:4] != b"PK\3\4":
-            return Unreadable("corrupt", "no member begins where the archive says")
+            return Unreadable("corrupt", "no member begins at the stated offset")
         name, extra = struct.unpack("<HH", header[26:30])
         file.seek(name + extra, os.SEEK_CUR)
         data = unpack(file.read(packed), size)
@@ -428,7 +428,7 @@ class TarStream:
     def read(self, size: int) -> bytes:
         """Return up to ``size`` bytes."""
         if size > MAX_MEMBER_BYTES:
-            raise ValueError(f"a header asks for {size:,} bytes")
+            raise ValueError(f"a header states {size:,} bytes")
         self._refuse_bomb(self._file.tell() + size)
         return self._file.read(size)
 

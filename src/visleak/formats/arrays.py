@@ -328,9 +328,6 @@ class HdfRows:
         values = self._data[()] if number < 0 else self._data[number]
         return np.asarray(values, np.uint8).tobytes() if self.encoded else np.asarray(values)
 
-    def close(self) -> None:
-        """The file is closed as a whole."""
-
 
 Rows = StreamRows | HdfRows
 
@@ -351,6 +348,7 @@ class ArrayFile(ExitStack):
     def array(self, name: str) -> Rows:
         """Return an array."""
         if name not in self._found:
-            self._found[name] = self.opens[name]()
-            self.callback(self._found[name].close)
+            rows = self._found[name] = self.opens[name]()
+            if isinstance(rows, StreamRows):
+                self.callback(rows.close)
         return self._found[name]

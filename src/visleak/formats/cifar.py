@@ -185,7 +185,7 @@ class _Unpickler(pickle.Unpickler):
 
     def find_class(self, module: str, name: str) -> object:
         if (module, name) not in _ALLOWED:
-            raise pickle.UnpicklingError(f"it asks for {module}.{name}, which no CIFAR file does")
+            raise pickle.UnpicklingError(f"it loads {module}.{name}, which no CIFAR file does")
         return _ALLOWED[module, name]
 
 

@@ -94,12 +94,12 @@ def open_embeddings(request: Request) -> EmbeddingSet:
     claimed = request.options.get("encoder", "")
     if manifest is None and not claimed:
         raise VisleakError(
-            f"{request.text}: nothing says which encoder made these vectors; name it:"
+            f"{request.text}: the encoder that made these vectors is unknown; name it:"
             f" emb:{request.path}?encoder=clip"
         )
     if manifest is not None and claimed not in ("", manifest.encoder_name):
         raise VisleakError(
-            f"{request.text}: its manifest says that {manifest.encoder_name} made these vectors,"
+            f"{request.text}: by its manifest {manifest.encoder_name} made these vectors,"
             f" not {claimed}"
         )
     return EmbeddingSet(
@@ -171,7 +171,7 @@ def _names(
         return names
     if manifest is not None and "id" in there:
         return names | {"id": "id"}
-    # in small sets, the first of the usual columns that tells the images apart
+    # in small sets, the first of the usual columns whose values are unique
     if sum(part.rows for part in files if part.about and not part.about.names) <= CHECKED:
         for name in (*ID_COLUMNS, *PATH_COLUMNS):
             if name in there and can_identify(read_tables(paths, [name])[name]):

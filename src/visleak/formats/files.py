@@ -174,7 +174,7 @@ def read_file(path: bytes | str) -> bytes | Unreadable:
             data = os.read(handle, status.st_size)
             if data and len(data) == status.st_size:
                 return data
-            # read in parts, or its system tells no size
+            # read in parts, or of unknown size
             return _joined(data, lambda most: os.read(handle, min(most, PART)))
         finally:
             os.close(handle)
@@ -233,7 +233,7 @@ class RemoteOpener:
     """Fetches images by address; those without a scheme are files of this machine."""
 
     places: pa.StringArray  # Arrow string array, address or path; null is missing
-    stamp: str | None = None  # text that changes when an image does, None where that cannot be told
+    stamp: str | None = None  # text that changes when an image does, None where that is unknown
 
     def read(self, positions: Sequence[int]) -> Iterator[bytes | Bytes8 | Unreadable]:
         """Yield the images at the positions, see :class:`visleak.records.Opener`."""
@@ -269,9 +269,8 @@ def remote_places(
 ) -> pa.StringArray | None:
     """Return where the files of a table are, as an Arrow string array; ``None`` where all are here.
 
-    A table is somebody's text. One on this machine may name addresses only if the caller says
-    so (``?remote=yes``); a remote one may name what lies on the same host, and never a file of
-    this machine.
+    Tables are untrusted. A local one may name addresses only with ``?remote=yes``; a remote one may
+    name objects of its own host, and never a local file.
     """
     addresses = [name for name in names if name and is_address(name)]
     remote = is_address(root)

@@ -272,7 +272,7 @@ class SideFiles:
         self._files: dict[bytes, list[bytes]] = {}
 
     def of(self, image: bytes | None) -> list[bytes]:
-        """Return the side files of an image; images of one folder are asked for in a row."""
+        """Return the side files of an image; images of one folder must follow each other."""
         if image is None:
             return []
         folder, name = os.path.split(image)

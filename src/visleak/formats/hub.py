@@ -247,7 +247,7 @@ def _split_of(splits: datasets.DatasetDict, request: Request) -> datasets.Datase
 
 
 def _set_of(source: datasets.Dataset, request: Request, remote: bool) -> ImageSet:
-    """Return the set: ids are row numbers unless a column was asked for."""
+    """Return the set: ids are row numbers unless a column was chosen."""
     streamed, shown = not hasattr(source, "__len__"), request.text or "the data set"
     if streamed and source.features is None:
         try:

@@ -34,7 +34,7 @@ from visleak.records import ImageSet
 
 #: Names of the two parts of the benchmark on disk.
 PARTS: Final = {"train": "training", "test": "testing"}
-IGNORED: Final = "DontCare"  # label of regions where objects are not told apart; not a class
+IGNORED: Final = "DontCare"  # label of regions without single objects; not a class
 #: The classes of the benchmark in the order of its readme; others follow by name.
 CLASSES: Final[tuple[str, ...]] = (
     *("Car", "Van", "Truck", "Pedestrian", "Person_sitting", "Person", "Cyclist", "Tram", "Misc"),

@@ -90,7 +90,7 @@ def count_files(
     """Return how many files of numbered sequences are present, and which are known to be missing.
 
     A number between others is missing, and so is one that another file of the set has. Sequences
-    begin with 0 or 1; one that begins later is taken for a part that somebody chose, as long as
+    begin with 0 or 1; one that begins later is taken for a chosen part, as long as
     the number of files is not stated. Other files beside a sequence change nothing.
 
     >>> print(count_files([Path("e_0.npy"), Path("e_1.npy"), Path("e_3.npy"), Path("mean.npy")]))

@@ -1,7 +1,7 @@
 """Objects of a Python program: sequences of images, and data sets in the manner of torchvision.
 
-Where an object tells which files or which array its items come from, those are read, and not items
-that may have been transformed.
+Where an object names the files or the array of its items, those are read instead of the items,
+which may have been transformed.
 """
 
 from __future__ import annotations
@@ -166,7 +166,7 @@ class MemoryOpener:
             try:
                 item = self.images[int(position)]
                 yield rgb_of(image_in(item))
-            except Exception as error:  # items may come from anybody's code
+            except Exception as error:  # items may come from any code
                 yield Unreadable("corrupt", one_line(error))
 
 
@@ -255,7 +255,7 @@ def _item(images: Sequence[object], row: int) -> object:
     """Return an item, ``None`` if that fails; a later read reports the error."""
     try:
         return images[row]
-    except Exception:  # items may come from anybody's code
+    except Exception:  # items may come from any code
         return None
 
 

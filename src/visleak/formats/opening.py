@@ -161,8 +161,8 @@ def boxes_of(images: ImageSet) -> Boxes | None:
         ``None`` where the source is of another kind or has no boxes at all.
 
     Raises:
-        VisleakError: an annotation file cannot be read, or a row of it is damaged; the line says
-            which, and what is allowed.
+        VisleakError: an annotation file cannot be read, or a row of it is damaged; the error
+            names it, and what is allowed.
     """
     source = images.source
     if "objects" in images.options:  # its images are boxes themselves
@@ -454,7 +454,7 @@ def open_sides(sides: Sides) -> OpenSides:
     if sides.folder:
         opened = _split_sides(open_splits(sides.folder, **columns))
     else:
-        asked = [
+        arguments = [
             *named_sets("--test", "benchmark", "test", sides.test),
             *named_sets("--train", "training", "train", sides.train),
             *named_sets("--set", "", "", sides.sets),
@@ -467,7 +467,7 @@ def open_sides(sides: Sides) -> OpenSides:
                 roles=(each.role,) if each.role else (),
                 **columns,
             )
-            for each, name in zip(asked, distinct_names(asked), strict=True)
+            for each, name in zip(arguments, distinct_names(arguments), strict=True)
         )
         first = len(sides.test)
         alone = OpenSides(sets, sets if len(sets) > 1 else ())
@@ -578,23 +578,23 @@ def named_sets(option: str, role: str, alone: str, texts: Sequence[str]) -> list
     return result
 
 
-def distinct_names(asked: Sequence[SetArgument]) -> list[str]:
+def distinct_names(arguments: Sequence[SetArgument]) -> list[str]:
     """Return a name for every set, all different.
 
     >>> def unnamed(*names): return SetArgument("--train", "training", "", "x", names)
     >>> distinct_names([unnamed("a", "one/a"), unnamed("a", "two/a"), unnamed("b")])
     ['one/a', 'two/a', 'b']
     """
-    level = [0] * len(asked)
+    level = [0] * len(arguments)
     while True:
-        names = [each.names[at] for each, at in zip(asked, level, strict=True)]
+        names = [each.names[at] for each, at in zip(arguments, level, strict=True)]
         counts = Counter(names)
         twice = [row for row, name in enumerate(names) if counts[name] > 1]
         if not twice:
             return names
-        moved = [row for row in twice if level[row] + 1 < len(asked[row].names)]
+        moved = [row for row in twice if level[row] + 1 < len(arguments[row].names)]
         if not moved:
-            first = asked[twice[0]]
+            first = arguments[twice[0]]
             raise UsageError(
                 f"two sets are called {names[twice[0]]!r}; names must differ:"
                 f" {first.option} NAME={redacted(first.source)}"

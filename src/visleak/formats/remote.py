@@ -40,7 +40,7 @@ READ_SECONDS: Final = 60
 MAX_DEPTH: Final = 32  # a listing with more folders below each other is taken for a loop
 #: What a web address keeps as it is when it is sent.
 SENT_AS_IS: Final = "%/:?#[]@!$&'()*+,;=~-._"
-BLOCK: Final = 1 << 20  # bytes asked for at a time
+BLOCK: Final = 1 << 20  # bytes that are read at a time
 #: A gap of more bytes is jumped over by a new request rather than read through.
 JUMP: Final = 1 << 20
 
@@ -71,7 +71,7 @@ def known_scheme(address: str) -> str:
 def redacted(text: str) -> str:
     """Return a text whose addresses have neither user and password nor a query.
 
-    A query may be a signature that opens the object to anyone who has it.
+    A query may be a signature that grants access to the object.
 
     >>> redacted("get https://me:secret@host/a.tar?sig=abc#test now")
     'get https://host/a.tar#test now'
@@ -329,7 +329,7 @@ class RemoteFile(io.RawIOBase):
         return self._at
 
     def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        """Go to a byte; nothing is asked of the store before the next read."""
+        """Go to a byte; the store is not accessed before the next read."""
         if whence == io.SEEK_CUR:
             offset += self._at
         elif whence == io.SEEK_END:

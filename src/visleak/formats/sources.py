@@ -52,7 +52,7 @@ class Layout:
 
     name: str  # used in messages
     writes: str  # the function that writes a part: (OutputPart, Destination) -> OutputSource
-    # named (a file whose ending tells the encoding), bytes (encoded, any encoding) or arrays
+    # named (a file with the ending of its encoding), bytes (encoded, any encoding) or arrays
     holds: str = "named"
     files: bool = True  # images are files, which can be linked
     mixes: bool = True  # a part may be made of several sets
@@ -74,17 +74,17 @@ class Format:
     name: str  # used in messages
     opens: str  # the function that lists it: Request -> ImageSet
     layout: Layout | None = None  # how it is written, None where it is not
-    # its endings, or the function that tells a path of it; empty where a prefix does
-    tells: str | tuple[str, ...] = ()
+    # its endings, or the function that recognises a path; empty for formats with a prefix
+    detects: str | tuple[str, ...] = ()
     options: tuple[str, ...] = ()  # what may follow ? where there is no prefix
     boxes: str = ""  # the function that reads its boxes: (ImageSet, Request) -> Boxes | None
     anywhere: bool = False  # what follows the prefix need not be a path of this machine
 
     def matches(self, path: Path) -> bool:
         """Whether a path, without a prefix, is of this format."""
-        if isinstance(self.tells, str):
-            return bool(_load(self.tells)(path))
-        return path.is_file() and path.name.lower().endswith(self.tells)
+        if isinstance(self.detects, str):
+            return bool(_load(self.detects)(path))
+        return path.is_file() and path.name.lower().endswith(self.detects)
 
     def open(self, request: object) -> object:
         """Return the set that a request names."""
@@ -127,11 +127,14 @@ PLAIN: Final = (
     Format(
         "a folder of DICOM files",
         "dicom:open_dicom",
-        tells="dicom:is_dicom_folder",
+        detects="dicom:is_dicom_folder",
         options=("group", "names"),
     ),
     Format(
-        "a folder of videos", "video:open_video", tells="video:is_video_folder", options=("every",)
+        "a folder of videos",
+        "video:open_video",
+        detects="video:is_video_folder",
+        options=("every",),
     ),
     Format("a folder", "folders:open_folder", _FOLDER, "folders:is_folder"),
     Format("a glob", "folders:open_glob", _FOLDER, "folders:is_image_glob"),
@@ -149,9 +152,9 @@ PLAIN: Final = (
     Format("a .zip archive", "archives:open_zip", _ZIP, (".zip",)),
     Format("a .tar archive", "archives:open_tar", _TAR, TARS),
     Format("an image", "folders:open_file", _FOLDER, "folders:is_image_path"),
-    Format("a video", "video:open_video", tells=VIDEOS, options=("every",)),
-    Format("a NIfTI volume", "nifti:open_nifti", tells=(".nii", ".nii.gz"), options=("axis",)),
-    Format("a file of arrays", "arrays:open_arrays", tells=ARRAYS, options=("key",)),
+    Format("a video", "video:open_video", detects=VIDEOS, options=("every",)),
+    Format("a NIfTI volume", "nifti:open_nifti", detects=(".nii", ".nii.gz"), options=("axis",)),
+    Format("a file of arrays", "arrays:open_arrays", detects=ARRAYS, options=("key",)),
 )
 #: Formats of addresses, in addition to those of PLAIN with endings.
 REMOTE_IMAGE: Final = Format(
@@ -249,7 +252,7 @@ def _remote(text: str) -> SourceParts:
     place, _, split = text.partition("#")
     name = path_of(place).lower()
     for each in (*PLAIN, REMOTE_IMAGE):
-        if isinstance(each.tells, tuple) and name.endswith(each.tells):
+        if isinstance(each.detects, tuple) and name.endswith(each.detects):
             return SourceParts(each, place, split)
     return SourceParts(REMOTE_FOLDER, place, split)
 
@@ -302,10 +305,10 @@ def _parts(rest: str) -> tuple[str, str, dict[str, str]]:
         path, _, split = path.rpartition("#")
         if re.match(r"\w+=", split):
             path, split = f"{path}?{split}", ""
-    asked = re.search(r"\?\w+=", path)
-    if asked is not None and not Path(path).exists():
+    query_start = re.search(r"\?\w+=", path)
+    if query_start is not None and not Path(path).exists():
         # an option may itself be a text with options: emb:laion?encoder=clip?prep=laion
-        path, query = path[: asked.start()], path[asked.start() + 1 :]
+        path, query = path[: query_start.start()], path[query_start.start() + 1 :]
         options = dict(parse_qsl(query, keep_blank_values=True))
     return path, split, options
 

@@ -418,7 +418,7 @@ def image_column(schema: pa.Schema) -> str | None:
 def _missing_shards(request: Request, files: Sequence[str]) -> Iterator[Problem]:
     """Yield a problem for each sequence of which files are missing by their names.
 
-    A file that is named by itself (``train-00000-of-00004.parquet``) is all that was asked for.
+    A single file (``train-00000-of-00004.parquet``) is complete by itself.
     """
     if files == [request.place]:
         return

@@ -55,7 +55,7 @@ _EVERY: Final = re.compile(r"(\d+(?:\.\d+)?)(ms|s|min)?")
 _SECONDS: Final = {"ms": Fraction(1, 1000), "s": Fraction(1), "min": Fraction(60)}
 #: Share of the stated length that may be missing at the end; lengths are rounded and of the sound.
 _SHORT: Final = 0.9
-#: Frames by which it is told whether their stamps ascend.
+#: Number of frames that are checked for ascending stamps.
 _TRIED: Final = 24
 
 

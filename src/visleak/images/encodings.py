@@ -1,7 +1,7 @@
 """Encodings of images: which one some bytes are, and whether they end too early.
 
 The magic bytes decide, never the file's name, so that each image is offered to one decoder only,
-and a decoder that starts programs (EPS) or guesses (TGA without a footer) is never asked.
+and a decoder that starts programs (EPS) or guesses (TGA without a footer) is never used.
 """
 
 from __future__ import annotations
@@ -262,7 +262,7 @@ def _bmp_is_cut(data: bytes) -> bool:
 def tiff_lacks_pixels(data: bytes) -> bool:
     """Whether the first directory of a TIFF file, or pixel data, reach beyond the end.
 
-    Asked before decoding: the library that reads TIFF would print to the terminal.
+    Checked before decoding, as the library that reads TIFF would print to the terminal.
     """
     try:
         return _tiff_is_cut(data, pixels_only=True)

@@ -228,8 +228,8 @@ def shown_range(values: npt.NDArray[np.generic]) -> tuple[float, float]:
 def _with_highlights(values: npt.NDArray[np.generic]) -> npt.NDArray[np.float64]:
     """Return values with the greatest in place of not-a-number that marks saturation.
 
-    Saturation is told from missing data by what surrounds it: each region of one channel, most of
-    whose neighbours are among the brightest quarter of the channel's values.
+    A region of one channel is saturated if most of its neighbours are among the brightest quarter
+    of the channel's values, else its data is missing.
     """
     import cv2
 
@@ -364,7 +364,7 @@ def holds_deep_colours(image: Image.Image) -> bool:
     """Whether an opened image stores sixteen-bit colours; only before its pixels are loaded."""
     tiles = getattr(image, "tile", None) or ()
     if getattr(image, "tag_v2", {}).get(_PLANAR) == 2 and any(t[0] == "libtiff" for t in tiles):
-        return False  # of planes, it gives the high bytes however they are asked for
+        return False  # of planes, it always gives the high bytes
     return bool(tiles) and all(raw_mode(tile) in _LOW for tile in tiles)
 
 
@@ -377,7 +377,7 @@ def lacks_low_bytes(image: Image.Image, data: bytes) -> bool:
 
 
 def _sample_bits(image: Image.Image, data: bytes) -> int:
-    """Return the bits of a sample where the format says so, else 8."""
+    """Return the bits of a sample where the format states them, else 8."""
     if image.format == "SGI":
         return 8 * data[3]
     if image.format == "JPEG2000":

@@ -19,12 +19,10 @@ import sqlite3
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Concatenate, Final, ParamSpec, Self, TypeVar
+from typing import Final, Self
 
-from visleak.storage.database import CHUNK, connect, transaction
+from visleak.storage.database import CHUNK, connect, marks, transaction
 
-P = ParamSpec("P")
-T = TypeVar("T")
 STEM: Final = "cache-2"  # of the file's name; a number of set-aside files and the ending follow
 DAMAGED: Final = ".damaged"  # ending of a file that was set aside, instead of ``.sqlite``
 CHECKED: Final = 8  # bytes of the digest that is stored before each value
@@ -110,30 +108,32 @@ class Cache:
         """Return the entries that exist and are intact, by key."""
         found: dict[bytes, bytes] = {}
         for start in range(0, len(keys), CHUNK):
-            rows = self._tried(_rows, maker, keys[start : start + CHUNK]) or []
-            for key, value in rows:
+            part = keys[start : start + CHUNK]
+            query = f"SELECT key, value FROM entries WHERE maker = ? AND key IN ({marks(part)})"
+            for key, value in self._run(query, (maker, *part)):
                 if value[:CHECKED] == _digest(maker, key, value[CHECKED:]):
                     found[key] = value[CHECKED:]
                 else:
-                    self._tried(_drop, maker, key)
+                    self._run("DELETE FROM entries WHERE maker = ? AND key = ?", (maker, key))
         return found
 
     def put(self, maker: bytes, entries: Iterable[tuple[bytes, bytes]]) -> None:
         """Keep entries; the first writer of a key wins (all write the same)."""
         rows = [(maker, key, _digest(maker, key, value) + value) for key, value in entries]
-        self._tried(_add, rows)
+        if rows:
+            self._run("INSERT OR IGNORE INTO entries VALUES (?, ?, ?)", many=rows)
 
-    def _tried(
-        self,
-        action: Callable[Concatenate[sqlite3.Connection, P], T],
-        *given: P.args,
-        **named: P.kwargs,
-    ) -> T | None:
-        """Return the result of an action, ``None`` where the file cannot be used."""
+    def _run(
+        self, statement: str, values: Sequence[bytes] = (), many: Sequence[Sequence[bytes]] = ()
+    ) -> list[tuple[bytes, bytes]]:
+        """Return the result of a statement, or run it for ``many`` rows; nothing without a file."""
         if self._db is None:
-            return None
+            return []
         try:
-            return action(self._db, *given, **named)
+            if not many:
+                return self._db.execute(statement, values).fetchall()
+            with transaction(self._db):
+                self._db.executemany(statement, many)
         except sqlite3.OperationalError as error:
             self.close()
             self._say(f"the cache {self.path} cannot be used ({error}); continuing without")
@@ -141,7 +141,7 @@ class Cache:
             self.close()
             self._set_aside(error)
             self._open()
-        return None
+        return []
 
     def _set_aside(self, error: sqlite3.DatabaseError) -> None:
         """Begin a new file under another name: other processes may use the damaged one."""
@@ -167,19 +167,3 @@ def _digest(maker: bytes, key: bytes, value: bytes) -> bytes:
     """Return the digest of an entry; lengths delimit its parts."""
     lengths = f"{len(maker)} {len(key)} ".encode()
     return hashlib.blake2b(lengths + maker + key + value, digest_size=CHECKED).digest()
-
-
-def _rows(db: sqlite3.Connection, maker: bytes, keys: Sequence[bytes]) -> list[tuple[bytes, bytes]]:
-    marks = ",".join("?" * len(keys))
-    question = f"SELECT key, value FROM entries WHERE maker = ? AND key IN ({marks})"
-    return db.execute(question, (maker, *keys)).fetchall()
-
-
-def _add(db: sqlite3.Connection, rows: Sequence[tuple[bytes, bytes, bytes]]) -> None:
-    with transaction(db):
-        db.executemany("INSERT OR IGNORE INTO entries VALUES (?, ?, ?)", rows)
-
-
-def _drop(db: sqlite3.Connection, maker: bytes, key: bytes) -> None:
-    with transaction(db):
-        db.execute("DELETE FROM entries WHERE maker = ? AND key = ?", (maker, key))

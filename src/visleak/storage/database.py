@@ -137,6 +137,11 @@ def _keep_digests(db: sqlite3.Connection) -> None:
             )
 
 
+def marks(values: Sequence[object]) -> str:
+    """Return the question marks of some values in a statement."""
+    return ",".join("?" * len(values))
+
+
 @contextmanager
 def transaction(db: sqlite3.Connection) -> Iterator[None]:
     """Write all of a block, or none of it."""
@@ -240,8 +245,7 @@ class KeyValueStore(Database):
         found: dict[str, Any] = {}
         for start in range(0, len(keys), CHUNK):
             part = keys[start : start + CHUNK]
-            marks = ",".join("?" * len(part))
-            query = f"SELECT key, value, {DIGEST} FROM entries WHERE key IN ({marks})"
+            query = f"SELECT key, value, {DIGEST} FROM entries WHERE key IN ({marks(part)})"
             with self.reading():
                 for key, value, digest in self._db.execute(query, part):
                     if digest != row_digest(key, value):

@@ -141,7 +141,7 @@ def _other_result(folder: Path, result: str) -> str | None:
 
 
 def _is_ours(path: Path) -> bool:
-    """Whether a document says that its folder is one of visleak's."""
+    """Whether a document marks its folder as one of visleak's."""
     return bool(kinds := _kinds(path)) and kinds.isdisjoint(SINGLE)
 
 

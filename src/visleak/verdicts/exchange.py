@@ -261,10 +261,9 @@ def _read(
         listed, ignored = read_list(path)
         read = _FileVerdicts(len(listed), *_found(folder, listed, sets, name), ignored)
     else:
-        asked = {"--reviewer": kind != ".xml" and reviewer is not None, "--within": within}
-        asked |= {"--test": test is not None, "--train": train is not None}
-        if any(asked.values()):
-            given = ", ".join(name for name, value in asked.items() if value)
+        options = {"--reviewer": kind != ".xml" and reviewer is not None, "--within": within}
+        options |= {"--test": test is not None, "--train": train is not None}
+        if given := ", ".join(name for name, value in options.items() if value):
             raise UsageError(f"{path} names its reviewers and images itself; leave out {given}")
         if kind == ".xml":
             verdicts = _read_tags(path, reviewer)
@@ -540,8 +539,8 @@ def image_name(number: int, digests: tuple[str, str]) -> str:
 def _read_tags(path: Path, reviewer: str | None) -> tuple[Verdict, ...]:
     """Return the verdicts of "CVAT for images 1.1"; images without a tag have none.
 
-    By default the reviewer is whom the task was assigned to, or its owner; an export of several
-    jobs or a project has neither.
+    By default the reviewer is the assignee of the task, or its owner; an export of several jobs or
+    a project has neither.
     """
     try:
         root = ElementTree.parse(path).getroot()

@@ -187,23 +187,23 @@ class Agreement:
 def agreement(verdicts: Iterable[Verdict]) -> Agreement:
     """Count verdicts and compare reviewers, two by two, over the pairs that both judged."""
     consensus = consensus_of(verdicts)
-    said: dict[str, dict[Key, bool]] = defaultdict(dict)
+    judged: dict[str, dict[Key, bool]] = defaultdict(dict)
     for key, each in consensus.items():
         for verdict in each.verdicts:
-            said[verdict.reviewer][key] = verdict.is_near
-    names = sorted(said, key=lambda name: (-len(said[name]), name))
+            judged[verdict.reviewer][key] = verdict.is_near
+    names = sorted(judged, key=lambda name: (-len(judged[name]), name))
     kappas = []
     for left, right in itertools.combinations(names, 2):
-        shared = [key for key in said[left] if key in said[right]]
+        shared = [key for key in judged[left] if key in judged[right]]
         if shared:
-            mine, theirs = ([said[name][key] for key in shared] for name in (left, right))
+            mine, theirs = ([judged[name][key] for key in shared] for name in (left, right))
             agreed = sum(a == b for a, b in zip(mine, theirs, strict=True))
             kappas.append(Kappa((left, right), len(shared), agreed, cohen_kappa(mine, theirs)))
     return Agreement(
         judged=len(consensus),
         disputed=sum(each.disputed for each in consensus.values()),
         outvoted=sum(each.outvoted for each in consensus.values()),
-        reviewers={name: len(said[name]) for name in names},
+        reviewers={name: len(judged[name]) for name in names},
         kappas=tuple(kappas),
     )
 
