@@ -1,14 +1,12 @@
 """As much of S3's protocol as listing and reading need, from a dictionary of objects."""
 
-from __future__ import annotations
-
-import contextlib
 import hashlib
 import re
-import threading
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from urllib.parse import parse_qs, unquote, urlsplit
 from xml.sax.saxutils import escape
+
+from serving import running
 
 NAMESPACE = "http://s3.amazonaws.com/doc/2006-03-01/"
 
@@ -70,17 +68,6 @@ def error(code):
     return f"<Error><Code>{code}</Code><Message>{code}</Message></Error>".encode()
 
 
-@contextlib.contextmanager
 def fake_s3(objects):
     """Serve objects (key: bytes) as any bucket but ``private``; yield endpoint and server."""
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    server.daemon_threads = True
-    server.objects, server.asked = objects, []
-    thread = threading.Thread(target=server.serve_forever, args=(0.01,))
-    thread.start()
-    try:
-        yield f"http://127.0.0.1:{server.server_port}", server
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()
+    return running(Handler, objects=objects, asked=[])

@@ -1,7 +1,5 @@
 """A web server for tests: with and without byte ranges, with files that fail on purpose."""
 
-from __future__ import annotations
-
 import contextlib
 import re
 import threading
@@ -80,19 +78,14 @@ class Server(ThreadingHTTPServer):
     daemon_threads = True
 
     def handle_error(self, *_):
-        """A client that goes away is no news."""
+        """Ignore clients that close the connection."""
 
 
 @contextlib.contextmanager
-def served(folder, **switches):
-    """Serve a folder; yield its address and the server, whose ``switches`` may be changed.
-
-    Switches: ``ranges`` (default yes), ``lengths``, ``tags``; ``status``: {ending: code} that is
-    answered the first ``times`` times; ``breaks``: {path: (bytes, times)} after which the
-    connection is cut.
-    """
-    server = Server(("127.0.0.1", 0), partial(Handler, directory=str(folder)))
-    server.switches, server.asked, server.seen = switches, Counter(), []
+def running(handler, **attributes):
+    """Run a server with some attributes; yield its address and the server."""
+    server = Server(("127.0.0.1", 0), handler)
+    vars(server).update(attributes)
     thread = threading.Thread(target=server.serve_forever, args=(0.01,))
     thread.start()
     try:
@@ -101,3 +94,14 @@ def served(folder, **switches):
         server.shutdown()
         server.server_close()
         thread.join()
+
+
+def served(folder, **switches):
+    """Serve a folder; yield its address and the server, whose ``switches`` may be changed.
+
+    Switches: ``ranges`` (default yes), ``lengths``, ``tags``; ``status``: {ending: code} that is
+    answered the first ``times`` times; ``breaks``: {path: (bytes, times)} after which the
+    connection is cut.
+    """
+    handler = partial(Handler, directory=str(folder))
+    return running(handler, switches=switches, asked=Counter(), seen=[])

@@ -1,7 +1,5 @@
 """Zip and tar archives, honest and hostile."""
 
-from __future__ import annotations
-
 import io
 import os
 import pickle
@@ -14,18 +12,13 @@ import pytest
 from refusals import refused
 from visleak.errors import UsageError, VisleakError
 from visleak.formats import archives, open_images
-from visleak.formats.archives import lists_member
-from visleak.formats.listing import Listing
 from visleak.images import decode
 
 
 @pytest.fixture
 def members(picture, encode):
     names = ["cat/1.png", "dog/<img src=x onerror=alert(1)>.png", "dog/ü ñ.jpg", "../../up.png"]
-    return {
-        n: encode(picture(seed=i), "JPEG" if n.endswith("jpg") else "PNG")
-        for i, n in enumerate(names)
-    }
+    return {name: encode(picture(seed=i)) for i, name in enumerate(names)}
 
 
 JUNK = {"readme.txt": b"x", ".hidden.png": b"x", "__MACOSX/cat/._1.png": b"x", ".git/1.png": b"x"}
@@ -33,7 +26,7 @@ JUNK = {"readme.txt": b"x", ".hidden.png": b"x", "__MACOSX/cat/._1.png": b"x", "
 
 def make_zip(path, members, method=zipfile.ZIP_DEFLATED):
     with zipfile.ZipFile(path, "w", method) as archive:
-        archive.mkdir("cat") if hasattr(archive, "mkdir") else None
+        archive.mkdir("cat")
         for name, data in members.items():
             archive.writestr(name, data)
     return path
@@ -79,13 +72,10 @@ def test_members_are_pictures_and_folders_are_labels(ending, tmp_path, members):
     assert sorted(os.listdir(tmp_path)) == [path.name]
 
 
-@pytest.mark.parametrize("method", [zipfile.ZIP_STORED, zipfile.ZIP_BZIP2])
-def test_other_zip_methods(method, tmp_path, members):
-    images = open_images(make_zip(tmp_path / "a.zip", members, method))
-    assert list(images.opener.read(range(4))) == list(members.values())
-
-
-def test_a_zip_method_that_is_not_read(tmp_path, members):
+def test_other_zip_methods(tmp_path, members):
+    for method in (zipfile.ZIP_STORED, zipfile.ZIP_BZIP2):
+        images = open_images(make_zip(tmp_path / "a.zip", members, method))
+        assert list(images.opener.read(range(4))) == list(members.values())
     images = open_images(make_zip(tmp_path / "a.zip", members, zipfile.ZIP_LZMA))
     assert {found.reason for found in images.opener.read(range(4))} == {"unsupported"}
 
@@ -152,16 +142,14 @@ def test_links_in_a_tar(tmp_path, members):
 
 
 def test_a_member_too_large_is_not_unpacked(tmp_path, members, monkeypatch):
-    bomb = {**members, "bomb.bmp": bytes(1 << 20)}
     monkeypatch.setattr(archives, "MAX_MEMBER_BYTES", 500_000)
-    found = list(open_images(make_zip(tmp_path / "a.zip", bomb)).opener.read(range(5)))
-    assert found[4].reason == "too-large"
-    found = list(open_images(make_tar(tmp_path / "a.tar", bomb)).opener.read(range(5)))
-    assert found[4].reason == "too-large"
+    for ending in (".zip", ".tar"):
+        path = make(tmp_path / f"a{ending}", {**members, "bomb.bmp": bytes(1 << 20)})
+        assert list(open_images(path).opener.read(range(5)))[4].reason == "too-large"
 
 
 def test_a_zip_bomb_is_refused_by_its_ratio(tmp_path, monkeypatch):
-    monkeypatch.setattr("visleak.formats.archives.RATIO_FROM", 100_000)
+    monkeypatch.setattr(archives, "RATIO_FROM", 100_000)
     path = make_zip(tmp_path / "a.zip", {"bomb.bmp": bytes(1 << 20), "a.bmp": bytes(50_000)})
     bomb, small = open_images(path).opener.read([0, 1])
     assert bomb.reason == "too-large"
@@ -172,11 +160,7 @@ def test_a_zip_bomb_is_refused_by_its_ratio(tmp_path, monkeypatch):
 def test_a_zip_that_lies_about_the_size_is_not_believed(tmp_path):
     path = make_zip(tmp_path / "a.zip", {"bomb.bmp": bytes(1 << 20)})
     data = bytearray(path.read_bytes())
-    at = (
-        data.index(b"PK\1\2", data.index(b"PK\1\2") + 1)
-        if data.count(b"PK\1\2") > 1
-        else data.index(b"PK\1\2")
-    )
+    at = data.rindex(b"PK\1\2")
     data[at + 24 : at + 28] = struct.pack("<I", 1000)
     path.write_bytes(data)
     [found] = open_images(path).opener.read([0])
@@ -192,8 +176,8 @@ def test_a_packed_tar_that_is_a_bomb_is_refused(mode, tmp_path, monkeypatch):
 
 def test_too_many_members(tmp_path, members, monkeypatch):
     monkeypatch.setattr(archives, "MAX_MEMBERS", 2)
-    for path in (make_zip(tmp_path / "a.zip", members), make_tar(tmp_path / "a.tar", members)):
-        refused(VisleakError, r"has more than 2 members", path)
+    for ending in (".zip", ".tar"):
+        refused(VisleakError, "has more than 2 members", make(tmp_path / f"a{ending}", members))
 
 
 def test_two_members_of_one_name(tmp_path, members):
@@ -221,11 +205,8 @@ def test_an_archive_that_goes_away(tmp_path, members):
         assert [found.reason for found in images.opener.read([0, 1])] == ["missing", "missing"]
 
 
-def test_which_members_are_pictures():
-    listing = Listing()
-    assert lists_member(listing, "./a/b.JPG", bytes)
-    assert not any(
-        lists_member(listing, name, bytes)
-        for name in ("a/.b.jpg", ".a/b.jpg", "a/b.txt", "", "/", "a/")
-    )
-    assert listing.skipped[".txt"] == 1
+def test_which_members_are_images(tmp_path):
+    names = ("./a/b.JPG", "a/.b.jpg", ".a/b.jpg", "a/b.txt", "/", "a/")
+    images = open_images(make_zip(tmp_path / "a.zip", dict.fromkeys(names, b"x")))
+    assert images.ids.to_pylist() == ["./a/b.JPG"]
+    assert images.skipped == {".txt": 1, "hidden": 1}

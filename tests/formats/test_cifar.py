@@ -1,7 +1,6 @@
 """CIFAR pickles, read without trusting them."""
 
-from __future__ import annotations
-
+import codecs
 import collections
 import os
 import pickle
@@ -107,28 +106,23 @@ def test_a_pickle_that_runs_something_is_refused(evil, named, tmp_path, rows, mo
     if named == "getattr":
         evil = Evil(getattr, ("text", "upper"))
     (folder / "test_batch").write_bytes(pickle.dumps({"data": evil}))
-    with pytest.raises(
-        VisleakError,
-        match=r"test_batch cannot be read as a CIFAR file: it asks for"
-        r" .*, which no CIFAR file does",
-    ) as caught:
-        open_images(f"cifar:{folder}#test")
-    assert named in str(caught.value)
+    words = f"test_batch cannot be read as a CIFAR file: it loads .*{named}, which no"
+    refused(VisleakError, words, f"cifar:{folder}#test")
     assert not (tmp_path / "pwned").exists()
 
 
-def test_a_codec_is_not_a_way_in(tmp_path):
-    import codecs
-
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        ({"a": Evil(codecs.encode, ("text", "rot13"))}, "the encoding 'rot13' is not read"),
+        ({"data": np.array([{}, []], dtype=object)}, "arrays of O8? are not read"),
+        ([1], "cannot be read as a CIFAR file: it is not a table"),
+    ],
+)
+def test_codecs_and_arrays_of_objects_are_no_way_in(content, words, tmp_path):
     path = tmp_path / "x"
-    path.write_bytes(pickle.dumps({"a": Evil(codecs.encode, ("text", "rot13"))}))
-    refused(VisleakError, r"the encoding 'rot13' is not read", path, load_pickle)
-
-
-def test_arrays_of_objects_are_refused(tmp_path):
-    path = tmp_path / "x"
-    path.write_bytes(pickle.dumps({"data": np.array([{}, []], dtype=object)}, protocol=2))
-    refused(VisleakError, r"arrays of O8? are not read", path, load_pickle)
+    path.write_bytes(pickle.dumps(content, protocol=2))
+    refused(VisleakError, words, path, load_pickle)
 
 
 def test_damaged_pickles(tmp_path):
@@ -144,8 +138,6 @@ def test_damaged_pickles(tmp_path):
             load_pickle(path)
         except VisleakError as error:
             assert "\n" not in str(error)  # noqa: PT017
-    path.write_bytes(pickle.dumps([1]))
-    refused(VisleakError, r"cannot be read as a CIFAR file: it is not a table", path, load_pickle)
 
 
 def test_what_is_missing_is_named(tmp_path, rows):

@@ -1,7 +1,5 @@
 """COCO: images, captions and boxes, against pycocotools."""
 
-from __future__ import annotations
-
 import contextlib
 import io
 import json
@@ -50,9 +48,7 @@ def test_coco(file, folder, put, tmp_path):
     images = open_images(f"coco:{path}")
     assert images.ids.to_pylist() == ["b.png", "c.png", "gone.png", "sub/a.png"]
     assert images.labels.to_pylist() == [None, None, "8", "cat"]
-    assert images.annotated
-    assert images.captions is None
-    assert images.name == path.stem
+    assert (images.name, images.annotated, images.captions) == (path.stem, True, None)
     found = list(images.opener.read(range(4)))
     assert [found[0], found[1], found[3]] == data
     assert found[2].reason == "missing"
@@ -73,9 +69,8 @@ def test_coco_with_a_folder_and_captions(put, tmp_path):
     refused(UsageError, r"images, such as .*, are in none of .*; add \?images=", f"coco:{path}")
 
 
-@pytest.mark.parametrize(
-    ("text", "said"),
-    [
+def test_coco_files_that_are_no_good(put):
+    for text, words in (
         ("{", "cannot be read as JSON"),
         ("[" * 100_000, "cannot be read as JSON"),
         ("[]", "is not a COCO file: it has no list `images`"),
@@ -83,10 +78,8 @@ def test_coco_with_a_folder_and_captions(put, tmp_path):
         ('{"images": [{"id": 1}]}', "row 0 of `images` needs id and file_name"),
         ('{"images": [{"id": [], "file_name": "a"}]}', "row 0 of `images` needs id and file_name"),
         ('{"images": []}', "holds no images"),
-    ],
-)
-def test_coco_files_that_are_no_good(text, said, put):
-    refused(VisleakError, said, f"coco:{put('x.json', text)}")
+    ):
+        refused(VisleakError, words, f"coco:{put('x.json', text)}")
 
 
 def test_texts_that_cannot_be_written_are_made_so(put):
@@ -149,14 +142,9 @@ def oracle(path, names):
 
 
 def listed(boxes):
-    left, top, right, bottom = boxes.corners.T
-    columns = (left, top, right - left, bottom - top)
-    return sorted(
-        (int(image), boxes.names[label], *map(float, box), bool(crowd))
-        for image, label, box, crowd in zip(
-            boxes.image, boxes.label, zip(*columns, strict=True), boxes.crowd, strict=True
-        )
-    )
+    sizes = np.hstack([boxes.corners[:, :2], boxes.corners[:, 2:] - boxes.corners[:, :2]])
+    rows = zip(boxes.image, boxes.label, sizes.tolist(), boxes.crowd, strict=True)
+    return sorted((image, boxes.names[at], *box, crowd) for image, at, box, crowd in rows)
 
 
 def test_boxes_are_those_that_pycocotools_reads(put, tmp_path):
@@ -164,8 +152,7 @@ def test_boxes_are_those_that_pycocotools_reads(put, tmp_path):
     boxes = boxes_of(images)
     assert listed(boxes) == oracle(tmp_path / "x.json", images.ids.to_pylist())
     assert boxes.names == ("cat", "dog", "x")  # in the order of their numbers
-    assert not boxes.relative
-    assert boxes.images == 3
+    assert (boxes.relative, boxes.images) == (False, 3)
     assert boxes.counts().tolist() == [[0, 1, 0], [0, 0, 0], [1, 1, 0]]
 
 

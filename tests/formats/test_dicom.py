@@ -1,7 +1,5 @@
 """DICOM: pixels by the values alone, groups under pseudonyms, and files that are damaged."""
 
-from __future__ import annotations
-
 import io
 import sys
 from pathlib import Path
@@ -46,13 +44,13 @@ def scan(values, syntax=uid.ExplicitVRLittleEndian, **elements):
     return header
 
 
-def stored(header) -> bytes:
+def stored(header):
     file = io.BytesIO()
     header.save_as(file, enforce_file_format=True)
     return file.getvalue()
 
 
-def with_wrong_value(data: bytes, name: str) -> bytes:
+def with_wrong_value(data, name):
     """Return a file with the patient's name in the place of a number."""
     tag, wrong = pydicom.tag.Tag(name), NAME.encode()
     start = data.index(tag.group.to_bytes(2, "little") + tag.element.to_bytes(2, "little"))
@@ -67,7 +65,7 @@ def values():
     return rng.integers(0, 4096, (40, 50)).astype(np.uint16)
 
 
-def pixels(data: bytes):
+def pixels(data):
     found = decode(data)
     assert not isinstance(found, Unreadable), found
     return found.pixels

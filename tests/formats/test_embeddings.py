@@ -1,7 +1,5 @@
 """Embeddings made elsewhere: which layouts are read, what images are called, what is refused."""
 
-from __future__ import annotations
-
 import json
 import pickle
 
@@ -50,7 +48,7 @@ def manifest(root, rows, **changes):
     (root / "manifest.json").write_text(json.dumps(content | changes))
 
 
-def opened(source, **options) -> EmbeddingSet:
+def opened(source, **options):
     found = open_images(source, **options)
     assert isinstance(found, EmbeddingSet)
     return found
@@ -202,7 +200,7 @@ def test_a_manifest_speaks_for_its_folder(tmp_path):
             r"is damaged \(KeyError\('digest'\)\); encode the set again",
         ),
         ({"thresholds": {"hard": 0.1, "soft": 0.9}}, r"is damaged \(ValueError\("),
-        ({"kind": "else"}, "nothing says which encoder made these vectors; name it: emb:"),
+        ({"kind": "else"}, "the encoder that made these vectors is unknown; name it: emb:"),
     ],
 )
 def test_a_manifest_that_cannot_be_believed(tmp_path, changes, said):
@@ -215,7 +213,11 @@ def test_what_is_refused(tmp_path):
     source = f"emb:{tmp_path}?encoder=clip"
     refused(VisleakError, "holds no vectors: emb: takes .npy files", source)
     clip_retrieval(tmp_path, [3, 3], id=lambda row: row)
-    refused(VisleakError, r"made these vectors; name it: .*\?encoder=clip$", f"emb:{tmp_path}")
+    refused(
+        VisleakError,
+        r"these vectors is unknown; name it: .*\?encoder=clip$",
+        f"emb:{tmp_path}",
+    )
     refused(UsageError, "column, expect; did you mean 'encoder'", f"emb:{tmp_path}?encodr=clip")
     refused(UsageError, "has no such column; it has id", source, id="name")
     first, second = (tmp_path / "img_emb" / f"img_emb_{n}.npy" for n in (0, 1))

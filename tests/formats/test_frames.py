@@ -1,12 +1,6 @@
 """Frame numbers and times: what counts as which, where they are read from, what is refused."""
 
-from __future__ import annotations
-
-import json
-import tarfile
 from datetime import UTC, datetime, timedelta
-from io import BytesIO
-from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -14,7 +8,7 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from PIL import Image
+from webdataset_making import write_shard
 
 from refusals import refused
 from visleak.errors import UsageError, VisleakError
@@ -50,17 +44,13 @@ def test_numbers_are_frames_and_all_else_is_time(column, values, timed):
 
 @pytest.mark.parametrize(
     ("digits", "kind"),
-    [(digits, kind) for digits in (13, 16, 19) for kind in ("integers", "texts", "floats")][:-1],
+    [(digits, kind) for digits in (13, 16, 19) for kind in (int, str, float)][:-1],
 )
 def test_whole_numbers_since_1970_are_times(digits, kind):
     instants = [FIRST.replace(tzinfo=UTC), datetime(2001, 9, 9, 1, 46, 40, tzinfo=UTC)]
     milliseconds = [round(instant.timestamp() * 1000) for instant in instants]
     numbers = [value * 10 ** (digits - 13) for value in milliseconds]
-    column = {
-        "integers": lambda: pa.array([*numbers, None]),
-        "texts": lambda: pa.array([*map(str, numbers), ""]),
-        "floats": lambda: pa.array([*map(float, numbers), None], pa.float64()),
-    }[kind]()
+    column = pa.array([*map(kind, numbers), None])
     found = read_frames(column, "T")
     assert (found.values.to_pylist(), found.timed) == ([*milliseconds, None], True)
     assert found.stamps == {13: "milliseconds", 16: "microseconds", 19: "nanoseconds"}[digits]
@@ -109,21 +99,10 @@ def test_a_time_that_is_written_is_read_again(milliseconds):
     assert (found.values.to_pylist(), found.timed) == ([milliseconds], True)
 
 
-def png(path=None):
-    data = BytesIO()
-    Image.fromarray(np.zeros((8, 8, 3), np.uint8)).save(data, "png")
-    if path is None:
-        return data.getvalue()
-    path.parent.mkdir(parents=True, exist_ok=True)
-    return path.write_bytes(data.getvalue())
-
-
 @pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    for number in (3, 12):
-        png(tmp_path / "train" / f"drive_a_{number:06d}.png")
-    png(tmp_path / "test" / "cover.png")
-    png(tmp_path / "test" / "drive_a_000005.png")
+def folder(tmp_path, put):
+    for name in ("train/drive_a_000003", "train/drive_a_000012", "test/drive_a_000005", "test/a"):
+        put(f"{name}.png")
     return tmp_path
 
 
@@ -159,13 +138,9 @@ def test_what_a_folder_cannot_answer(folder, frame, error, message):
 
 
 def test_columns_of_tables(folder):
-    table = pa.table(
-        {
-            "path": ["train/drive_a_000003.png", "train/drive_a_000012.png"],
-            "frame": ["7", None],
-            "at": [FIRST, FIRST + timedelta(milliseconds=103)],
-        }
-    )
+    paths = ["train/drive_a_000003.png", "train/drive_a_000012.png"]
+    at = [FIRST, FIRST + timedelta(milliseconds=103)]
+    table = pa.table({"path": paths, "frame": ["7", None], "at": at})
     path = folder / "t.parquet"
     pq.write_table(table, path)
     assert open_images(path).frames.to_pylist() == [7, None]
@@ -176,14 +151,10 @@ def test_columns_of_tables(folder):
     refused(UsageError, r"frame 'when': .* has no such column; it has path", path, frame="when")
 
 
-def test_fields_of_webdataset(tmp_path):
-    shard = tmp_path / "a.tar"
-    with tarfile.open(shard, "w") as tar:
-        for key, time in (("a", 1.5), ("b", 3), ("c", None)):
-            for ending, data in (("png", png()), ("json", json.dumps({"at": time}).encode())):
-                member = tarfile.TarInfo(f"{key}.{ending}")
-                member.size = len(data)
-                tar.addfile(member, BytesIO(data))
+def test_fields_of_webdataset(tmp_path, picture, encode):
+    times = (("a", 1.5), ("b", 3), ("c", None))
+    samples = [(key, {"png": encode(picture()), "json": {"at": time}}) for key, time in times]
+    shard = write_shard(tmp_path / "a.tar", samples)
     found = open_images(f"wds:{shard}", frame="at")
     assert (found.frames.to_pylist(), found.timed) == ([1500, 3000, None], True)
     refused(UsageError, r"frame 'when': no sample has this in the", f"wds:{shard}", frame="when")

@@ -1,18 +1,15 @@
 """Hugging Face data sets, made here with the library itself; nothing is downloaded."""
 
-from __future__ import annotations
-
 import io
 import os
 import pickle
-import sys
 
 import numpy as np
 import pytest
 from PIL import Image
 
 from refusals import refused
-from visleak.errors import MissingExtra, UsageError, VisleakError
+from visleak.errors import UsageError, VisleakError
 from visleak.formats import open_images
 from visleak.formats.hub import HubOpener
 from visleak.images import content_digest
@@ -36,31 +33,22 @@ def blobs(picture, encode):
 
 @pytest.fixture
 def plain(blobs):
-    features = datasets.Features(
-        {
-            "image": datasets.Image(),
-            "label": datasets.ClassLabel(names=["cat", "dog"]),
-            "caption": datasets.Value("string"),
-            "id": datasets.Value("int64"),
-        }
-    )
-    return datasets.Dataset.from_dict(
-        {
-            "image": [{"bytes": blob, "path": f"{i}.png"} for i, blob in enumerate(blobs)],
-            "label": [i % 2 for i in range(9)] + [-1],
-            "caption": [f"c{i}" for i in range(10)],
-            "id": [100 - i for i in range(10)],
-        },
-        features=features,
-    )
+    labels, text = datasets.ClassLabel(names=["cat", "dog"]), datasets.Value("string")
+    columns = {
+        "image": [{"bytes": blob, "path": f"{i}.png"} for i, blob in enumerate(blobs)],
+        "label": [i % 2 for i in range(9)] + [-1],
+        "caption": [f"c{i}" for i in range(10)],
+        "id": [100 - i for i in range(10)],
+    }
+    kinds = (datasets.Image(), labels, text, datasets.Value("int64"))
+    features = datasets.Features(dict(zip(columns, kinds, strict=True)))
+    return datasets.Dataset.from_dict(columns, features=features)
 
 
 def test_stored_bytes_not_decoded_ones(plain, blobs):
     images = open_images(plain)
     assert list(images.opener.read(range(10))) == blobs
-    assert images.ids.to_pylist() == [str(i) for i in range(10)], (
-        "row numbers, whatever columns say"
-    )
+    assert images.ids.to_pylist() == [str(i) for i in range(10)]  # whatever columns say
     assert images.labels.to_pylist() == ["cat", "dog"] * 4 + ["cat", "-1"]
     assert images.captions[3].as_py() == "c3"
     assert open_images(plain, id="id").ids[3].as_py() == "97"
@@ -76,9 +64,8 @@ def test_rows_that_were_chosen_shuffled_or_sharded(plain, blobs):
     assert images.captions.to_pylist() == ["c7", "c2", "c5"]
     shuffled = plain.shuffle(seed=1)
     captions = open_images(shuffled).captions.to_pylist()
-    assert list(open_images(shuffled).opener.read(range(10))) == [
-        blobs[int(c[1:])] for c in captions
-    ]
+    found = list(open_images(shuffled).opener.read(range(10)))
+    assert found == [blobs[int(caption[1:])] for caption in captions]
 
 
 def test_a_stream_is_read_forward_and_a_second_pass_starts_over(plain, blobs):
@@ -179,9 +166,8 @@ def test_which_columns(plain, blobs):
 
 def test_folders_of_save_to_disk(tmp_path, plain, blobs):
     plain.save_to_disk(tmp_path / "one")
-    datasets.DatasetDict({"train": plain.select(range(6)), "test": plain.select([6])}).save_to_disk(
-        tmp_path / "two"
-    )
+    parts = {"train": plain.select(range(6)), "test": plain.select([6])}
+    datasets.DatasetDict(parts).save_to_disk(tmp_path / "two")
     images = open_images(f"hf:{tmp_path}/one")
     assert (images.name, len(images)) == ("one", 10)
     assert images.locators[4].as_py() == f"hf:{tmp_path}/one!4"
@@ -225,17 +211,8 @@ def test_code_of_a_data_set_is_never_run(tmp_path):
 
 
 def test_a_name_that_the_hub_does_not_give(monkeypatch):
-    said = (
-        r"^source 'hf:someone/nothing#test': someone/nothing is not a folder here and could not"
-        r" be loaded from the hub at https://huggingface\.co \(.+\); check the name, sign in with"
-        r" `hf auth login` if it is private, or download it and give its folder$"
-    )
+    said = r"someone/nothing is not a folder here and could not .* at https://huggingface\.co \("
     refused(VisleakError, said, "hf:someone/nothing#test")
-
-
-def test_the_library_is_not_there(monkeypatch):
-    monkeypatch.setitem(sys.modules, "datasets", None)
-    refused(MissingExtra, r"source 'hf:x' needs an extra: pip install 'visleak\[hf", "hf:x")
 
 
 def test_what_may_be_asked_of_a_name(monkeypatch, plain):

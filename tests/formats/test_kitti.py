@@ -1,14 +1,14 @@
 """KITTI as its site unpacks it: object detection, tracking, raw drives; boxes after its readme."""
 
-from __future__ import annotations
-
 import pytest
 
 from refusals import refused
 from visleak.errors import UsageError, VisleakError
 from visleak.formats import boxes_of, open_images
 
-BOX = "0.00 0 -1.57 1 2 3 4 1.6 1.8 3.9 1 2 3 -1.5"
+
+def row(name, box="10.5 20 110.25 80"):
+    return f"{name} 0.00 0 -1.57 {box} 1.6 1.8 3.9 1 2 30 -1.5"
 
 
 @pytest.fixture
@@ -16,37 +16,57 @@ def detection(put):
     for number in range(4):
         put(f"k/training/image_2/{number:06d}.png", seed=number)
         put(f"k/testing/image_2/{number:06d}.png", seed=10 + number)
-    put("k/training/label_2/000000.txt", f"Car {BOX}\nCar {BOX}\nDontCare -1 -1 -10\n")
-    put("k/training/label_2/000001.txt", f"Car {BOX}\nPedestrian {BOX}\n")
-    put("k/training/label_2/000002.txt", f"DontCare {BOX}\n")
+    put("k/training/label_2/000000.txt", f"{row('Zebra')}\n{row('DontCare', '1 2 3 4')}\n")
+    put("k/training/label_2/000001.txt", f"{row('Cyclist')}\n{row('Car', '0 0 5 5')}\n")
+    put("k/training/label_2/000002.txt", f"{row('DontCare')}\n")
+    put("k/training/label_2/000003.txt", "")
     return put("k/training/calib/000000.txt", "x").parents[2]
 
 
+@pytest.fixture
+def tracking(put):
+    for sequence, frames in ((0, 3), (1, 2)):
+        for frame in range(frames):
+            put(f"t/training/image_02/{sequence:04d}/{frame:06d}.png", seed=frame)
+    lines = [f"2 0 {row('Van')}", f"0 -1 {row('DontCare')}", f"0 1 {row('Car')}"]
+    lines += [f"1 1 {row('Van')}", f"1 2 {row('Car')}", f"9 1 {row('Tram')}"]
+    put("t/training/label_02/0000.txt", "\n".join(lines))
+    return put("t/training/label_02/0001.txt", f"1 5 {row('Car')} 0.98\n").parents[2]
+
+
 def devkit(put, where="k/devkit_object/mapping", order="3, 1, 4, 2"):
-    lines = [
-        f"2011_09_26 2011_09_26_drive_{d:04d}_sync {f:010d}"
-        for d, f in ((1, 7), (1, 9), (2, 0), (5, 3))
-    ]
-    put(f"{where}/train_mapping.txt", "\n".join(lines) + "\n")
+    drives = ((1, 7), (1, 9), (2, 0), (5, 3))
+    lines = [f"2011_09_26 2011_09_26_drive_{d:04d}_sync {f:010d}\n" for d, f in drives]
+    put(f"{where}/train_mapping.txt", "".join(lines))
     put(f"{where}/train_rand.txt", order)
 
 
 def test_object_detection(detection, put):
     images = open_images(f"kitti:{detection}")
     assert images.ids.to_pylist() == [f"{i:06d}.png" for i in range(4)]
-    assert images.labels.to_pylist() == ["Car", None, None, None]
+    assert images.labels.to_pylist() == ["Zebra", None, None, None]
     assert images.annotated
-    assert images.groups is None
-    assert images.frames is None
+    assert images.groups is images.frames is None
     assert images.locators[0].as_py() == f"{detection}/training/image_2/000000.png"
     assert len(list(images.opener.read(range(4)))) == 4
-    put("k/training/image_3/000000.png")
-    assert open_images(f"kitti:{detection}?camera=3").labels.to_pylist() == ["Car"]
     test = open_images(f"kitti:{detection}#test")
-    assert test.name == "test"
-    assert not test.annotated
-    assert test.labels is None
+    assert (test.name, test.annotated, test.labels, boxes_of(test)) == ("test", False, None, None)
     assert test.locators[0].as_py() == f"{detection}/testing/image_2/000000.png"
+    put("k/training/image_3/000000.png")
+    right = open_images(f"kitti:{detection}?camera=3")
+    assert right.labels.to_pylist() == ["Zebra"]
+    assert boxes_of(right) is None
+
+
+def test_boxes_of_object_detection(detection):
+    boxes = boxes_of(open_images(f"kitti:{detection}"))
+    assert boxes.names == ("Car", "Cyclist", "Zebra")  # the readme's order, then others
+    assert boxes.image.tolist() == [0, 0, 1, 1, 2]
+    assert boxes.label.tolist() == [2, -1, 1, 0, -1]
+    assert boxes.crowd.tolist() == [False, True, False, False, True]
+    assert boxes.corners[:2].tolist() == [[10.5, 20, 110.25, 80], [1, 2, 3, 4]]
+    assert not boxes.relative
+    assert boxes.counts().tolist() == [[0, 0, 1], [1, 1, 0], [0, 0, 0], [0, 0, 0]]
 
 
 @pytest.mark.parametrize("where", ["k/devkit_object/mapping", "k/mapping", "devkit/mapping"])
@@ -74,30 +94,21 @@ def test_a_devkit_that_does_not_fit(detection, put, order, said):
     refused(VisleakError, said, f"kitti:{detection}")
 
 
-def test_tracking(put):
-    for sequence, frames in ((0, 2), (1, 3)):
-        for frame in range(frames):
-            put(f"t/training/image_02/{sequence:04d}/{frame:06d}.png", seed=frame)
-    put(
-        "t/training/label_02/0000.txt",
-        f"0 1 Van {BOX}\n0 -1 DontCare {BOX}\n1 1 Van {BOX}\n1 2 Car {BOX}\n",
-    )
-    folder = put("t/training/label_02/0001.txt", f"2 0 Cyclist {BOX}\n").parents[2]
-    images = open_images(f"kitti:{folder}#training")
-    assert images.ids.to_pylist() == [
-        "0000/000000.png",
-        "0000/000001.png",
-        "0001/000000.png",
-        "0001/000001.png",
-        "0001/000002.png",
-    ]
-    assert images.groups.to_pylist() == ["0000"] * 2 + ["0001"] * 3
-    assert images.frames.to_pylist() == [0, 1, 0, 1, 2]
-    assert images.labels.to_pylist() == ["Van", None, None, None, "Cyclist"]
+def test_tracking(tracking, put):
+    images = open_images(f"kitti:{tracking}#training")
+    names = [f"0000/00000{frame}.png" for frame in range(3)]
+    assert images.ids.to_pylist() == [*names, "0001/000000.png", "0001/000001.png"]
+    assert images.groups.to_pylist() == ["0000"] * 3 + ["0001"] * 2
+    assert images.frames.to_pylist() == [0, 1, 2, 0, 1]
+    assert images.labels.to_pylist() == ["Car", None, "Van", None, "Car"]
     assert images.annotated
+    boxes = boxes_of(images)
+    assert boxes.names == ("Car", "Van")  # frame 9 is no image of the set
+    assert boxes.image.tolist() == [0, 0, 1, 1, 2, 4]
+    assert boxes.label.tolist() == [-1, 0, 1, 0, 1, 0]
     # the other part counts its sequences from 0000 too, and they are other drives
     put("t/testing/image_02/0000/000000.png", seed=9)
-    assert open_images(f"kitti:{folder}#testing").groups.to_pylist() == ["testing/0000"]
+    assert open_images(f"kitti:{tracking}#testing").groups.to_pylist() == ["testing/0000"]
 
 
 def test_raw_drives(put):
@@ -113,6 +124,7 @@ def test_raw_drives(put):
     assert images.groups.to_pylist() == [d.rpartition("/")[2] for d in drives for _ in range(2)]
     assert images.frames.to_pylist() == [0, 1, 0, 1]
     assert not images.annotated
+    assert boxes_of(images) is None
     right = open_images(f"kitti:{folder}?camera=3")
     assert right.ids[0].as_py() == f"{drives[0]}/image_03/data/0000000000.png"
     one = open_images(f"kitti:{folder}/{drives[1]}")
@@ -128,57 +140,6 @@ def test_what_is_no_kitti(detection, put):
     refused(UsageError, r"source 'kitti:nope': nope does not exist", "kitti:nope")
 
 
-SPACE = "1.6 1.8 3.9 1 2 30 -1.5"
-
-
-def row(name, box="10.5 20 110.25 80"):
-    return f"{name} 0.00 0 -1.57 {box} {SPACE}"
-
-
-@pytest.fixture
-def boxed(put):
-    for number in range(4):
-        put(f"k/training/image_2/{number:06d}.png", seed=number)
-        put(f"k/testing/image_2/{number:06d}.png", seed=number)
-    put("k/training/label_2/000000.txt", f"{row('Zebra')}\n{row('DontCare', '1 2 3 4')}\n")
-    put("k/training/label_2/000001.txt", f"{row('Cyclist')}\n{row('Car', '0 0 5 5')}\n")
-    put("k/training/label_2/000003.txt", "")
-    return put("k/training/calib/000000.txt", "x").parents[2]
-
-
-def test_boxes_of_object_detection(boxed):
-    boxes = boxes_of(open_images(f"kitti:{boxed}"))
-    assert boxes.names == ("Car", "Cyclist", "Zebra")  # the readme's order, then others
-    assert boxes.image.tolist() == [0, 0, 1, 1]
-    assert boxes.label.tolist() == [2, -1, 1, 0]
-    assert boxes.crowd.tolist() == [False, True, False, False]
-    assert boxes.corners[0].tolist() == [10.5, 20, 110.25, 80]
-    assert boxes.corners[1].tolist() == [1, 2, 3, 4]
-    assert not boxes.relative
-    assert boxes.counts().tolist() == [[0, 0, 1], [1, 1, 0], [0, 0, 0], [0, 0, 0]]
-
-
-def test_parts_and_cameras_without_boxes(boxed, put):
-    put("k/training/image_3/000000.png")
-    assert boxes_of(open_images(f"kitti:{boxed}#testing")) is None
-    assert boxes_of(open_images(f"kitti:{boxed}?camera=3")) is None
-    put("raw/2011_09_26/2011_09_26_drive_0001_sync/image_02/data/0000000000.png")
-    assert boxes_of(open_images(f"kitti:{boxed.parent}/raw")) is None
-
-
-def test_tracking_rows_belong_to_their_frame(put):
-    for sequence, frames in ((0, 3), (1, 2)):
-        for frame in range(frames):
-            put(f"t/training/image_02/{sequence:04d}/{frame:06d}.png", seed=frame)
-    lines = [f"2 0 {row('Van')}", f"0 -1 {row('DontCare')}", f"0 1 {row('Car')}"]
-    put("t/training/label_02/0000.txt", "\n".join([*lines, f"9 1 {row('Tram')}"]))
-    last = put("t/training/label_02/0001.txt", f"1 5 {row('Car')} 0.98\n")
-    boxes = boxes_of(open_images(f"kitti:{last.parents[2]}"))
-    assert boxes.names == ("Car", "Van")  # frame 9 is no image of the set
-    assert boxes.image.tolist() == [0, 0, 2, 4]
-    assert boxes.label.tolist() == [-1, 0, 1, 0]
-
-
 @pytest.mark.parametrize(
     ("line", "said"),
     [
@@ -189,15 +150,13 @@ def test_tracking_rows_belong_to_their_frame(put):
         (row("Car", "5 1 4 3"), "right and bottom are not before left and top; got 'Car"),
     ],
 )
-def test_a_damaged_row_is_refused_and_not_left_out(line, said, boxed, put):
+def test_a_damaged_row_is_refused_and_not_left_out(line, said, detection, put):
     put("k/training/label_2/000002.txt", f"{row('Car')}\n\n{line}")
-    with pytest.raises(VisleakError, match=said) as caught:
-        boxes_of(open_images(f"kitti:{boxed}"))
-    assert "label_2/000002.txt, line 3: " in str(caught.value)
-    assert "\n" not in str(caught.value)
+    images = open_images(f"kitti:{detection}")
+    refused(VisleakError, rf"label_2/000002\.txt, line 3: {said}", images, boxes_of)
 
 
-def test_a_damaged_row_of_tracking(put):
-    put("t/training/image_02/0000/000000.png")
-    path = put("t/training/label_02/0000.txt", f"0.5 1 {row('Car')}\n")
-    refused(VisleakError, r"0000\.txt, line 1", open_images(f"kitti:{path.parents[2]}"), boxes_of)
+def test_a_damaged_row_of_tracking(tracking, put):
+    put("t/training/label_02/0000.txt", f"0.5 1 {row('Car')}\n")
+    images = open_images(f"kitti:{tracking}")
+    refused(VisleakError, r"0000\.txt, line 1: a row is `frame track class", images, boxes_of)

@@ -1,13 +1,11 @@
 """What is listed: images without a known ending, globs and names; what is left out is counted."""
 
-from __future__ import annotations
-
+import glob
 import json
 import os
 import shutil
 import tarfile
 import zipfile
-from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -19,7 +17,7 @@ import visleak
 from refusals import refused
 from visleak.errors import VisleakError
 from visleak.formats import open_images
-from visleak.formats.listing import describe_skipped, glob_names, matches, split_glob
+from visleak.formats.listing import describe_skipped, glob_names, split_glob
 
 FORMATS = {
     "a": "PNG",
@@ -56,7 +54,7 @@ SKIPPED = {
 
 
 @pytest.fixture
-def folder(tmp_path: Path) -> Path:
+def folder(tmp_path):
     """Return a folder with images of many names, and other files."""
     place = tmp_path / "set"
     place.mkdir()
@@ -70,7 +68,7 @@ def folder(tmp_path: Path) -> Path:
     return place
 
 
-def as_source(folder: Path, kind: str) -> str:
+def as_source(folder, kind):
     """Return the folder as another source."""
     if kind == "folder":
         return str(folder)
@@ -93,7 +91,7 @@ def as_source(folder: Path, kind: str) -> str:
 
 
 @pytest.mark.parametrize("kind", ["folder", "glob", "zip", "tar", "tar.gz", "yolo", "kitti"])
-def test_the_content_tells_where_the_ending_does_not(folder: Path, kind: str) -> None:
+def test_the_content_tells_where_the_ending_does_not(folder, kind):
     images = open_images(as_source(folder, kind))
     assert sorted(os.path.basename(id_) for id_ in images.ids.to_pylist()) == sorted(FORMATS)
     # a pattern that does not begin with a dot does not name hidden files
@@ -101,7 +99,7 @@ def test_the_content_tells_where_the_ending_does_not(folder: Path, kind: str) ->
     assert all(isinstance(each, bytes) for each in images.opener.read(range(len(images))))
 
 
-def test_shards_count_what_is_in_no_sample_and_other_images_of_one(folder: Path) -> None:
+def test_shards_count_what_is_in_no_sample_and_other_images_of_one(folder):
     shard = folder.parent / "s.tar"
     members = {
         "1.jpg_large": "b.jpg_large",
@@ -124,53 +122,36 @@ def test_shards_count_what_is_in_no_sample_and_other_images_of_one(folder: Path)
     assert list(images.opener.read(range(2))) == stored
 
 
-def test_a_folder_of_tables_counts_what_lies_beside_them(folder: Path) -> None:
+def test_a_folder_of_tables_counts_what_lies_beside_them(folder):
     column = pa.array([{"bytes": (folder / "a").read_bytes(), "path": "a.png"}])
     for name in FORMATS:
         (folder / name).unlink()
+    refused(VisleakError, r"set .*3 without extension.*1 \.nef", folder)
     pq.write_table(pa.table({"image": column}), folder / "0.parquet")
     images = open_images(folder)
     assert len(images) == 1
     assert images.skipped == SKIPPED
 
 
-def test_a_pipe_does_not_stop_the_listing(folder: Path) -> None:
+def test_a_pipe_does_not_stop_the_listing(folder):
     os.mkfifo(folder / "pipe")
     assert len(open_images(folder)) == len(FORMATS)
 
 
-def test_an_empty_set_says_what_was_skipped(folder: Path) -> None:
-    for name in FORMATS:
-        (folder / name).unlink()
-    refused(VisleakError, r"set .*3 without extension.*1 \.nef", folder)
-
-
-def test_an_audit_counts_what_it_left_out(folder: Path, tmp_path: Path) -> None:
+def test_an_audit_counts_what_it_left_out(folder, tmp_path):
     shutil.copytree(folder, tmp_path / "other")
-    audit = visleak.audit(tmp_path / "other", folder, out=tmp_path / "out")
-    assert [each["not_listed"] for each in audit.summary.as_dict()["sets"]] == [SKIPPED, SKIPPED]
+    visleak.audit(tmp_path / "other", folder, out=tmp_path / "out", verify=False)
     stored = json.loads((tmp_path / "out" / "audit.json").read_text())
-    assert stored["sets"][0]["not_listed"] == SKIPPED
+    assert [each["not_listed"] for each in stored["sets"]] == [SKIPPED, SKIPPED]
 
 
-def test_what_lies_beside_pictures_is_not_shown() -> None:
-    assert describe_skipped({".txt": 1000, ".json": 1}) == ""
-    assert (
-        describe_skipped({".txt": 1000, ".json": 1}, side=True)
-        == "1,001 files: 1,000 .txt, 1 .json"
-    )
+def test_what_lies_beside_pictures_is_not_shown():
+    beside = {".txt": 1000, ".json": 1}
+    assert describe_skipped(beside) == ""
+    assert describe_skipped(beside, side=True) == "1,001 files: 1,000 .txt, 1 .json"
     shown = describe_skipped({f".e{number}": 1 for number in range(9)})
     assert shown.startswith("9 files: ")
     assert shown.endswith("4 others")
-
-
-def test_a_recursive_glob_does_not_follow_links_in_circles(tmp_path, put):
-    put("a/1.png")
-    put("a/b/2.png")
-    for name in ("a/x", "a/y", "a/b/z"):
-        (tmp_path / name).symlink_to(tmp_path)
-    images = open_images(f"{tmp_path}/**/*.png")
-    assert images.ids.to_pylist() == ["a/1.png", "a/b/2.png"]
 
 
 @pytest.mark.parametrize(
@@ -181,27 +162,14 @@ def test_a_recursive_glob_does_not_follow_links_in_circles(tmp_path, put):
     ],
 )
 def test_globs_find_what_python_finds(pattern, tmp_path, put):
-    for name in (
-        "1.png",
-        "a/1.png",
-        "a/b/2.png",
-        "a/c/b/d/3.png",
-        "b/4.jpg",
-        ".h/5.png",
-        "a/.6.png",
-    ):
-        put(name, b"")
-    found = sorted(glob_names(str(tmp_path), pattern, lambda name: not name.startswith(".")))
-    want = (p for p in tmp_path.rglob("*") if p.is_file())
-    hidden = [p.relative_to(tmp_path).as_posix() for p in want]
-    want = [n for n in hidden if "/." not in f"/{n}" and matches(n.split("/"), pattern.split("/"))]
-    import glob
-
+    for name in ("1", "a/1", "a/b/2", "a/c/b/d/3", "b/4", ".h/5", "a/.6"):
+        put(f"{name}.png", b"")
     system = glob.glob(pattern, root_dir=tmp_path, recursive=True)
     files = sorted(n for n in system if (tmp_path / n).is_file())
-    assert found == sorted(want)
-    if not pattern.startswith("**/.h"):
-        assert found == files
+    for name in ("a/x", "a/y", "a/b/z"):  # where Python would go in circles
+        (tmp_path / name).symlink_to(tmp_path)
+    found = sorted(glob_names(str(tmp_path), pattern, lambda name: not name.startswith(".")))
+    assert found == ([] if pattern.startswith("**/.h") else files)
 
 
 def test_where_a_glob_begins():

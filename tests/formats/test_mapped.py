@@ -1,7 +1,5 @@
 """Data sets in the manner of torchvision, by classes of the same shape; and by the real ones."""
 
-from __future__ import annotations
-
 import pickle
 from pathlib import Path
 
@@ -104,19 +102,8 @@ def test_files_are_read_and_not_what_a_transform_makes_of_them(folder):
 
 
 def test_files_of_a_reader_as_of_timm(folder):
-    class Reading:
-        """As timm.data.ImageDataset."""
-
-        def __init__(self, reader):
-            self.reader = reader
-
-        def __len__(self):
-            return len(self.reader)
-
-        def __getitem__(self, row):
-            return torch.full((3, 8, 8), -2.0), self.reader[row][1]
-
-    images = open_images(Reading(FolderSet(folder)))
+    items = [(torch.full((3, 8, 8), -2.0), 0)] * 3
+    images = open_images(ItemSet(items, reader=FolderSet(folder)))
     assert images.ids.to_pylist() == open_images(folder).ids.to_pylist()
     assert images.labels.to_pylist() == ["cat", "cat", "dog"]
 
@@ -181,10 +168,7 @@ def test_tensors_in_unit_range_are_the_pixels_they_came_from(arrays):
 
 
 def test_normalised_tensors_are_refused_in_one_line(arrays):
-    said = (
-        r"^source: ItemSet yields tensors, but its values are not in \[0, 1\]: they are"
-        r" normalised; give the data set without its transform$"
-    )
+    said = r"^source: ItemSet yields tensors, but .* normalised; give the data set without its"
     refused(UsageError, said, ItemSet([(normalised(picture), 0) for picture in arrays]))
     nan = torch.full((3, 4, 4), float("nan"))
     refused(UsageError, r"they are normalised", ItemSet([(nan, 0)]))
@@ -201,29 +185,19 @@ def test_labels_of_every_kind(arrays):
 
 
 def test_targets_spare_reading_every_item(arrays):
-    class Counted(ItemSet):
-        asked = 0
-
-        def __getitem__(self, row):
-            Counted.asked += 1
-            return super().__getitem__(row)
-
-    items = [(Image.fromarray(a), 0) for a in arrays]
-    images = open_images(Counted(items, targets=[1, 0, 1, 0], classes=["a", "b"]))
+    items = [(Image.fromarray(arrays[0]), 0), None, None, None]
+    images = open_images(ItemSet(items, targets=[1, 0, 1, 0], classes=["a", "b"]))
     assert images.labels.to_pylist() == ["b", "a", "b", "a"]
-    assert Counted.asked <= 1
 
 
 def test_objects_that_are_no_data_set(arrays):
     refused(UsageError, r"source must be .*; got object", object())
     refused(UsageError, r"got one image.*: put it in a list", to_tensor(arrays[0]))
     refused(VisleakError, r"holds no images", ItemSet([]))
-    refused(
-        UsageError,
-        r"a subset of 4 images names row 9",
-        torch.utils.data.Subset(ArraySet(arrays, [0] * 4), [9]),
-    )
-    refused(UsageError, r"id 'x': the data set .*has no columns", ArraySet(arrays, [0] * 4), id="x")
+    whole = ArraySet(arrays, [0] * 4)
+    beyond = torch.utils.data.Subset(whole, [9])
+    refused(UsageError, r"a subset of 4 images names row 9", beyond)
+    refused(UsageError, r"id 'x': the data set .*has no columns", whole, id="x")
 
 
 def test_the_real_ones(folder, arrays, tmp_path):

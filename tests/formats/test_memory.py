@@ -1,7 +1,5 @@
 """Images that the program already holds."""
 
-from __future__ import annotations
-
 import io
 import pickle
 
@@ -37,9 +35,7 @@ def test_pillow_images_and_arrays(picture):
 
 
 def test_labels_come_with_tuples(picture):
-    images, found = read(
-        [(picture(), "cat"), (picture(), 3), (picture(), np.int64(4)), (picture(), None)]
-    )
+    images, found = read([(picture(), label) for label in ("cat", 3, np.int64(4), None)])
     assert images.labels.to_pylist() == ["cat", "3", "4", None]
     assert found[0].shape == (32, 48, 3)
 
@@ -64,57 +60,30 @@ def test_alpha_and_other_types():
     rgba[0, 0] = [10, 20, 30, 255]
     rgba[1, 1] = [0, 0, 0, 128]
     grey = np.array([[0, 257], [65535, 514]], np.uint16)
-    _, found = read(
-        [
-            rgba,
-            grey,
-            np.array([[True, False]]),
-            np.array([[0.0, 0.5, 1.0]]),
-            np.array([[0, 255]], np.int64),
-            np.array([[-5, 5]], np.int32),
-            np.array([[0.0, 200.4]], np.float16),
-            np.array([[0, 25700]], np.int64),
-            np.full((1, 1), 7, np.int8),
-            np.zeros((1, 1)),
-            np.full((2, 2), -3.0),
-        ]
-    )
+    kinds = {
+        (np.bool_, (True, False)): [255, 0],
+        (np.float64, (0.0, 0.5, 1.0)): [0, 128, 255],
+        (np.int64, (0, 255)): [0, 255],
+        (np.int32, (-5, 5)): [0, 255],
+        (np.float16, (0.0, 200.4)): [0, 200],
+        (np.int64, (0, 25700)): [0, 100],
+        (np.int8, (7,)): [7],
+        (np.float64, (0,)): [0],
+        (np.float64, (-3.0, -3.0)): [0, 0],
+    }
+    _, found = read([rgba, grey, *(np.array([values], kind) for kind, values in kinds)])
     assert found[0][0].tolist() == [[10, 20, 30], [255, 255, 255]]
     assert found[0][1, 1].tolist() == [127] * 3
     assert found[1][..., 0].tolist() == [[0, 1], [255, 2]]
-    assert [f[0, :, 0].tolist() for f in found[2:]] == [
-        [255, 0],
-        [0, 128, 255],
-        [0, 255],
-        [0, 255],
-        [0, 200],
-        [0, 100],
-        [7],
-        [0],
-        [0, 0],
-    ]
+    assert [f[0, :, 0].tolist() for f in found[2:]] == list(kinds.values())
 
 
 def test_what_is_no_picture_has_a_reason():
-    _, found = read(
-        [
-            np.zeros((3, 224, 224)),
-            np.zeros((4, 4, 2)),
-            np.zeros((0, 4, 3)),
-            np.array([["a"]]),
-            "words",
-            np.zeros(5),
-            None,
-        ]
-    )
-    assert [f.reason for f in found] == [
-        *("corrupt", "corrupt", "empty", "corrupt", "missing", "corrupt", "corrupt")
-    ]
-    assert found[0].detail == (
-        "expected an array of shape (height, width), (height, width, 3) or"
-        " (height, width, 4), got (3, 224, 224)"
-    )
-    assert found[6].detail == "expected a Pillow image or an array, got NoneType"
+    wrong = [np.zeros((3, 224, 224)), np.zeros((4, 4, 2)), np.array([["a"]]), np.zeros(5), None]
+    _, found = read([*wrong, np.zeros((0, 4, 3)), "words"])
+    assert [f.reason for f in found] == ["corrupt"] * 5 + ["empty", "missing"]
+    assert found[0].detail.startswith("expected an array of shape (height, width), ")
+    assert found[4].detail == "expected a Pillow image or an array, got NoneType"
 
 
 def test_the_orientation_of_an_opened_file_is_applied(put, picture, tmp_path):

@@ -1,9 +1,5 @@
 """The annotated boxes of a set as a set of their own."""
 
-from __future__ import annotations
-
-from pathlib import Path
-
 import numpy as np
 import pytest
 from PIL import Image
@@ -16,7 +12,7 @@ from visleak.records import ImageSet, Unreadable
 
 
 @pytest.fixture
-def yolo(tmp_path: Path) -> Path:
+def yolo(tmp_path):
     """Return a YOLO data set: one object is pasted into another image."""
     rng = np.random.default_rng(0)
     thing = rng.integers(0, 255, (24, 24, 3)).repeat(3, axis=0).repeat(3, axis=1).astype(np.uint8)
@@ -35,7 +31,7 @@ def yolo(tmp_path: Path) -> Path:
     return tmp_path / "data.yaml"
 
 
-def test_boxes_are_images_whose_ids_name_image_and_box(yolo: Path) -> None:
+def test_boxes_are_images_whose_ids_name_image_and_box(yolo):
     boxes = open_images(f"yolo:{yolo}#train", objects="boxes")
     assert isinstance(boxes, ImageSet)
     assert [each.rpartition("#")[2] for each in boxes.ids.to_pylist()] == ["0", "1"]
@@ -49,7 +45,7 @@ def test_boxes_are_images_whose_ids_name_image_and_box(yolo: Path) -> None:
     assert np.array_equal(next(iter(boxes.opener.read([0]))), pen)
 
 
-def test_an_audit_of_boxes_finds_an_object_on_another_background(yolo: Path) -> None:
+def test_an_audit_of_boxes_finds_an_object_on_another_background(yolo):
     sides = [
         open_images(f"yolo:{yolo}#{split}", name=split, objects="boxes")
         for split in ("val", "train")
@@ -61,7 +57,7 @@ def test_an_audit_of_boxes_finds_an_object_on_another_background(yolo: Path) -> 
     assert len(audit.unreadable()) == 2
 
 
-def test_sources_without_boxes_are_refused(tmp_path: Path) -> None:
+def test_sources_without_boxes_are_refused(tmp_path):
     Image.new("RGB", (20, 20)).save(tmp_path / "a.png")
     refused(UsageError, "no annotated boxes", str(tmp_path), objects="boxes")
     refused(UsageError, "objects", str(tmp_path), objects="masks")

@@ -1,7 +1,5 @@
 """What tags say of people and places is in no table, report, log or message."""
 
-from __future__ import annotations
-
 import contextlib
 import logging
 import sqlite3
@@ -36,7 +34,7 @@ IN_PHOTOGRAPHS = (
 )
 
 
-def texts_of(folder: Path):
+def texts_of(folder):
     """Yield the content of all files as text: tables and databases as their values."""
     for path in sorted(folder.rglob("*")):
         if not path.is_file():
@@ -51,12 +49,12 @@ def texts_of(folder: Path):
             yield path.name, path.read_bytes().decode("utf-8", "replace")
 
 
-def run(*arguments: str) -> str:
+def run(*arguments):
     result = called(*arguments)
     return result.out + result.err
 
 
-def scans(folder: Path, seed: int) -> None:
+def scans(folder, seed):
     place = folder / PLANTED["PatientName"] / PLANTED["PatientID"]
     place.mkdir(parents=True)
     values = np.random.default_rng(seed).integers(0, 4096, (3, 40, 50)).astype(np.uint16)
@@ -74,7 +72,7 @@ def scans(folder: Path, seed: int) -> None:
         (place / f"JANE-{name}.dcm").write_bytes(content)
 
 
-def photographs(folder: Path, seed: int) -> None:
+def photographs(folder, seed):
     folder.mkdir(parents=True)
     rng = np.random.default_rng(seed)
     exif = Image.Exif()

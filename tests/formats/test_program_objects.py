@@ -1,8 +1,5 @@
 """Tables, rows and lists of paths that a program holds, as a data scientist has them."""
 
-from __future__ import annotations
-
-from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -27,7 +24,7 @@ from visleak.formats import open_images
 
 
 @pytest.fixture
-def photos(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+def photos(tmp_path, monkeypatch):
     """Four images in the working folder; the last is a copy of the first."""
     monkeypatch.chdir(tmp_path)
     names = []
@@ -38,7 +35,7 @@ def photos(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return names
 
 
-def frames(names: list[str]) -> dict[str, object]:
+def frames(names):
     """Return one set as every kind of object."""
     rows = {"path": names, "label": ["a", "b", "c", "a"]}
     images = [np.asarray(Image.open(name)) for name in names]
@@ -59,7 +56,7 @@ KINDS = ("pandas", "arrow", "arrow, bytes", "pandas, images", "rows", "rows, ima
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_every_kind_of_table_holds_the_same_images(photos: list[str], kind: str) -> None:
+def test_every_kind_of_table_holds_the_same_images(photos, kind):
     """Pixels and labels; what is missing in a column is null."""
     images = open_images(frames(photos)[kind], name="mine")
     wanted = [np.asarray(Image.open(name)) for name in photos]
@@ -72,7 +69,7 @@ def test_every_kind_of_table_holds_the_same_images(photos: list[str], kind: str)
     assert "4 images" in repr(images)
 
 
-def test_an_audit_of_a_frame_with_itself_finds_the_copy(photos: list[str]) -> None:
+def test_an_audit_of_a_frame_with_itself_finds_the_copy(photos):
     table = pd.DataFrame({"path": photos, "label": ["a", None, "c", "a"]})
     result = visleak.audit(table.iloc[:3], table.iloc[3:], cache=None)
     assert result.leaks()["query"].to_pylist() == ["0.png"]
@@ -82,20 +79,18 @@ def test_an_audit_of_a_frame_with_itself_finds_the_copy(photos: list[str]) -> No
     assert bool(result)
 
 
-def test_a_list_of_paths(photos: list[str]) -> None:
+def test_a_list_of_paths(photos):
     images = open_images([Path(name) for name in photos])
     assert images.ids.to_pylist() == photos
     refused(UsageError, "one of image files", [*photos, "a.tar"])
 
 
 @pytest.mark.parametrize("kind", [np.array, pd.Series, pa.array, tuple, set])
-def test_a_column_or_set_of_paths_is_a_list_of_paths(
-    photos: list[str], kind: Callable[[list[str]], Sequence[object]]
-) -> None:
+def test_a_column_or_set_of_paths_is_a_list_of_paths(photos, kind):
     assert open_images(kind(photos)).ids.to_pylist() == photos
 
 
-def test_tables_that_are_read_later_or_in_batches(photos: list[str]) -> None:
+def test_tables_that_are_read_later_or_in_batches(photos):
     (batch,) = pa.table({"path": photos}).to_batches()
     assert open_images(batch).ids.to_pylist() == photos
     polars = pytest.importorskip("polars")
@@ -105,9 +100,7 @@ def test_tables_that_are_read_later_or_in_batches(photos: list[str]) -> None:
 
 @pytest.mark.parametrize("image", ["path", "image"])
 @pytest.mark.parametrize("kind", [pd.DataFrame, pa.table])
-def test_a_column_split_names_the_sides_of_an_audit(
-    photos: list[str], kind: Callable[[dict[str, object]], Sequence[object]], image: str
-) -> None:
+def test_a_column_split_names_the_sides_of_an_audit(photos, kind, image):
     """As of a table that is a file."""
     values = photos if image == "path" else [Path(name).read_bytes() for name in photos]
     table = kind({image: values, "split": ["test", "test", None, "train"]})
@@ -115,23 +108,23 @@ def test_a_column_split_names_the_sides_of_an_audit(
     assert str(result.rate("exact")) == "1 of 2 (50.00 %, 95 % CI 9.45-90.55)"
 
 
-def test_a_mapping_with_one_split_is_this_split(photos: list[str]) -> None:
+def test_a_mapping_with_one_split_is_this_split(photos):
     assert open_images({"test": photos}).ids.to_pylist() == photos
     assert len(open_images({"test": "."})) == len(photos)
 
 
-def test_an_empty_list_is_an_empty_set(photos: list[str]) -> None:
+def test_an_empty_list_is_an_empty_set(photos):
     with pytest.raises(VisleakError, match="set 'test' holds no images"):
         visleak.audit([], photos)
 
 
-def test_what_can_only_be_iterated_needs_a_length(photos: list[str]) -> None:
+def test_what_can_only_be_iterated_needs_a_length(photos):
     class Stream(IterableDataset):
-        def __iter__(self) -> Iterator[Image.Image]:
+        def __iter__(self):
             return map(Image.open, photos)
 
     class Sized(Stream):
-        def __len__(self) -> int:
+        def __len__(self):
             return len(photos)
 
     chain = ChainDataset([Sized(), Stream()])  # with a length that raises
@@ -141,7 +134,7 @@ def test_what_can_only_be_iterated_needs_a_length(photos: list[str]) -> None:
         refused(UsageError, "no length", source)
 
 
-def test_a_loader_is_its_data_set_only_where_it_hands_out_all_of_it(photos: list[str]) -> None:
+def test_a_loader_is_its_data_set_only_where_it_hands_out_all_of_it(photos):
     images = [(np.asarray(Image.open(name)), 0) for name in photos]
     for options in ({}, {"shuffle": True}, {"batch_size": 3, "drop_last": True}):
         assert len(open_images(DataLoader(images, **options))) == len(photos)
@@ -155,7 +148,7 @@ def test_a_loader_is_its_data_set_only_where_it_hands_out_all_of_it(photos: list
         refused(UsageError, "Subset", DataLoader(images, **options))
 
 
-def test_splits_are_the_sides_of_an_audit(photos: list[str]) -> None:
+def test_splits_are_the_sides_of_an_audit(photos):
     """A mapping of splits, such as a DatasetDict, and a folder with splits."""
     found = visleak.audit({"test": photos[:3], "train": photos[3:]}, cache=None)
     assert found.rate("exact").count == 1
@@ -168,7 +161,7 @@ def test_splits_are_the_sides_of_an_audit(photos: list[str]) -> None:
     assert visleak.audit("data/test", cache=None).rate("exact").count == 0
 
 
-def test_settings_are_keywords(photos: list[str]) -> None:
+def test_settings_are_keywords(photos):
     result = visleak.audit(photos[:3], photos[3:], cache=None, near_at=0.7, views="none")
     assert result.summary.settings.near_at == 0.7
     refused(UsageError, "did you mean 'near_at'", photos, visleak.audit, near_att=0.7)
@@ -186,7 +179,7 @@ def test_settings_are_keywords(photos: list[str]) -> None:
         ({"train": 3}, "got"),
     ],
 )
-def test_what_is_not_understood_is_refused(source: object, words: str) -> None:
+def test_what_is_not_understood_is_refused(source, words):
     """Instead of an audit of nothing."""
     with pytest.raises(UsageError, match=words):
         visleak.audit(source, source, cache=None)
@@ -196,7 +189,5 @@ def test_what_is_not_understood_is_refused(source: object, words: str) -> None:
     ("splits", "words"),
     [(("a", "b"), "must be train or val"), (("train", "val", "validation"), "split val twice")],
 )
-def test_a_mapping_of_splits_is_never_guessed(
-    photos: list[str], splits: tuple[str, ...], words: str
-) -> None:
+def test_a_mapping_of_splits_is_never_guessed(photos, splits, words):
     refused(UsageError, words, dict.fromkeys(splits, photos), visleak.audit, cache=None)

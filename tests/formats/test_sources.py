@@ -1,7 +1,5 @@
 """Choosing the kind of a source, and taking arguments apart."""
 
-from __future__ import annotations
-
 import importlib
 import re
 from pathlib import Path
@@ -113,8 +111,8 @@ def test_name_dataset_and_roles_are_kept(put, tmp_path):
 def test_every_format_has_the_functions_that_it_names():
     for found in FORMATS:
         writes = found.layout.writes if found.layout else ""
-        tells = found.tells if isinstance(found.tells, str) else ""
-        for named in filter(None, (found.opens, tells, found.boxes, writes)):
+        detects = found.detects if isinstance(found.detects, str) else ""
+        for named in filter(None, (found.opens, detects, found.boxes, writes)):
             module, _, function = named.partition(":")
             assert callable(getattr(importlib.import_module(f"visleak.formats.{module}"), function))
 

@@ -1,10 +1,5 @@
 """Sources that hold several splits, and the two sides of a comparison."""
 
-from __future__ import annotations
-
-from collections.abc import Callable
-from pathlib import Path
-
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -24,14 +19,8 @@ def summary(splits):
 
 @pytest.mark.parametrize("inner", ["", "images/"])
 def test_folders(inner, tmp_path, put):
-    for name in (
-        "Train/cat/1.png",
-        "Train/dog/2.png",
-        "validation/cat/1.png",
-        "TEST/1.png",
-        "x/1.png",
-    ):
-        put(f"set/{inner}{name}")
+    for name in ("Train/cat/1", "Train/dog/2", "validation/cat/1", "TEST/1", "x/1"):
+        put(f"set/{inner}{name}.png")
     splits = open_splits(tmp_path / "set")
     assert summary(splits) == {
         "train": ("train", 2, ("training",), "set"),
@@ -120,25 +109,20 @@ def test_an_empty_split_is_an_error(put, tmp_path):
     refused(VisleakError, r"s/test holds no images", tmp_path / "s", open_splits)
 
 
-def names(test: list[str], train: list[str], sets: list[str] | None = None) -> list[str]:
-    return named(
-        [
-            *asked("--test", "benchmark", "test", test),
-            *asked("--train", "training", "train", train),
-            *asked("--set", "", "", sets or []),
-        ]
-    )
+def names(test, train, sets=()):
+    sides = (("--test", "benchmark", "test", test), ("--train", "training", "train", train))
+    return named([each for side in (*sides, ("--set", "", "", sets)) for each in asked(*side)])
 
 
 @pytest.mark.parametrize(
     ("test", "train"), [(["a=x"], ["a=y"]), (["a=x", "a=y"], ["z"]), (["x/p/a", "x/p/a"], ["z"])]
 )
-def test_one_name_for_two_sets_is_refused(test: list[str], train: list[str]) -> None:
+def test_one_name_for_two_sets_is_refused(test, train):
     with pytest.raises(UsageError, match=r"two sets are called .* differ: --test NAME="):
         names(test, train)
 
 
-def test_roles_and_datasets(put: Callable[..., Path]) -> None:
+def test_roles_and_datasets(put):
     train, test = (put(f"{part}/a.png").parent for part in ("train", "test"))
     sides = open_sides(Sides(test=(f"voc:a={test}",), train=(str(train),)))
     (query,), (reference,) = sides.queries, sides.references
@@ -148,7 +132,7 @@ def test_roles_and_datasets(put: Callable[..., Path]) -> None:
     assert (alone.queries[0].roles, alone.references) == ((), ())
 
 
-def test_splits_of_a_folder(put: Callable[..., Path], tmp_path: Path) -> None:
+def test_splits_of_a_folder(put, tmp_path):
     """Test and val against train; without train, test against val."""
     for split in ("train", "val", "test"):
         put(f"{split}/a.png")

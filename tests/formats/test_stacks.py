@@ -1,7 +1,5 @@
 """Pages of TIFF, slices of NIfTI and arrays: each image is read as it was written."""
 
-from __future__ import annotations
-
 import gzip
 import re
 import struct
@@ -30,7 +28,7 @@ VOLUME = RNG.integers(0, 900, (16, 20, 24)).astype(np.int16)
 LABELS = np.array([3, 1, 4, 1, 5, 9])
 
 
-def idx(values) -> bytes:
+def idx(values):
     head = struct.pack(">HBB", 0, 8, values.ndim)
     return head + np.array(values.shape, ">u4").tobytes() + values.tobytes()
 
@@ -300,6 +298,7 @@ def test_inks_and_profiles_of_pages(tmp_path):
     ("module", "name", "extra"),
     [
         ("av", "video:a.mp4", "video"),
+        ("datasets", "hf:a.x", "hf"),
         ("h5py", "array:a.h5", "hdf5"),
         ("nibabel.nifti1", "nifti:a.nii", "medical"),
         ("pydicom", "dicom:a.dcm", "medical"),

@@ -1,7 +1,5 @@
 """CSV and Parquet manifests that name files, and Parquet files with the images inside."""
 
-from __future__ import annotations
-
 import json
 import pickle
 
@@ -90,9 +88,7 @@ def test_a_row_without_a_name_is_missing(put, pictures):
     ],
 )
 def test_manifests_that_are_no_good(text, said, put):
-    with pytest.raises(VisleakError, match=said) as caught:
-        open_images(put("m.csv", text))
-    assert "\n" not in str(caught.value)
+    refused(VisleakError, said, put("m.csv", text))
 
 
 def test_columns_that_are_not_there(put, pictures):
@@ -119,12 +115,9 @@ def blobs(picture, encode):
     return [encode(picture(seed=i)) for i in range(20)]
 
 
-def write(path, blobs, *, rows=6, paths=True, metadata=None, **columns):
+def write(path, blobs, *, rows=6, paths="{}.png", metadata=None, **columns):
     kind = pa.struct([("bytes", pa.binary()), ("path", pa.string())])
-    image = [
-        None if b is None else {"bytes": b, "path": f"{i}.png" if paths is True else paths}
-        for i, b in enumerate(blobs)
-    ]
+    image = [{"bytes": b, "path": paths and paths.format(i)} for i, b in enumerate(blobs)]
     table = pa.table({"image": pa.array(image, kind), **columns})
     if metadata:
         table = table.replace_schema_metadata(metadata)
@@ -136,9 +129,8 @@ def write(path, blobs, *, rows=6, paths=True, metadata=None, **columns):
 def test_the_layout_of_the_hubs(tmp_path, blobs):
     index = pa.array(np.arange(20)[::-1].astype(np.int32))
     names = pa.array([f"n{i % 3}" for i in range(20)])
-    path = write(
-        tmp_path / "test.parquet", blobs, label=pa.array([1] * 20), label_name=names, index=index
-    )
+    columns = {"label": pa.array([1] * 20), "label_name": names, "index": index}
+    path = write(tmp_path / "test.parquet", blobs, **columns)
     images = open_images(path)
     assert images.name == "test"
     assert images.ids.to_pylist() == [str(i) for i in range(19, -1, -1)]
@@ -181,36 +173,24 @@ def test_a_huge_row_group_is_read_in_batches(tmp_path, blobs, monkeypatch):
 
 
 def test_a_plain_binary_column_and_missing_pictures(tmp_path, blobs):
-    kinds = (pa.binary(), pa.large_binary())
-    for kind in kinds:
-        pq.write_table(
-            pa.table({"image": pa.array([blobs[0], None], kind)}), tmp_path / "a.parquet"
-        )
-        images = open_images(tmp_path / "a.parquet")
-        assert images.ids.to_pylist() == ["0", "1"]
-        assert list(images.opener.read([0, 1])) == [
-            blobs[0],
-            Unreadable("missing", "the row holds no image"),
-        ]
-    images = open_images(write(tmp_path / "b.parquet", [None, blobs[1]]))
-    found = list(images.opener.read([0, 1]))
-    assert (found[0].reason, found[1]) == ("missing", blobs[1])
+    path, plain = tmp_path / "a.parquet", [None, blobs[0]]
     kind = pa.struct([("path", pa.string()), ("bytes", pa.binary())])
-    table = pa.table(
-        {"img": pa.array([{"bytes": None, "path": "a"}, {"bytes": blobs[2], "path": "b"}], kind)}
-    )
-    pq.write_table(table, tmp_path / "c.parquet")
-    images = open_images(tmp_path / "c.parquet")
-    assert images.ids.to_pylist() == ["a", "b"]
-    found = list(images.opener.read([0, 1]))
-    assert (found[0].reason, found[1]) == ("missing", blobs[2])
+    rows = [{"path": name, "bytes": blob} for name, blob in zip("ab", plain, strict=True)]
+    for column, values, ids in (
+        ("image", pa.array(plain, pa.binary()), ["0", "1"]),
+        ("image", pa.array(plain, pa.large_binary()), ["0", "1"]),
+        ("image", pa.array([None, rows[1]], kind), ["0", "1"]),
+        ("img", pa.array(rows, kind), ["a", "b"]),
+    ):
+        pq.write_table(pa.table({column: values}), path)
+        images = open_images(path)
+        assert images.ids.to_pylist() == ids
+        missing = Unreadable("missing", "the row holds no image")
+        assert list(images.opener.read([0, 1])) == [missing, blobs[0]]
 
 
 def test_class_names_from_the_hub(tmp_path, blobs):
-    features = {
-        "image": {"_type": "Image"},
-        "label": {"names": ["cat", "dog"], "_type": "ClassLabel"},
-    }
+    features = {"image": {"_type": "Image"}, "label": {"names": ["cat", "dog"]}}
     meta = {"huggingface": json.dumps({"info": {"features": features}})}
     labels = pa.array([0, 1, -1, None] * 5)
     path = write(tmp_path / "a.parquet", blobs, metadata=meta, label=labels)
@@ -222,13 +202,9 @@ def test_class_names_from_the_hub(tmp_path, blobs):
 
 def test_shards_are_one_set(tmp_path, blobs):
     for i in range(3):
+        path = tmp_path / f"hub/data/train-{i:05d}-of-00003.parquet"
         ids = pa.array([f"{i}-{j}" for j in range(5)])
-        write(
-            tmp_path / f"hub/data/train-{i:05d}-of-00003.parquet",
-            blobs[5 * i : 5 * i + 5],
-            rows=2,
-            id=ids,
-        )
+        write(path, blobs[5 * i : 5 * i + 5], rows=2, id=ids)
     folder = open_images(tmp_path / "hub")
     pattern = open_images(f"{tmp_path}/hub/data/train-*.parquet")
     assert pattern.name == "train"
@@ -239,12 +215,8 @@ def test_shards_are_one_set(tmp_path, blobs):
 
 
 def test_files_that_the_names_of_others_count_are_a_problem(tmp_path, blobs):
-    kept = [
-        write(tmp_path / "data" / f"{name}.parquet", blobs[at : at + 1])
-        for at, name in enumerate(
-            ("train-00000-of-00003-0a1b", "train-00002-of-00003-2c3d", "test-00000-of-00001-4e5f")
-        )
-    ]
+    names = ("train-00000-of-00003-0a1b", "train-00002-of-00003-2c3d", "test-00000-of-00001-4e5f")
+    kept = [write(tmp_path / "data" / f"{name}.parquet", blobs[:1]) for name in names]
     for source in (tmp_path, f"{tmp_path}/data/*.parquet"):
         [problem] = open_images(source).problems
         assert problem.reason == "missing"

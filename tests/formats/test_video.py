@@ -1,7 +1,5 @@
 """Videos and animations: the frame at each time, whatever the container, and damaged files."""
 
-from __future__ import annotations
-
 import pickle
 
 import numpy as np

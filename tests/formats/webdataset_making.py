@@ -1,7 +1,5 @@
 """WebDataset shards for tests."""
 
-from __future__ import annotations
-
 import io
 import json
 import tarfile
@@ -20,9 +18,6 @@ def write_shard(path, samples, mode="w"):
         for key, parts in samples:
             for ending, value in parts.items():
                 data = json.dumps(value) if isinstance(value, dict) else value
-                add(
-                    archive,
-                    f"{key}.{ending}",
-                    data if isinstance(data, bytes) else str(data).encode(),
-                )
+                data = data if isinstance(data, bytes) else str(data).encode()
+                add(archive, f"{key}.{ending}", data)
     return path

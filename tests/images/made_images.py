@@ -1,7 +1,5 @@
 """What several tests of images need."""
 
-from __future__ import annotations
-
 import struct
 import zlib
 

@@ -1,23 +1,23 @@
 """Decoding: what people see, turned as the camera was held, or one of the fixed reasons."""
 
-from __future__ import annotations
-
 import io
+import re
 import resource
 import struct
 import sys
-import threading
 import warnings
 import zlib
-from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
+import pillow_heif
+import pillow_jxl  # noqa: F401 - registers its format
 import pytest
 import tifffile
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from made_images import FORMATS, exif_of, pixels, png, reason
-from PIL import Image, PngImagePlugin
+from PIL import Image, ImageFile, PngImagePlugin
 
 from visleak.images import content_digest, decode, decoding
 from visleak.images.decoding import MAX_PIXELS
@@ -71,16 +71,13 @@ def test_a_partial_decode_shows_the_same_picture(picture, encode):
     assert np.abs(found - small).mean() < 3
 
 
-def test_reasons(picture, encode, monkeypatch):
-    monkeypatch.setitem(sys.modules, "pillow_heif", None)  # as where the extra is not installed
-    monkeypatch.setattr(decoding, "_READERS", {})
+def test_reasons(picture, encode):
     assert reason(b"") == "empty"
     for text in (
         *(b"hello", b"B", b"BMW is a car", b"P", b"PK\3\4", b"<svg/>", b"GI", b"\0" * 99, b"I"),
         *(b"RIFF\x24\0\0\0WAVEfmt ", b"%PDF-1.4", b"\x7fELF", b"Pete went home"),
     ):
         assert reason(text) == "not-an-image", text
-    assert reason(b"\0\0\0\x18ftypheic\0\0\0\0mif1heic" + b"\0" * 100) == "unsupported"
     assert reason(b"\0\0\0\x0cJXL \r\n\x87\n" + b"\0" * 100) == "corrupt"
     data = bytearray(encode(picture(), "PNG"))
     at = data.index(b"IDAT") + 20
@@ -172,7 +169,7 @@ def test_a_text_bomb_in_a_png_is_refused(picture, encode):
     assert reason(encode(picture(), pnginfo=info)) in ("corrupt", "too-large")
 
 
-def broken_tiff(encode: Callable[..., bytes]) -> bytes:
+def broken_tiff(encode):
     """Return a TIFF file with a damaged strip, of which libtiff has something to say."""
     image = Image.fromarray(np.random.default_rng(0).integers(0, 256, (64, 64, 3), np.uint8))
     data = bytearray(encode(image, "TIFF", compression="tiff_adobe_deflate"))
@@ -196,18 +193,10 @@ def test_what_libtiff_says_is_part_of_the_reason(encode, capfd):
 
 def test_threads_keep_what_libtiff_says_apart(encode, picture, capfd):
     good, bad = encode(picture(), "TIFF", compression="tiff_lzw"), broken_tiff(encode)
-    found = {}
-
-    def work(name, data):
-        found[name] = [decode(data) for _ in range(20)]
-
-    threads = [threading.Thread(target=work, args=pair) for pair in (("a", bad), ("b", good))]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert {each.detail.count("ZIPDecode") for each in found["a"]} == {1}
-    assert all(isinstance(each, DecodedImage) for each in found["b"])
+    with ThreadPoolExecutor(2) as threads:
+        damaged, whole = threads.map(lambda data: [decode(data) for _ in range(20)], (bad, good))
+    assert {each.detail.count("ZIPDecode") for each in damaged} == {1}
+    assert all(isinstance(each, DecodedImage) for each in whole)
     assert capfd.readouterr().err == ""
 
 
@@ -238,13 +227,6 @@ def test_bands_that_the_file_names_are_its_colours(name):
     about = f"<GDALMetadata>{items}</GDALMetadata>"
     data, values = bands(5, extratags=[(42112, "s", 0, about, True)])
     assert np.array_equal(pixels(data), rgb_of_array(values[:, :, [3, 2, 0]]))
-
-
-def test_bands_without_their_library_are_unsupported(monkeypatch):
-    monkeypatch.setitem(sys.modules, "tifffile", None)
-    found = decode(bands(5)[0])
-    assert found.reason == "unsupported"
-    assert "pip install 'visleak[tiff]'" in found.detail
 
 
 @pytest.mark.parametrize("type_", [np.float16, np.float64, np.complex64])
@@ -279,21 +261,26 @@ def test_a_scan_of_which_a_part_was_decoded_is_corrupt(encode, capfd):
     assert capfd.readouterr().err == ""
 
 
+def boxed(brand):
+    return b"\0\0\0\x18ftyp" + brand + b"\0\0\0\0" + brand + b"mif1" + b"\0" * 100
+
+
 @pytest.mark.parametrize(
-    ("module", "brand", "name"),
+    ("module", "data", "words"),
     [
-        ("pillow_heif", b"heic", "HEIF"),
-        ("pillow_heif", b"mif1", "HEIF"),
-        ("PIL.AvifImagePlugin", b"avif", "AVIF"),
+        ("pillow_heif", boxed(b"heic"), "HEIF .*pip install 'visleak.heif"),
+        ("pillow_heif", boxed(b"mif1"), "HEIF .*pip install 'visleak.heif"),
+        ("PIL.AvifImagePlugin", boxed(b"avif"), "AVIF .*pip install 'visleak.heif"),
+        ("pillow_jxl.JpegXLImagePlugin", b"\xff\x0a" + bytes(100), "pip install 'visleak.heif"),
+        ("tifffile", bands(5)[0], "pip install 'visleak.tiff"),
     ],
 )
-def test_a_missing_decoder_names_the_extra(module, brand, name, monkeypatch):
+def test_a_missing_decoder_names_the_extra(module, data, words, monkeypatch):
     monkeypatch.setitem(sys.modules, module, None)  # as where it is not installed
     monkeypatch.setattr(decoding, "_READERS", {})
-    found = decode(b"\0\0\0\x18ftyp" + brand + b"\0\0\0\0" + brand + b"mif1" + b"\0" * 100)
+    found = decode(data)
     assert found.reason == "unsupported"
-    assert name in found.detail
-    assert "pip install 'visleak[heif]'" in found.detail
+    assert re.search(words, found.detail)
 
 
 def test_avif_in_a_pillow_without_it_names_the_extra(monkeypatch, picture, encode):
@@ -307,21 +294,10 @@ def test_avif_in_a_pillow_without_it_names_the_extra(monkeypatch, picture, encod
 def test_threads_share_nothing(picture, encode):
     files = [encode(picture(seed=i), kind) for i in range(6) for kind in ("TIFF", "PNG", "GIF")]
     want = [pixels(data) for data in files]
-    wrong = []
     before = list(warnings.filters)
-
-    def work():
-        for _ in range(15):
-            for data, right in zip(files, want, strict=True):
-                if not np.array_equal(pixels(data), right):
-                    wrong.append(data)
-
-    threads = [threading.Thread(target=work) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert not wrong
+    with ThreadPoolExecutor(4) as threads:
+        for found in threads.map(lambda _: [pixels(data) for data in 15 * files], range(4)):
+            assert all(map(np.array_equal, found, 15 * want))
     assert warnings.filters == before
 
 
@@ -393,3 +369,72 @@ def test_exif_in_little_and_big_endian_and_as_long(picture, encode):
             head = mark + struct.pack(order + "HIH", 42, 8, 1)
             block = b"Exif\0\0" + head + struct.pack(order + "HHI", 0x0112, kind, 1) + value
             assert pixels(encode(picture(), "JPEG", exif=block)).shape == (48, 32, 3)
+
+
+# -- files that are cut at any place ---------------------------------------------------------------
+
+
+def cuts(data):
+    rng = np.random.default_rng(len(data))
+    inner = rng.integers(3, len(data), 60).tolist()
+    return sorted(
+        {*range(3, 40), *inner, *range(len(data) - 12, len(data))} & set(range(len(data)))
+    )
+
+
+VARIANTS = [
+    *((kind, {}) for kind in FORMATS),
+    ("JPEG", {"progressive": True}),
+    ("WEBP", {"lossless": True}),
+    *(("TIFF", {"compression": name}) for name in ("tiff_lzw", "jpeg", "tiff_adobe_deflate")),
+]
+
+
+@pytest.mark.parametrize(("kind", "options"), VARIANTS)
+def test_a_cut_file_is_truncated_or_whole(kind, options, picture, encode, capfd):
+    rng = np.random.default_rng(0)
+    noise = Image.fromarray(rng.integers(0, 256, (30, 40, 3), dtype=np.uint8))
+    for image in (picture(), noise):
+        data = encode(image, kind, **options)
+        whole, whole_small = pixels(data), pixels(data, enough=8)
+        for cut in cuts(data):
+            if kind == "JPEG":
+                small = decode(data[:cut], enough=8)
+                assert isinstance(small, Unreadable) or np.array_equal(small.pixels, whole_small)
+            found = decode(data[:cut])
+            if isinstance(found, DecodedImage):
+                assert np.array_equal(found.pixels, whole), cut
+                assert cut > len(data) * 0.9
+            elif cut >= 12:
+                assert found.reason == "truncated", (cut, len(data), found)
+            else:
+                assert found.reason in ("truncated", "not-an-image"), (cut, found)
+    assert capfd.readouterr().err == ""
+
+
+def test_a_cut_file_is_refused_even_where_pillow_is_told_to_take_it(monkeypatch, picture, encode):
+    monkeypatch.setattr(ImageFile, "LOAD_TRUNCATED_IMAGES", True)
+    for kind in ("JPEG", "PNG", "BMP", "GIF", "WEBP"):
+        data = encode(picture(), kind)
+        assert reason(data[: len(data) // 2]) == "truncated"
+
+
+pillow_heif.register_heif_opener()
+
+
+@pytest.mark.parametrize("kind", ["JXL", "HEIF", "AVIF"])
+def test_pixels_orientation_and_damage(kind, natural):
+    image = Image.fromarray(natural["astronaut"][:120, :160])
+    turned = Image.Exif()
+    turned[0x0112] = 6
+    expected = {0: image, 6: image.transpose(Image.Transpose.ROTATE_270)}
+    for orientation, shown in expected.items():
+        file = io.BytesIO()
+        options = {"exif": turned.tobytes()} if orientation else {}
+        image.save(file, kind, quality=95, **options)
+        found = decode(file.getvalue())
+        assert found.pixels.shape == (shown.height, shown.width, 3)
+        assert np.abs(found.pixels.astype(int) - np.asarray(shown)).mean() < 4
+    cut = decode(file.getvalue()[:800])
+    assert isinstance(cut, Unreadable)
+    assert cut.reason in ("truncated", "corrupt")

@@ -1,7 +1,5 @@
 """Values of more than eight bits: which range of them is shown, in any file."""
 
-from __future__ import annotations
-
 import io
 import struct
 from collections.abc import Callable, Mapping
@@ -19,28 +17,28 @@ from visleak.images.pixels import rgb_of_array
 from visleak.records import Unreadable
 
 
-def shades(height: int = 60, width: int = 80, seed: int = 0) -> np.ndarray:
+def shades(height=60, width=80, seed=0):
     """Return a smooth image without symmetry, shares of the range from 0 to 1."""
     rng = np.random.default_rng(seed)
     image = cv2.resize(rng.random((5, 6)), (width, height), interpolation=cv2.INTER_CUBIC)
     return (image - image.min()) / (image.max() - image.min())
 
 
-def of_bits(image: np.ndarray, bits: int) -> np.ndarray:
+def of_bits(image, bits):
     return np.rint(image * (2**bits - 1)).astype(np.uint16)
 
 
-def tiff(values: np.ndarray, **options: object) -> bytes:
+def tiff(values, **options):
     out = io.BytesIO()
     tifffile.imwrite(out, values, **{"photometric": "minisblack", **options})
     return out.getvalue()
 
 
-def cv_png(values: np.ndarray) -> bytes:
+def cv_png(values):
     return cv2.imencode(".png", values[..., ::-1] if values.ndim == 3 else values)[1].tobytes()
 
 
-def grey(data: bytes) -> np.ndarray:
+def grey(data):
     return pixels(data)[..., 0].astype(int)
 
 
@@ -56,7 +54,7 @@ def test_an_image_of_any_bits_is_its_rendering(bits):
 def test_equal_values_are_equal_pixels_in_any_file(bits):
     stored = of_bits(shades(), bits)
     want = pixels(cv_png(stored))
-    kinds: Mapping[str, Callable[[], bytes]] = {
+    kinds = {
         "little": lambda: tiff(stored),
         "big": lambda: tiff(stored, byteorder=">"),
         "packed": lambda: tiff(stored, compression="zlib", byteorder=">"),
@@ -98,7 +96,7 @@ def test_equal_colours_are_equal_pixels_in_any_file(bits):
         assert np.array_equal(pixels(data), want), name
 
 
-def sgi(values: np.ndarray) -> bytes:
+def sgi(values):
     planes = np.moveaxis(values, 2, 0)[:, ::-1].astype(">u2")
     head = struct.pack(">HBBHHHH", 474, 0, 2, 3, *values.shape[1::-1], 3)
     return head.ljust(512, b"\0") + planes.tobytes()

@@ -1,7 +1,5 @@
 """Modes of images, against oracles in numpy."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from made_images import pixels, png

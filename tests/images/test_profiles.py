@@ -1,7 +1,5 @@
 """Colour profiles: what is displayed alike is compared alike."""
 
-from __future__ import annotations
-
 import io
 import struct
 from itertools import product
@@ -27,7 +25,7 @@ WHITE = (0.9642, 1.0, 0.8249)
 GAMMA = 563 / 256
 
 
-def icc(space: bytes, connection: bytes, tags: dict[bytes, bytes]) -> bytes:
+def icc(space, connection, tags):
     """Return a profile of version 2 with some tags."""
     tags = {b"desc": text(b"desc"), b"cprt": text(b"text"), b"wtpt": xyz(WHITE), **tags}
     at, table, body = 132 + 12 * len(tags), b"", b""
@@ -43,31 +41,31 @@ def icc(space: bytes, connection: bytes, tags: dict[bytes, bytes]) -> bytes:
     return header.ljust(128, b"\0") + struct.pack(">I", len(tags)) + table + body
 
 
-def text(kind: bytes) -> bytes:
+def text(kind):
     if kind == b"text":
         return b"text\0\0\0\0none\0"
     return b"desc\0\0\0\0" + struct.pack(">I", 5) + b"made\0" + bytes(78)
 
 
-def xyz(values) -> bytes:
+def xyz(values):
     return b"XYZ \0\0\0\0" + struct.pack(">3i", *(round(65536 * each) for each in values))
 
 
-def curve(gamma: float) -> bytes:
+def curve(gamma):
     return b"curv\0\0\0\0" + struct.pack(">IH", 1, round(256 * gamma))
 
 
-def adobe() -> bytes:
+def adobe():
     names = (b"rXYZ", b"gXYZ", b"bXYZ")
     tags = {name: xyz(column) for name, column in zip(names, ADOBE.T, strict=True)}
     return icc(b"RGB ", b"XYZ ", tags | dict.fromkeys((b"rTRC", b"gTRC", b"bTRC"), curve(GAMMA)))
 
 
-def greys(gamma: float) -> bytes:
+def greys(gamma):
     return icc(b"GRAY", b"XYZ ", {b"kTRC": curve(gamma)})
 
 
-def inks() -> bytes:
+def inks():
     """Return a profile under which every full ink but black is paper, and black is black."""
     identity = bytes(range(256))
     corners = bytes(

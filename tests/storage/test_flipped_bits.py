@@ -1,11 +1,7 @@
 """One bit of a database flips: what is read is as it was, or the file is refused in one line."""
 
-from __future__ import annotations
-
 import random
 import sqlite3
-from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 
@@ -21,11 +17,11 @@ FLIPS = 60
 VALUES = {"a": 1.5, "b": "text", "c": b"\x00\xff", "d": None}
 
 
-def digest(number: int) -> str:
+def digest(number):
     return f"{number:032x}"
 
 
-def judge(folder: Path) -> Path:
+def judge(folder):
     with Ledger(folder) as ledger:
         for number in range(4):
             judgment = ("near", "different")[number % 2]
@@ -36,12 +32,12 @@ def judge(folder: Path) -> Path:
     return folder / "verdicts.sqlite"
 
 
-def judged_again(folder: Path) -> object:
+def judged_again(folder):
     with Ledger(folder) as ledger:
         return ledger.standing()
 
 
-def decide(folder: Path) -> Path:
+def decide(folder):
     with Decisions(folder) as decisions:
         for number in range(3):
             pool, test = digest(number), digest(number + 9)
@@ -52,18 +48,18 @@ def decide(folder: Path) -> Path:
     return folder / "replacements.sqlite"
 
 
-def decided(folder: Path) -> object:
+def decided(folder):
     with Decisions(folder) as decisions:
         return decisions.all()
 
 
-def measure(folder: Path) -> Path:
+def measure(folder):
     with KeyValueStore(folder / "numbers.sqlite", "numbers") as store:
         store.add(VALUES)
     return folder / "numbers.sqlite"
 
 
-def measured(folder: Path) -> object:
+def measured(folder):
     with KeyValueStore(folder / "numbers.sqlite", "numbers") as store:
         # a value that is not found is computed again
         return {**VALUES, **store.known(list(VALUES))}
@@ -74,9 +70,7 @@ def measured(folder: Path) -> object:
     [(judge, read_verdicts), (judge, judged_again), (decide, decided), (measure, measured)],
     ids=["verdicts", "review", "replacements", "numbers"],
 )
-def test_no_flipped_bit_changes_what_is_read(
-    tmp_path: Path, make: Callable[[Path], Path], read: Callable[[Path], object]
-) -> None:
+def test_no_flipped_bit_changes_what_is_read(tmp_path, make, read):
     file = make(tmp_path)
     data, whole = file.read_bytes(), read(tmp_path)
     held = [place for place, byte in enumerate(data) if byte]
@@ -95,7 +89,7 @@ def test_no_flipped_bit_changes_what_is_read(
     assert all(str(file) in message for message in refused)
 
 
-def test_a_ledger_of_an_earlier_version_is_read_and_taken_over(tmp_path: Path) -> None:
+def test_a_ledger_of_an_earlier_version_is_read_and_taken_over(tmp_path):
     file = judge(tmp_path)
     whole = read_verdicts(tmp_path)
     with sqlite3.connect(file) as db:

@@ -1,7 +1,5 @@
 """Verdicts from and to files: what is known is taken, what is wrong is refused whole."""
 
-from __future__ import annotations
-
 import csv
 import shutil
 import tempfile
@@ -11,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from refusals import refused
 from toy_audit import Image, Pair, digest_of, split_audit
 from visleak.errors import UsageError, VisleakError
 from visleak.records import GRADES
@@ -32,21 +31,21 @@ PAIRS = [
 
 
 @pytest.fixture
-def folder(tmp_path: Path) -> Path:
+def folder(tmp_path):
     return split_audit(tmp_path / "audit", TEST, TRAIN, PAIRS)
 
 
-def listed(path: Path, *rows: str, header: str = "TestID,TrainID,Distance,Judgment") -> Path:
+def listed(path, *rows, header="TestID,TrainID,Distance,Judgment"):
     path.write_text("\n".join([header, *rows]) + "\n")
     return path
 
 
-def cells(path: Path) -> list[list[str]]:
+def cells(path):
     with path.open(newline="") as lines:
         return list(csv.reader(lines))
 
 
-def test_a_list_is_taken_by_content(folder: Path, tmp_path: Path) -> None:
+def test_a_list_is_taken_by_content(folder, tmp_path):
     path = listed(tmp_path / "barz.csv", "0,100,0.1,1", "4,104,,3")
     found = import_verdicts(folder, path)
     assert (found.rows, found.added, found.known, found.unknown) == (2, 2, 0, 0)
@@ -58,7 +57,7 @@ def test_a_list_is_taken_by_content(folder: Path, tmp_path: Path) -> None:
     assert second.judgment == "different"
 
 
-def test_columns_in_any_order_and_others_named(folder: Path, tmp_path: Path) -> None:
+def test_columns_in_any_order_and_others_named(folder, tmp_path):
     """Editors put a mark before UTF-8, and Windows ends lines in two characters."""
     path, header = tmp_path / "list.csv", b"\xef\xbb\xbfJudgment, TrainID,Agreed,TestID,Source"
     path.write_bytes(header + b"\r\n2,100,1,0,pooled\r\n\r\n")
@@ -67,7 +66,7 @@ def test_columns_in_any_order_and_others_named(folder: Path, tmp_path: Path) -> 
     assert [v.judgment for v in read_verdicts(folder)] == ["similar"]
 
 
-def test_importing_twice_changes_nothing(folder: Path, tmp_path: Path) -> None:
+def test_importing_twice_changes_nothing(folder, tmp_path):
     path = listed(tmp_path / "list.csv", "0,100,0.1,1", "1,101,0.2,2")
     import_verdicts(folder, path)
     before = read_verdicts(folder)
@@ -82,7 +81,7 @@ def test_importing_twice_changes_nothing(folder: Path, tmp_path: Path) -> None:
     assert [v.reviewer for v in read_verdicts(folder)] == ["list", "list", "Ben", "Ben"]
 
 
-def test_a_pair_judged_twice_in_a_list_counts_once(folder: Path, tmp_path: Path) -> None:
+def test_a_pair_judged_twice_in_a_list_counts_once(folder, tmp_path):
     path = listed(tmp_path / "list.csv", "0,100,,1", "1,101,,1", "0,100,,3")
     found = import_verdicts(folder, path)
     assert (found.added, found.repeated) == (2, 1)
@@ -102,67 +101,55 @@ def test_a_pair_judged_twice_in_a_list_counts_once(folder: Path, tmp_path: Path)
         ("0,100,nan,1", "Distance must be a number of 0 or more, or empty; got 'nan'"),
     ],
 )
-def test_a_wrong_row_stops_all(folder: Path, tmp_path: Path, row: str, said: str) -> None:
+def test_a_wrong_row_stops_all(folder, tmp_path, row, said):
     path = listed(tmp_path / "list.csv", "1,101,0.1,1", row)
-    with pytest.raises(VisleakError) as caught:
-        import_verdicts(folder, path)
-    assert str(caught.value).startswith(f"{path}, line 3: ")
-    assert said in str(caught.value)
+    refused(VisleakError, f"^{path}, line 3: .*{said}", folder, import_verdicts, path=path)
     assert not (folder / FILE).exists()
 
 
-def test_files_that_are_no_list(folder: Path, tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match=r"gone\.csv is not a file"):
-        import_verdicts(folder, tmp_path / "gone.csv")
+def test_files_that_are_no_list(folder, tmp_path):
+    refused(UsageError, r"gone\.csv is not a", folder, import_verdicts, path=tmp_path / "gone.csv")
     path = listed(tmp_path / "other.csv", "1,2", header="a,b")
-    with pytest.raises(VisleakError, match="must have the columns TestID, TrainID, Judgment, or"):
-        import_verdicts(folder, path)
+    refused(VisleakError, "must have the columns TestID", folder, import_verdicts, path=path)
     path.write_bytes(b"")
-    with pytest.raises(VisleakError, match=r"it has none"):
-        import_verdicts(folder, path)
+    refused(VisleakError, r"it has none", folder, import_verdicts, path=path)
     assert import_verdicts(folder, listed(path)).rows == 0
     assert not (folder / FILE).exists()
 
 
-def test_ids_that_the_audit_does_not_have(folder: Path, tmp_path: Path) -> None:
+def test_ids_that_the_audit_does_not_have(folder, tmp_path):
     rows = [f"x{n},100,,1" for n in range(7)]
     path = listed(tmp_path / "list.csv", "0,100,,1", *rows)
     found = import_verdicts(folder, path)
     assert (found.rows, found.added, found.unknown) == (8, 1, 7)
     assert found.missing == tuple(f"x{n}" for n in range(7))
     other = split_audit(tmp_path / "strict", TEST, TRAIN, PAIRS)
-    with pytest.raises(VisleakError, match=r"does not have \('x0', 'x1', 'x2', 'x3', 'x4' and 2"):
-        import_verdicts(other, path, strict=True)
+    refused(VisleakError, r"does not have \('x0'", other, import_verdicts, path=path, strict=True)
     path = listed(tmp_path / "strangers.csv", *rows)
-    with pytest.raises(VisleakError, match=r"none of the 7 rows of .* is about images of"):
-        import_verdicts(other, path)
+    refused(VisleakError, r"none of the 7 rows of .* is about", other, import_verdicts, path=path)
     assert read_verdicts(other) == ()
 
 
-def test_which_set_a_column_is_of(folder: Path, tmp_path: Path) -> None:
+def test_which_set_a_column_is_of(folder, tmp_path):
     path = listed(tmp_path / "list.csv", "0,100,,1")
     for arguments, said in (
         ({"test": "dev"}, "--test must be one of test; got 'dev'"),
         ({"train": "test"}, "--train must be one of train; got 'test'"),
         ({"within": True, "train": "train"}, "leave out --train"),
     ):
-        with pytest.raises(UsageError, match=said):
-            import_verdicts(folder, path, **arguments)
+        refused(UsageError, said, folder, import_verdicts, path=path, **arguments)
     alone = split_audit(tmp_path / "alone", TEST, ())
-    with pytest.raises(UsageError, match="compared a set with itself alone; give --within"):
-        import_verdicts(alone, path)
+    refused(UsageError, "compared a set with itself alone; give", alone, import_verdicts, path=path)
     apart = split_audit(tmp_path / "apart", TEST, TRAIN, within=False)
-    with pytest.raises(UsageError, match="did not look for repeats within the test set"):
-        import_verdicts(apart, path, within=True)
+    refused(UsageError, "did not look for repeats", apart, import_verdicts, path=path, within=True)
     summary = read_summary(folder).as_dict()
     summary["comparisons"].append(summary["comparisons"][0] | {"reference_set": "web"})
     write_json(folder / "audit.json", summary)
-    with pytest.raises(UsageError, match="has one set; choose with --train: train, web"):
-        import_verdicts(folder, path)
+    refused(UsageError, "has one set; choose with --train", folder, import_verdicts, path=path)
     assert import_verdicts(folder, path, train="train").added == 1
 
 
-def test_within_keeps_which_of_the_two_is_to_go(folder: Path, tmp_path: Path) -> None:
+def test_within_keeps_which_of_the_two_is_to_go(folder, tmp_path):
     path = listed(tmp_path / "list.csv", "9,10,0.3,1", "4,5,0.3,2")
     assert import_verdicts(folder, path, within=True).added == 2
     done = export_verdicts(folder, tmp_path / "out.csv")
@@ -173,14 +160,14 @@ def test_within_keeps_which_of_the_two_is_to_go(folder: Path, tmp_path: Path) ->
     assert len(cells(done.files[0])) == 1
 
 
-def test_sets_of_embeddings_are_refused(tmp_path: Path) -> None:
+def test_sets_of_embeddings_are_refused(tmp_path):
     nothing = {("train", image.id): None for image in TRAIN}
     folder = split_audit(tmp_path / "audit", TEST, TRAIN, digests=nothing)
-    with pytest.raises(UsageError, match="set 'train' holds embeddings only"):
-        import_verdicts(folder, listed(tmp_path / "list.csv", "0,100,,1"))
+    path = listed(tmp_path / "list.csv", "0,100,,1")
+    refused(UsageError, "set 'train' holds embeddings only", folder, import_verdicts, path=path)
 
 
-def test_verdicts_of_another_folder_under_other_names(folder: Path, tmp_path: Path) -> None:
+def test_verdicts_of_another_folder_under_other_names(folder, tmp_path):
     """Contents tell who is who: the other audit calls the images otherwise, and has more."""
     import_verdicts(folder, listed(tmp_path / "list.csv", "0,100,,2", "1,101,,3"), reviewer="Ada")
     test = [Image("renamed", content="test/0"), Image("b")]
@@ -192,13 +179,12 @@ def test_verdicts_of_another_folder_under_other_names(folder: Path, tmp_path: Pa
     assert (row["query"], row["grade"], row["machine_grade"]) == ("renamed", "similar", "near")
     assert import_verdicts(other, folder / "verdicts.csv").added == 0
     assert verdicts_of(other, folder / "verdicts.csv") == read_verdicts(other)
-    with pytest.raises(UsageError, match="names its reviewers and images itself; leave out --rev"):
-        import_verdicts(other, folder / "verdicts.csv", reviewer="Ben")
-    with pytest.raises(UsageError, match="leave out --within"):
-        import_verdicts(other, folder / "verdicts.csv", within=True)
+    words = "names its reviewers and images itself; leave out --"
+    for option in ({"reviewer": "Ben"}, {"within": True}):
+        refused(UsageError, words, other, import_verdicts, path=folder / "verdicts.csv", **option)
 
 
-def test_an_older_word_never_replaces_a_newer_one(folder: Path, tmp_path: Path) -> None:
+def test_an_older_word_never_replaces_a_newer_one(folder, tmp_path):
     old = Path(shutil.copytree(folder, tmp_path / "old"))
     pair = (digest_of("test", TEST[0]), digest_of("train", TRAIN[0]))
     with Ledger(old) as ledger:
@@ -212,7 +198,7 @@ def test_an_older_word_never_replaces_a_newer_one(folder: Path, tmp_path: Path) 
     assert [v.judgment for v in read_verdicts(old)] == ["different"]
 
 
-def test_export_leaves_disputed_pairs_out(folder: Path, tmp_path: Path) -> None:
+def test_export_leaves_disputed_pairs_out(folder, tmp_path):
     import_verdicts(folder, listed(tmp_path / "ada.csv", "0,100,,1", "1,101,,3", "3,103,,3"))
     import_verdicts(folder, listed(tmp_path / "ben.csv", "0,100,,3", "1,101,,2"))
     out = tmp_path / "out.csv"
@@ -220,8 +206,7 @@ def test_export_leaves_disputed_pairs_out(folder: Path, tmp_path: Path) -> None:
     assert (done.written, done.disputed) == (2, 1)
     # of equally many the weaker one stands
     assert [(row[0], row[3]) for row in cells(out)[1:]] == [("1", "3"), ("3", "3")]
-    with pytest.raises(UsageError, match=r"exists; .* --force"):
-        export_verdicts(folder, out, reviewer="ben")
+    refused(UsageError, r"exists; .* --force", folder, export_verdicts, out=out, reviewer="ben")
     assert export_verdicts(folder, out, reviewer="ben", force=True).written == 2
     assert [(row[0], row[3]) for row in cells(out)[1:]] == [("0", "3"), ("1", "2")]
     done = export_verdicts(folder, out, as_="csv", force=True)
@@ -229,21 +214,17 @@ def test_export_leaves_disputed_pairs_out(folder: Path, tmp_path: Path) -> None:
     assert len(cells(out)) == 6
 
 
-def test_export_refuses(folder: Path, tmp_path: Path) -> None:
+def test_export_refuses(folder, tmp_path):
     out = tmp_path / "out.csv"
-    with pytest.raises(UsageError, match=r"no pair was judged in .* yet"):
-        export_verdicts(folder, out)
+    refused(UsageError, r"no pair was judged in .* yet", folder, export_verdicts, out=out)
     import_verdicts(folder, listed(tmp_path / "ada.csv", "0,100,,1"))
-    with pytest.raises(UsageError, match="reviewer must be one of ada; got 'Ben'"):
-        export_verdicts(folder, out, reviewer="Ben")
-    with pytest.raises(UsageError, match="the format must be one of cifair, csv; got 'xml'"):
-        export_verdicts(folder, out, as_="xml")
-    with pytest.raises(UsageError, match="is a folder; choose a file"):
-        export_verdicts(folder, tmp_path)
+    refused(UsageError, "reviewer must be one of", folder, export_verdicts, out=out, reviewer="Ben")
+    refused(UsageError, "the format must be one of", folder, export_verdicts, out=out, as_="xml")
+    refused(UsageError, "is a folder; choose a file", folder, export_verdicts, out=tmp_path)
     (tmp_path / "file").write_text("")
+    out = tmp_path / "file" / "out.csv"
     for as_ in ("cifair", "csv"):
-        with pytest.raises(VisleakError, match="cannot be written"):
-            export_verdicts(folder, tmp_path / "file" / "out.csv", as_=as_)
+        refused(VisleakError, "cannot be written", folder, export_verdicts, out=out, as_=as_)
 
 
 #: Ids that spreadsheets, readers of lines and readers of cells all get wrong.
@@ -258,7 +239,7 @@ NAMES = ["=cmd()", "'q", "-1", 'a,"b"', "c\nd", " e ", "\N{PILE OF POO}", "7"]
         max_size=12,
     )
 )
-def test_what_is_exported_comes_back(said: dict[tuple[str, str, bool], str]) -> None:
+def test_what_is_exported_comes_back(said):
     images = [Image(name) for name in NAMES]
     with tempfile.TemporaryDirectory() as place:
         first = split_audit(Path(place) / "a", images, images, [Pair("7", "7", "near")])

@@ -1,7 +1,5 @@
 """Verdicts laid over an audit: grades, rates, the headline, and pairs that only people saw."""
 
-from __future__ import annotations
-
 import shutil
 from dataclasses import replace
 from pathlib import Path
@@ -19,13 +17,13 @@ from visleak.verdicts import Ledger, Verdict, digests_of, judged_pairs, judged_s
 Images = dict[tuple[str, str], str]
 
 
-def save(path: Path, pixels: np.ndarray) -> None:
+def save(path, pixels):
     path.parent.mkdir(parents=True, exist_ok=True)
     cv2.imwrite(str(path), pixels[..., ::-1])
 
 
 @pytest.fixture(scope="module")
-def audited(tmp_path_factory: pytest.TempPathFactory, natural: dict[str, np.ndarray]) -> Path:
+def audited(tmp_path_factory, natural):
     folder = tmp_path_factory.mktemp("judged")
     small = {name: cv2.resize(picture, (96, 96)) for name, picture in natural.items()}
     for name in ("astronaut", "chelsea", "coffee", "rocket", "camera"):
@@ -42,29 +40,29 @@ def audited(tmp_path_factory: pytest.TempPathFactory, natural: dict[str, np.ndar
 
 
 @pytest.fixture
-def folder(audited: Path, tmp_path: Path) -> Path:
+def folder(audited, tmp_path):
     return Path(shutil.copytree(audited, tmp_path / "audit"))
 
 
 @pytest.fixture
-def digests(audited: Path) -> Images:
+def digests(audited):
     table = read_table(audited, IMAGES, ["set", "id", "digest"])
     return {(row["set"], row["id"]): row["digest"] for row in table.to_pylist()}
 
 
-def said(digests: Images, query: str, reference: str, judgment: str, who: str = "Ada") -> Verdict:
+def said(digests, query, reference, judgment, who="Ada"):
     left = digests["test", query]
     right = digests.get(("train", reference)) or digests["test", reference]
     return Verdict.of(left, right, judgment, who)
 
 
-def row(table: pa.Table, query: str, reference: str) -> dict[str, object]:
+def row(table, query, reference):
     rows = table.to_pylist()
     (found,) = [each for each in rows if (each["query"], each["reference"]) == (query, reference)]
     return found
 
 
-def rewrite(folder: Path, **tables: pa.Table) -> None:
+def rewrite(folder, **tables):
     """Put other tables into an audit folder."""
     for name, table in tables.items():
         with (folder / f"{name}.parquet").open("wb") as file:
@@ -72,7 +70,7 @@ def rewrite(folder: Path, **tables: pa.Table) -> None:
     replace(read_summary(folder), files=None).save(folder)
 
 
-def test_without_verdicts_nothing_changes(audited: Path) -> None:
+def test_without_verdicts_nothing_changes(audited):
     table = judged_pairs(audited)
     assert table.drop(["machine_grade", "judged"]).equals(read_table(audited, PAIRS))
     assert table["judged"].null_count == table.num_rows
@@ -80,7 +78,7 @@ def test_without_verdicts_nothing_changes(audited: Path) -> None:
     assert judged_summary(audited) == read_summary(audited)
 
 
-def test_counting_again_gives_what_the_audit_counted(audited: Path) -> None:
+def test_counting_again_gives_what_the_audit_counted(audited):
     stored = read_summary(audited).as_dict()
     table = judged_pairs(audited, verdicts=())
     columns = (column.to_pylist() for column in (*digests_of(audited, table), table["grade"]))
@@ -92,7 +90,7 @@ def test_counting_again_gives_what_the_audit_counted(audited: Path) -> None:
     assert summary["headline"] == f"{stored['headline']}, after review"
 
 
-def test_a_verdict_takes_the_place_of_the_grade(folder: Path, digests: Images) -> None:
+def test_a_verdict_takes_the_place_of_the_grade(folder, digests):
     before = read_summary(folder).as_dict()["totals"][0]["rates"]
     assert before["near_or_exact"]["count"] == 2
     with Ledger(folder) as ledger:
@@ -111,7 +109,7 @@ def test_a_verdict_takes_the_place_of_the_grade(folder: Path, digests: Images) -
     assert summary["review"] == counts | {"reviewers": {"Ada": 1}}
 
 
-def test_a_disputed_pair_keeps_the_machines_grade(folder: Path, digests: Images) -> None:
+def test_a_disputed_pair_keeps_the_machines_grade(folder, digests):
     with Ledger(folder) as ledger:
         for who, judgment in (("Ada", "different"), ("Ben", "near")):
             ledger.add(said(digests, "a/mirrored.png", "a/chelsea.png", judgment, who))
@@ -124,7 +122,7 @@ def test_a_disputed_pair_keeps_the_machines_grade(folder: Path, digests: Images)
     assert summary["totals"][0]["rates"] == read_summary(folder).as_dict()["totals"][0]["rates"]
 
 
-def test_what_the_machine_did_not_list_is_added(folder: Path, digests: Images) -> None:
+def test_what_the_machine_did_not_list_is_added(folder, digests):
     unlisted = ("b/other.png", "b/moon.png")
     table = read_table(folder, PAIRS)
     ends = zip(("query", "reference"), unlisted, strict=True)
@@ -147,7 +145,7 @@ def test_what_the_machine_did_not_list_is_added(folder: Path, digests: Images) -
     assert judged_pairs(folder).num_rows == table.num_rows
 
 
-def test_a_pair_within_the_set_stands_once_lower_id_first(folder: Path, digests: Images) -> None:
+def test_a_pair_within_the_set_stands_once_lower_id_first(folder, digests):
     # "other" and "brighter" are listed within test; "copy" and "other" may not be
     with Ledger(folder) as ledger:
         ledger.add(said(digests, "b/other.png", "b/brighter.png", "exact"))
@@ -161,20 +159,7 @@ def test_a_pair_within_the_set_stands_once_lower_id_first(folder: Path, digests:
     assert within["distinct_images"] == {"exact": 2, "near": 1, "similar": 0}
 
 
-def test_verdicts_outlive_renames(folder: Path, digests: Images) -> None:
-    """The key is what the files hold: another audit with other names takes the same verdict."""
-    verdict = said(digests, "a/mirrored.png", "a/chelsea.png", "different")
-    tables = {}
-    for name, column in (("images", "id"), ("pairs", "query")):
-        table = read_table(folder, f"{name}.parquet")
-        renamed = pc.replace_substring(table[column], "mirrored", "renamed")
-        tables[name] = table.set_column(1, column, renamed)
-    rewrite(folder, **tables)
-    judged = judged_pairs(folder, verdicts=[verdict])
-    assert row(judged, "a/renamed.png", "a/chelsea.png")["grade"] == "different"
-
-
-def test_only_the_columns_asked_for_come(folder: Path, digests: Images) -> None:
+def test_only_the_columns_asked_for_come(folder, digests):
     columns = ["query", "machine_grade"]
     assert judged_pairs(folder, columns).column_names == columns
     verdict = said(digests, "b/other.png", "b/moon.png", "near")
@@ -182,7 +167,7 @@ def test_only_the_columns_asked_for_come(folder: Path, digests: Images) -> None:
     assert judged.column_names == ["query", "grade"]
 
 
-def test_digests_are_those_of_the_images(audited: Path, digests: Images) -> None:
+def test_digests_are_those_of_the_images(audited, digests):
     table = read_table(audited, PAIRS)
     left, right = digests_of(audited, table)
     for each, mine, theirs in zip(
