@@ -499,6 +499,9 @@ class PartitionColumns(Mapping[str, pa.Array]):
     def __len__(self) -> int:
         return len(self._uses)
 
+    def __contains__(self, use: object) -> bool:  # the mixin's would read the column
+        return use in self._uses
+
     def __getitem__(self, use: str) -> pa.Array:
         if use not in self._uses:
             raise KeyError(use)

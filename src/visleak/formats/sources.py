@@ -225,7 +225,7 @@ def announce(source: str, base: Path = Path()) -> None:
 
 
 def announce_folders(source: str, folders: Callable[[], Iterable[Path]]) -> None:
-    """Log the folders of the images of a source, if the log is read."""
+    """Log the folders of the images of a source, if debug messages are logged."""
     if reads.isEnabledFor(logging.DEBUG):
         found = frozenset(folders())
         text = redacted(source)

@@ -283,7 +283,7 @@ def split_of(part: OutputPart) -> str:
 
 
 def with_split(table: pa.Table, split: str) -> pa.Table:
-    """Return a table whose column ``split`` has one value."""
+    """Return a table whose column ``split`` names one split in all rows."""
     own = canonical_split(split)
     values = [
         value if canonical_split(value or "") == own else split

@@ -537,7 +537,7 @@ class VerificationSummary:
 
 @dataclass(frozen=True, slots=True)
 class ReviewSummary:
-    """The changes by verdicts."""
+    """The numbers of verdicts and of what they changed."""
 
     judged: int = 0  # pairs
     disputed: int = 0

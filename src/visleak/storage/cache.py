@@ -23,7 +23,7 @@ from typing import Final, Self
 
 from visleak.storage.database import CHUNK, connect, marks, transaction
 
-STEM: Final = "cache-2"  # of the file's name; a number of set-aside files and the ending follow
+STEM: Final = "cache-2"  # of the file's name; the number of set-aside files and the ending follow
 DAMAGED: Final = ".damaged"  # ending of a file that was set aside, instead of ``.sqlite``
 CHECKED: Final = 8  # bytes of the digest that is stored before each value
 #: Message if :func:`default_folder` finds none.
