@@ -58,15 +58,15 @@ def test_verdicts_of_the_folder(folder):
 
 def test_verdicts_given_are_not_kept(folder, tmp_path):
     audit = visleak.Audit(folder)
-    said = [verdict(0, 0, "different")]
-    assert visleak.apply_verdicts(audit, said).rate().count == 0
+    verdicts = [verdict(0, 0, "different")]
+    assert visleak.apply_verdicts(audit, verdicts).rate().count == 0
     path = tmp_path / "list.csv"
     path.write_text("TestID,TrainID,Judgment\nb,u,1\n")
     assert visleak.apply_verdicts(audit, path).rate().count == 2
     assert visleak.apply_verdicts(audit, str(path)).rate().count == 2
     other = split_audit(tmp_path / "other", TEST, TRAIN)
     with Ledger(other) as ledger:
-        ledger.add(*said)
+        ledger.add(*verdicts)
     for place in (other, other / "verdicts.csv"):
         assert visleak.apply_verdicts(audit, place).rate().count == 0
     assert visleak.apply_verdicts(audit).rate().count == 1

@@ -89,16 +89,16 @@ def test_a_kill_while_writing_leaves_a_readable_cache(tmp_path):
 
 @pytest.mark.parametrize("content", [b"not a database at all, only text " * 99, os.urandom(8192)])
 def test_a_damaged_file_is_set_aside(tmp_path, content):
-    said: list[str] = []
+    messages: list[str] = []
     damaged = file_in(tmp_path)
     damaged.write_bytes(content)
-    with Cache(tmp_path, said.append) as cache:
+    with Cache(tmp_path, messages.append) as cache:
         cache.put(b"m", [(b"k", b"v")])
         assert cache.get(b"m", [b"k"]) == {b"k": b"v"}
     assert damaged.with_suffix(".damaged").read_bytes() == content
-    assert len(said) == 1
-    assert str(damaged) in said[0]
-    assert "\n" not in said[0]
+    assert len(messages) == 1
+    assert str(damaged) in messages[0]
+    assert "\n" not in messages[0]
 
 
 def filled(folder: Path) -> dict[bytes, bytes]:
@@ -111,18 +111,18 @@ def filled(folder: Path) -> dict[bytes, bytes]:
 
 def test_damage_found_while_reading_begins_a_new_file(tmp_path):
     """Pages may rot behind a good header; other processes go on, and nothing wrong comes back."""
-    entries, said = filled(tmp_path), []
+    entries, messages = filled(tmp_path), []
     path = file_in(tmp_path)
     whole = bytearray(path.read_bytes())
     whole[8192:] = os.urandom(len(whole) - 8192)
-    with Cache(tmp_path, said.append) as cache, Cache(tmp_path) as other:
+    with Cache(tmp_path, messages.append) as cache, Cache(tmp_path) as other:
         path.write_bytes(whole)
         found = cache.get(b"m", list(entries))
         assert found.items() <= entries.items()
         assert other.get(b"m", list(entries)).items() <= entries.items()
         cache.put(b"m", entries.items())
         assert cache.get(b"m", list(entries)) == entries
-    assert len(said) <= 1
+    assert len(messages) <= 1
     with Cache(tmp_path) as cache:
         assert cache.get(b"m", list(entries)) == entries
 
@@ -154,14 +154,14 @@ def test_a_folder_that_cannot_be_used_costs_nothing_but_time(tmp_path):
     (tmp_path / "other").mkdir()
     file_in(tmp_path / "other").mkdir()
     for folder in (tmp_path / "file" / "cache", tmp_path / "other"):
-        said: list[str] = []
-        with Cache(folder, said.append) as cache:
+        messages: list[str] = []
+        with Cache(folder, messages.append) as cache:
             assert not cache.usable
             cache.put(b"m", [(b"k", b"v")])
             assert cache.get(b"m", [b"k"]) == {}
-        assert len(said) == 1
-        assert str(folder) in said[0]
-        assert "\n" not in said[0]
+        assert len(messages) == 1
+        assert str(folder) in messages[0]
+        assert "\n" not in messages[0]
 
 
 class Full(sqlite3.Connection):
@@ -173,13 +173,13 @@ class Full(sqlite3.Connection):
 
 def test_a_full_disk_is_one_line(tmp_path, monkeypatch):
     monkeypatch.setattr(sqlite3, "connect", functools.partial(sqlite3.connect, factory=Full))
-    said: list[str] = []
-    with Cache(tmp_path, said.append) as cache:
+    messages: list[str] = []
+    with Cache(tmp_path, messages.append) as cache:
         for _ in range(2):
             cache.put(b"m", [(b"k", b"v")])
         assert not cache.usable
-    assert len(said) == 1
-    assert "database or disk is full" in said[0]
+    assert len(messages) == 1
+    assert "database or disk is full" in messages[0]
 
 
 @pytest.mark.parametrize(
@@ -207,7 +207,7 @@ def test_the_default_folder(monkeypatch, platform, variables, expected):
     assert default_folder() is None
 
 
-def test_a_home_that_cannot_be_written_to_costs_one_line(tmp_path):
+def test_a_home_that_cannot_be_written_to_prints_one_line(tmp_path):
     for name in ("a", "b"):
         (tmp_path / name).mkdir()
         Image.new("RGB", (40, 40), (9, 90, 200)).save(tmp_path / name / "1.png")

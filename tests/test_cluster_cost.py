@@ -55,13 +55,13 @@ def test_the_page_states_the_measured_figures():
         for what in ("vectors", "images")
     }
     read = FIGURES["vectors_a_second_and_core_ray"] * FIGURES["bytes_a_vector"] / 1e9
-    for said in (
+    for text in (
         f"photographs of {FIGURES['bytes_an_image']:,} bytes",
         f"one core reads {read:.2f} GB per second, so a hundred need {100 * read:.0f} GB",
         f"{FIGURES['backgrounds_a_second_and_core']:,} images per second and core",
         f"did {ratio['vectors']:.0%} (embeddings) and {ratio['images']:.0%} (images)",
     ):
-        assert said in PAGE, said
+        assert text in PAGE, text
 
 
 def test_ray_takes_the_cluster_files():

@@ -69,7 +69,7 @@ def test_what_is_not_sure_is_named(tmp_path, content, words):
     path.write_bytes(content)
     with pytest.raises(VisleakError) as caught:
         open_images(str(path))
-    said = str(caught.value)
-    assert str(path) in said
-    assert all(word in said for word in words), said
-    assert "\n" not in said
+    message = str(caught.value)
+    assert str(path) in message
+    assert all(word in message for word in words), message
+    assert "\n" not in message

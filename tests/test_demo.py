@@ -41,7 +41,7 @@ def demo():
 
 
 @pytest.fixture(scope="module")
-def said(tmp_path_factory):
+def output(tmp_path_factory):
     """What ``make demo`` runs, twice: its folder, and what it printed."""
     folder = tmp_path_factory.mktemp("made") / "demo"
     command = [sys.executable, str(ROOT / "examples" / "demo.py"), str(folder)]
@@ -50,13 +50,13 @@ def said(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def made(said, demo):
-    return said[0], demo.read_truth(said[0])
+def made(output, demo):
+    return output[0], demo.read_truth(output[0])
 
 
 @pytest.fixture(scope="module")
-def audited(said):
-    return Audit(said[0] / "audit")
+def audited(output):
+    return Audit(output[0] / "audit")
 
 
 def test_the_set_is_of_the_stated_size(made, demo):
@@ -75,7 +75,7 @@ def test_the_same_set_comes_out_again(made, demo, tmp_path):
         assert path.read_bytes() == (tmp_path / path.relative_to(folder)).read_bytes()
 
 
-def test_names_say_nothing_about_what_is_planted(made):
+def test_names_do_not_reveal_what_is_planted(made):
     _, planted = made
     assert all(re.fullmatch(r"\w+/\d{4}\.(jpg|png)", leak.query) for leak in planted)
     kinds = [leak.kind for leak in sorted(planted, key=lambda leak: leak.query.split("/")[1])]
@@ -108,8 +108,8 @@ def test_every_key_of_the_summary_is_explained(audited):
     assert [key for key in sorted(keys) if not re.search(rf"\b{key}\b", text)] == []
 
 
-def test_the_command_makes_it_all_and_can_be_run_again(said):
-    folder, (first, again) = said
+def test_the_command_makes_it_all_and_can_be_run_again(output):
+    folder, (first, again) = output
     for printed in (first, again):
         assert "have a near-duplicate or exact copy in train" in printed
         assert str(folder / "audit" / "report.html") in printed.splitlines()[-1]

@@ -54,8 +54,8 @@ def test_extras_of_this_installation():
 
 def test_versions_are_those_of_the_metadata():
     assert versions(installed())["numpy"] == version("numpy")
-    told = versions({"opencv-python": "4.9", "onnxruntime-gpu": "1.18"})
-    assert (told["cv2"], told["onnxruntime"], told["torch"]) == ("4.9", "1.18", None)
+    found = versions({"opencv-python": "4.9", "onnxruntime-gpu": "1.18"})
+    assert (found["cv2"], found["onnxruntime"], found["torch"]) == ("4.9", "1.18", None)
 
 
 BROKEN = ProbeResult({}, "ImportError: libGL.so.1: cannot open shared object file")
@@ -95,7 +95,7 @@ def test_what_is_broken_is_named_with_a_remedy(there, answers, what, remedies):
     assert [each.remedy for each in found] == remedies
 
 
-def test_what_children_say(monkeypatch):
+def test_output_of_child_processes(monkeypatch):
     """Answers, errors, deaths, silence, and one that hangs; all at once."""
     monkeypatch.setattr("visleak.doctor.PATIENCE", 2.0)
     probes = {
@@ -176,7 +176,7 @@ def doctor(paths: Path, cache: Path, *arguments: str) -> subprocess.CompletedPro
 def test_a_broken_installation(tmp_path):
     """Two packages of cv2 and a torchvision of another torch: named, with what to do; exit 1.
 
-    The import that fails happens in a child, so that the rest is still told.
+    The import that fails happens in a child, so that the rest is still shown.
     """
     site, cache = tmp_path / "site", tmp_path / "cache"
     pretend(site, "torch", "9.1", TORCH)
@@ -189,15 +189,15 @@ def test_a_broken_installation(tmp_path):
     ran = doctor(site, cache)
     assert ran.returncode == 1, ran.stderr
     assert ran.stderr == ""
-    said = ran.stdout.splitlines()
-    assert f"cache     {cache}, 2.5 MB" in said
-    assert "          cuda:0 (Some GPU, 80 GB)" in said
-    broken = said.index(
+    lines = ran.stdout.splitlines()
+    assert f"cache     {cache}, 2.5 MB" in lines
+    assert "          cuda:0 (Some GPU, 80 GB)" in lines
+    broken = lines.index(
         f"problem   torchvision 0.99 does not work beside torch 9.1 (RuntimeError: {error}); it"
         " breaks transformers and timm too"
     )
-    assert said[broken + 1].startswith("          fix: pip uninstall -y torchvision, or ")
-    assert [line for line in said if line.endswith("overwrite each other's files")]
+    assert lines[broken + 1].startswith("          fix: pip uninstall -y torchvision, or ")
+    assert [line for line in lines if line.endswith("overwrite each other's files")]
     found = json.loads(doctor(site, cache, "--json").stdout)
     assert len(found["troubles"]) == 2
     assert found["versions"]["torch"] == "9.1"

@@ -31,7 +31,7 @@ def test_a_document_of_this_or_an_older_layout_is_read(tmp_path, schema):
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ("{", "a.json cannot be read ("),
         ("[" * 100_000, "a.json cannot be read ("),
@@ -44,12 +44,12 @@ def test_a_document_of_this_or_an_older_layout_is_read(tmp_path, schema):
         ('{"kind": "visleak things", "schema": "1"}', "has layout '1',"),
     ],
 )
-def test_anything_else_is_refused_in_one_line(tmp_path, text, said):
+def test_anything_else_is_refused_in_one_line(tmp_path, text, message):
     path = tmp_path / "a.json"
     path.write_text(text)
     with pytest.raises(VisleakError) as error:
         read(path)
-    assert said in str(error.value)
+    assert message in str(error.value)
     assert "\n" not in str(error.value)
     assert str(path) in str(error.value)
 

@@ -102,7 +102,7 @@ def edit(folder: Path, change: Callable[[dict[str, object]], None]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("change", "said"),
+    ("change", "message"),
     [
         ({"headline": "0 of 5 test images leak"}, "headline"),
         ({"totals": [], "headline": ""}, "totals are not those"),
@@ -110,10 +110,10 @@ def edit(folder: Path, change: Callable[[dict[str, object]], None]) -> None:
         ({"comparisons": []}, "lacks the comparison"),
     ],
 )
-def test_an_edited_summary(folder, change, said):
+def test_an_edited_summary(folder, change, message):
     edit(folder, lambda content: content.update(change))
     found = check_audit(folder, images=True)
-    assert any(said in finding.what for finding in found.findings), found.findings
+    assert any(message in finding.what for finding in found.findings), found.findings
 
 
 def sealed(folder: Path, name: str, change: Callable[[pa.Table], pa.Table]) -> None:
@@ -162,8 +162,8 @@ TABLE_EDITS = [
 ]
 
 
-@pytest.mark.parametrize(("name", "change", "said"), TABLE_EDITS)
-def test_an_edited_table_with_its_digest(folder, name, change, said):
+@pytest.mark.parametrize(("name", "change", "message"), TABLE_EDITS)
+def test_an_edited_table_with_its_digest(folder, name, change, message):
     def changed(table):
         if callable(change):
             return change(table)
@@ -174,11 +174,11 @@ def test_an_edited_table_with_its_digest(folder, name, change, said):
 
     sealed(folder, f"{name}.parquet", changed)
     found = check_audit(folder).findings
-    assert any(said in each.what for each in found), found
+    assert any(message in each.what for each in found), found
 
 
 @pytest.mark.parametrize(
-    ("path", "value", "said"),
+    ("path", "value", "message"),
     [
         (("totals", 0, "rates", "exact", "count"), 2, "2 of 5 in audit.json, 3 of 5 in the tables"),
         (("totals", 0, "rates", "exact", "high"), 1.0, "interval"),
@@ -201,11 +201,11 @@ def test_an_edited_table_with_its_digest(folder, name, change, said):
         (("verification", "stopped"), 77, ""),
     ],
 )
-def test_any_number_of_the_summary_follows_from_the_tables(folder, path, value, said):
+def test_any_number_of_the_summary_follows_from_the_tables(folder, path, value, message):
     edit(folder, lambda content: reduce(getitem, path[:-1], content).update({path[-1]: value}))
     found = check_audit(folder).findings
     assert found
-    assert said in found[0].what
+    assert message in found[0].what
 
 
 def test_a_headline_with_its_totals(folder):

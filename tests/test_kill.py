@@ -36,7 +36,7 @@ class Place:
 
     def __post_init__(self) -> None:
         self.out, self.cache = self.root / "out", self.root / "cache"
-        self.said = self.root / "said.txt"  # what the last run printed
+        self.printed = self.root / "said.txt"  # what the last run printed
 
     @property
     def arguments(self) -> list[str]:
@@ -48,11 +48,11 @@ class Place:
             shutil.rmtree(folder, ignore_errors=True)
 
     def start(self) -> subprocess.Popen[bytes]:
-        with self.said.open("wb") as said:
+        with self.printed.open("wb") as printed:
             return subprocess.Popen(
                 [sys.executable, "-m", "visleak", *self.arguments],
-                stdout=said,
-                stderr=said,
+                stdout=printed,
+                stderr=printed,
                 start_new_session=True,
             )
 
@@ -132,7 +132,7 @@ def reference(tmp_path_factory, natural):
     make_data(place.root / "data", natural)
     process = place.start()
     begun = place.claimed(process)
-    assert process.wait(PATIENCE) == 0, place.said.read_text()
+    assert process.wait(PATIENCE) == 0, place.printed.read_text()
     seconds = time.monotonic() - begun
     result = result_of(place)
     assert b"not-an-image" in result[UNREADABLE]
@@ -214,11 +214,12 @@ def test_a_killed_worker_changes_no_answer(reference, place):
     process = place.start()
     place.wait(process, lambda: len(workers_of(process)) == 2)
     os.kill(workers_of(process)[-1], signal.SIGKILL)
-    assert process.wait(PATIENCE) == 0, place.said.read_text()
-    told = [line for line in place.said.read_text().splitlines() if line.startswith("visleak: ")]
-    assert len(told) == 1
-    assert "killed" in told[0]
-    assert "--workers 1" in told[0]
+    assert process.wait(PATIENCE) == 0, place.printed.read_text()
+    printed = place.printed.read_text().splitlines()
+    lines = [line for line in printed if line.startswith("visleak: ")]
+    assert len(lines) == 1
+    assert "killed" in lines[0]
+    assert "--workers 1" in lines[0]
     assert result_of(place) == reference.result
 
 

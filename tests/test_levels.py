@@ -1,4 +1,4 @@
-"""The rooms and who may import whom, read from the sources themselves."""
+"""Which package may import which, read from the sources."""
 
 import ast
 import re
@@ -16,7 +16,7 @@ import visleak
 
 ROOT = Path(visleak.__file__).parent
 
-#: Rooms by level. A room imports lower levels only; rooms of one level are blind to each other.
+#: Packages by level. A package imports only those of lower levels.
 LEVELS = (
     ("errors",),
     ("lazy", "records", "options", "quantities", "rates", "devices"),
@@ -37,16 +37,16 @@ LEVELS = (
     ),
     ("cli",),
 )
-LEVEL = {room: level for level, rooms in enumerate(LEVELS) for room in rooms}
+LEVEL = {package: level for level, packages in enumerate(LEVELS) for package in packages}
 
-#: Modules that may reach everywhere: the public names and ``python -m visleak``.
-DOORS = ("visleak", "visleak.__main__")
+#: Modules that may import everything: the public names and ``python -m visleak``.
+ENTRY_POINTS = ("visleak", "visleak.__main__")
 
 HEAVY = ("torch", "faiss", "matplotlib", "cv2", "scipy")
 
 
-class Arrow(NamedTuple):
-    """One import: who imports what, and where that stands."""
+class Import(NamedTuple):
+    """One import and its place in the source."""
 
     importer: str
     imported: str
@@ -80,10 +80,10 @@ def imported_by(node: ast.AST, known: Mapping[str, Path]) -> Iterator[str]:
 
 
 @cache
-def arrows(root: Path) -> list[Arrow]:
+def all_imports(root: Path) -> list[Import]:
     known = sources(root)
     return [
-        Arrow(
+        Import(
             module,
             target,
             f"{path.relative_to(root.parent)}:{node.lineno}",
@@ -96,26 +96,26 @@ def arrows(root: Path) -> list[Arrow]:
     ]
 
 
-def room(module: str) -> str:
+def package(module: str) -> str:
     return (module + ".").split(".")[1]
 
 
-def complaint(arrow: Arrow) -> str | None:
+def fault(each: Import) -> str | None:
     """Return what is wrong with an import, in one line that names the file and the import."""
-    here, there = room(arrow.importer), room(arrow.imported)
-    if arrow.importer in DOORS or arrow.imported == "visleak" or here == there:
+    here, there = package(each.importer), package(each.imported)
+    if each.importer in ENTRY_POINTS or each.imported == "visleak" or here == there:
         return None
     for name in (here, there):
         if name not in LEVEL:
-            return f"{arrow.place}: {name!r} is no room of the design ({arrow.imported})"
+            return f"{each.place}: {name!r} is in no level ({each.imported})"
     if LEVEL[there] < LEVEL[here]:
         return None
     way = "sideways" if LEVEL[there] == LEVEL[here] else "upwards"
-    return f"{arrow.place}: {arrow.importer} imports {arrow.imported}, {way}"
+    return f"{each.place}: {each.importer} imports {each.imported}, {way}"
 
 
-def complaints(root: Path) -> list[str]:
-    return [found for arrow in arrows(root) if (found := complaint(arrow))]
+def wrong_imports(root: Path) -> list[str]:
+    return [found for each in all_imports(root) if (found := fault(each))]
 
 
 def executed(importer: str, imported: str) -> list[str]:
@@ -129,14 +129,14 @@ def executed(importer: str, imported: str) -> list[str]:
 
 
 def cycles(root: Path) -> list[str]:
-    """Return the first import cycle inside each room, as a text."""
+    """Return the first import cycle inside each package, as a text."""
     inside: dict[str, dict[str, set[str]]] = {}
-    for arrow in arrows(root):
-        own = arrow.importer not in DOORS and room(arrow.importer) == room(arrow.imported)
-        # a table names its room's modules on purpose, and they are imported after it
-        if own and arrow.stated:
-            graph = inside.setdefault(room(arrow.importer), {})
-            graph.setdefault(arrow.importer, set()).update(executed(arrow.importer, arrow.imported))
+    for each in all_imports(root):
+        own = each.importer not in ENTRY_POINTS and package(each.importer) == package(each.imported)
+        # a table names modules of its package on purpose, and they are imported after it
+        if own and each.stated:
+            graph = inside.setdefault(package(each.importer), {})
+            graph.setdefault(each.importer, set()).update(executed(each.importer, each.imported))
     found = []
     for graph in inside.values():
         try:
@@ -147,16 +147,16 @@ def cycles(root: Path) -> list[str]:
 
 
 def test_no_upward_or_sideways_import():
-    assert complaints(ROOT) == []
+    assert wrong_imports(ROOT) == []
 
 
 def test_packages_import_few_others():
     packages = {path.name for path in ROOT.iterdir() if (path / "__init__.py").exists()}
-    between = {(room(arrow.importer), room(arrow.imported)) for arrow in arrows(ROOT)}
+    between = {(package(each.importer), package(each.imported)) for each in all_imports(ROOT)}
     assert sum(a != b and {a, b} <= packages for a, b in between) <= 120
 
 
-def test_no_import_cycle_inside_a_room():
+def test_no_import_cycle_inside_a_package():
     assert cycles(ROOT) == []
 
 
@@ -165,45 +165,45 @@ def test_no_module_is_called_utils():
     assert [name for name in sources(ROOT) if name.rpartition(".")[2] in words] == []
 
 
-def test_every_module_is_in_a_known_room():
-    assert {room(name) for name in sources(ROOT) if name not in DOORS} <= set(LEVEL)
+def test_every_module_is_in_a_level():
+    assert {package(name) for name in sources(ROOT) if name not in ENTRY_POINTS} <= set(LEVEL)
 
 
-def test_dotted_paths_in_tables_lead_somewhere():
+def test_dotted_paths_in_tables_exist():
     known = set(sources(ROOT))
     lost = [
-        f"{arrow.place}: {arrow.imported}"
-        for arrow in arrows(ROOT)
-        if arrow.imported not in known and arrow.imported.rpartition(".")[0] not in known
+        f"{each.place}: {each.imported}"
+        for each in all_imports(ROOT)
+        if each.imported not in known and each.imported.rpartition(".")[0] not in known
     ]
     assert lost == []
 
 
 @pytest.mark.parametrize(
-    ("file", "line", "said"),
+    ("file", "line", "message"),
     [
         ("records.py", "import visleak.settings", "visleak.records imports visleak.settings, up"),
         ("images/a.py", "from visleak.search import b", "imports visleak.search.b, sideways"),
         ("pipeline/a.py", "from visleak.auditing import x", "imports visleak.auditing, upwards"),
         ("training/a.py", "from visleak import remedy", "imports visleak.remedy, sideways"),
         ("search/b.py", "T = {'a': 'visleak.report.page:f'}", "imports visleak.report.page, up"),
-        ("utils.py", "import visleak.errors", "'utils' is no room of the design"),
+        ("utils.py", "import visleak.errors", "'utils' is in no level"),
         ("report/a.py", "def f():\n import visleak.review", "visleak.report.a imports visleak.rev"),
     ],
 )
-def test_the_check_sees_a_wrong_arrow(tmp_path, file, line, said):
+def test_the_check_finds_a_wrong_import(tmp_path, file, line, message):
     root = tmp_path / "visleak"
     for name in ("remedy.py", "training/b.py", "search/b.py", file):
         path = root / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(line if name == file else "")
-    (found,) = complaints(root)
-    assert said in found
+    (found,) = wrong_imports(root)
+    assert message in found
     assert found.startswith(f"visleak/{file}:")
 
 
-def test_the_check_sees_a_cycle(tmp_path):
-    """Also one of function-level imports, which Python itself would not notice."""
+def test_the_check_finds_a_cycle(tmp_path):
+    """Also one of function-level imports, which Python would not notice."""
     root = tmp_path / "visleak" / "images"
     root.mkdir(parents=True)
     (root / "a.py").write_text("import visleak.images.b")
@@ -213,7 +213,7 @@ def test_the_check_sees_a_cycle(tmp_path):
     assert "visleak.images.b" in found
 
 
-def test_packages_are_at_hand_and_list_their_functions():
+def test_packages_are_attributes_and_list_their_functions():
     script = "import visleak; print(*dir(visleak.remedy), *dir(visleak.integrations))"
     command = [sys.executable, "-c", script]
     listed = subprocess.run(command, capture_output=True, text=True, check=True).stdout.split()

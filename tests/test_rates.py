@@ -33,7 +33,7 @@ def test_wilson_holds_the_share_and_mirrors(data):
 
 
 @pytest.mark.parametrize(
-    ("given", "said"),
+    ("given", "message"),
     [
         *(
             ((k, n), f"k must lie between 0 and n = {n}; got {k}")
@@ -43,8 +43,8 @@ def test_wilson_holds_the_share_and_mirrors(data):
         ((1, 9, 0.95, 8), "population must be at least n = 9; got 8"),
     ],
 )
-def test_wilson_refuses_what_cannot_be(given, said):
-    with pytest.raises(UsageError, match=said):
+def test_wilson_refuses_what_cannot_be(given, message):
+    with pytest.raises(UsageError, match=message):
         wilson(*given)
 
 

@@ -61,7 +61,7 @@ def grades(**columns):
     return Grades(np.zeros(2, np.int8), **(made | columns))
 
 
-def test_a_set_may_be_empty_and_knows_its_length():
+def test_a_set_may_be_empty_and_has_a_length():
     assert len(image_set([])) == 0
     assert len(image_set(["a", "A", "", "e\u0301", "\u00e9"])) == 5
 

@@ -11,7 +11,7 @@ from visleak.settings import CHOSEN, Settings
 
 
 @pytest.mark.parametrize(
-    ("given", "said"),
+    ("given", "message"),
     [
         ({"search": "annoy"}, "search must be one of exact, faiss; got 'annoy'"),
         ({"views": ""}, "views must be one of none, mirror, all; got ''"),
@@ -27,10 +27,10 @@ from visleak.settings import CHOSEN, Settings
         ({"within_seconds": float("nan")}, "within_seconds must be"),
     ],
 )
-def test_wrong_settings_are_refused(given, said):
+def test_wrong_settings_are_refused(given, message):
     with pytest.raises(UsageError) as caught:
         Settings(**given)
-    assert said in str(caught.value)
+    assert message in str(caught.value)
     assert "\n" not in str(caught.value)
     assert caught.value.exit_code == 2
 

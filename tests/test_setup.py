@@ -39,7 +39,7 @@ def shell_lines() -> Iterator[tuple[Path, list[str]]]:
                     yield paper, words
 
 
-def names_said(code: str) -> Iterator[tuple[str, str]]:
+def names_used(code: str) -> Iterator[tuple[str, str]]:
     """Yield module and name of everything that code takes from visleak."""
     for node in ast.walk(ast.parse(code)):
         if isinstance(node, ast.ImportFrom) and str(node.module).startswith("visleak"):
@@ -56,8 +56,8 @@ def test_the_two_commands_come_first():
 def test_make_targets_in_the_papers_exist():
     targets = set(re.findall(r"^([a-z-]+):.*## ", MAKEFILE, re.MULTILINE))
     asked = {words[1] for _, words in shell_lines() if words[0] == "make" and len(words) > 1}
-    said = set(re.findall(r"`make ([a-z-]+)`", "".join(p.read_text("utf-8") for p in PAPERS)))
-    assert asked | said <= targets
+    found = set(re.findall(r"`make ([a-z-]+)`", "".join(p.read_text("utf-8") for p in PAPERS)))
+    assert asked | found <= targets
     assert {"demo", "test", "test-fast", "lint", "bench", "clean", "help"} <= targets
 
 
@@ -78,7 +78,7 @@ def test_commands_in_the_papers_have_known_verbs_and_options():
 
 
 @pytest.mark.parametrize("paper", PAPERS, ids=lambda paper: paper.name)
-def test_relative_links_lead_somewhere(paper):
+def test_relative_links_exist(paper):
     links = re.findall(r"\]\(([^)\s]+)\)", paper.read_text("utf-8"))
     inner = [link.partition("#")[0] for link in links if "://" not in link]
     assert [link for link in inner if link and not (paper.parent / link).exists()] == []
@@ -87,12 +87,12 @@ def test_relative_links_lead_somewhere(paper):
 @pytest.mark.parametrize("paper", PAPERS, ids=lambda paper: paper.name)
 def test_names_in_python_snippets_exist(paper):
     text = paper.read_text("utf-8")
-    said = {name for block in blocks(text, "python") for name in names_said(block)}
-    said |= {("visleak", name) for name in re.findall(r"`visleak\.(?!toml)(\w+)`", text)}
+    found = {name for block in blocks(text, "python") for name in names_used(block)}
+    found |= {("visleak", name) for name in re.findall(r"`visleak\.(?!toml)(\w+)`", text)}
     rooms = {path.stem for path in (ROOT / "src" / "visleak").iterdir()}
     lost = [
         (module, name)
-        for module, name in said
+        for module, name in found
         if not hasattr(import_module(module), name) and name not in rooms
     ]
     assert lost == []
@@ -125,7 +125,7 @@ def test_every_column_and_word_is_explained():
 
 
 def test_the_readme_and_the_changelog_are_of_this_version():
-    assert ("visleak", "audit") in set(names_said("".join(blocks(README, "python"))))
+    assert ("visleak", "audit") in set(names_used("".join(blocks(README, "python"))))
     assert re.findall(r"^\| (\d+) \|", README, re.MULTILINE) == ["0", "1", "2", "3", "130"]
     version = re.sub(r"\.?(dev|rc|a|b)\d+$", "", visleak.__version__)
     assert f"## [{version}]" in (ROOT / "CHANGELOG.md").read_text("utf-8")
@@ -179,20 +179,20 @@ def test_an_old_python_is_refused_in_one_line(clone):
     old = script(clone / "old-python", "exit 1")
     done = made(clone, "demo", f"PYTHON={old}")
     assert done.returncode != 0
-    said = [line for line in done.stderr.splitlines() if not line.startswith("make")]
-    assert said == [
+    found = [line for line in done.stderr.splitlines() if not line.startswith("make")]
+    assert found == [
         f"visleak needs Python 3.11 or newer; none found as: {old}."
         " Choose one: make PYTHON=/path/to/python3 ..."
     ]
 
 
-def test_a_missing_venv_module_is_said_in_one_line(clone):
+def test_a_missing_venv_module_is_one_line(clone):
     """Debian ships Python without it."""
     bare = script(clone / "bare-python", 'case "$2" in *ensurepip*) exit 1;; esac; exit 0')
     done = made(clone, "demo", f"PYTHON={bare}")
     assert done.returncode != 0
-    (said,) = [line for line in done.stderr.splitlines() if not line.startswith("make")]
-    assert said.startswith(f"{bare} cannot make virtual environments: install its venv package")
+    (found,) = [line for line in done.stderr.splitlines() if not line.startswith("make")]
+    assert found.startswith(f"{bare} cannot make virtual environments: install its venv package")
 
 
 def test_help_lists_every_target(clone):

@@ -283,12 +283,12 @@ def commit() -> str | None:
         return None
     command = ("git", "rev-parse", "--short=12", "HEAD")
     try:
-        asked = subprocess.run(
+        answer = subprocess.run(
             command, cwd=package, capture_output=True, text=True, check=False, timeout=5
         )
     except (OSError, subprocess.TimeoutExpired):
         return None
-    return asked.stdout.strip() or None
+    return answer.stdout.strip() or None
 
 
 def own_version() -> str:

@@ -77,10 +77,10 @@ def one_line(error: BaseException) -> str:
     return " ".join(text.split())[:200] or type(error).__name__
 
 
-def said(error: BaseException, most: int = 160) -> str:
+def brief(error: BaseException, most: int = 160) -> str:
     """Return the kind and the message of a library's error as a part of one line.
 
-    >>> said(ValueError("two" + chr(10) + "lines"))
+    >>> brief(ValueError("two" + chr(10) + "lines"))
     'ValueError: two lines'
     """
     text = " ".join(str(error).split())

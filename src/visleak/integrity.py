@@ -281,14 +281,14 @@ class _Check:
             self._find(AUDIT, "the provenance of its grader is another's")
 
     def _verdicts(self) -> None:
-        said = read_verdicts(self.folder)
-        self.counts["verdicts"] = len(said)
+        verdicts = read_verdicts(self.folder)
+        self.counts["verdicts"] = len(verdicts)
         table = read_table(self.folder, IMAGES, ["digest"], checked=False)
         images = set(table["digest"].to_pylist())
-        strange = sum(not images.issuperset(verdict.key) for verdict in said)
+        strange = sum(not images.issuperset(verdict.key) for verdict in verdicts)
         if strange:
             self.notes.append(
-                f"{strange:,} of {len(said):,} verdicts are on images that are not in this audit;"
+                f"{strange:,} of {len(verdicts):,} verdicts are on images not in this audit;"
                 " they do not count"
             )
 

@@ -11,7 +11,7 @@ from importlib import import_module
 from types import ModuleType
 from typing import Any
 
-from visleak.errors import MissingExtra, VisleakError, said
+from visleak.errors import MissingExtra, VisleakError, brief
 
 
 def on_use(package: str) -> tuple[Callable[[str], object], Callable[[], list[str]]]:
@@ -91,7 +91,7 @@ def broken(name: str, what: str, error: Exception) -> VisleakError:
     while cause.__cause__ is not None:
         cause = cause.__cause__
     return VisleakError(
-        f"{what} needs {name}, which is installed but cannot be imported ({said(cause)}); a"
+        f"{what} needs {name}, which is installed but cannot be imported ({brief(cause)}); a"
         " torchvision that was built for another torch does that: install the one of your torch"
         " (pytorch.org), or none"
     )

@@ -46,8 +46,8 @@ def same(first: Image, second: Image, *, settings: Settings | None = None) -> Sa
     >>> visleak.same("a.jpg", "copy.png").grade  # doctest: +SKIP
     'near'
     """
-    asked = settings or Settings()
-    found = audit(_one(first), _one(second), settings=asked, within=False, cache=None, workers=1)
+    chosen = settings or Settings()
+    found = audit(_one(first), _one(second), settings=chosen, within=False, cache=None, workers=1)
     rows = found.pairs().to_pylist()
     if not rows:
         if any(each.flat for each in found.summary.sets):

@@ -45,7 +45,7 @@ def test_pairs_of_a_reference_lead_to_the_queries(audited):
     assert any("thing/copy.png" in line for line in exact)
 
 
-def test_hostile_ids_stay_text_on_one_line(audited):
+def test_control_characters_in_ids_are_escaped_on_one_line(audited):
     ran = run("show", audited, f"thing/{HOSTILE}", code=0)
     assert "\x1b" not in ran.out
     shown = r"thing/[red]=x\x1b[31m\n.png"
@@ -68,7 +68,7 @@ def test_unreadable_id(audited):
     check_refused(f"show {audited} thing/text.jpg", "could not be read: not-an-image", code=1)
 
 
-def test_one_of_several_test_sets_is_asked_for(dataset, tmp_path):
+def test_one_of_several_test_sets_must_be_named(dataset, tmp_path):
     out, test, train = tmp_path / "out", dataset / "test", dataset / "train"
     run(f"audit --test a={test} --test b={test} --train {train} -o {out}", code=0)
     check_refused(f"show {out} thing/copy.png", "is in a and b; choose with --set")
@@ -179,7 +179,7 @@ def test_from_import_to_export(folder, listed, tmp_path):
     assert json.loads(ran.out)["known"] == 2
 
 
-def test_who_said_what(folder, listed):
+def test_verdicts_of_each_reviewer(folder, listed):
     run("verdicts", folder, "import", listed, "--reviewer", f"{SCRIPT}[red]")
     listed.write_text("TestID,TrainID,Judgment\nthing/mirrored.png,thing/t1.png,1\n")
     run("verdicts", folder, "import", listed, "--reviewer", "Ben")
@@ -217,7 +217,7 @@ def test_verdicts_count_in_show_and_export(folder, listed, tmp_path):
     )
 
 
-def test_the_same_audit_again_says_that_people_judged(dataset, folder, listed):
+def test_the_same_audit_again_reports_verdicts(dataset, folder, listed):
     before = (folder / "audit.json").read_bytes()
     assert "pairs judged" not in run("audit", dataset, "-o", folder).out
     run("verdicts", folder, "import", listed)
@@ -226,7 +226,7 @@ def test_the_same_audit_again_says_that_people_judged(dataset, folder, listed):
     assert (folder / "audit.json").read_bytes() == before
 
 
-def test_disputed_pairs_are_told_when_left_out(folder, tmp_path):
+def test_disputed_pairs_that_are_left_out_are_reported(folder, tmp_path):
     for who, judgment in (("Ada", 1), ("Ben", 3)):
         path = tmp_path / "list.csv"
         path.write_text(f"TestID,TrainID,Judgment\nthing/mirrored.png,thing/t1.png,{judgment}\n")
@@ -333,7 +333,7 @@ def cleaned(dataset, tmp_path_factory):
     return root / "cleaned"
 
 
-def test_a_clean_up_is_told(audited, cleaned):
+def test_removed_copies_are_reported(audited, cleaned):
     ran = run("diff", audited, cleaned, code=0, err="")
     lines = ran.out.splitlines()
     assert lines[0] == (
@@ -353,7 +353,7 @@ def test_the_same_audit_has_not_changed(audited):
     assert "differs" not in ran.out
 
 
-def test_another_encoder_is_told(dataset, audited, tmp_path):
+def test_another_encoder_is_reported(dataset, audited, tmp_path):
     other = tmp_path / "phash"
     assert run("audit", dataset, "-o", other, "--encoder", "phash").code == 0
     ran = run("diff", audited, other)

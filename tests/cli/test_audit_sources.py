@@ -87,9 +87,9 @@ def test_a_web_server(address, tmp_path, wanted):
     assert SECRET.encode() not in written
     assert SECRET not in ran.out + ran.err
     assert "reused: " in run("audit", *sides, "-o", tmp_path / "a").err
-    code, said = refused("audit", "--test", f"{base}/a.tar?sig={SECRET}", "--train", f"{base}/b")
+    code, message = refused("audit", "--test", f"{base}/a.tar?sig={SECRET}", "--train", f"{base}/b")
     assert code == 1
-    assert said.startswith(f"archive http://{address}/a.tar cannot be read: the server says 404")
+    assert message.startswith(f"archive http://{address}/a.tar cannot be read: the server says 404")
 
 
 def test_the_same_files_on_both_sides_are_named(dataset, tmp_path):

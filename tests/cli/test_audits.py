@@ -293,7 +293,7 @@ def test_new_leaks_trip_and_are_named(changed, audited, tmp_path):
     assert content == json.loads((out / "audit.json").read_text())
 
 
-def test_without_grades_degrees_are_told(dataset, audited, tmp_path):
+def test_without_grades_degrees_are_reported(dataset, audited, tmp_path):
     command = ("audit", dataset, "--no-verify", "--baseline", audited)
     ran = run(*command, "-o", tmp_path / "builtin", code=0)
     assert ran.out.splitlines()[-1].startswith("gate soft: 0 new of 6 test images")
@@ -353,7 +353,7 @@ def test_a_wrong_baseline_ends_before_anything_is_done(
     assert not (tmp_path / "out").exists()
 
 
-def test_cost_says_a_line_and_stops(dataset, tmp_path):
+def test_cost_prints_a_line_and_stops(dataset, tmp_path):
     ran = run("audit", dataset, "-o", tmp_path / "out", "--dry-run", "--cache", "off", code=0)
     assert re.fullmatch(
         r"13 images \(\d+ kB\); about \d+ s with 1 process: \d s reading and encoding, \d s search,"

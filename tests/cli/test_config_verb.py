@@ -34,7 +34,7 @@ def config(dataset, tmp_path_factory):
     return file
 
 
-def test_a_study_says_what_came_out_and_where(config, tmp_path):
+def test_a_study_prints_its_result_and_folder(config, tmp_path):
     ran = run("audit", "--config", config, "-o", tmp_path / "out", code=0, err="")
     lines = ran.out.splitlines()
     assert lines[0].startswith("test: 3 of 6 (50.00 %, 95 % CI 18.76-81.24) leak into train: hard")
@@ -84,7 +84,7 @@ def test_the_plan_is_printed_and_nothing_is_done(config, tmp_path):
     ]
 
 
-def test_a_comparison_that_fails_is_said_and_ends_with_1(config, dataset, tmp_path):
+def test_a_comparison_that_fails_is_reported_and_ends_with_1(config, dataset, tmp_path):
     (tmp_path / "bad.zip").write_bytes(b"PK\x03\x04 no archive")
     file = tmp_path / "sets.toml"
     file.write_text(config.read_text() + "[sets.bad]\nroles = ['T']\nsource = 'bad.zip'\n")

@@ -117,7 +117,7 @@ def test_a_wrong_command_line_is_one_line(run, arguments, words):
     assert [word for word in words if word.lower() not in err.lower()] == [], err
 
 
-def test_an_interrupted_command_tells_what_is_kept(run):
+def test_an_interrupted_command_reports_what_is_kept(run):
     code, _, err = run("stop")
     assert (code, err) == (130, "visleak: interrupted; two files are kept\n")
 

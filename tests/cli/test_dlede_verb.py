@@ -140,7 +140,7 @@ def test_one_set_parted_by_a_recipe(pictures, program, tmp_path):
     assert (out / "audit" / "report.html").is_file()
 
 
-def test_a_folder_of_splits_says_what_it_leaves_out(pictures, program, tmp_path):
+def test_a_folder_of_splits_reports_what_it_leaves_out(pictures, program, tmp_path):
     data = Path(shutil.copytree(pictures, tmp_path / "data"))
     shutil.copytree(pictures / "test", data / "val")
     given = ("dlede", data, "--trainer", trainer(program, 0.5), "--dry-run")
@@ -183,7 +183,7 @@ def test_scores_that_give_nothing_to_judge_are_no_success(tmp_path):
     assert not (tmp_path / "out").exists()
 
 
-def test_what_is_read_as_percent_and_what_is_missing_is_said(tmp_path):
+def test_percent_columns_and_missing_values_are_reported(tmp_path):
     file = tmp_path / "scores.csv"
     file.write_text("step,f1\n0,50\n10,55\n20,60\n")
     ran = run("dlede", "--scores", file, "-o", tmp_path / "out", code=0)

@@ -72,7 +72,7 @@ def test_unknown_verb():
 
 
 @pytest.mark.parametrize(
-    ("error", "said"),
+    ("error", "words"),
     [
         (OSError(errno.ENOSPC, "No space left on device", "x/y"), "the disk is full: x/y; make"),
         (PermissionError(errno.EACCES, "Permission denied", "x"), "Permission denied: x"),
@@ -82,14 +82,14 @@ def test_unknown_verb():
         (ZeroDivisionError("by\nzero"), r"unexpected ZeroDivisionError: by\nzero; this is a de"),
     ],
 )
-def test_what_nobody_foresaw_is_one_line(audited, monkeypatch, error, said):
+def test_an_unexpected_error_is_one_line(audited, monkeypatch, error, words):
     def fails(*_: object, **__: object) -> None:
         raise error
 
     monkeypatch.setattr("visleak.report.page.write_report", fails)
     code, message = refused("report", audited)
     assert code == 1
-    assert message.startswith(said)
+    assert message.startswith(words)
 
 
 def test_traceback_on_demand(audited):
@@ -103,7 +103,7 @@ def test_traceback_on_demand(audited):
     ("number", "code", "word", "cached"),
     [(signal.SIGINT, 130, "interrupted", True), (signal.SIGTERM, 143, "terminated", False)],
 )
-def test_stopped_run_says_what_is_kept(dataset, tmp_path, number, code, word, cached):
+def test_stopped_run_reports_what_is_kept(dataset, tmp_path, number, code, word, cached):
     out, cache = tmp_path / "out", tmp_path / "cache"
     arguments = ["audit", str(dataset), "-o", str(out), "--cache", str(cache) if cached else "off"]
     with subprocess.Popen([sys.executable, "-c", SLOW, *arguments], **PIPES) as process:
@@ -282,12 +282,12 @@ def started(verb: str, dataset: Path, audited: Path, out: Path) -> subprocess.Po
 def stop_and_check(process, number, *, group, out):
     """Send a signal to a run, or to its workers too; it ends in good order or was faster."""
     (os.killpg if group else os.kill)(process.pid, number)
-    _, said = process.communicate(timeout=PATIENCE)
-    assert process.returncode in (0, 128 + number), said
+    _, printed = process.communicate(timeout=PATIENCE)
+    assert process.returncode in (0, 128 + number), printed
     if process.returncode:
         # a machine with other work says how far a slow step is
-        *progress, line = said.splitlines()
-        assert all(other.startswith("step ") for other in progress), said
+        *progress, line = printed.splitlines()
+        assert all(other.startswith("step ") for other in progress), printed
         assert line.startswith("visleak: ")
         assert ("interrupted" if number == signal.SIGINT else "terminated") in line
     left = [path.name for path in out.parent.rglob("*")]
@@ -317,10 +317,10 @@ def test_a_signal_to_the_group_while_workers_load(dataset, audited, tmp_path):
 def test_a_signal_at_any_moment(dataset, audited, tmp_path, verb):
     draw = random.Random(verb)
     start = time.monotonic()
-    _, said = started(verb, dataset, audited, tmp_path / "whole").communicate(timeout=PATIENCE)
+    _, printed = started(verb, dataset, audited, tmp_path / "whole").communicate(timeout=PATIENCE)
     took = time.monotonic() - start
     whole = {path.name for path in tmp_path.rglob("*")}
-    assert whole, said
+    assert whole, printed
     for moment in range(2):
         out = tmp_path / f"{moment}" / "whole"
         out.parent.mkdir()

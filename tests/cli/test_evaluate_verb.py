@@ -46,7 +46,7 @@ def model(pictures):
     return f"checkpoint:{file}?arch=resnet20"
 
 
-def test_what_is_said(pictures, model, tmp_path):
+def test_printed_lines(pictures, model, tmp_path):
     out, names = tmp_path / "my model.parquet", pictures.parent / "six.txt"
     ran = run(
         f"evaluate classify S={pictures} --model {model} -o '{out}' --classes {names}",
@@ -163,7 +163,7 @@ def here(place, monkeypatch):
     return place
 
 
-def test_zeroshot_says(here, tmp_path):
+def test_zeroshot_output(here, tmp_path):
     out = tmp_path / "p.parquet"
     ran = run("evaluate", "zeroshot", "set", "--model", "clip:clip", "-o", out, code=0)
     rows = pq.read_table(out).to_pylist()
@@ -183,18 +183,18 @@ def test_zeroshot_says(here, tmp_path):
 def test_zeroshot_as_json(here, tmp_path):
     arguments = ["evaluate", "zeroshot", "set", "--model", "clip:clip", "-o", tmp_path / "p.csv"]
     ran = run(*arguments, "--json", "--templates", "openai")
-    told = json.loads(ran.out)
+    found = json.loads(ran.out)
     assert (ran.code, ran.err) == (0, "")
-    assert told["templates"] == {"name": "openai", "count": 80}
-    assert told["prompts"]["count"] == 240
-    assert told["accuracy"]["images"] == told["images"] == 12
-    assert told["top_5"] is None
-    assert told["unreadable"]["images"] == 1
+    assert found["templates"] == {"name": "openai", "count": 80}
+    assert found["prompts"]["count"] == 240
+    assert found["accuracy"]["images"] == found["images"] == 12
+    assert found["top_5"] is None
+    assert found["unreadable"]["images"] == 1
     refused(*arguments, code=2, words=f"{tmp_path}/p.csv exists")
     assert run(*arguments, "--force").code == 0
 
 
-def test_retrieve_says(here, tmp_path):
+def test_retrieve_output(here, tmp_path):
     out = tmp_path / "p.parquet"
     ran = run(f"evaluate retrieve set --model clip:clip --captions c.csv -o {out}")
     ranks = np.array(pq.read_table(out)["rank"])
@@ -206,15 +206,15 @@ def test_retrieve_says(here, tmp_path):
         assert f" {100 * found / 11:.2f} % ({found} of 11; 95 % CI " in line
     assert "images without a caption, which are not ranked: 1" in lines
     assert ran.err == ""
-    told = json.loads(
+    found = json.loads(
         run(
             f"evaluate retrieve set --model clip:clip --captions c.csv -o {tmp_path}/q.csv --json"
         ).out
     )
-    assert [each["found"] for each in told["recall"]] == [
+    assert [each["found"] for each in found["recall"]] == [
         int((ranks <= k).sum()) for k in (1, 5, 10)
     ]
-    assert (told["queries"], told["collection"]) == (11, 12)
+    assert (found["queries"], found["collection"]) == (11, 12)
 
 
 def test_retrieve_from_vectors_draws(tmp_path):

@@ -103,8 +103,8 @@ def check(scene: Scene, ran: Ran, whole: dict[str, bytes], act: str) -> None:
     # .out: completed epochs, from which the next run resumes
     before = {name: data for name, data in found.items() if not name.startswith(("out", ".out"))}
     unfinished = "unfinished" in ran.out
-    said = f"{ran.out}{ran.err}"
-    named = any(words in said for words in ("unreadable", "not be read", "is damaged"))
+    printed = f"{ran.out}{ran.err}"
+    named = any(words in printed for words in ("unreadable", "not be read", "is damaged"))
     # the report shows a section that cannot be read as such
     named |= any(b"cannot be shown" in data for data in found.values())
     if ran.code:

@@ -38,7 +38,7 @@ def road(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def told(road, tmp_path_factory):
+def audited(road, tmp_path_factory):
     """Audit with some options; return the folder and what was printed, without the groups."""
 
     def audited(code: int, *options: object) -> tuple[Path, str, str]:
@@ -46,8 +46,8 @@ def told(road, tmp_path_factory):
         ran = run("audit", *options, "-o", folder, "--no-images", "--skip-within")
         assert ran.code == code, ran.err
         lines = ran.err.splitlines(keepends=True)
-        said = "".join(line for line in lines if not line.startswith("groups: "))
-        return folder, " ".join(ran.out.split()), said
+        notes = "".join(line for line in lines if not line.startswith("groups: "))
+        return folder, " ".join(ran.out.split()), notes
 
     return audited
 
@@ -59,8 +59,8 @@ def sides(road):
 DRIVES = ("--group", r"/(drive\d)/", "--fail-on")
 
 
-def test_patterns_of_file_names(road, told):
-    folder, out, err = told(3, *sides(road), *DRIVES, "recording=10%")
+def test_patterns_of_file_names(road, audited):
+    folder, out, err = audited(3, *sides(road), *DRIVES, "recording=10%")
     assert "1 recording leaks: 2 of 3 test images lie within 10 frames of a training frame" in out
     assert (
         "recordings 1 of 2 on both sides leaks (test frames within 10 frames): drive0 (2 of 2)"
@@ -75,25 +75,25 @@ def test_patterns_of_file_names(road, told):
     assert Audit(folder).images_of("test").frames.to_pylist() == [3, 7, 30]
 
 
-def test_a_bound_of_ones_own(road, told):
-    folder, out, _ = told(0, *sides(road), *DRIVES, "recording", "--max-frame-gap", "0")
+def test_a_bound_of_ones_own(road, audited):
+    folder, out, _ = audited(0, *sides(road), *DRIVES, "recording", "--max-frame-gap", "0")
     assert read_summary(folder).settings.within_frames == 0
     assert "recordings none of 3 test frames lies within 0 frames of a training frame" in out
     assert "Recordings on both sides" in (folder / "report.html").read_text()
 
 
-def test_seconds_of_a_table(road, told):
+def test_seconds_of_a_table(road, audited):
     options = (road / "table.csv", "--frame", "at", "--max-time-gap", "0.1")
-    folder, out, _ = told(0, *options)
+    folder, out, _ = audited(0, *options)
     assert "1 recording leaks: 2 of 3 test images lie within 0.1 s of a training frame" in out
     (comparison,) = read_summary(folder).as_dict()["comparisons"]
     assert (comparison["recordings"]["unit"], comparison["recordings"]["within"]) == ("ms", 100)
 
 
-def test_nanoseconds_are_times(road, told):
+def test_nanoseconds_are_times(road, audited):
     """Taken for numbers, no frame would ever lie near another, and the gate would pass."""
     options = (road / "table.csv", "--frame", "ns", "--fail-on", "recording")
-    folder, out, err = told(3, *options)
+    folder, out, err = audited(3, *options)
     assert "1 recording leaks: 2 of 3 test images lie within 1 s of a training frame" in out
     assert read_summary(folder).as_dict()["skipped"] == [
         "repeats within the test sets: not searched"
@@ -101,9 +101,9 @@ def test_nanoseconds_are_times(road, told):
     assert "whole numbers are taken for nanoseconds since 1970, as times" in err
 
 
-def test_numbers_that_may_be_times_pass_no_gate(road, told):
+def test_numbers_that_may_be_times_pass_no_gate(road, audited):
     options = (road / "table.csv", "--frame", "odd", "--fail-on", "recording")
-    folder, out, err = told(2, *options)
+    folder, out, err = audited(2, *options)
     doubt = "the nearest are 5,000 frames apart; if the numbers are times, give seconds or dates"
     assert (
         f"recordings none of 3 test frames lies within 10 frames of a training frame; {doubt}"
@@ -116,9 +116,9 @@ def test_numbers_that_may_be_times_pass_no_gate(road, told):
         f"visleak: --fail-on recording: of the recordings in test and train {doubt}; if they are"
         " frames, say how near they leak with --max-frame-gap\n"
     )
-    told(0, *options, "--max-frame-gap", "10")
-    told(3, *options, "--max-frame-gap", "5000")
-    told(0, road / "table.csv", "--frame", "odd")
+    audited(0, *options, "--max-frame-gap", "10")
+    audited(3, *options, "--max-frame-gap", "5000")
+    audited(0, road / "table.csv", "--frame", "odd")
 
 
 @pytest.mark.parametrize(
@@ -130,14 +130,14 @@ def test_numbers_that_may_be_times_pass_no_gate(road, told):
         ("--frame odd --max-frame-gap 3", ""),
     ],
 )
-def test_options_that_do_nothing_say_so(road, told, options, note):
-    _, _, err = told(0, road / "table.csv", *options.split())
+def test_options_that_do_nothing_say_so(road, audited, options, note):
+    _, _, err = audited(0, road / "table.csv", *options.split())
     assert err.startswith(note)
     assert err.count("\n") == bool(note)
 
 
-def test_frames_without_recordings_say_so(road, told):
-    _, _, err = told(0, *sides(road))
+def test_frames_without_recordings_say_so(road, audited):
+    _, _, err = audited(0, *sides(road))
     assert err.startswith("--frame is not used: no recordings are known on both sides")
 
 

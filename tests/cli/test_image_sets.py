@@ -24,7 +24,7 @@ def encoded(dataset, tmp_path_factory):
     return {split: root / split for split in ("test", "train")}
 
 
-def test_encode_says_what_it_wrote(dataset, tmp_path):
+def test_encode_reports_what_it_wrote(dataset, tmp_path):
     ran = run("encode", dataset / "test", "-o", tmp_path / "out", "--shard", 4, code=0, err="")
     assert ran.out == f"6 vectors in 2 files, 1 unreadable\n{tmp_path / 'out'}\n"
     again = run("encode", dataset / "test", "-o", tmp_path / "out", "--shard", 4)
@@ -54,7 +54,7 @@ def test_wrong_calls(dataset, encoded, tmp_path, arguments, words, monkeypatch):
     check_refused(arguments, words, data=dataset, emb=encoded["test"].parent, v=vectors)
 
 
-def test_anonymous_warns_of_thumbnails_and_says_what_to_keep(dataset, tmp_path):
+def test_anonymous_warns_of_thumbnails_and_names_what_to_keep(dataset, tmp_path):
     out = tmp_path / "pub"
     ran = run("encode", dataset / "test", "-o", out, "--anonymous", code=0)
     assert ran.err == (
@@ -73,7 +73,7 @@ def test_anonymous_warns_of_thumbnails_and_says_what_to_keep(dataset, tmp_path):
     assert json.loads(found.out)["totals"][0]["rates"]["hard_or_soft"]["count"] == 3
 
 
-def test_an_audit_of_embeddings_speaks_of_degrees(encoded, dataset, tmp_path):
+def test_an_audit_of_embeddings_reports_degrees(encoded, dataset, tmp_path):
     sides = ("--test", f"emb:{encoded['test']}", "--train", f"emb:{encoded['train']}")
     ran = run("audit", *sides, "-o", tmp_path / "out", code=0, err="")
     assert ran.out.startswith("3 of 6 test images (50.00 %")
@@ -152,7 +152,7 @@ def test_find_in_pictures_looks_at_them(dataset):
     assert text.splitlines()[0] == f"{copy}: found: thing/t0.png of train (exact)"
 
 
-def test_find_in_embeddings_speaks_of_likeness(dataset, encoded):
+def test_find_in_embeddings_reports_degrees(dataset, encoded):
     copy, other = dataset / "test" / "thing" / "copy.png", dataset / "test" / "thing" / "q0.png"
     for place in (encoded["train"], f"emb:{encoded['train']}"):
         first, second = json.loads(run("find", copy, other, "--against", place, "--json").out)[
@@ -214,16 +214,16 @@ def test_a_shard_that_is_not_its_manifests_is_refused(encoded, tmp_path, side, s
     np.save(shard, stored)
     other = "--train" if side == "--test" else "--test"
     call = ("audit", side, f"emb:{folder}", other, f"emb:{encoded['test']}", "--search", search)
-    _, said = refused(*call, "-o", tmp_path / "out", code=1, words=shard.name)
-    assert "manifest" in said
+    _, message = refused(*call, "-o", tmp_path / "out", code=1, words=shard.name)
+    assert "manifest" in message
     shutil.copy(encoded["train"] / "img_emb" / shard.name, shard)
     texts = sorted((folder / "metadata").iterdir())[-1]
     table = pq.read_table(texts)
     whole = texts.read_bytes()
     renamed = pa.array([f"x{id_}" for id_ in table["id"].to_pylist()])
     pq.write_table(table.set_column(table.schema.get_field_index("id"), "id", renamed), texts)
-    code, said = refused(*call, "-o", tmp_path / "out")
-    assert (code, texts.name in said, "manifest" in said) == (1, True, True)
+    code, message = refused(*call, "-o", tmp_path / "out")
+    assert (code, texts.name in message, "manifest" in message) == (1, True, True)
     texts.write_bytes(whole)
     shard.write_bytes(shard.read_bytes()[:-7])
     refused(*call, "-o", tmp_path / "out", code=1, words="truncated")
@@ -258,7 +258,7 @@ def pictures(tmp_path_factory, natural):
     return root
 
 
-def test_robustness_writes_a_folder_and_says_what_came_out(pictures, tmp_path):
+def test_robustness_writes_a_folder_and_prints_its_result(pictures, tmp_path):
     out = tmp_path / "out"
     given = ("--conditions", "original,flip-h,gauss", "--queries", 3, "--report-at", 0.5, "-o", out)
     ran = run("robustness", f"mine={pictures}", *given, code=0, err="")
@@ -291,7 +291,7 @@ def test_calibrate_then_audit(pictures, tmp_path):
     refused("calibrate", pictures, *given, code=2, words=f"{file} exists;")
 
 
-def test_calibrate_says_what_it_cannot_support(pictures, tmp_path):
+def test_calibrate_reports_what_it_cannot_support(pictures, tmp_path):
     file = tmp_path / "t.json"
     ran = run("calibrate", pictures, "--fpr", "1e-6", "--no-verify", "--json", "-o", file, code=0)
     lines = ran.err.splitlines()
@@ -305,12 +305,12 @@ def test_thresholds_of_another_encoder_are_refused(pictures, tmp_path):
     entry = {"name": "clip", "hard": 0.9, "soft": 0.8, "provenance": "x"}
     content = {"kind": "visleak thresholds", "schema": 1, "encoders": {"c0ffee" * 5: entry}}
     file.write_text(json.dumps(content))
-    _, said = refused(
+    _, message = refused(
         f"audit --set {pictures} --thresholds {file} -o {tmp_path}/audit",
         code=2,
         words="holds thresholds of clip (c0ffeec0ffee), not of builtin",
     )
-    assert "thresholds of one encoder never serve another" in said
+    assert "thresholds of one encoder never serve another" in message
 
 
 @refusals("""
@@ -326,7 +326,7 @@ def test_wrong_command_lines(pictures, tmp_path, arguments, words):
 
 
 @pytest.mark.parametrize("verb", ["robustness", "calibrate"])
-def test_a_set_that_cannot_be_read_is_told_with_the_cure(tmp_path, verb):
+def test_a_set_that_cannot_be_read_is_reported_with_a_remedy(tmp_path, verb):
     folder = tmp_path / "pointers"
     folder.mkdir()
     for number in range(3):
@@ -423,7 +423,7 @@ def test_a_missing_library_is_named_before_anything_is_read(shapes, tmp_path, mo
     )
 
 
-def test_an_interrupt_says_what_is_kept(shapes, tmp_path, monkeypatch):
+def test_an_interrupt_reports_what_is_kept(shapes, tmp_path, monkeypatch):
     out = tmp_path / "model.onnx"
 
     class Stopping(Silent):

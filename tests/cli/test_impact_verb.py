@@ -135,7 +135,7 @@ def test_errors_on_the_fair_set_and_the_leaderboard(folder, files, tmp_path):
     --audit a={audit} --predictions a:{file} --set test -> --set is about one audit
     --audit a={audit} --predictions a:{file} --leaderboard l -> --leaderboard is about one audit
 """)
-def test_what_is_wrong_is_said_before_the_work(
+def test_mistakes_are_refused_before_the_work(
     folder, files, tmp_path, monkeypatch, arguments, words
 ):
     def never(*arguments: object, **options: object) -> None:
@@ -194,7 +194,7 @@ def test_a_file_that_is_mixed_up_is_recognised(tmp_path):
     assert len(written["doubts"]) == 1
 
 
-def test_a_check_of_few_images_says_that_it_tells_nothing(folder, ids, tmp_path):
+def test_a_check_of_few_images_is_inconclusive(folder, ids, tmp_path):
     swapped = answers(tmp_path / "m.csv", ids, prediction=["a", "b"] * 3)
     ran = run("impact", folder, "--predictions", swapped, "--check", code=0)
     assert "6 images" in ran.out.splitlines()[0]
@@ -263,7 +263,7 @@ def test_the_probe_refuses_pictures_that_changed(folder, dataset, files, tmp_pat
     refused("impact", folder, *given, code=1, words="1 image of 'test' missing or changed since")
 
 
-def test_several_audits_stand_side_by_side(folder, files, tmp_path):
+def test_several_audits_in_one_table(folder, files, tmp_path):
     other, out = Path(shutil.copytree(folder, tmp_path / "other")), tmp_path / "out"
     given = [
         *("impact", "--audit", f"c10={folder}", "--audit", f"c100={other}", "-o", out),

@@ -98,7 +98,7 @@ def test_a_table_with_a_flipped_bit_is_not_read(folder):
     ],
     ids=lambda verb: verb[0],
 )  # fmt: skip
-def test_numbers_of_an_unfinished_audit_are_said_to_be_so(folder, tmp_path, verb):
+def test_numbers_of_an_unfinished_audit_are_marked(folder, tmp_path, verb):
     audit = folder / "audit"
     given = ["audit", "--test", folder / "test", "--train", folder / "train", "-o", audit]
     assert run(*given, "--cache", "off", "--workers", 1).code == 0

@@ -148,5 +148,5 @@ def test_what_cannot_be_is_refused(arguments, words, given, tmp_path):
     --method rna:1 -> --model is missing: give --model MODEL and --triggers FILE
      -> {out} holds no finished benchmark to show; give --model MODEL
 """)
-def test_half_a_request_says_what_is_missing(arguments, words, tmp_path):
+def test_an_incomplete_request_names_what_is_missing(arguments, words, tmp_path):
     check_refused(f"memorization benchmark -o {tmp_path} {arguments}", words, out=tmp_path)

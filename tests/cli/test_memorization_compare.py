@@ -66,9 +66,9 @@ def test_a_sentence_a_table_and_a_folder(training, listed, tmp_path):
     again = run(*ask)
     assert f"{out} holds this comparison, finished" in again.err
     assert again.out == ran.out
-    told = run(*ask, "--json")
-    assert told.out.encode() == (out / "compare.json").read_bytes()
-    content = json.loads(told.out)
+    again = run(*ask, "--json")
+    assert again.out.encode() == (out / "compare.json").read_bytes()
+    content = json.loads(again.out)
     assert [row["method"] for row in content["methods"]] == ["greedy", "pez"]
     assert content["attempts"][0]["verified"]["reproduced"] == [
         {"reference": "train/chelsea.png", "number": 0, "prompt": "cow dog"}

@@ -47,7 +47,7 @@ def search(out: Path, *more: object) -> Ran:
     return run("memorization", "search", "--model", "folder/", *SMALL, "-o", out, *more)
 
 
-def test_a_search_says_one_line_and_writes_its_files(tmp_path, asked):
+def test_a_search_prints_one_line_and_writes_its_files(tmp_path, asked):
     ran = search(tmp_path, *ON_L2, "--lm", "bert/")
     assert ran.code == 0, ran.err
     held = json.loads((tmp_path / "search.json").read_text())
@@ -199,7 +199,7 @@ def test_the_codes_way_is_a_preset(tmp_path, triggers, monkeypatch):
     assert ran.out.encode() == (tmp_path / "out" / "augment.json").read_bytes()
 
 
-def test_a_stable_diffusion_2_is_told_of_its_own_preset(tmp_path, triggers, monkeypatch):
+def test_a_note_names_the_preset_of_stable_diffusion_2(tmp_path, triggers, monkeypatch):
     model = PaperWords()
     model.shape = (4, 96, 96)
     model.network = SimpleNamespace(config=SimpleNamespace(cross_attention_dim=1024))

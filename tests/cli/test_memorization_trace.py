@@ -165,7 +165,7 @@ def test_a_trace_is_the_record(tmp_path, listed, recorded):
     assert alone.out.startswith("2 trigger prompts naming 2 sources in 1 group")
 
 
-def test_candidates_say_what_they_are(tmp_path, listed):
+def test_kinds_of_candidates(tmp_path, listed):
     code, message = refused("memorization", "dataset", listed, "-o", tmp_path / "set")
     assert code == 1
     assert message.startswith("none of 3 prompts is verified; trace their images")
@@ -201,7 +201,7 @@ def fresh(tmp_path, monkeypatch):
     return folder
 
 
-def test_it_is_said_once(fresh, tmp_path):
+def test_the_notice_is_shown_once(fresh, tmp_path):
     call = ("memorization", "dataset", tmp_path / "none.csv")
     first, second = run(*call), run(*call)
     assert first.err.splitlines()[0] == NOTICE
@@ -211,7 +211,7 @@ def test_it_is_said_once(fresh, tmp_path):
     assert [each.name for each in fresh.iterdir()] == ["memorization-notice-1"]
 
 
-def test_asking_for_help_says_nothing_and_uses_nothing_up(fresh):
+def test_help_shows_no_notice_and_does_not_count(fresh):
     for call in (
         ("memorization",),
         ("memorization", "--help"),

@@ -141,7 +141,7 @@ def test_exported_verdicts_write_over_nothing(folder, listed, tmp_path):
     assert "thing/copy.png,thing/t0.png,0.0,0" in out.read_text()
 
 
-def test_a_document_that_lies_anywhere_makes_no_folder_ours(dataset, tmp_path):
+def test_a_document_elsewhere_does_not_make_a_folder_a_result(dataset, tmp_path):
     folder = tmp_path / "project"
     folder.mkdir()
     (folder / "images.parquet").write_text("mine")

@@ -50,15 +50,15 @@ def test_written_and_then_there_already(asked, tmp_path):
     order = ["replace", *asked, "--select", "auto", "--apply", "-o", out]
     assert run(*order).out.splitlines()[-1] == f"written: {out}; it opens as {out}"
     assert run(*order).out.splitlines()[-1] == f"reused: {out}; it opens as {out}"
-    told = json.loads(run("replace", *asked, "--json").out)
-    assert (told["replaced"], told["chosen_by_machine"], told["missing"]) == (5, 5, [])
+    plan = json.loads(run("replace", *asked, "--json").out)
+    assert (plan["replaced"], plan["chosen_by_machine"], plan["missing"]) == (5, 5, [])
 
 
 def test_what_is_without_a_replacement(asked, tmp_path):
     assert "no replacement: cat/00.png (nothing approved)" in run("replace", *asked).out
-    code, said = refused("replace", *asked, "--apply", "-o", tmp_path / "fair")
+    code, message = refused("replace", *asked, "--apply", "-o", tmp_path / "fair")
     assert code == 2
-    assert said.startswith("5 of 5 duplicates have no replacement (cat 3, dog 2); approve some")
+    assert message.startswith("5 of 5 duplicates have no replacement (cat 3, dog 2); approve some")
     ran = run("replace", *asked, "--apply", "--allow-missing", "-o", tmp_path / "fair")
     assert (ran.code, (tmp_path / "fair" / "without_replacement.csv").is_file()) == (0, True)
 

@@ -31,9 +31,9 @@ class Visitor:
             command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
         )
         assert self.process.stdout is not None
-        self.said = [self.process.stdout.readline() for _ in range(2)]
-        link = re.search(r"http://(127\.0\.0\.1:\d+)/\?token=\S+", "".join(self.said))
-        assert link is not None, self.said
+        self.lines = [self.process.stdout.readline() for _ in range(2)]
+        link = re.search(r"http://(127\.0\.0\.1:\d+)/\?token=\S+", "".join(self.lines))
+        assert link is not None, self.lines
         self.link, self.host = link[0], link[1]
         cookies = urllib.request.HTTPCookieProcessor(CookieJar())
         self._open = urllib.request.build_opener(cookies).open
@@ -44,9 +44,9 @@ class Visitor:
 
     def judge(self, name: str, judgment: str) -> dict[str, Any]:
         data = json.dumps({"pairs": [name], "judgment": judgment}).encode()
-        told = {"Origin": f"http://{self.host}", "X-Visleak": "review"}
-        told |= {"Content-Type": "application/json"}
-        request = urllib.request.Request(f"http://{self.host}/api/judge", data, told)
+        headers = {"Origin": f"http://{self.host}", "X-Visleak": "review"}
+        headers |= {"Content-Type": "application/json"}
+        request = urllib.request.Request(f"http://{self.host}/api/judge", data, headers)
         with self._open(request, timeout=30) as answer:
             return json.loads(answer.read())
 
@@ -62,9 +62,9 @@ def name_in(page: str) -> str:
     return found[1]
 
 
-def test_ctrl_c_ends_it_and_says_where_the_verdicts_are(folder):
+def test_ctrl_c_ends_it_and_prints_where_the_verdicts_are(folder):
     visitor = Visitor(folder, "--reviewer", "ada")
-    assert re.match(r"\d+ pairs to review as ada; Ctrl-C ends it", visitor.said[0])
+    assert re.match(r"\d+ pairs to review as ada; Ctrl-C ends it", visitor.lines[0])
     name = name_in(visitor.page())
     visitor.judge(name, "near")
     # on disk before the answer came
@@ -113,9 +113,9 @@ def test_a_port_that_is_taken(folder):
 
 def test_missing_packages_are_named(monkeypatch):
     monkeypatch.setitem(sys.modules, "uvicorn", None)
-    with pytest.raises(MissingExtra) as said:
+    with pytest.raises(MissingExtra) as caught:
         require_web("visleak review")
-    assert str(said.value) == "visleak review needs an extra: pip install 'visleak[web]'"
+    assert str(caught.value) == "visleak review needs an extra: pip install 'visleak[web]'"
 
 
 def test_a_user_without_a_name(monkeypatch):

@@ -57,7 +57,7 @@ def test_plan_then_apply(frames, tmp_path):
     assert content == json.loads((tmp_path / "s" / "split.json").read_text())
 
 
-def test_a_missed_tolerance_is_told_and_not_written(frames, tmp_path):
+def test_a_missed_tolerance_is_reported_and_not_written(frames, tmp_path):
     given = f"{frames}/all --ratios a=50%,b=50% -o {tmp_path}/s --apply"
     ran = run(f"split {given} --group '/(clip)/'", code=1)
     assert (
@@ -69,7 +69,7 @@ def test_a_missed_tolerance_is_told_and_not_written(frames, tmp_path):
     assert not (tmp_path / "s" / "data").exists()
 
 
-def test_fix_says_what_moves(audited, tmp_path):
+def test_fix_reports_what_moves(audited, tmp_path):
     ran = run("split", "--repair", audited, "-o", tmp_path / "f", code=0)
     assert ran.out.startswith("6 images would move to unite 6 components\n")
     assert "no fewer moves can unite it" in " ".join(ran.out.split())

@@ -168,17 +168,17 @@ def test_several_sets(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("as_", "grade", "said"),
+    ("as_", "grade", "message"),
     [
         ("xml", None, "got 'xml'"),
         ("ids", "nearly", "grade must be one of exact, near, similar, different; got 'nearly';"),
     ],
 )
-def test_wrong_words(tmp_path: Path, as_: str, grade: str | None, said: str) -> None:
+def test_wrong_words(tmp_path: Path, as_: str, grade: str | None, message: str) -> None:
     folder = folder_of(tmp_path / "audit", [pair("a", "b", 0.1, "near")])
     with pytest.raises(UsageError) as caught:
         export(folder, as_, tmp_path / "out", grade=grade)
-    assert said in str(caught.value)
+    assert message in str(caught.value)
 
 
 def test_unverified_audit_has_no_grades(tmp_path: Path) -> None:

@@ -91,48 +91,48 @@ def test_arrays_and_datasets_are_sources(small: dict[str, np.ndarray]) -> None:
 
 
 def test_one_set_must_not_repeat_itself(small: dict[str, np.ndarray]) -> None:
-    said = failure([small["moon"], small["moon"], small["coffee"]])
-    assert said.startswith("2 of 3 test images (66.67 %, 95 % CI 20.77-93.85) have")
-    assert "elsewhere in the same set" in said.splitlines()[0]
+    message = failure([small["moon"], small["moon"], small["coffee"]])
+    assert message.startswith("2 of 3 test images (66.67 %, 95 % CI 20.77-93.85) have")
+    assert "elsewhere in the same set" in message.splitlines()[0]
 
 
-def test_what_a_baseline_knows_passes(data: Path, tmp_path: Path) -> None:
+def test_pairs_of_a_baseline_pass(data: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
-    said = failure(data / "test", data / "train", out=out)
-    assert said.endswith(f"to review the images: visleak review {out}")
+    message = failure(data / "test", data / "train", out=out)
+    assert message.endswith(f"to review the images: visleak review {out}")
     passes(data / "test", data / "train", baseline=out)
     with pytest.raises(UsageError, match="is the output folder itself"):
         passes(data / "test", data / "train", baseline=out, out=out)
     from visleak.export import export
 
     (accepted,) = export(out, "accepted", tmp_path / "accepted.csv", grade="exact")
-    said = failure(data / "test", data / "train", baseline=[accepted])
-    assert said.startswith("1 of 3 test images (33.33 %, 95 % CI 6.15-79.23) has")
-    assert "(1 more known from the baseline)" in said
+    message = failure(data / "test", data / "train", baseline=[accepted])
+    assert message.startswith("1 of 3 test images (33.33 %, 95 % CI 6.15-79.23) has")
+    assert "(1 more known from the baseline)" in message
     with pytest.raises(UsageError, match=r"the baseline .*nowhere does not exist"):
         passes(data / "test", data / "train", baseline=tmp_path / "nowhere")
 
 
-def test_unreadable_images_are_said(data: Path, tmp_path: Path) -> None:
+def test_unreadable_images_are_reported(data: Path, tmp_path: Path) -> None:
     test = tmp_path / "test"
     pixels = cv2.imread(str(data / "test" / "other.png"))[..., ::-1]
     save(test / "other.png", pixels)
     (test / "broken.png").write_bytes(b"\x89PNG\r\n\x1a\nrest")
-    said = "1 of 6 images could not be read, and were compared with nothing: test broken.png"
+    message = "1 of 6 images could not be read, and were compared with nothing: test broken.png"
     # half of the test side was compared with nothing
-    assert failure(test, data / "train").startswith(said)
+    assert failure(test, data / "train").startswith(message)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         passes(test, data / "train", unreadable="ignore")
     for number in range(18):
         save(test / f"other{number}.png", pixels[number:])
-    said = "1 of 24 images could not be read, and were compared with nothing: test broken.png"
-    with pytest.warns(UserWarning, match=said):
+    message = "1 of 24 images could not be read, and were compared with nothing: test broken.png"
+    with pytest.warns(UserWarning, match=message):
         passes(test, data / "train")
-    assert failure(test, data / "train", unreadable="fail").startswith(said)
+    assert failure(test, data / "train", unreadable="fail").startswith(message)
 
 
-def test_missing_files_of_vectors_are_said(tmp_path: Path) -> None:
+def test_missing_files_of_vectors_are_reported(tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
     for side, numbers in (("test", (0,)), ("train", (0, 1, 3))):
         (tmp_path / side).mkdir()
@@ -140,8 +140,8 @@ def test_missing_files_of_vectors_are_said(tmp_path: Path) -> None:
             vectors = rng.standard_normal((5, 8)).astype(np.float32)
             np.save(tmp_path / side / f"img_emb_{number}.npy", vectors)
     sides = [f"emb:{tmp_path / side}?encoder=clip" for side in ("test", "train")]
-    said = "1 of 4 files of train are missing, and were compared with nothing"
-    assert failure(*sides, grade="hard").startswith(said)
+    message = "1 of 4 files of train are missing, and were compared with nothing"
+    assert failure(*sides, grade="hard").startswith(message)
     passes(*sides, grade="hard", unreadable="ignore")
 
 
@@ -152,7 +152,7 @@ def test_a_side_without_a_readable_image_proves_nothing(data: Path, tmp_path: Pa
 
 
 @pytest.mark.parametrize(
-    ("options", "said"),
+    ("options", "message"),
     [
         ({"grade": "nearly"}, "grade must be one of exact, near, similar, hard, soft; got 'nearl"),
         ({"allowed": 2}, "allowed must be a share between 0 and 1; got 2"),
@@ -161,8 +161,8 @@ def test_a_side_without_a_readable_image_proves_nothing(data: Path, tmp_path: Pa
         ({"grade": "hard", "encoder": "phash"}, "grade 'hard' was not measured: no thresholds"),
     ],
 )
-def test_wrong_arguments(options: dict[str, object], said: str, data: Path) -> None:
-    assert said in refusal(UsageError, passes, data / "test", data / "train", **options)
+def test_wrong_arguments(options: dict[str, object], message: str, data: Path) -> None:
+    assert message in refusal(UsageError, passes, data / "test", data / "train", **options)
 
 
 def test_a_real_test_run_shows_what_leaks(data: Path, tmp_path: Path) -> None:

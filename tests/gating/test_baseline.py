@@ -109,7 +109,7 @@ def test_several_baselines_add_up(world: World, audited: Path, tmp_path: Path) -
     assert counts(audited, "soft", second, first) == (2, 1)
 
 
-def test_what_another_audit_was_made_with_is_said(world: World, tmp_path: Path) -> None:
+def test_other_settings_of_an_audit_are_reported(world: World, tmp_path: Path) -> None:
     grader = {"grader": {"digest": "other", "near_at": 0.5}}
     old = replace(world, encoder="phash", hard=None, soft=None, changes=grader)
     folder, new = old.write(tmp_path / "old"), world.write(tmp_path / "new")
@@ -136,12 +136,12 @@ def test_the_worst_pair_of_each_image_is_named(audited: Path) -> None:
 def test_names_cannot_break_a_line() -> None:
     row = {"query_set": "test", "query": "a\x1b[31m\nb", "reference_set": "t", "reference": "r"}
     row |= {"grade": None, "degree": "soft", "probability": None, "similarity": None}
-    said = pair_line({**row, "transform": None, "reason": None})
-    assert said == r"test a\x1b[31m\nb = t r: soft"
+    message = pair_line({**row, "transform": None, "reason": None})
+    assert message == r"test a\x1b[31m\nb = t r: soft"
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ("", "line 1: it has no column 'first'"),
         ("a,b\n1,2\n", "line 1: it has no column 'first'; its first line must be"),
@@ -152,12 +152,12 @@ def test_names_cannot_break_a_line() -> None:
         (f"{HEADER}\n{A},{B}\x00,near\n", "line"),
     ],
 )
-def test_damaged_files_are_refused_in_one_line(text: str, said: str, tmp_path: Path) -> None:
+def test_damaged_files_are_refused_in_one_line(text: str, message: str, tmp_path: Path) -> None:
     path = tmp_path / "accepted.csv"
     path.write_text(text)
     line = refusal(VisleakError, read_accepted, path)
     assert line.startswith(f"{path}, line ")
-    assert said in line
+    assert message in line
 
 
 def test_files_of_other_tools_are_read(tmp_path: Path) -> None:
@@ -178,12 +178,12 @@ def test_no_file_does_worse_than_an_error(
 ) -> None:
     path = tmp_path_factory.getbasetemp() / "fuzzed.csv"
     path.write_bytes(data)
-    said = ""
+    message = ""
     try:
         assert all(len(digest) == 32 for key in read_accepted(path) for digest in key)
     except VisleakError as error:
-        said = str(error)
-    assert not said or said.startswith((f"{path}, line ", f"{path} cannot be read: "))
+        message = str(error)
+    assert not message or message.startswith((f"{path}, line ", f"{path} cannot be read: "))
 
 
 def test_formulas_are_no_formulas(world: World, tmp_path: Path) -> None:
@@ -205,7 +205,7 @@ def test_vectors_cannot_be_accepted_by_content(world: World, tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize(
-    ("name", "kind", "said"),
+    ("name", "kind", "message"),
     [
         ("none", UsageError, r"the baseline .*none does not exist; give an audit folder or a file"),
         ("empty", UsageError, r"the baseline .*empty holds no finished audit \(no audit.json\)"),
@@ -214,11 +214,11 @@ def test_vectors_cannot_be_accepted_by_content(world: World, tmp_path: Path) -> 
     ],
 )
 def test_what_is_no_baseline_is_refused(
-    name: str, kind: type[VisleakError], said: str, world: World, tmp_path: Path
+    name: str, kind: type[VisleakError], message: str, world: World, tmp_path: Path
 ) -> None:
     (tmp_path / "empty").mkdir()
     for made in ("damaged", "tables"):
         world.write(tmp_path / made)
     (tmp_path / "damaged" / "audit.json").write_text("{")
     (tmp_path / "tables" / "pairs.parquet").write_bytes(b"PAR1")
-    assert re.search(said, refusal(kind, read_baseline, [tmp_path / name]))
+    assert re.search(message, refusal(kind, read_baseline, [tmp_path / name]))

@@ -81,7 +81,7 @@ def test_files_of_vectors_that_are_missing_are_not_compared_either() -> None:
         assert len(tripped(parse_all(["hard", "unreadable"]), content)) == 1
 
 
-def test_percent_means_what_it_says() -> None:
+def test_percent_in_gates() -> None:
     """No rate that equals the bound trips it, whatever the fraction."""
     for count in range(1, 101):
         assert tripped([parse(f"near={count}%")], summary(count, 100)) == []

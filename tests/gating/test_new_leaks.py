@@ -37,9 +37,9 @@ class Plain:
         self.world = world
         self.rows = judged_pairs(folder).to_pylist()
         self.people = {
-            frozenset(key): said.grade
-            for key, said in consensus_of(read_verdicts(folder)).items()
-            if said.grade
+            frozenset(key): verdict.grade
+            for key, verdict in consensus_of(read_verdicts(folder)).items()
+            if verdict.grade
         }
         self.content = {
             (name, id_): digest(content) or f"{name}/{id_}"
@@ -65,10 +65,10 @@ def known(new: Plain, row: dict[str, Any], level: str, old: Plain, accepted: Any
         grade = accepted[key]
         if grade == "" or level in DEGREES or grade in at_level:
             return True
-    said = old.people.get(key)
-    if said is not None:
+    grade = old.people.get(key)
+    if grade is not None:
         strong = at_level if column == "grade" else ORDER[:2]
-        if said not in strong:
+        if grade not in strong:
             return True
     return any(
         old.key(other) == key and other[column] in at_level and old.kind(other) == new.kind(row)
@@ -135,7 +135,7 @@ def _others(pairs: Any, world: World) -> set[str]:
 
 @settings(max_examples=20)
 @given(worlds(), st.data(), st.sampled_from(LEVELS))
-def test_an_audit_knows_itself(world: World, drawn: st.DataObject, level: str) -> None:
+def test_no_new_leaks_against_itself(world: World, drawn: st.DataObject, level: str) -> None:
     with tempfile.TemporaryDirectory() as name:
         folder = world.write(Path(name))
         judge(drawn, world, folder)

@@ -255,7 +255,7 @@ def test_files_are_linked_from_where_the_page_lies(
     assert not [a for a in private.all("a") if "target" in a]
 
 
-def test_pictures_are_asked_for_once_a_set(own: Made) -> None:
+def test_images_are_loaded_once_a_set(own: Made) -> None:
     build(own.folder, own.pictures)
     names = [name for name, _ in own.asked]
     assert sorted(names) == sorted(set(names))
@@ -332,7 +332,7 @@ def test_audit_without_a_leak_says_what_that_means(own: Made) -> None:
     assert "data-kind" not in {name for _, attributes in page.elements for name in attributes}
 
 
-def test_unverified_audit_speaks_of_degrees_only(own: Made) -> None:
+def test_unverified_audit_shows_degrees_only(own: Made) -> None:
     ungraded = ("grade", "probability", "reason", "transform", "matrix")
     own.set_columns(PAIRS, **dict.fromkeys(ungraded))
     for item in [*own.summary["comparisons"], *own.summary["totals"]]:
@@ -421,7 +421,7 @@ def test_sections_of_other_steps_are_on_the_page(own: Made) -> None:
     assert len(page.all("script")) == 2
 
 
-def test_write_report_writes_where_it_is_told(made: Made, tmp_path: Path, html: str) -> None:
+def test_write_report_writes_to_the_given_path(made: Made, tmp_path: Path, html: str) -> None:
     path = write_report(made.folder, tmp_path / "new" / "page.html", loader=made.pictures)
     assert path.read_text(encoding="utf-8") == html
     assert write_report(made.folder, private=True) == made.folder / "report.html"

@@ -24,7 +24,7 @@ BLOCK = {
 }  # fmt: skip
 
 
-def told(made: Made, block: Any) -> Page:
+def page_of(made: Made, block: Any) -> Page:
     first = made.summary["comparisons"][0]
     first["recordings"] = block
     first["rates"]["recording"] = Rate.of(41, 200).as_dict()
@@ -33,7 +33,7 @@ def told(made: Made, block: Any) -> Page:
 
 
 def test_the_section_says_what_time_found(own: Made) -> None:
-    page = told(own, BLOCK)
+    page = page_of(own, BLOCK)
     for words in (
         "Leaking recordings",
         "22 of 30 recordings on both sides leak: 41 of 200 test images",
@@ -50,12 +50,12 @@ def test_the_section_says_what_time_found(own: Made) -> None:
 def test_the_page_doubts_numbers_that_may_be_times(own: Made) -> None:
     """Where nothing is near, and least of all where the next frame is thousands away."""
     alone = BLOCK | {"leaking": 0, "listed": [], "nearest": 50_000_000}
-    words = told(own, alone).words
+    words = page_of(own, alone).words
     assert "the nearest are 50,000,000 frames apart; if the numbers are times, give" in words
 
 
 def test_without_a_leak_the_page_says_how_many_were_compared(own: Made) -> None:
-    page = told(own, BLOCK | {"leaking": 0, "listed": [], "unit": "ms", "within": 1500})
+    page = page_of(own, BLOCK | {"leaking": 0, "listed": [], "unit": "ms", "within": 1500})
     assert "Recordings on both sides" in page.words
     assert "None of the 90 test frames of the 30 recordings" in page.words
     assert "lies within 1.5 s of a training frame." in page.words
@@ -63,5 +63,5 @@ def test_without_a_leak_the_page_says_how_many_were_compared(own: Made) -> None:
 
 @pytest.mark.parametrize("block", [None, {}, {"shared": 0}])
 def test_audits_without_recordings_have_no_section(own: Made, block: Any) -> None:
-    page = told(own, block)
+    page = page_of(own, block)
     assert not any(attributes.get("id") == "recordings" for attributes in page.all("section"))

@@ -62,7 +62,7 @@ def test_page_after_review(made: Made) -> None:
     assert not [a for _, a in page.elements if "onerror" in a]
 
 
-def test_badges_say_what_is_a_persons(made: Made) -> None:
+def test_badges_mark_verdicts_of_people(made: Made) -> None:
     changed, disputed = judge(made.folder)
     page = build(made.folder, made.pictures)
     cards = re.findall(r'<li id="pair-.*?</article>', page, re.DOTALL)
@@ -85,8 +85,8 @@ def test_badges_say_what_is_a_persons(made: Made) -> None:
 
 def test_rates_and_examples_count_verdicts(made: Made) -> None:
     judge(made.folder)
-    said = read_verdicts(made.folder)
-    plain, judged = model.read(made.folder), model.read(made.folder, said)
+    verdicts = read_verdicts(made.folder)
+    plain, judged = model.read(made.folder), model.read(made.folder, verdicts)
     assert judged.headline.endswith("after review")
     rows = [row for row in judged_pairs(made.folder).to_pylist() if row["coverage"] != "within"]
     exact = {(row["query_set"], row["query"]) for row in rows if row["grade"] == "exact"}
@@ -94,7 +94,7 @@ def test_rates_and_examples_count_verdicts(made: Made) -> None:
     assert sum(s.rates["exact"].count for s in judged.totals) == len(exact)
     assert sum(s.rates["exact"].count for s in plain.totals) < len(exact)
     assert len(people) == 2
-    shown = findings.read(made.folder, judged.query_sets, None, 300, said)
+    shown = findings.read(made.folder, judged.query_sets, None, 300, verdicts)
     assert shown.pairs == findings.read(made.folder, judged.query_sets, None, 300).pairs + 1
     page = build(made.folder, made.pictures)
     section = page[page.index('<section id="review"') : page.index('<section id="charts"')]
@@ -114,8 +114,8 @@ def test_an_audit_without_verification_has_the_grades_of_people(made: Made) -> N
     row, first, second = keys(made.folder)[0]
     with Ledger(made.folder) as ledger:
         ledger.add(Verdict.of(first, second, "different", "Ada"))
-    said = read_verdicts(made.folder)
-    after = findings.read(made.folder, ("test", "val"), None, 300, said)
+    verdicts = read_verdicts(made.folder)
+    after = findings.read(made.folder, ("test", "val"), None, 300, verdicts)
     name = row["query"]
     own, rest = ([{c.kind for c in each.cards if (c.row["query"] == name) == mine} for each in
                   (before, after)] for mine in (True, False))  # fmt: skip

@@ -101,7 +101,7 @@ def test_a_terminal_gets_few_rows_and_the_chosen_columns() -> None:
     assert "(0 to 2)" not in brief
 
 
-def test_hostile_texts_stay_texts() -> None:
+def test_markup_in_texts_is_escaped() -> None:
     table = Table("T", COLUMNS[:1], [(HOSTILE,)])
     document = Document(HOSTILE, HOSTILE, (HOSTILE,), (table,), notes=(HOSTILE,))
     page = markdown(document)

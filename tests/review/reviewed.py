@@ -124,8 +124,8 @@ class Browser:
     def send(self, path: str, value: Any) -> dict[str, Any]:
         answer = self.client.post(path, json=value, headers=OWN)
         assert answer.status_code == 200, answer.text
-        told: dict[str, Any] = answer.json()
-        return told
+        reply: dict[str, Any] = answer.json()
+        return reply
 
 
 def row_of(session: ReviewSession, query: str, reference: str = "") -> int:

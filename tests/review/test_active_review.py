@@ -106,8 +106,8 @@ def test_gain_is_the_variance_that_a_verdict_removes() -> None:
     for pair in range(5):
         gain = 0.0
         for image in range(3):
-            said = outcomes[:, pair] == 1
-            means = [np.average(leaks[side, image], weights=weight[side]) for side in (said, ~said)]
+            on = outcomes[:, pair] == 1
+            means = [np.average(leaks[side, image], weights=weight[side]) for side in (on, ~on)]
             gain += (means[0] - means[1]) ** 2 * chances[pair] * (1 - chances[pair])
         assert fitted.gain[pair] == pytest.approx(gain, abs=1e-6)
     assert int(fitted.gain.argmax()) == 0
@@ -127,7 +127,7 @@ def test_a_pair_that_changes_no_rate_decides_about_the_plan() -> None:
     assert planned.half_widths[1] == pytest.approx(alone.half_widths[1])
 
 
-def test_more_verdicts_narrow_the_rate_as_told() -> None:
+def test_more_verdicts_narrow_the_rate_as_estimated() -> None:
     chances = [0.5, 0.6, 0.9, 0.97, 0.02]
     measured = made(chances, [0, 1, 2, 3, 4])
     truth = np.full(5, np.nan)
@@ -215,9 +215,9 @@ def test_interval_of_the_tail_holds_the_truth(near: int) -> None:
     truth[:near] = 1.0
     held = 0
     for _ in range(200):
-        order, said = rng.permutation(600), np.full(600, np.nan)
-        said[order[:120]] = truth[order[:120]]
-        low, high = tail_sample(order, said).interval
+        order, judged = rng.permutation(600), np.full(600, np.nan)
+        judged[order[:120]] = truth[order[:120]]
+        low, high = tail_sample(order, judged).interval
         held += low <= near <= high
     assert held >= 0.95 * 200
 
@@ -314,8 +314,8 @@ def test_stop_is_offered_at_the_stated_miss_rate(folder: Path) -> None:
         assert session.refit().missed <= 0.2
         assert "of the near pairs have no verdict" in page
         assert 'class="banner"' not in browser.pair(int(rows[-1]), "?sort=likely&stop=off")
-        said = " ".join(Tags(browser.page("/result")).texts)
-        assert "the review may stop at 20.00 %" in " ".join(said.split())
+        text = " ".join(Tags(browser.page("/result")).texts)
+        assert "the review may stop at 20.00 %" in " ".join(text.split())
 
 
 def test_a_group_shows_what_contradicts(session: ReviewSession) -> None:

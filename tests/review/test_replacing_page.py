@@ -56,7 +56,7 @@ class Page:
     client: TestClient
     access: Access
     folder: Path
-    said: list[str]
+    lines: list[str]
 
     def get(self, address: str) -> str:
         answer = self.client.get(address, follow_redirects=True)
@@ -64,8 +64,8 @@ class Page:
         return str(answer.text)
 
     def post(self, do: str, place: int = 0, candidate: str = "", **more: Any) -> Any:
-        told = {"do": do, "place": place, "candidate": candidate, **more}
-        return self.client.post("/api/replacing", json=told, headers=OWN)
+        sent = {"do": do, "place": place, "candidate": candidate, **more}
+        return self.client.post("/api/replacing", json=sent, headers=OWN)
 
     def shown(self, address: str = "/replacing/1") -> str:
         found = re.search(r'data-candidate="(\w*)"', self.get(address))
@@ -86,11 +86,11 @@ def folder(planted: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Pa
 
 @contextmanager
 def replacing(
-    session: ReviewSession, pool: Path, said: list[str], instructions: Path | None = None
+    session: ReviewSession, pool: Path, lines: list[str], instructions: Path | None = None
 ) -> Iterator[ReplacementSession]:
-    told, bars = said.append, lambda: nullcontext(silent)
+    show, bars = lines.append, lambda: nullcontext(silent)
     asked = (session.folder, pool, SelectionSettings(), instructions, session)
-    with open_replacement(*asked, told=told, bars=bars) as replacement:
+    with open_replacement(*asked, told=show, bars=bars) as replacement:
         yield replacement
 
 
@@ -99,15 +99,15 @@ def opened(planted: Path, folder: Path) -> Iterator[Callable[..., Page]]:
     with ExitStack() as stack:
 
         def opened(pool: Path = planted / "pool") -> Page:
-            said: list[str] = []
+            lines: list[str] = []
             session = stack.enter_context(ReviewSession(folder, "ada"))
-            made = replacing(session, pool, said, planted / "instructions.md")
+            made = replacing(session, pool, lines, planted / "instructions.md")
             replacement = stack.enter_context(made)
             access, more = Access(PORT), replacement_pages.routes(replacement)
             app = create_app(session, access, more, [replacement_pages.NAV], start=HOME)
             client = TestClient(app, base_url=HERE, follow_redirects=False)
             assert client.get(f"/?token={access.token}").status_code == 303
-            return Page(replacement, client, access, folder, said)
+            return Page(replacement, client, access, folder, lines)
 
         yield opened
 
@@ -120,8 +120,8 @@ def page(opened: Callable[..., Page]) -> Page:
 def test_the_page_shows_what_one_decides_by(page: Page) -> None:
     text = page.get("/")
     assert "Duplicate 1 <span" in text
-    assert page.said[0].startswith("0 of 6 duplicates have a replacement; decisions are")
-    assert page.said[1] == "instructions for classes that no duplicate is of: lorry"
+    assert page.lines[0].startswith("0 of 6 duplicates have a replacement; decisions are")
+    assert page.lines[1] == "instructions for classes that no duplicate is of: lorry"
     assert len(re.findall(r'<img src="/replacing/image/[0-9a-f]{32}"', text)) == 6
     candidate = page.replacement.selection.offer(0).candidate
     assert candidate is not None
@@ -138,7 +138,7 @@ def test_the_page_shows_what_one_decides_by(page: Page) -> None:
     assert 'href="/replacing" aria-current="page"' in text
 
 
-def test_names_of_strangers_are_text(page: Page) -> None:
+def test_names_in_a_pool_are_escaped(page: Page) -> None:
     images = page.replacement.selection.duplicates.images
     place = next(n for n, each in enumerate(images) if "onerror" in each.id)
     text = page.get(f"/replacing/{place + 1}")
@@ -191,7 +191,7 @@ def test_approve_reject_withdraw_undo(page: Page) -> None:
     assert first.encode() in kept
 
 
-def test_a_copy_is_refused_whoever_asks(page: Page) -> None:
+def test_a_copy_cannot_be_approved(page: Page) -> None:
     selection = page.replacement.selection
     ids = selection.pool.fingerprints.ids.to_pylist()
     (copy,) = selection.candidates([ids.index("cat/copy-of-train.png")])
@@ -232,9 +232,7 @@ def test_no_candidate_left_and_all_done(opened: Callable[..., Page], tmp_path: P
     assert "Approved, but not in this pool" in page.get("/replacing/5")
 
 
-def test_classes_without_candidates_do_not_stand_in_the_way(
-    opened: Callable[..., Page], tmp_path: Path
-) -> None:
+def test_classes_without_candidates_come_last(opened: Callable[..., Page], tmp_path: Path) -> None:
     """After the last cat of the pool comes a dog, though other cats come first in the set."""
     store(tmp_path / "mixed", "cat/only.png", png(scene(9100)))
     store(tmp_path / "mixed", "dog/one.png", png(scene(9101)))
@@ -255,12 +253,12 @@ def test_one_class_at_a_time(page: Page) -> None:
 
 
 @pytest.mark.parametrize("address", ["/replacing/0", "/replacing/99", "/replacing/x"])
-def test_addresses_that_lead_nowhere(page: Page, address: str) -> None:
+def test_addresses_that_do_not_exist(page: Page, address: str) -> None:
     assert page.client.get(address).status_code == 404
 
 
 @pytest.mark.parametrize(
-    ("told", "said"),
+    ("sent", "error"),
     [
         ({"do": "approve", "place": 99}, "there is no such duplicate; reload the page"),
         ({"do": "approve", "place": True}, "there is no such duplicate; reload the page"),
@@ -270,10 +268,10 @@ def test_addresses_that_lead_nowhere(page: Page, address: str) -> None:
         ([], "a JSON object is required"),
     ],
 )
-def test_what_no_page_sends(page: Page, told: Any, said: str) -> None:
-    answer = page.client.post("/api/replacing", json=told, headers=OWN)
+def test_wrong_requests(page: Page, sent: Any, error: str) -> None:
+    answer = page.client.post("/api/replacing", json=sent, headers=OWN)
     assert answer.status_code == 400
-    assert answer.json()["error"].startswith(said)
+    assert answer.json()["error"].startswith(error)
     assert page.replacement.selection.approvals() == {}
 
 
@@ -298,13 +296,13 @@ def test_instructions_that_cannot_be_used(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"instructions .*nowhere\.md is not a file"):
         read_instructions(tmp_path / "nowhere.md")
     path = tmp_path / "a.json"
-    for text, said in (
+    for text, error in (
         ("{", "is not JSON"),
         ("[1]", "must be a JSON object of texts"),
         ('{"cat": 1}', "must be a JSON object of texts"),
     ):
         path.write_text(text)
-        with pytest.raises(VisleakError, match=said):
+        with pytest.raises(VisleakError, match=error):
             read_instructions(path)
     path.write_bytes(b"\xff\xfe\x00")
     with pytest.raises(VisleakError, match="is not UTF-8 text"):
@@ -438,16 +436,16 @@ def test_no_serious_issue_and_no_sideways_scrolling(site: Any, width: int, schem
     check()
 
 
-def test_what_is_said_and_written_in_the_end(planted: Path, folder: Path) -> None:
-    said: list[str] = []
+def test_what_is_printed_and_written_in_the_end(planted: Path, folder: Path) -> None:
+    lines: list[str] = []
     with (
         ReviewSession(folder, "ada") as session,
-        replacing(session, planted / "pool", said) as replacement,
+        replacing(session, planted / "pool", lines) as replacement,
     ):
         candidate = replacement.selection.offer(0).candidate
         assert candidate is not None
         replacement.selection.approve(0, candidate.digest, replacement.reviewer)
-    assert said[-1] == "1 of 6 duplicates have a replacement"
+    assert lines[-1] == "1 of 6 duplicates have a replacement"
     with (folder / "replacements.csv").open(newline="") as lines:
         (row,) = csv.DictReader(lines)
     assert (row["decision"], row["reviewer"], row["how"]) == ("approved", "ada", "person")

@@ -43,8 +43,8 @@ class Site:
 
     def judged(self) -> list[tuple[int | None, str]]:
         found = self.session.listing
-        said = read_verdicts(self.session.folder)
-        return [(found.find("-".join(each.key)), each.judgment) for each in said]
+        verdicts = read_verdicts(self.session.folder)
+        return [(found.find("-".join(each.key)), each.judgment) for each in verdicts]
 
 
 @pytest.fixture
@@ -81,7 +81,7 @@ def site(chromium: Any, session: ReviewSession) -> Iterator[Site]:
 
 
 def at(page: Any) -> str:
-    """Return where a window is; ``page.url`` is what Playwright was last told."""
+    """Return where a window is; ``page.url`` is the last that Playwright was told."""
     page.wait_for_timeout(1)
     return str(page.url)
 
@@ -134,8 +134,8 @@ def test_a_key_that_is_held_or_hurried_never_judges_what_was_not_shown(site: Sit
     arrive(site, page, 1)
     assert site.judged() == [(0, "different")]
     seen: list[str] = []
-    page.expose_function("told", lambda *name: seen.extend(name))
-    pressed = "() => told(document.getElementById('pair').dataset.pair)"
+    page.expose_function("report", lambda *name: seen.extend(name))
+    pressed = "() => report(document.getElementById('pair').dataset.pair)"
     page.evaluate(f"addEventListener('keydown', {pressed}, true)")
     for _ in range(5):
         page.keyboard.press("2")
@@ -147,7 +147,7 @@ def test_a_key_that_is_held_or_hurried_never_judges_what_was_not_shown(site: Sit
     assert {site.session.listing.find(name) for name in seen} >= set(judged)
 
 
-def test_two_windows_see_one_truth(site: Site) -> None:
+def test_two_windows_share_their_state(site: Site) -> None:
     left = site.window()
     right = site.window(beside=left)
     press(site, left, "1", 1)
@@ -376,7 +376,7 @@ def test_the_end_and_the_stop_rule(site: Site) -> None:
     until(lambda: "/result" in at(page))
 
 
-def test_a_server_that_is_gone_is_told(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_server_that_has_stopped_is_reported(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     page = site.window()
     page.route("**/api/judge", lambda route: route.abort())
     site.expected.append("Failed to load resource: net::ERR_FAILED")
@@ -482,7 +482,7 @@ def test_escape_closes_the_filters_before_anything_else(site: Site) -> None:
     assert page.get_attribute("#stage", "data-view") == "side"
 
 
-def test_a_key_that_is_not_counted_is_said(site: Site) -> None:
+def test_a_key_that_is_not_counted_is_reported(site: Site) -> None:
     page = site.window()
     page.route("**/api/judge", lambda route: (page.wait_for_timeout(300), route.continue_()))
     page.keyboard.press("1")

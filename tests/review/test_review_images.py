@@ -126,7 +126,7 @@ def test_content_that_changed_is_not_shown(stored: Stored, pictures: list[Bytes8
     assert (lost.reason, "content has changed" in lost.detail) == ("missing", True)
 
 
-def test_what_cannot_be_had_says_why(registry: ImageRegistry) -> None:
+def test_images_that_cannot_be_shown_have_reasons(registry: ImageRegistry) -> None:
     assert registry.image("set", "none") == Unreadable("missing", "it is no longer in the set")
 
     def gone(name: str) -> ImageSet:
@@ -140,7 +140,7 @@ def test_what_cannot_be_had_says_why(registry: ImageRegistry) -> None:
     broken.close()
 
 
-def test_a_placeholder_escapes_what_it_says() -> None:
+def test_a_placeholder_escapes_its_text() -> None:
     data = placeholder(Unreadable("corrupt", "</text><script>alert(1)</script>\udc80"))
     assert b"<script" not in data
     assert b"&lt;script&gt;" in data
@@ -171,7 +171,7 @@ def test_reading_ahead_waits_until_it_is_worth_a_pass(
     assert stored.calls[1] == list(range(SOON, COUNT))
 
 
-def test_who_is_wanted_now_goes_before_what_is_read_ahead(pictures: list[Bytes8]) -> None:
+def test_requested_images_come_before_those_read_ahead(pictures: list[Bytes8]) -> None:
     stored = Stored(pictures, each=0.02)
     with opened(stored) as registry:
         registry.ahead([("set", f"i{n}") for n in range(COUNT)])

@@ -112,7 +112,7 @@ def digests_of(images: Any, row: dict[str, Any]) -> tuple[str, str] | None:
     return None if None in pair else pair_key(*pair)
 
 
-def told(listing: Listing) -> list[tuple[str, ...]]:
+def rows_of(listing: Listing) -> list[tuple[str, ...]]:
     names = ("query_set", "query", "reference_set", "reference")
     return [tuple(str(listing.row(row)[name]) for name in names) for row in range(len(listing))]
 
@@ -153,7 +153,7 @@ def test_each_pair_of_contents_stands_once_closest_first(audit: Any) -> None:
     if listing is None:
         return
     images, rows = audit
-    assert told(listing) == [tuple(row[name] for name in NAMES) for row in best_of(images, rows)]
+    assert rows_of(listing) == [tuple(row[name] for name in NAMES) for row in best_of(images, rows)]
     counts = Counter(digests_of(images, row) for row in rows)
     assert listing.left_out == counts.pop(None, 0)
     assert [int(n) for n in listing.repeats] == [
@@ -176,7 +176,7 @@ def test_the_papers_list_is_the_one_nearest_of_each_image(audit: Any) -> None:
         return
     images, rows = audit
     expected = best_of(images, nearest_of(images, rows))
-    assert told(listing) == [tuple(row[name] for name in NAMES) for row in expected]
+    assert rows_of(listing) == [tuple(row[name] for name in NAMES) for row in expected]
 
 
 CHOICES = st.builds(

@@ -16,18 +16,18 @@ from visleak.verdicts import Ledger, Verdict, read_verdicts
 def test_a_pair_shows_all_that_is_known(browser: Browser) -> None:
     listing = browser.session.listing
     row = row_of(browser.session, "t01.png")
-    told = listing.row(row)
+    pair = listing.row(row)
     page = browser.pair(row)
-    said = words(page)
-    assert f"Pair {row + 1} of {len(listing)}" in said
-    assert f"similarity {told['similarity']:.4f}" in said
-    assert f"distance {listing.distance[row]:.4f}" in said
-    assert told["reason"] in said
-    assert told["grade"] in said
-    assert "32 × 32" in said
-    assert "<b>t01.png</b>" in said  # the caption, as text
-    assert {told["query"], told["reference"]} <= set(said.split())
-    assert {"test", "train", "dog"} <= set(said.split())
+    text = words(page)
+    assert f"Pair {row + 1} of {len(listing)}" in text
+    assert f"similarity {pair['similarity']:.4f}" in text
+    assert f"distance {listing.distance[row]:.4f}" in text
+    assert pair["reason"] in text
+    assert pair["grade"] in text
+    assert "32 × 32" in text
+    assert "<b>t01.png</b>" in text  # the caption, as text
+    assert {pair["query"], pair["reference"]} <= set(text.split())
+    assert {"test", "train", "dog"} <= set(text.split())
     pictures = Tags(page).all("img")
     assert len([each for each in pictures if each.get("src")]) >= 4
     query = next(each for each in pictures if each.get("id") == "query")
@@ -37,9 +37,9 @@ def test_a_pair_shows_all_that_is_known(browser: Browser) -> None:
 
 def test_images_that_look_identical_have_a_badge_and_no_black_tile(browser: Browser) -> None:
     listing = browser.session.listing
-    told = [listing.row(row) for row in range(len(listing))]
-    same = next(row for row, each in enumerate(told) if each["reason"] == "identical bytes")
-    other = next(row for row, each in enumerate(told) if each["grade"] == "different")
+    pairs = [listing.row(row) for row in range(len(listing))]
+    same = next(row for row, each in enumerate(pairs) if each["reason"] == "identical bytes")
+    other = next(row for row, each in enumerate(pairs) if each["grade"] == "different")
     for row, badge in ((same, True), (other, False)):
         page = browser.pair(row)
         assert ("identical" in words(page).replace("identical bytes", "").split()) == badge
@@ -71,11 +71,11 @@ def test_a_hostile_label_can_be_filtered_by(browser: Browser) -> None:
 def test_judging_leads_to_the_next_pair_of_the_choice(browser: Browser) -> None:
     listing = browser.session.listing
     choice = {"state": "unjudged"}
-    told = browser.judge([0], "exact", choice=choice)
-    assert told["next"] == listing.name(1)
-    assert told["progress"] == {"judged": 1, "total": len(listing), "run": 0}
-    told = browser.judge([len(listing) - 1], "different", choice=choice)
-    assert told["next"] is None
+    reply = browser.judge([0], "exact", choice=choice)
+    assert reply["next"] == listing.name(1)
+    assert reply["progress"] == {"judged": 1, "total": len(listing), "run": 0}
+    reply = browser.judge([len(listing) - 1], "different", choice=choice)
+    assert reply["next"] is None
     assert "Exact" in browser.pair(0)
     assert 'aria-pressed="true"' in browser.pair(0)
 
@@ -89,7 +89,7 @@ def test_reload_keeps_the_place_and_the_first_open_pair_comes_first(browser: Bro
     assert answer.headers["location"] == address
 
 
-def test_what_others_say_is_hidden_until_one_has_judged(browser: Browser) -> None:
+def test_verdicts_of_others_are_hidden_until_one_has_judged(browser: Browser) -> None:
     with Ledger(browser.session.folder) as other:
         other.add(Verdict.of(*browser.session.listing.key(0), "different", "ben"))
     shown = browser.pair(0)
@@ -139,10 +139,10 @@ def test_other_pairs_of_an_image_are_linked(browser: Browser) -> None:
     assert f"/pair/{listing.name(int(mine[-1]))}?sort=distance" in links
     others = [each for each in links if each.startswith("/pair/")]
     assert len(others) <= 2 * MOST_OTHERS
-    said = words(browser.pair(row))
-    assert "Other pairs of the query" in said
-    assert re.search(r"\d+ other pairs of the \w+, not shown, are different", said)
-    assert "1 more pair of images has these two contents" in said  # near0-again.png
+    text = words(browser.pair(row))
+    assert "Other pairs of the query" in text
+    assert re.search(r"\d+ other pairs of the \w+, not shown, are different", text)
+    assert "1 more pair of images has these two contents" in text  # near0-again.png
 
 
 def test_a_sheet_shows_its_share_and_leads_on(browser: Browser) -> None:
@@ -167,29 +167,29 @@ def test_the_rest_of_a_sheet_is_undone_as_one(browser: Browser) -> None:
     listing = browser.session.listing
     shown = [listing.name(row) for row in range(5)]
     browser.judge([1], "near")
-    told = browser.judge([0, 2, 3, 4], "different", shown=shown)
-    assert told["judged"] == 4
-    assert list(told["marks"].values()) == ["different", "near", *["different"] * 3]
-    told = browser.send("/api/undo", {"shown": shown})
-    assert told["count"] == 4
-    assert sorted(told["undone"]) == sorted([shown[0], *shown[2:]])
-    assert list(told["marks"].values()) == [None, "near", None, None, None]
+    reply = browser.judge([0, 2, 3, 4], "different", shown=shown)
+    assert reply["judged"] == 4
+    assert list(reply["marks"].values()) == ["different", "near", *["different"] * 3]
+    reply = browser.send("/api/undo", {"shown": shown})
+    assert reply["count"] == 4
+    assert sorted(reply["undone"]) == sorted([shown[0], *shown[2:]])
+    assert list(reply["marks"].values()) == [None, "near", None, None, None]
     assert browser.send("/api/undo", {})["count"] == 1
-    told = browser.send("/api/undo", {})
-    assert (told["undone"], told["count"], told["marks"]) == ([], 0, {})
+    reply = browser.send("/api/undo", {})
+    assert (reply["undone"], reply["count"], reply["marks"]) == ([], 0, {})
 
 
 def test_the_rest_leaves_alone_what_another_window_judged(browser: Browser) -> None:
     browser.judge([2], "near")
-    told = browser.judge([1, 2, 3], "different", open=True)
-    assert told["judged"] == 2
+    reply = browser.judge([1, 2, 3], "different", open=True)
+    assert reply["judged"] == 2
     assert browser.judge([1, 2, 3], "different", open=True)["judged"] == 0
     assert browser.session.standing().mine[:4].tolist() == [-1, 3, 1, 3]
     assert browser.send("/api/undo", {})["count"] == 2
 
 
 @pytest.mark.parametrize(
-    ("sent", "said"),
+    ("sent", "error"),
     [
         ({"judgment": "near"}, "pairs must be a list of 1 to 200 names of pairs"),
         ({"judgment": "near", "pairs": []}, "pairs must be a list of 1 to 200 names of pairs"),
@@ -200,10 +200,10 @@ def test_the_rest_leaves_alone_what_another_window_judged(browser: Browser) -> N
         ({"judgment": None, "pairs": ["x"]}, "got None"),
     ],
 )
-def test_what_a_script_must_not_send(browser: Browser, sent: object, said: str) -> None:
+def test_wrong_requests_of_a_script(browser: Browser, sent: object, error: str) -> None:
     answer = browser.client.post("/api/judge", json=sent, headers=OWN)
     assert answer.status_code == 400
-    assert said in answer.json()["error"]
+    assert error in answer.json()["error"]
     assert browser.session.ledger.standing() == ()
 
 
@@ -219,15 +219,15 @@ def test_a_wrong_pair_among_many_judges_none(browser: Browser) -> None:
 
 def test_a_pair_named_twice_is_judged_once(browser: Browser) -> None:
     one, other = browser.session.listing.key(3)
-    told = browser.send(
+    reply = browser.send(
         "/api/judge", {"judgment": "near", "pairs": [f"{one}-{other}", f"{other}-{one}"]}
     )
-    assert told["judged"] == 1
+    assert reply["judged"] == 1
     assert len(read_verdicts(browser.session.folder)) == 1
 
 
 def test_pages_of_what_there_is_not(browser: Browser) -> None:
-    for address, status, said in (
+    for address, status, message in (
         ("/pair/x-y", 404, "There is no such pair in this list"),
         ("/pairs?grade=nearly", 400, "grade must be one of exact"),
         ("/pairs?label=zebra", 200, "No pair meets these conditions"),
@@ -235,7 +235,7 @@ def test_pages_of_what_there_is_not(browser: Browser) -> None:
     ):
         answer = browser.client.get(address)
         assert answer.status_code == status
-        assert said in answer.text
+        assert message in answer.text
     browser.session.judge(range(len(browser.session.listing)), "near")
     assert f"All {len(browser.session.listing)} pairs are judged" in browser.page(
         "/pairs?state=unjudged"
@@ -249,11 +249,11 @@ def test_the_result_counts_and_says_where_verdicts_are(browser: Browser, folder:
             other.add(Verdict.of(*browser.session.listing.key(row), judgment, "ben"))
     for row, judgment in enumerate(("near", "different", "different", "different")):
         browser.judge([row], judgment)
-    said = words(browser.page("/result"))
-    assert "ada and ben agree on near-or-not in 3 of 4 pairs, Cohen's kappa 0.50" in said
-    assert "1 pair is disputed" in said
-    assert str(folder / "verdicts.csv") in said
-    assert "4 of" in said
+    text = words(browser.page("/result"))
+    assert "ada and ben agree on near-or-not in 3 of 4 pairs, Cohen's kappa 0.50" in text
+    assert "1 pair is disputed" in text
+    assert str(folder / "verdicts.csv") in text
+    assert "4 of" in text
 
 
 def test_a_picture_that_is_gone_leaves_its_reason(browser: Browser, finished: Path) -> None:

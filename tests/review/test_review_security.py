@@ -58,7 +58,7 @@ def test_the_printed_token_serves_again_the_opened_one_does_not(
 
 
 @pytest.mark.parametrize("page", PAGES)
-def test_without_the_cookie_there_is_nothing_to_see(
+def test_without_the_cookie_no_page_is_shown(
     stranger: TestClient, session: ReviewSession, page: str
 ) -> None:
     answer = stranger.get(page)
@@ -76,7 +76,7 @@ def test_a_wrong_cookie_or_token_is_refused(stranger: TestClient, access: Access
     assert stranger.post(f"/?token={access.token}", json={}, headers=OWN).status_code == 403
 
 
-def test_pictures_are_behind_the_door_too(browser: Browser, stranger: TestClient) -> None:
+def test_images_need_the_cookie_too(browser: Browser, stranger: TestClient) -> None:
     address = re.search(r'src="(/image/[0-9a-f]+)"', browser.pair(0))
     assert address is not None
     assert browser.client.get(address[1]).status_code == 200
@@ -104,8 +104,8 @@ def test_another_host_is_refused(browser: Browser, host: str) -> None:
 def test_localhost_is_another_name_of_this_machine(session: ReviewSession, access: Access) -> None:
     client = TestClient(create_app(session, access), base_url=f"http://localhost:{PORT}")
     assert client.get(f"/?token={access.token}").status_code == 200
-    told = {"origin": f"http://localhost:{PORT}", "x-visleak": "review"}
-    assert client.post("/api/undo", json={}, headers=told).status_code == 200
+    headers = {"origin": f"http://localhost:{PORT}", "x-visleak": "review"}
+    assert client.post("/api/undo", json={}, headers=headers).status_code == 200
     # the cookie of one name must not be used from the other
     assert client.post("/api/undo", json={}, headers=OWN).status_code == 403
 
@@ -157,9 +157,9 @@ def test_bodies_are_bounded(browser: Browser) -> None:
     chunks = browser.client.post("/api/judge", content=iter([b"{", b"}"]), headers=headers)
     assert chunks.status_code == 411
     for text in (b"", b"[1]", b"{", b"\xff", b"[" * 30_000):
-        told = browser.client.post("/api/judge", content=text, headers=headers)
-        assert told.status_code == 400, text[:10]
-        assert told.json() == {"error": "a JSON object is required"}
+        reply = browser.client.post("/api/judge", content=text, headers=headers)
+        assert reply.status_code == 400, text[:10]
+        assert reply.json() == {"error": "a JSON object is required"}
 
 
 @pytest.mark.parametrize("method", ["PUT", "DELETE", "OPTIONS", "TRACE", "PATCH"])
@@ -225,7 +225,7 @@ def test_no_path_of_a_client_reaches_the_disk(browser: Browser, path: str) -> No
     assert "Not found" in answer.text
 
 
-def test_addresses_of_pictures_tell_nothing_and_differ_by_run(session: ReviewSession) -> None:
+def test_addresses_of_images_reveal_nothing_and_differ_by_run(session: ReviewSession) -> None:
     mine = session.registry.url("test", "t00.png")
     assert re.fullmatch(r"/image/[0-9a-f]{32}", mine)
     assert mine == session.registry.url("test", "t00.png")

@@ -30,9 +30,9 @@ def test_a_verdict_is_on_disk_and_counts_downstream(session: ReviewSession, fold
     session.judge([0], "different")
     (kept,) = read_verdicts(folder)
     assert (kept.judgment, kept.reviewer, kept.key) == ("different", "ada", session.listing.key(0))
-    told = session.listing.row(0)
-    assert (kept.query_set, kept.query) == (told["query_set"], told["query"])
-    assert kept.similarity == pytest.approx(told["similarity"])
+    row = session.listing.row(0)
+    assert (kept.query_set, kept.query) == (row["query_set"], row["query"])
+    assert kept.similarity == pytest.approx(row["similarity"])
     table = judged_pairs(folder, ["query", "reference", "grade", "judged"]).to_pylist()
     human = [row for row in table if row["judged"] == "human"]
     assert [row["grade"] for row in human] == ["different"] * (1 + int(session.listing.repeats[0]))
@@ -44,8 +44,8 @@ def test_no_verdict_on_an_image_that_cannot_be_shown(
 ) -> None:
     folder = make_audit(tmp_path, natural)
     with ReviewSession(folder, "ada") as session:
-        told = session.listing.row(0)
-        file = tmp_path / "test" / told["query"]
+        row = session.listing.row(0)
+        file = tmp_path / "test" / row["query"]
         whole = file.read_bytes()
         file.unlink()
         with pytest.raises(UsageError, match="cannot be shown"):
@@ -59,7 +59,7 @@ def test_no_verdict_on_an_image_that_cannot_be_shown(
         assert len(session.standing().verdicts) == 1
 
 
-def test_undo_leaves_alone_what_was_said_before(folder: Path) -> None:
+def test_undo_keeps_earlier_verdicts(folder: Path) -> None:
     """A list of hundreds that was imported under one's name is one batch of the ledger."""
     with ReviewSession(folder, "ada") as session:
         session.judge([0, 1, 2], "near")
@@ -136,27 +136,27 @@ JUDGED = st.lists(st.sampled_from([None, "different", "near"]), min_size=45, max
 class _Fixed(ReviewSession):
     """A session whose verdicts are given; only what progress looks at is there."""
 
-    def __init__(self, said: list[str | None]) -> None:
-        codes = [-1 if each is None else GRADES.index(each) for each in said]
+    def __init__(self, grades: list[str | None]) -> None:
+        codes = [-1 if each is None else GRADES.index(each) for each in grades]
         self.mine = np.array(codes, np.int8)
-        self.listing = SimpleNamespace(distance=np.arange(len(said)) / 10)  # type: ignore[assignment]
-        self._fixed = lambda choice: np.ones(len(said), bool)
+        self.listing = SimpleNamespace(distance=np.arange(len(grades)) / 10)  # type: ignore[assignment]
+        self._fixed = lambda choice: np.ones(len(grades), bool)
 
     def standing(self) -> Any:
         return SimpleNamespace(mine=self.mine)
 
 
 @given(JUDGED)
-def test_the_run_is_that_of_the_slow_way(said: list[str | None]) -> None:
+def test_the_run_is_that_of_the_slow_way(grades: list[str | None]) -> None:
     """Different ones in a row up to the farthest judged pair; those passed over are counted."""
-    progress = _Fixed(said).progress(ALL)
-    judged = [n for n, each in enumerate(said) if each]
+    progress = _Fixed(grades).progress(ALL)
+    judged = [n for n, each in enumerate(grades) if each]
     run = 0
     for number in reversed(judged):
-        if said[number] != "different":
+        if grades[number] != "different":
             break
         run += 1
-    assert (progress.judged, progress.total, progress.run) == (len(judged), len(said), run)
+    assert (progress.judged, progress.total, progress.run) == (len(judged), len(grades), run)
     assert progress.passed_over == (judged[-1] + 1 - len(judged) if judged else 0)
     assert progress.distance == (judged[-1] / 10 if judged else None)
     assert progress.may_stop == (run >= ROW)
@@ -201,13 +201,13 @@ def test_errors_are_one_line(finished: Path, folder: Path, tmp_path: Path) -> No
         session.judge([0], "same")
 
 
-def test_a_vanished_source_is_told_at_once(folder: Path, finished: Path) -> None:
+def test_a_missing_source_is_reported_at_once(folder: Path, finished: Path) -> None:
     summary = folder / "audit.json"
     summary.write_text(summary.read_text().replace("train.csv", "gone.csv"))
-    with pytest.raises(VisleakError) as said:
+    with pytest.raises(VisleakError) as caught:
         ReviewSession(folder, "ada")
-    assert "gone.csv" in str(said.value)
-    assert "\n" not in str(said.value)
+    assert "gone.csv" in str(caught.value)
+    assert "\n" not in str(caught.value)
 
 
 def test_sets_of_embeddings_are_left_out(folder: Path) -> None:

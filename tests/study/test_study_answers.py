@@ -181,10 +181,10 @@ def test_own_copies_are_left_out_by_id(
     result = carried_out(releases, text)
     assert union_of(result).rates["hard"].count == leaks
     assert result.cells[0].own == pairs
-    told = [note for note in result.notes if "images in common" in note]
-    assert len(told) == (1 if contains else 0)
+    notes = [note for note in result.notes if "images in common" in note]
+    assert len(notes) == (1 if contains else 0)
     if pairs:
-        assert f"{pairs} pairs with one id" in told[0]
+        assert f"{pairs} pairs with one id" in notes[0]
 
 
 def test_a_sample_is_the_same_in_every_audit(root: Path) -> None:

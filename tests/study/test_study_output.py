@@ -150,7 +150,7 @@ def test_the_page_keeps_to_its_policy(out: Path) -> None:
         assert (out / link).is_file()
 
 
-def test_ours_and_published_stand_side_by_side(out: Path, result: Result) -> None:
+def test_ours_and_published_values_in_one_table(out: Path, result: Result) -> None:
     """Where a named cell is computed; the rest has its own number alone."""
     lines = (out / "study.md").read_text()
     cell = result.cell(HOSTILE, "one-train")
@@ -168,7 +168,7 @@ def test_the_same_study_gives_the_same_bytes(out: Path, result: Result, root: Pa
         assert (out / path.name).read_bytes() == path.read_bytes(), path.name
 
 
-def test_headlines_say_what_to_repeat(result: Result) -> None:
+def test_headlines_contain_the_main_results(result: Result) -> None:
     first = result.headlines[0]
     total = result.totals[0].rates["hard_or_soft"]
     assert first.startswith(f"one-test: {Rate.of(total.count, total.total)} leak into at least one")

@@ -17,7 +17,7 @@ A = table("a", roles=["B"])
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ("sets = ", "is not valid TOML: Invalid value"),
         ("", "key 'sets': there are no sets; write a table [sets.NAME] for each"),
@@ -65,12 +65,12 @@ A = table("a", roles=["B"])
         ("[matrix]\nqueries = ['t']\n" + table("t", roles=["T"]), "[matrix], key 'queries': 't'"),
     ],
 )  # fmt: skip
-def test_a_mistake_is_one_line(tmp_path: Path, text: str, said: str) -> None:
+def test_a_mistake_is_one_line(tmp_path: Path, text: str, message: str) -> None:
     file = tmp_path / "my.toml"
     file.write_text(text, encoding="utf-8")
     with pytest.raises(UsageError) as caught:
         read_study(file)
-    assert said in str(caught.value)
+    assert message in str(caught.value)
     assert str(file) in str(caught.value)
     assert "\n" not in str(caught.value)
 
@@ -101,7 +101,7 @@ def test_what_a_file_says(tmp_path: Path) -> None:
     assert (b.roles, b.dataset, b.images) == (("pretraining",), "x", "40k")
 
 
-def test_where_sets_lie(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_paths_of_sets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Relative to the file, ``~``, ``${NAME}``; what is missing says why and is not opened."""
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
     for name in ("rel", "data/x", "home/pics"):
@@ -200,7 +200,7 @@ GOOD = {"kind": "visleak published values", "schema": 1, "source": "somebody", "
 
 
 @pytest.mark.parametrize(
-    ("content", "said"),
+    ("content", "message"),
     [
         ([], 'does not say "kind": "visleak published values"; it holds no'),
         (GOOD | {"schema": 2}, "has layout 2, this visleak reads up to 1; use a newer one"),
@@ -214,12 +214,12 @@ GOOD = {"kind": "visleak published values", "schema": 1, "source": "somebody", "
         (GOOD | {"intra": [{"query": "a", "hard": True}]}, "is damaged: True is not a number of"),
     ],
 )
-def test_a_wrong_file_is_refused(tmp_path: Path, content: object, said: str) -> None:
+def test_a_wrong_file_is_refused(tmp_path: Path, content: object, message: str) -> None:
     file = tmp_path / "values.json"
     file.write_text(json.dumps(content))
     with pytest.raises(VisleakError) as caught:
         read_paper(file)
-    assert said in str(caught.value)
+    assert message in str(caught.value)
     assert str(file) in str(caught.value)
     assert "\n" not in str(caught.value)
 

@@ -202,7 +202,7 @@ def test_a_source_that_breaks_later_leaves_its_answer_alone(place: Path) -> None
     assert states(place / "out") == before
 
 
-def test_sets_that_are_not_there_are_skipped_and_said(place: Path) -> None:
+def test_missing_sets_are_skipped_and_reported(place: Path) -> None:
     text = sets_of() + table("nobody", roles=["P"]) + table("gone", roles=["P"], source="gone/")
     result = carried_out(place, text)
     assert len(result.run.plan.skipped) == 2

@@ -243,13 +243,13 @@ def _study(
     from visleak.study.document import PAGE, RESULT, TERMINAL
 
     call.only_with("--config, whose file says what is compared and how", OF_STUDIES)
-    asked = read_study(options.config or "")
-    for each in asked.sets:
-        announce(each.source, asked.path.parent)
-    measured = asked.settings.overlap is not None
-    gates.check(wanted, verify=asked.settings.verify, overlap=measured, groups=False)
+    config = read_study(options.config or "")
+    for each in config.sets:
+        announce(each.source, config.path.parent)
+    measured = config.settings.overlap is not None
+    gates.check(wanted, verify=config.settings.verify, overlap=measured, groups=False)
     if options.dry_run:
-        shown, content = documents.plan_of(asked)
+        shown, content = documents.plan_of(config)
         return Reply(whole(shown), content)
     out = options.out if "out" in call.given else Path("visleak-study")
     call.kept = f"finished audits are kept in {out}; the same command resumes from there"
@@ -267,12 +267,12 @@ def _study(
         finished=finished,
     )
     try:
-        result = study(asked, out, chosen)
+        result = study(config, out, chosen)
     except HeldError:
         # another study is kept aside, as its audits come from the cache
         if not replaces(out, RESULT, force=False):
             raise
-        result = study(asked, out, replace(chosen, force=True))
+        result = study(config, out, replace(chosen, force=True))
     lines = gates.tripped(wanted, documents.summary(result))
     lines += documents.not_compared(result) if wanted else []
     found = [*terminal(documents.document(result), columns=TERMINAL, rows=len(result.cells))]

@@ -99,8 +99,8 @@ def handled() -> Iterator[_Interrupts]:
 class _Outlet(io.RawIOBase):
     """A stream's bytes on their way out; after a reader went (``| head``) they go nowhere."""
 
-    def __init__(self, raw: Any, *, told: bool) -> None:
-        self._raw, self._told, self._open = raw, told, True
+    def __init__(self, raw: Any, *, reports: bool) -> None:
+        self._raw, self._reports, self._open = raw, reports, True
 
     def writable(self) -> bool:
         return True
@@ -127,7 +127,7 @@ class _Outlet(io.RawIOBase):
             self._open = False
         except OSError as error:
             self._open = False
-            if self._told:
+            if self._reports:
                 raise VisleakError(
                     f"stdout cannot be written ({error.strerror}); give it a file or a pipe that"
                     " takes what is shown"
@@ -145,8 +145,8 @@ def guarded() -> Iterator[None]:
         except OSError:
             os.open(os.devnull, os.O_RDWR)  # takes the lowest free number
     before = sys.stdout, sys.stderr
-    sys.stdout = _guarded(before[0], told=True)
-    sys.stderr = _guarded(before[1], told=False)
+    sys.stdout = _guarded(before[0], reports=True)
+    sys.stderr = _guarded(before[1], reports=False)
     try:
         yield
     finally:
@@ -156,7 +156,7 @@ def guarded() -> Iterator[None]:
         sys.stdout, sys.stderr = before
 
 
-def _guarded(stream: Any, *, told: bool) -> Any:
+def _guarded(stream: Any, *, reports: bool) -> Any:
     """Return a stream that writes to the same place through an :class:`_Outlet`."""
     raw = getattr(stream, "buffer", None)
     raw = raw if isinstance(raw, io.RawIOBase) else getattr(raw, "raw", None)
@@ -168,7 +168,7 @@ def _guarded(stream: Any, *, told: bool) -> Any:
             return stream
         with suppress(OSError):
             stream.flush()
-    outlet = _Outlet(raw, told=told)
+    outlet = _Outlet(raw, reports=reports)
     # without a buffer, as what an interrupted write leaves in one is written twice
     return io.TextIOWrapper(
         outlet,

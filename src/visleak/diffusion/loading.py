@@ -37,7 +37,7 @@ from visleak.diffusion.pipeline import (
 )
 from visleak.encoders import weights
 from visleak.encoders.weights import PATIENCE, refusal
-from visleak.errors import UsageError, VisleakError, said
+from visleak.errors import UsageError, VisleakError, brief
 from visleak.lazy import broken, library, member
 
 if TYPE_CHECKING:
@@ -343,7 +343,7 @@ def load_pipeline(plan: Plan, folder: Path, dtype: torch.dtype, half: bool) -> D
         except Exception as error:
             # the library checks its parts in many ways
             raise VisleakError(
-                f"model {plan.name}: its parts do not make a {plan.pipeline} ({said(error)})"
+                f"model {plan.name}: its parts do not make a {plan.pipeline} ({brief(error)})"
             ) from error
 
 
@@ -367,7 +367,7 @@ def load_part(name: str, folder: Path, part: Part, dtype: torch.dtype, half: boo
     except Exception as error:
         # the libraries raise OSError, ValueError, KeyError, RuntimeError, SafetensorError ...
         raise VisleakError(
-            f"model {name}: its {part.name} cannot be loaded from {source} ({said(error)})"
+            f"model {name}: its {part.name} cannot be loaded from {source} ({brief(error)})"
         ) from error
     if not part.is_network:
         return loaded

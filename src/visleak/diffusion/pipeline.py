@@ -14,7 +14,7 @@ import numpy.typing as npt
 from visleak.devices import network_device
 from visleak.diffusion.model import Conditioning, Sampling, Tensor
 from visleak.encoders import weights
-from visleak.errors import UsageError, VisleakError, said
+from visleak.errors import UsageError, VisleakError, brief
 from visleak.lazy import library
 from visleak.records import Bytes8, Float32
 
@@ -369,7 +369,7 @@ class Pipeline:
             except Exception as error:
                 raise UsageError(
                     f"steps must be a number of steps that {type(own).__name__} can make, 1 to"
-                    f" {own.config.num_train_timesteps}; got {steps} ({said(error)})"
+                    f" {own.config.num_train_timesteps}; got {steps} ({brief(error)})"
                 ) from error
         return self._first[steps]
 

@@ -28,7 +28,7 @@ from visleak.encoders.clip import clip_encoder
 from visleak.encoders.network import RUNNING, Running, load_script, torch_type
 from visleak.encoders.request import Request, parse
 from visleak.encoders.vision_language import TextTower, load_text_tower
-from visleak.errors import UsageError, VisleakError, said
+from visleak.errors import UsageError, VisleakError, brief
 from visleak.lazy import library
 from visleak.records import Bytes8, DecodedImage, Encoder, Float32, Float64
 
@@ -61,7 +61,7 @@ class Inception:
         except (RuntimeError, IndexError, AttributeError) as error:
             raise VisleakError(
                 f"features inception: {path} does not take images of {SIDE} x {SIDE} pixels"
-                f" ({said(error)}); {_ADVICE}"
+                f" ({brief(error)}); {_ADVICE}"
             ) from error
 
     def images(self, pixels: Sequence[Bytes8]) -> Float64:

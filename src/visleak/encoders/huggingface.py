@@ -29,7 +29,7 @@ from visleak.encoders.weights import (
     transformers_for,
     whole,
 )
-from visleak.errors import UsageError, VisleakError, said
+from visleak.errors import UsageError, VisleakError, brief
 from visleak.lazy import library, member
 
 if TYPE_CHECKING:
@@ -224,7 +224,7 @@ def _features(request: Request, module: torch.nn.Module, pooled: bool) -> list[s
         except Exception as error:
             raise VisleakError(
                 f"encoder {request.name}: model {request.argument or request.name} does not take"
-                f" images alone ({said(error)})"
+                f" images alone ({brief(error)})"
             ) from error
     last = getattr(made, "last_hidden_state", None)
     names = {name.rsplit(".", 1)[-1] for name in module.state_dict()}

@@ -29,7 +29,7 @@ from visleak.documents import digest_of
 from visleak.encoders.builtin import flat
 from visleak.encoders.preprocessing import PixelPreparation, Preprocessing, Scaling
 from visleak.encoders.request import Request, stated_thresholds
-from visleak.errors import UsageError, VisleakError, said
+from visleak.errors import UsageError, VisleakError, brief
 from visleak.lazy import library
 from visleak.records import Bool, Bytes8, DecodedImage, Float32, Preparation
 from visleak.vectors import unit_rows
@@ -223,7 +223,7 @@ def sscd_encoder(request: Request) -> NetworkEncoder:
         return NetworkEncoder(name, tower, preprocessing, running)
     except (RuntimeError, AttributeError, IndexError) as error:
         raise VisleakError(
-            f"encoder sscd: {path} does not make a vector of an image ({said(error)}); it must"
+            f"encoder sscd: {path} does not make a vector of an image ({brief(error)}); it must"
             " take a batch (n, 3, height, width) and return (n, width)"
         ) from error
 
@@ -243,7 +243,7 @@ def load_script(
             return torch.jit.load(str(path), map_location="cpu").float(), content.hexdigest()
     except (RuntimeError, ValueError, OSError) as error:
         raise VisleakError(
-            f"{what}: {path} is not TorchScript ({said(error)}); {advice}"
+            f"{what}: {path} is not TorchScript ({brief(error)}); {advice}"
         ) from error
 
 
@@ -325,7 +325,7 @@ class ObjectEncoder(BatchedEncoder):
         except Exception as error:
             raise VisleakError(
                 f"encode of {self.name} failed on a grey image of {TRIED} x {TRIED} pixels"
-                f" ({said(error, 300)})"
+                f" ({brief(error, 300)})"
             ) from error
 
     def _number(self, attribute: str, least: int, default: int) -> int:

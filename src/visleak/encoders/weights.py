@@ -16,7 +16,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any, Final
 
 from visleak.encoders.request import Request
-from visleak.errors import VisleakError, said
+from visleak.errors import VisleakError, brief
 from visleak.lazy import broken, library
 
 if TYPE_CHECKING:
@@ -183,7 +183,7 @@ def refusal(error: Exception) -> str:
         return "has no models of such a name (OWNER/NAME)"
     if status is not None:
         return f"answered with status {status}"
-    return f"cannot be reached ({said(error)})"
+    return f"cannot be reached ({brief(error)})"
 
 
 def load_weights(
@@ -225,7 +225,7 @@ def loading(failure: str) -> Iterator[None]:
     except VisleakError:
         raise
     except Exception as error:
-        raise VisleakError(f"{failure} ({said(error)})") from error
+        raise VisleakError(f"{failure} ({brief(error)})") from error
 
 
 @contextmanager
@@ -301,7 +301,7 @@ def read_tensors(path: Path, what: str, otherwise: str = "") -> dict[str, torch.
         # RuntimeError, EOFError, SafetensorError, OSError ...; torch explains at length how to load
         # other objects all the same, which would run them
         other = isinstance(error, pickle.UnpicklingError)
-        why = "it is damaged, or holds more than tensors" if other else said(error)
+        why = "it is damaged, or holds more than tensors" if other else brief(error)
         raise VisleakError(
             f"{what}: {path} is not a file of weights alone ({why}); save the state_dict{otherwise}"
         ) from error

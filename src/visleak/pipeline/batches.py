@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from visleak.encoders.builtin import flat
-from visleak.errors import VisleakError, said
+from visleak.errors import VisleakError, brief
 from visleak.images import decode
 from visleak.pipeline.context import CacheHandle, Handle, RunContext, known_entries
 from visleak.pipeline.encoded_set import (
@@ -252,7 +252,8 @@ def _prepared(recipe: _Recipe, item: Item, known: Mapping[bytes, bytes]) -> _Pre
     except MemoryError:
         return Unreadable("too-large", f"not enough memory to prepare it for {recipe.name}")
     except Exception as error:
-        return Unreadable("unsupported", f"it cannot be prepared for {recipe.name} ({said(error)})")
+        why = f"it cannot be prepared for {recipe.name} ({brief(error)})"
+        return Unreadable("unsupported", why)
     blank = bool(flat([image])[0])
     facts = ImageFingerprint(image.width, image.height, blank, np.empty(0, np.float32))
     return _Prepared(position, digest, facts, made)

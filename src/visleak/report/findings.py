@@ -304,18 +304,18 @@ def read(
     query_sets: Sequence[str],
     loader: ImageLoader | None,
     cap: int,
-    said: Sequence[Verdict] = (),
+    verdicts: Sequence[Verdict] = (),
     beside: Path | None = None,
 ) -> Findings:
     """Read the two tables, lay verdicts over them, and choose what to show.
 
     ``beside`` is the folder of the page, from which it links to files; ``None`` for no links.
     """
-    columns, place, total_pairs = _columns(folder, said)
+    columns, place, total_pairs = _columns(folder, verdicts)
     pairs = ledger(columns)
     chosen = choose(pairs, cap)
     conflicts = _first_of_each(pairs.key, pairs.order[pairs.conflict[pairs.order]])[:MOST_CONFLICTS]
-    details = _details(folder, place[np.concatenate([chosen.rows, conflicts])], said)
+    details = _details(folder, place[np.concatenate([chosen.rows, conflicts])], verdicts)
     own, conflicting = details[: len(chosen.rows)], details[len(chosen.rows) :]
     members = _members(columns, pairs, chosen, own)
     pixels: Images = {}
@@ -366,14 +366,14 @@ def read(
     )
 
 
-def _columns(folder: Path, said: Sequence[Verdict]) -> tuple[pa.Table, Int64, int]:
+def _columns(folder: Path, verdicts: Sequence[Verdict]) -> tuple[pa.Table, Int64, int]:
     """Return :data:`COLUMNS` of the pairs that a page may show, their rows, and the number of all.
 
     Most pairs of a large audit are of different images: without verdicts, only the strongest of
     each image are read into memory.
     """
-    if said:
-        columns = judged_pairs(folder, [*COLUMNS, "judged"], said)
+    if verdicts:
+        columns = judged_pairs(folder, [*COLUMNS, "judged"], verdicts)
         return columns, np.arange(columns.num_rows), columns.num_rows
     kept, place, total = [], [np.empty(0, np.int64)], 0
     for batch in table_batches(folder, PAIRS, COLUMNS[:-1]):
@@ -401,12 +401,12 @@ def _strongest_rows(pairs: pa.Table) -> Int64:
     return np.union1d(np.flatnonzero(listed), first)
 
 
-def _details(folder: Path, wanted: Int64, said: Sequence[Verdict]) -> list[PairRow]:
+def _details(folder: Path, wanted: Int64, verdicts: Sequence[Verdict]) -> list[PairRow]:
     """Read some rows whole, with verdicts applied and what each reviewer says; NaN is ``None``."""
     rows: list[PairRow]
-    if said:
-        table = judged_pairs(folder, verdicts=said).take(pa.array(wanted))
-        consensus = consensus_of(said)
+    if verdicts:
+        table = judged_pairs(folder, verdicts=verdicts).take(pa.array(wanted))
+        consensus = consensus_of(verdicts)
         rows = table.to_pylist()
         digests = zip(*(each.to_pylist() for each in digests_of(folder, table)), strict=True)
         for row, ends in zip(rows, digests, strict=True):

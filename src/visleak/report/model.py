@@ -105,7 +105,7 @@ class PageSummary:
     def keys(self, total: TotalSummary) -> list[tuple[str, Rate, str]]:
         """Return the key numbers of a query set that are known: title, rate, explanation."""
         rates = self.known(total.rates)
-        return [(title, rates[name], told) for name, title, told in KEYS if name in rates]
+        return [(title, rates[name], text) for name, title, text in KEYS if name in rates]
 
     def known(self, rates: Rates) -> dict[str, Rate]:
         """Return the rates that were measured; those of grades only where pairs have grades."""
@@ -279,9 +279,9 @@ class Reviewed:
     examples: tuple[tuple[Example, Card | None], ...]
 
 
-def read_review(folder: Path, said: Sequence[Verdict], loader: ImageLoader | None) -> Reviewed:
+def read_review(folder: Path, verdicts: Sequence[Verdict], loader: ImageLoader | None) -> Reviewed:
     """Return the section about the duplicates of an audit that people judged."""
-    counts = count(folder, verdicts=said)
+    counts = count(folder, verdicts=verdicts)
     examples = [example for own in counts.sets for example in own.examples]
     pixels = decoded([example.pair for example in examples], loader) if loader else {}
     drawings = [(own.query_set, classes_figure(own)) for own in counts.sets]

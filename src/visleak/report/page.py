@@ -100,14 +100,14 @@ def build(
         UsageError: the folder holds no finished audit.
         VisleakError: a file of it is missing, damaged or of a newer visleak.
     """
-    said = read_verdicts(folder)
+    verdicts = read_verdicts(folder)
     shown = None if private else loader
-    summary = model.read(folder, said)
-    found = findings.read(folder, summary.query_sets, shown, cap, said, beside or folder)
+    summary = model.read(folder, verdicts)
+    found = findings.read(folder, summary.query_sets, shown, cap, verdicts, beside or folder)
     assets = resources.files("visleak.report") / "templates"
     style = "".join(
         (assets / name).read_text(encoding="utf-8")
-        for name in ("page.css", *(["review.css"] if said else []))
+        for name in ("page.css", *(["review.css"] if verdicts else []))
     )
     script = (assets / "page.js").read_text(encoding="utf-8")
     text = (
@@ -116,7 +116,7 @@ def build(
         .render(
             audit=summary,
             found=found,
-            review=model.read_review(folder, said, shown) if said else None,
+            review=model.read_review(folder, verdicts, shown) if verdicts else None,
             most=model.MOST_DISPUTES,
             problems=model.read_unreadable(folder),
             sections=load(folder, *_unasked(folder, summary.audit, shown)),
@@ -235,7 +235,7 @@ def _bars(
     bars: Sequence[Bar],
     name: str,
     label: str,
-    told: str,
+    alt: str,
     *,
     caption: str = "",
     legend: Sequence[str] = (),
@@ -244,7 +244,7 @@ def _bars(
         return []
     in_words = "; ".join(f"{bar.name} {bar.note}" for bar in bars)
     files = charts.bar_chart(bars, name, label=label, legend=legend)
-    return [_figure(files, f"{told}: {in_words}", caption)]
+    return [_figure(files, f"{alt}: {in_words}", caption)]
 
 
 def _degrees(audit: PageSummary) -> list[Figure]:
@@ -259,8 +259,8 @@ def _degrees(audit: PageSummary) -> list[Figure]:
                 ("hard_or_soft", "Hard or soft, %", "Purples"),
             )
         ]
-        told = "Shares of hard and soft leaks of query sets (columns) by reference set (rows)"
-        return [_figure(charts.matrices(rows, columns, panels, "degrees"), told)]
+        alt = "Shares of hard and soft leaks of query sets (columns) by reference set (rows)"
+        return [_figure(charts.matrices(rows, columns, panels, "degrees"), alt)]
     measured = [
         (total.query_set, hard, soft, either, None)
         for total in audit.totals
@@ -291,8 +291,8 @@ def _grades(audit: PageSummary) -> Iterator[Figure]:
     for number, total in enumerate(audit.totals[:MOST_CHARTS]):
         rates, name = audit.known(total.rates), total.query_set
         bars = [Bar.of_rate(grade, grade, rates[grade]) for grade in GRADES[:3] if grade in rates]
-        told = f"Images of {name} by grade of their best pair"
-        yield from _bars(bars, f"grades {number}", "images, %", told, caption=name)
+        alt = f"Images of {name} by grade of their best pair"
+        yield from _bars(bars, f"grades {number}", "images, %", alt, caption=name)
 
 
 def distances(found: RecordingSummary, name: str) -> dict[str, bytes]:

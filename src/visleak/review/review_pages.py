@@ -134,7 +134,7 @@ def surroundings(session: ReviewSession, choice: Choice) -> dict[str, object]:
 
 def _pair(session: ReviewSession, row: int, choice: Choice) -> dict[str, object]:
     listing, standing = session.listing, session.standing()
-    told, spot = listing.row(row), session.spot(row, choice)
+    pair, spot = listing.row(row), session.spot(row, choice)
     progress = session.progress(choice)
     sides = [_side(session, *each) for each in zip(ROLES, listing.ends(row), strict=True)]
     verdicts = standing.by_key.get(listing.key(row), [])
@@ -145,11 +145,11 @@ def _pair(session: ReviewSession, row: int, choice: Choice) -> dict[str, object]
     return surroundings(session, choice) | {
         "title": f"Pair {spot.place + 1:,} of {spot.total:,}",
         "name": listing.name(row),
-        "told": told,
+        "pair": pair,
         "hidden": hidden,
         "group": None if hidden else f"/group/{listing.name(row)}",
         "sides": sides,
-        "sights": None if lost else _views(session, told, hidden=hidden),
+        "sights": None if lost else _views(session, pair, hidden=hidden),
         "identical": not lost and _identical(session, listing.ends(row)),
         "distance": _known(listing.distance[row]),
         "machine": graded(listing.grade[row]),
@@ -160,12 +160,12 @@ def _pair(session: ReviewSession, row: int, choice: Choice) -> dict[str, object]
         "next": None if spot.next is None else link(session, spot.next, choice),
         "grades": GRADES,
         "mine": mine,
-        # what others say is told after one's own verdict, or it would not be one's own
+        # what others say is shown after one's own verdict, or it would not be one's own
         "others": [v for v in verdicts if v.reviewer != session.reviewer] if mine else [],
         "disputed": bool(standing.disputed[row]) and mine is not None,
-        "elsewhere": _elsewhere(session, row, choice),
+        "elsewhere": _other_pairs(session, row, choice),
         "stopping": _stopping(session, progress, choice),
-        "soon": _soon(session, spot.next),
+        "soon": _next_images(session, spot.next),
     }
 
 
@@ -192,9 +192,9 @@ def _side(session: ReviewSession, role: str, image: ImageRow) -> dict[str, objec
     }
 
 
-def _views(session: ReviewSession, told: PairRow, *, hidden: bool = False) -> dict[str, str]:
+def _views(session: ReviewSession, pair: PairRow, *, hidden: bool = False) -> dict[str, str]:
     """Return the addresses of what is made of both: images, and marks where there may be some."""
-    images, kind, found = ends_of(told), kind_of(told["reason"]), relation(told)
+    images, kind, found = ends_of(pair), kind_of(pair["reason"]), relation(pair)
     matrix = None if found is None else tuple(found)
     views = {"plain": ImageView("plain", images), "aligned": ImageView("aligned", images, matrix)}
     if kind is not None and matrix is not None and not hidden:
@@ -204,21 +204,21 @@ def _views(session: ReviewSession, told: PairRow, *, hidden: bool = False) -> di
 
 
 def _identical(session: ReviewSession, ends: tuple[ImageRow, ImageRow]) -> bool:
-    """Whether the difference of a pair would be black; told from its images, not from its grade."""
+    """Whether the difference of a pair would be black, seen from its images, not from its grade."""
     query, reference = (session.registry.image(each["set"], each["id"]) for each in ends)
     if isinstance(query, Unreadable) or isinstance(reference, Unreadable):
         return False
     return look_identical(query.pixels, reference.pixels, DIFFERENCE)
 
 
-def _soon(session: ReviewSession, row: int | None) -> list[str]:
+def _next_images(session: ReviewSession, row: int | None) -> list[str]:
     if row is None:
         return []
     own = [session.registry.url(*end) for end in _ends(session, [row])]
     return [*own, *_views(session, session.listing.row(row)).values()]
 
 
-def _elsewhere(session: ReviewSession, row: int, choice: Choice) -> list[dict[str, object]]:
+def _other_pairs(session: ReviewSession, row: int, choice: Choice) -> list[dict[str, object]]:
     """Return the other pairs of the query's and of the reference's content, closest first.
 
     Those that are called different, by this reviewer or else by the machine, are counted only.
@@ -300,13 +300,13 @@ def _at(session: ReviewSession, row: int, choice: Choice) -> str:
 
 
 def _card(session: ReviewSession, row: int, choice: Choice) -> dict[str, object]:
-    listing, told = session.listing, session.listing.row(row)
+    listing, pair = session.listing, session.listing.row(row)
     sides = zip(ROLES, listing.ends(row), strict=True)
     return {
         "name": listing.name(row),
-        "told": told,
+        "pair": pair,
         "hidden": session.hides(choice, row),
-        "mirrored": _turned(told),
+        "mirrored": _turned(pair),
         "sides": [thumbnail(session, image) | {"role": role} for role, image in sides],
         "distance": _known(listing.distance[row]),
         "machine": _automatic(session, row, choice),
@@ -315,12 +315,12 @@ def _card(session: ReviewSession, row: int, choice: Choice) -> dict[str, object]
     }
 
 
-def _turned(told: PairRow) -> str:
+def _turned(pair: PairRow) -> str:
     """Return in one word or two how the query is turned against the reference; mostly empty.
 
     It cannot be seen at once on a sheet, and "different" would be wrong.
     """
-    view = told["view"] or ""
+    view = pair["view"] or ""
     words = ["mirrored"] if view.startswith("mirror") else []
     words += [f"turned {view.rpartition('-')[2]}°"] if view[-1:].isdigit() else []
     words += ["inverted"] if view == "inverted" else []
@@ -424,7 +424,7 @@ def _judge(session: ReviewSession, request: dict[str, object]) -> dict[str, obje
     return {
         "judged": len(rows),
         "next": None if step is None else session.listing.name(step),
-        **_now(session, choice, request),
+        **_reply(session, choice, request),
     }
 
 
@@ -434,7 +434,7 @@ def _undo(session: ReviewSession, request: dict[str, object]) -> dict[str, objec
     return {
         "undone": [listing.name(int(row)) for row in rows if row >= 0],
         "count": len(verdicts),
-        **_now(session, choice, request),
+        **_reply(session, choice, request),
     }
 
 
@@ -444,7 +444,7 @@ def _choice(request: dict[str, object]) -> Choice:
     return Choice.of({str(name): str(text) for name, text in texts})
 
 
-def _now(session: ReviewSession, choice: Choice, request: dict[str, object]) -> dict[str, object]:
+def _reply(session: ReviewSession, choice: Choice, request: dict[str, object]) -> dict[str, object]:
     """Return the progress of the reviewer, and their judgments of the pairs of a page."""
     progress, mine = session.progress(choice), session.standing().mine
     shown = request.get("shown")

@@ -85,7 +85,7 @@ class Access:
         """Return the address that lets a browser in."""
         return f"http://{self.hosts[0]}/?token={token}"
 
-    def admits(self, token: str) -> bool:
+    def accepts(self, token: str) -> bool:
         """Whether a token may be exchanged; one that is good once is used up."""
         if _same(token, self.token):
             return True
@@ -94,7 +94,7 @@ class Access:
             return True
         return False
 
-    def knows(self, request: Request) -> bool:
+    def has_cookie(self, request: Request) -> bool:
         """Whether a request brings the cookie."""
         return _same(request.cookies.get(self.cookie_name, ""), self.cookie)
 
@@ -105,11 +105,11 @@ def _same(given: str, wanted: str) -> bool:
 
 
 class Guard:
-    """Middleware that admits what an :class:`Access` knows, and adds its headers to all answers."""
+    """Middleware that asks :class:`Access` and adds its headers to all answers."""
 
     def __init__(self, app: App, access: Access) -> None:
         self._app = app
-        self._door = access
+        self._access = access
 
     async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
         """Answer a request, or pass it on."""
@@ -134,7 +134,7 @@ class Guard:
 
     def _refused(self, request: Request) -> Response | None:
         """Return the answer to what may not pass, or ``None``."""
-        access, path = self._door, request.url.path
+        access, path = self._access, request.url.path
         hosts = Headers(scope=request.scope).getlist("host")
         if len(hosts) != 1 or hosts[0].lower() not in access.hosts:
             return _plain(421, f"This server is {' or '.join(access.hosts)} and nothing else.")
@@ -143,9 +143,9 @@ class Guard:
         if request.method != "POST" and path.startswith(OPEN):
             return None
         token = request.query_params.get("token")
-        if path == "/" and token is not None and request.method == "GET" and access.admits(token):
-            return self._let_in(request)
-        if not access.knows(request):
+        if path == "/" and token is not None and request.method == "GET" and access.accepts(token):
+            return self._set_cookie(request)
+        if not access.has_cookie(request):
             return error_page(
                 request,
                 HTTPStatus.FORBIDDEN,
@@ -157,12 +157,11 @@ class Guard:
             )
         return _foreign(request) if request.method == "POST" else None
 
-    def _let_in(self, request: Request) -> Response:
+    def _set_cookie(self, request: Request) -> Response:
         """Exchange the token for the cookie and redirect, so that no history keeps it."""
         answer = RedirectResponse("/", HTTPStatus.SEE_OTHER)
-        answer.set_cookie(
-            self._door.cookie_name, self._door.cookie, path="/", httponly=True, samesite="strict"
-        )
+        name, value = self._access.cookie_name, self._access.cookie
+        answer.set_cookie(name, value, path="/", httponly=True, samesite="strict")
         return answer
 
 
@@ -184,7 +183,7 @@ def _foreign(request: Request) -> Response | None:
         (413, f"At most {BODY:,} bytes are taken."): length.isdecimal()
         and (len(length) > 9 or int(length) > BODY),
     }
-    return next((_plain(*told) for told, found in trouble.items() if found), None)
+    return next((_plain(*answer) for answer, found in trouble.items() if found), None)
 
 
 def _plain(status: int, text: str) -> Response:

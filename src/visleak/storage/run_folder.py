@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 import visleak
 from visleak.delimited import write_csv_rows
 from visleak.documents import as_plain, read_document, read_record
-from visleak.errors import UsageError, VisleakError, said
+from visleak.errors import UsageError, VisleakError, brief
 from visleak.formats.listing import split_glob
 from visleak.formats.sources import place_of
 from visleak.records import AnySet
@@ -195,8 +195,8 @@ def keep_previous(path: Path, result: str) -> Path | None:
     except (OSError, shutil.Error) as error:
         shutil.rmtree(beside, ignore_errors=True)
         raise VisleakError(
-            f"the earlier result of {path} cannot be kept in {aside} ({said(error)}); make room, or"
-            " --force replaces it without"
+            f"the earlier result of {path} cannot be kept in {aside} ({brief(error)}); make room,"
+            " or --force replaces it without"
         ) from error
     return aside
 

@@ -36,10 +36,10 @@ def study(
         UsageError: a mistake in the file, or the folder holds audits of other sets or settings.
         VisleakError: there is nothing to compare.
     """
-    asked = config if isinstance(config, Study) else read_study(config)
-    paper = read_paper(asked.paper) if asked.paper is not None else NOTHING
+    chosen = config if isinstance(config, Study) else read_study(config)
+    paper = read_paper(chosen.paper) if chosen.paper is not None else NOTHING
     folder = Path(out)
-    done = run(asked, folder, options or Options())
+    done = run(chosen, folder, options or Options())
     result = result_of(done, folder, paper)
     write(result, folder)
     return result

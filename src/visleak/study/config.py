@@ -151,8 +151,8 @@ class _Table:
         except UsageError as error:
             raise self.fault("encoder", str(error)) from error
         if text and name not in ENCODERS:
-            said = f"there is no encoder {name!r}; {_meant(name, tuple(ENCODERS))}"
-            raise self.fault("encoder", said)
+            problem = f"there is no encoder {name!r}; {_meant(name, tuple(ENCODERS))}"
+            raise self.fault("encoder", problem)
         return text
 
     def names(self, key: str) -> tuple[str, ...]:
@@ -225,11 +225,11 @@ def _sets(top: _Table) -> tuple[StudySet, ...]:
     for each in sets:
         for part in each.contains:
             if part.set not in tables:
-                said = f"there is no set {part.set!r}; {_meant(part.set, list(tables))}"
-                raise tables[each.name].fault("contains", said)
+                problem = f"there is no set {part.set!r}; {_meant(part.set, list(tables))}"
+                raise tables[each.name].fault("contains", problem)
             if part.set == each.name:
-                said = "a set is not part of itself; leave it out"
-                raise tables[each.name].fault("contains", said)
+                problem = "a set is not part of itself; leave it out"
+                raise tables[each.name].fault("contains", problem)
     return sets
 
 

@@ -175,12 +175,12 @@ def _headline(union: Union) -> str:
         return f"{union.query}: compared with {into}; no thresholds and no grades, so no rate"
     if not counted.total:
         return f"{union.query}: none of its images could be read"
-    said = f"{union.query}: {counted} leak into {into}"
+    text = f"{union.query}: {counted} leak into {into}"
     if degree is None:
-        return f"{said} (near or exact)"
+        return f"{text} (near or exact)"
     rates = [(name, union.rates[name]) for name in ("hard", "soft")]
-    said += f": {', '.join(f'{name} {percent(rate.share)} %' for name, rate in rates if rate)}"
-    return f"{said}; near or exact {percent(grade.share)} %" if grade else said
+    text += f": {', '.join(f'{name} {percent(rate.share)} %' for name, rate in rates if rate)}"
+    return f"{text}; near or exact {percent(grade.share)} %" if grade else text
 
 
 def _notes(run: Run, cells: Sequence[Cell]) -> Iterator[str]:

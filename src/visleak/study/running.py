@@ -69,7 +69,7 @@ def run(study: Study, folder: Path, options: Options) -> Run:
     missing = missing_sets(located)
     planned = plan(study, missing)
     if not planned.comparisons:
-        raise VisleakError(_nothing(study, missing))
+        raise VisleakError(_why_nothing(study, missing))
     there = [(name, each.source) for name, each in located.items() if not each.missing]
     refuse_inputs(folder, there, Path())
     with claimed(folder, result="study.json", reads=False):
@@ -95,15 +95,15 @@ def run(study: Study, folder: Path, options: Options) -> Run:
     )
 
 
-def _nothing(study: Study, missing: Mapping[str, str]) -> str:
-    said = "no benchmark meets a training set of another name; check roles, dataset and contains"
+def _why_nothing(study: Study, missing: Mapping[str, str]) -> str:
+    reason = "no benchmark meets a training set of another name; check roles, dataset and contains"
     if missing:
         name, why = next(iter(missing.items()))
-        said = (
+        reason = (
             f"{len(missing)} of {len(study.sets)} sets are not there (set {name!r}: {why}); fill in"
             " source of at least one benchmark and one training set"
         )
-    return f"{study.path}: nothing to compare: {said}"
+    return f"{study.path}: nothing to compare: {reason}"
 
 
 def _open(

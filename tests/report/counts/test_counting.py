@@ -123,13 +123,13 @@ def test_after_review_by_hand(folder):
 def test_judged_pairs_alone(folder):
     with pytest.raises(UsageError, match="has no verdicts"):
         count(folder, judged=True)
-    said = [
+    verdicts = [
         verdict("c0", "t0", "near"),
         verdict("c1", "t1", "different"),
         verdict("e0", "t4", "near", "Ada"),
         verdict("e0", "t4", "different", "Ben"),
     ]
-    (own,) = count(folder, verdicts=said, judged=True).sets
+    (own,) = count(folder, verdicts=verdicts, judged=True).sets
     assert own.after.leaks.pairs == {"exact": 0, "near": 1, "similar": 0}
     assert (own.after.pairs, own.after.images) == (1, 1)
     # the machine, of the same pairs
@@ -189,8 +189,8 @@ def test_sets_compared_with_themselves_alone_and_without_labels(tmp_path):
 
 
 def test_json_holds_everything(folder):
-    said = [verdict("e0", "t4", "near", "Ada"), verdict("e0", "t4", "near", "Ben")]
-    value = json.loads(json.dumps(count(folder, verdicts=said).as_dict(), allow_nan=False))
+    verdicts = [verdict("e0", "t4", "near", "Ada"), verdict("e0", "t4", "near", "Ben")]
+    value = json.loads(json.dumps(count(folder, verdicts=verdicts).as_dict(), allow_nan=False))
     assert value["grades"] == ["exact", "near", "similar"]
     (own,) = value["sets"]
     assert own["after"]["types"]["train-test"]["total"] == {"pairs": 5, "images": 4}
@@ -216,8 +216,8 @@ PLACES = st.tuples(st.sampled_from([*CATS, *DOGS]), st.sampled_from([i.id for i 
 def test_against_plain_loops(machine, people):
     with tempfile.TemporaryDirectory() as place:
         folder = split_audit(Path(place), TEST, TRAIN, [Pair(*p, g) for p, g in machine.items()])
-        said = [verdict(*pair, grade) for pair, grade in people.items()]
-        (own,) = count(folder, verdicts=said).sets
+        verdicts = [verdict(*pair, grade) for pair, grade in people.items()]
+        (own,) = count(folder, verdicts=verdicts).sets
     for state, grades in ((own.before, machine), (own.after, machine | people)):
         found = {pair: grade for pair, grade in grades.items() if grade != "different"}
         best: dict[str, int] = {}
@@ -255,8 +255,8 @@ def test_the_lists_of_cifair(tmp_path):
     assert import_verdicts(folder, lists[1], reviewer="Barz", within=True).added == 19
     (own,) = count(folder).sets
     for tally, of in zip((own.after.leaks, own.after.within), rows, strict=True):
-        said = Counter(GRADES[int(row["Judgment"])] for row in of)
-        assert tally.pairs == {grade: said[grade] for grade in GRADES[:3]}
+        judged = Counter(GRADES[int(row["Judgment"])] for row in of)
+        assert tally.pairs == {grade: judged[grade] for grade in GRADES[:3]}
     distinct = {int(row["TestID"]) for of in rows for row in of}
     assert own.after.images == len(distinct)
     by_class = Counter(labels[index] for index in distinct)

@@ -44,7 +44,7 @@ from visleak.dlede.train import (
     supervisor,
     write_run,
 )
-from visleak.errors import VisleakError, said
+from visleak.errors import VisleakError, brief
 from visleak.pipeline.context import (
     Handle,
     Processes,
@@ -178,7 +178,7 @@ def carry_out(context: SharedContext, job: Job) -> Run:
     except Exception as error:
         with (folder / LOG).open("a", encoding="utf-8") as log:
             log.write(traceback.format_exc())
-        raise TrainingFailed(said(error, 300)) from error
+        raise TrainingFailed(brief(error, 300)) from error
     if not isinstance(outcome, Outcome):
         raise TrainingFailed(f"the trainer returned {type(outcome).__name__}, not an Outcome")
     metrics = {name: float(value) for name, value in outcome.metrics.items()}

@@ -35,7 +35,7 @@ from visleak.dlede.trainers.handover import (
     write_yolo,
 )
 from visleak.encoders.request import parse
-from visleak.errors import MissingExtra, UsageError, VisleakError, said
+from visleak.errors import MissingExtra, UsageError, VisleakError, brief
 from visleak.lazy import library
 from visleak.progress import Progress
 
@@ -246,7 +246,7 @@ def _model(named: str) -> YOLO:
     try:
         model = ultralytics.YOLO(named)
     except Exception as error:  # what a damaged file raises is anybody's guess
-        raise VisleakError(f"{named} is not a model of Ultralytics ({said(error)})") from error
+        raise VisleakError(f"{named} is not a model of Ultralytics ({brief(error)})") from error
     if model.task != "detect":
         raise VisleakError(f"{named} is a model for the task {model.task}; take one that detects")
     return model

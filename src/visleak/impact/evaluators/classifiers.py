@@ -33,7 +33,7 @@ from visleak.encoders.weights import (
     refuse_missing,
     transformers_for,
 )
-from visleak.errors import UsageError, VisleakError, said
+from visleak.errors import UsageError, VisleakError, brief
 from visleak.impact.evaluators.classes import Names, synonyms
 from visleak.lazy import library, member
 from visleak.records import Float32
@@ -157,7 +157,7 @@ def torch_classifier(
         # a network raises what its code raises: RuntimeError, IndexError, TypeError ...
         size = f"{sides[0]} x {sides[1]}" if sides else "any number of"
         raise VisleakError(
-            f"model {name} cannot be run on images of {size} pixels ({said(error, 240)}); check"
+            f"model {name} cannot be run on images of {size} pixels ({brief(error, 240)}); check"
             " how they are prepared (prep=FILE.json)"
         ) from error
     # images are decoded in part where the recipe says that it is enough
