@@ -198,7 +198,8 @@ def modelled_runs() -> list[dict[str, Any]]:
         rng = np.random.default_rng([chains, int(100 * base), int(100 * twins)])
         runs = [looked_up(rng, base, twins, chains) for _ in range(MODELLED)]
         for rule in RULES:
-            said = [judge(run, rule=rule, chance=GUESSED, resamples=2000) for run in runs]
+            decision = DecisionSettings(rule=rule, chance=GUESSED)
+            said = [judge(run, decision, resamples=2000) for run in runs]
             rows.append(
                 {
                     "split": name, "base": base, "twins": twins, "repetitions": chains,
@@ -380,11 +381,12 @@ def told_more() -> list[dict[str, Any]]:
         needed = []
         for _ in range(PROMISED):
             values = means + rng.normal(0, 0.015, (2, first + 200, 3))
-            found = judge(of_chains(values[:, :first]), resamples=2000)
+            found = judge(of_chains(values[:, :first]), DecisionSettings(), resamples=2000)
             if found.verdict == "undecided" and found.more is not None:
                 tally["told"] += 1
                 needed.append(found.more)
-                found = judge(of_chains(values[:, : first + found.more]), resamples=2000)
+                more = of_chains(values[:, : first + found.more])
+                found = judge(more, DecisionSettings(), resamples=2000)
                 tally["decided then"] += found.verdict != "undecided" or found.disagree
             elif found.verdict == "undecided":
                 tally["hopeless"] += 1

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from visleak.dlede.judge.judge import judge
+from visleak.dlede.judge import judge as judging
 from visleak.dlede.judge.scores import Scores
 from visleak.dlede.results import (
     AuditSummary,
@@ -20,7 +20,7 @@ from visleak.dlede.results import (
     LongerScore,
     SplitSet,
 )
-from visleak.dlede.settings import FULL, Plan
+from visleak.dlede.settings import FULL, DecisionSettings, Plan
 from visleak.stats.bootstrap import Estimate
 
 #: Babu et al. 2025, tables 1 (mAP at 20 % as table 3 has it) and 4.
@@ -39,8 +39,15 @@ KITTI = {
 KITTI_PAIRS = (851, 0, 3662, 0, 5141, 0, 6047, 0, 5417, 0, 6251, 0, 7903, 0, 9544, 0, 12120)
 
 
-def judged(scores, metrics, threshold=0.05, rule="both-steps"):
-    return judge(scores, rule=rule, threshold=threshold, metrics=metrics, resamples=1000)
+def judge(scores, *, calibrated=False, decided_by=None, resamples=1000, **decision):
+    """Judge scores by settings."""
+    return judging.judge(
+        scores,
+        DecisionSettings(**decision),
+        decided_by=decided_by,
+        calibrated=calibrated,
+        resamples=resamples,
+    )
 
 
 def curves(means, repetitions=1, spread=0.0, seed=1):
@@ -58,7 +65,8 @@ def curves(means, repetitions=1, spread=0.0, seed=1):
 
 def result(scores, metrics=("map50", "f1"), threshold=0.05):
     rules = ("both-steps", "any-step", "cumulative")
-    first, *others = (judged(scores, metrics, threshold, rule) for rule in rules)
+    decision = {"metrics": metrics, "threshold": threshold}
+    first, *others = (judge(scores, rule=rule, **decision) for rule in rules)
     return DLeDeResult(
         train=SplitSet("train", 5231, "kitti:training"),
         test=SplitSet("test", 2250, "kitti:training"),

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from dlede_making import cirrus, curves, early, kitti, result
+from dlede_making import cirrus, curves, early, judge, kitti, result
 
 from visleak.dlede.document.text import detection_line
 from visleak.dlede.judge import RULES
@@ -17,7 +17,6 @@ from visleak.dlede.judge.detection_limit import (
     detection_range,
     score_at,
 )
-from visleak.dlede.judge.judge import judge
 from visleak.dlede.judge.scores import Scores
 
 STEPS = (0, 10, 20)

@@ -1,6 +1,7 @@
 """The whole of D-LeDe, with trainers whose answers are known in closed form."""
 
 import json
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -306,7 +307,9 @@ def test_a_trainer_may_tell_its_cost_itself(tmp_path):
 @pytest.mark.parametrize(
     ("make", "said"),
     [
-        (lambda: ControlSettings(alpha=0.0), "alpha must lie between 0 and 1; got 0.0"),
+        (lambda: ControlSettings(alpha=0.0), "alpha must be above 0 and below 1; got 0.0"),
+        (lambda: DecisionSettings(threshold=math.nan), "threshold must be from -1 to 100; got nan"),
+        (lambda: DecisionSettings(certainty=1.0), "certainty must be 0.5 or more and below 1; got"),
         (lambda: Plan((10, 20)), "beginning with 0, such as 0,10,20; got 10,20"),
         (lambda: Plan((0, 20, 10)), "ascending"),
         (lambda: Plan((0, 110)), "from 0 to 100"),

@@ -6,14 +6,13 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from dlede_making import CIRRUS, KITTI
+from dlede_making import CIRRUS, KITTI, judge
 from dlede_making import curves as curves_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from refusals import refusal
 from visleak.dlede.judge import RULES, excess, increase
-from visleak.dlede.judge.judge import judge
 from visleak.dlede.judge.scores import Scores, deciding_metrics, deciding_steps, missing_metrics
 from visleak.dlede.results import metric_name
 from visleak.errors import UsageError
@@ -285,19 +284,6 @@ def test_other_steps_may_decide():
     assert judge(scores, decided_by=(0, 30)).metrics[0].statistic.value == pytest.approx(
         0.2, abs=0.02
     )
-
-
-@pytest.mark.parametrize(
-    ("arguments", "text"),
-    [
-        ({"rule": "both"}, "rule is one of both-steps, any-step, cumulative; got 'both'"),
-        ({"threshold": math.nan}, "threshold is a share such as 0.05; got nan"),
-        ({"certainty": 1.0}, "certainty must be at least 0.5 and below 1; got 1.0"),
-        ({"resamples": 0}, "resamples must be 1 or more; got 0"),
-    ],
-)
-def test_arguments_out_of_their_range(arguments, text):
-    assert refusal(UsageError, judge, chains((0.5, 0.5, 0.5)), **arguments) == text
 
 
 curves = st.tuples(

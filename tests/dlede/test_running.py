@@ -15,7 +15,7 @@ import pytest
 
 from toy_splits import Rehearsed, split_of
 from visleak.dlede.settings import DecisionSettings, Execution, Plan
-from visleak.dlede.train import Outcome, RunFiles, read_images, read_run
+from visleak.dlede.train import Outcome, RunFiles, read_run
 from visleak.dlede.train.curves import Curve, train_curve
 from visleak.dlede.train.execution import SharedContext, carry_out_remotely
 from visleak.errors import VisleakError
@@ -62,20 +62,6 @@ def test_a_course_trains_every_step_of_every_chain_once(tmp_path):
         noise = np.random.default_rng(repetition).normal(0, 0.001)
         want = [0.5 + noise, 0.9 * (0.5 + noise) + 0.1, 0.8 * (0.5 + noise) + 0.2]
         assert result.scores.of("accuracy")[row] == pytest.approx(want)
-
-
-@pytest.mark.usefixtures("_in_this_process")
-def test_files_say_all_that_is_needed_to_read_them_again(tmp_path):
-    trainer = Rehearsed()
-    course = course_of(tmp_path, trainer)
-    run = trained(course, trainer).runs[1]
-    place = RunFiles(course.folder, 10, 1)
-    assert read_run(place) == run
-    leaked, values = read_images(place)
-    assert leaked.sum() == 4
-    assert (values["accuracy"][leaked] == 1.0).all()
-    assert place.log.read_text() == "trained (10, 1)"
-    assert not place.work.exists()
 
 
 @pytest.mark.usefixtures("_in_this_process")

@@ -51,15 +51,6 @@ def coco(folder, names, shown):
     return put(folder / f"{folder.name}.json", json.dumps(content))
 
 
-def test_two_splits_of_a_data_set(tmp_path):
-    path = yolo(tmp_path)
-    split = split_of(opened(path, "val"), opened(path, "train"))
-    assert (split.train.name, split.test.name) == ("train", "val")
-    assert split.train_boxes.names == split.test_boxes.names == ("cat", "dog")
-    assert split.train_boxes.counts().tolist() == [[1, 0], [0, 2], [3, 0]]
-    assert split.test_boxes.counts().tolist() == [[1, 0], [0, 2]]
-
-
 def test_classes_are_matched_by_name(tmp_path):
     train = open_images(f"coco:{coco(tmp_path / 'a', ['car', 'van'], [['car', 'van'], []])}")
     test = open_images(f"coco:{coco(tmp_path / 'b', ['bus', 'car'], [['bus', 'car', 'car']])}")
@@ -80,14 +71,6 @@ def test_regions_of_no_class_stay_so(tmp_path):
     assert split.test_boxes.names == ("Car", "Van")
     assert split.test_boxes.label.tolist() == [-1, 1]
     assert split.test_boxes.crowd.tolist() == [True, False]
-
-
-def test_labels_of_whole_images_need_no_boxes(tmp_path):
-    for name in ("train/x/1", "train/y/2", "test/x/3"):
-        put(tmp_path / f"{name}.png")
-    split = split_of(open_images(tmp_path / "test"), open_images(tmp_path / "train"))
-    assert split.train_boxes is None
-    assert split.test.labels.to_pylist() == ["x"]
 
 
 def test_sets_that_do_not_go_together(tmp_path):

@@ -137,20 +137,11 @@ def test_a_damaged_file_is_refused_and_left(tmp_path):
     path = tmp_path / "leaderboard.json"
     (entry,) = add_to(path, cifair(), "Plain-11", **LINKS)
     whole = {"schema": 1, "kind": "visleak leaderboard"}
-    damaged = [
-        ("[", r"cannot be read"),
-        ("{}", r"does not say \"kind\": \"visleak leaderboard\""),
-        (json.dumps(whole | {"schema": 2, "entries": []}), r"has layout 2, this visleak reads"),
-        (json.dumps(whole), r"is damaged: it has no list of entries; nothing was written"),
-        (
-            json.dumps(whole | {"entries": [entry, 3]}),
-            r"is damaged in entry 2; nothing was written",
-        ),
-    ]
+    damaged = [(whole, "has no list of entries"), (whole | {"entries": [entry, 3]}, "in entry 2")]
     for key, value in (("error_fair", "low"), ("weights", "javascript:x"), ("model", None)):
-        text = json.dumps(whole | {"entries": [entry | {key: value}]})
-        damaged.append((text, r"is damaged in entry 1; nothing was written"))
-    for text, message in damaged:
+        damaged.append((whole | {"entries": [entry | {key: value}]}, "damaged in entry 1"))
+    for content, message in damaged:
+        text = json.dumps(content)
         path.write_text(text)
         with pytest.raises(VisleakError, match=message):
             add_to(path, cifair(), "WRN-28-10", **LINKS)

@@ -12,7 +12,7 @@ from sklearn.neighbors import KNeighborsClassifier
 
 from visleak.formats import open_images
 from visleak.training.data import SHARE, ImageData, hold_out, training_data
-from visleak.training.plan import CYCLES, Plan, usual_epochs
+from visleak.training.plan import CYCLES, Plan
 from visleak.training.run import agreement, by_neighbours, twin_rate
 
 torch = pytest.importorskip("torch")
@@ -152,11 +152,6 @@ def test_whatever_decides_the_weights_is_in_the_key():
     keys = {plan.key("data") for plan in plans} | {PLAN.key("other data")}
     assert len(keys) == len(plans) + 1
     assert PLAN.key("data") == replace(PLAN).key("data")
-
-
-@pytest.mark.parametrize(("pictures", "epochs"), [(20, 100), (10_000, 30), (10**7, 3)])
-def test_epochs_follow_from_the_size_of_the_set(pictures, epochs):
-    assert usual_epochs(pictures) == epochs
 
 
 @given(st.lists(st.integers(0, 4), min_size=2, max_size=300), st.integers(0, 5))

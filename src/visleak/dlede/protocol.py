@@ -29,7 +29,7 @@ from visleak.dlede.draw.recipes import split_by
 from visleak.dlede.hashes import hash_evidence, hash_line
 from visleak.dlede.judge import UNDECIDED, check_steps
 from visleak.dlede.judge.detection_limit import detection_limit
-from visleak.dlede.judge.judge import CALIBRATION_FAILED, judged, judged_by_others, proved
+from visleak.dlede.judge.judge import CALIBRATION_FAILED, judge, judge_by_others, proved
 from visleak.dlede.judge.scores import Scores, chance_levels, missing_metrics
 from visleak.dlede.results import (
     AuditSummary,
@@ -165,7 +165,7 @@ def run(
         *_about(curve),
         scores=scores,
         judgement=judgement,
-        others=judged_by_others(scores, decision, judgement.threshold, calibrated=by_clean),
+        others=judge_by_others(scores, decision, judgement.threshold, calibrated=by_clean),
         failed=trained.failed,
         seconds=sum(run.seconds for run in trained.runs),
         notes=(*getattr(prepared, "notes", ()), *of_metrics, *uncalibrated, *unconverged),
@@ -220,7 +220,7 @@ def judge_scores(
     """
     decision = decision or DecisionSettings()
     check_steps(decision.rule, scores.steps[:3])
-    judgement = judged(scores, decision)
+    judgement = judge(scores, decision)
     if not judgement.repetitions:
         steps = ", ".join(map(str, judgement.decided_by))
         raise VisleakError(
@@ -235,7 +235,7 @@ def judge_scores(
         scores=scores,
         judgement=judgement,
         detection=detection_limit(scores, judgement, chance=decision.chance),
-        others=judged_by_others(scores, decision, decision.limit),
+        others=judge_by_others(scores, decision, decision.limit),
         notes=tuple(filter(None, notes)),
     )
 
@@ -324,11 +324,11 @@ def _judgement(
 ) -> Judgement:
     """Judge by the requested threshold, else the calibrated one, else the paper's."""
     if decision.threshold is not None or calibration is None:
-        return judged(scores, decision)
+        return judge(scores, decision)
     if calibration.threshold > 0.0:
-        return judged(scores, decision, threshold=calibration.threshold, calibrated=True)
+        return judge(scores, replace(decision, threshold=calibration.threshold), calibrated=True)
     # clean splits rise too little, or too unevenly, to conclude anything: only the means are judged
-    made = judged(scores, decision)
+    made = judge(scores, decision)
     return replace(
         made,
         metrics=tuple(replace(each, verdict=UNDECIDED) for each in made.metrics),

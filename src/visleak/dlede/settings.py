@@ -138,12 +138,16 @@ class DecisionSettings(Options, panel=DECISION):
         " 5%.",
         metavar="RATE",
         parse=share,
+        least=-1,
+        most=100,
     )
     certainty: float = option(
         0.95,
         "Certainty that a verdict requires; below it the split is undecided.",
         metavar="RATE",
         parse=share,
+        least=0.5,
+        below=1,
     )
     metrics: tuple[str, ...] = option(
         (),
@@ -158,11 +162,6 @@ class DecisionSettings(Options, panel=DECISION):
         metavar="METRIC",
     )
     chance: Mapping[str, float] = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if not 0.5 <= self.certainty < 1.0:
-            raise UsageError(f"certainty must be at least 0.5 and below 1; got {self.certainty}")
 
     @property
     def limit(self) -> float:
@@ -190,6 +189,8 @@ class ControlSettings(Options, panel=ANALYSES):
         "Share of clean splits that lie below the calibrated threshold.",
         metavar="RATE",
         parse=share,
+        above=0,
+        below=1,
     )
     convergence: int = option(
         0,
@@ -207,8 +208,6 @@ class ControlSettings(Options, panel=ANALYSES):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if not 0.0 < self.alpha < 1.0:
-            raise UsageError(f"alpha must lie between 0 and 1; got {self.alpha}")
         if self.convergence == 1:
             raise UsageError("--check-convergence must be 2 or more times as many epochs; got 1")
 
@@ -224,6 +223,7 @@ class Execution(Options):
         "--time-limit",
         metavar="SECONDS",
         panel=TRAINING,
+        above=0,
     )
     # `visleak.pipeline.context.Engine` of a cluster; then as many runs execute concurrently as it
     # has processors
@@ -233,11 +233,6 @@ class Execution(Options):
     notify: Callable[[str], None] = lambda text: None  # called with notes in plain text
     # called with the expected cost before the first training run
     on_forecast: Callable[[Forecast], None] = lambda forecast: None
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.limit is not None and not self.limit > 0.0:
-            raise UsageError(f"--time-limit must be above 0 seconds; got {self.limit:g}")
 
 
 @dataclass(frozen=True)

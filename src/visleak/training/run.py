@@ -209,47 +209,6 @@ SAVE_SHARE: Final = 10.0
 ORDER, CHANGES = 1, 2  # kinds of random numbers, distinct for each use
 
 
-@dataclass(frozen=True)
-class Checkpoint:
-    """The state of a training run between two steps."""
-
-    key: str  # of the plan and the data (key)
-    step: int  # number of steps done
-    network: dict[str, object]  # network, head, optimizer: their states, tensors by name
-    head: dict[str, object]
-    optimizer: dict[str, object]
-    losses: list[float]  # mean loss of each finished epoch
-    running: float  # sum of the losses of the current epoch
-
-
-def read_checkpoint(path: Path) -> Checkpoint | None:
-    """Return the checkpoint in a file, ``None`` if there is none."""
-    if not path.exists():
-        return None
-    try:
-        with warnings.catch_warnings():
-            # about the kind of pickle; a file that is not a checkpoint is refused in any case
-            warnings.simplefilter("ignore")
-            content = torch.load(path, map_location="cpu", weights_only=True)
-        if content.pop("kind") != KIND:
-            raise ValueError("another version wrote it")
-        found = Checkpoint(**content)
-        if not (isinstance(found.step, int) and isinstance(found.losses, list)):
-            raise ValueError("its counts are damaged")
-        return found
-    except (
-        *(OSError, EOFError, RuntimeError, pickle.UnpicklingError),
-        *(ValueError, KeyError, TypeError, AttributeError),
-    ) as error:
-        raise _refused(path, error) from error
-
-
-def _refused(path: Path, error: Exception) -> VisleakError:
-    # torch's own message is a page long and explains how to load it nevertheless
-    why = "it may hold a program" if isinstance(error, pickle.UnpicklingError) else "damaged"
-    return VisleakError(f"{path} is not a checkpoint of visleak ({why}); delete it and train again")
-
-
 def train(
     plan: Plan,
     images: Bytes8,
@@ -295,16 +254,16 @@ def train(
         weight_decay=WEIGHT_DECAY,
     )
     loop = Loop(optimizer, plan.epochs, batches, plan.rate, loss_of)
-    saver = _Saver(loop, network, head, key, checkpoint)
+    states = Checkpoint(loop, network, head, key, checkpoint)
 
     def on_step() -> None:
         progress(plan.done(loop.step), plan.work[-1])
-        if time.monotonic() - saver.saved > SAVE_SECONDS:
-            saver.save()
+        if time.monotonic() - states.saved > SAVE_SECONDS:
+            states.save()
 
-    loop.on_step, loop.on_epoch = on_step, saver.save
+    loop.on_step, loop.on_epoch = on_step, states.save
     with deterministic():
-        saver.resume(plan.steps, notify)
+        states.resume(plan.steps, notify)
         network.train()
         head.train()
         try:
@@ -317,7 +276,9 @@ def train(
     return TrainedNetwork(plan, scaling, network, head, tuple(loop.losses))
 
 
-class _Saver:
+class Checkpoint:
+    """The file with the state of a training run between two steps."""
+
     def __init__(
         self, loop: Loop, network: nn.Module, head: nn.Module, key: str, path: Path
     ) -> None:
@@ -326,34 +287,48 @@ class _Saver:
         self.saved, self._cost = time.monotonic(), 0.0
 
     def resume(self, steps: int, notify: Callable[[str], None]) -> None:
-        """Restore the state in the checkpoint, if it is of this training run."""
-        found, loop = read_checkpoint(self._path), self._loop
-        if found is None:
-            return
-        if found.key != self._key:
-            notify("the checkpoint next to the output is of another training run: starting over")
+        """Restore the state in the file, if it is of this training run."""
+        if not self._path.exists():
             return
         try:
+            with warnings.catch_warnings():
+                # about the kind of pickle; a file that is not a checkpoint is refused in any case
+                warnings.simplefilter("ignore")
+                state = torch.load(self._path, map_location="cpu", weights_only=True)
+            if state["kind"] != KIND:
+                raise ValueError("another version wrote it")
+            if state["key"] != self._key:
+                notify(
+                    "the checkpoint next to the output is of another training run: starting over"
+                )
+                return
             for name, part in self._parts.items():
-                part.load_state_dict(getattr(found, name))
-        except (RuntimeError, ValueError, KeyError, TypeError, AttributeError) as error:
-            raise _refused(self._path, error) from error
-        loop.step, loop.running, loop.losses = found.step, found.running, list(found.losses)
-        notify(f"resumed: {loop.step:,} of {steps:,} steps were done before")
+                part.load_state_dict(state[name])
+            self._loop.step, self._loop.running = state["step"], state["running"]
+            self._loop.losses = list(state["losses"])
+        except (
+            *(OSError, EOFError, RuntimeError, pickle.UnpicklingError),
+            *(ValueError, KeyError, TypeError, AttributeError),
+        ) as error:
+            # torch's own message is a page long and explains how to load it nevertheless
+            program = isinstance(error, pickle.UnpicklingError)
+            why = "it may hold a program" if program else "damaged"
+            raise VisleakError(
+                f"{self._path} is not a checkpoint of visleak ({why}); delete it and train again"
+            ) from error
+        notify(f"resumed: {self._loop.step:,} of {steps:,} steps were done before")
 
     def save(self) -> None:
-        """Write a checkpoint, unless the last one was written a moment ago."""
+        """Write the state, unless it was written a moment ago."""
         begun, loop = time.monotonic(), self._loop
         if begun - self.saved < SAVE_SHARE * self._cost:
             return
+        progress = {"step": loop.step, "losses": loop.losses, "running": loop.running}
         states = {name: part.state_dict() for name, part in self._parts.items()}
-        state = Checkpoint(
-            key=self._key, step=loop.step, losses=loop.losses, running=loop.running, **states
-        )
         try:
             # atomic: after a kill there is this one or the one before
             with replacing(self._path) as beside:
-                torch.save({"kind": KIND, **vars(state)}, beside)
+                torch.save({"kind": KIND, "key": self._key, **progress, **states}, beside)
         except OSError as error:
             raise VisleakError(
                 f"the checkpoint {self._path} cannot be written ({error.strerror or error})"

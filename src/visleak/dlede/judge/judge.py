@@ -47,7 +47,6 @@ from visleak.dlede.results import (
     score,
 )
 from visleak.dlede.settings import DecisionSettings, Plan
-from visleak.errors import UsageError
 from visleak.records import Float64, Int64
 from visleak.stats.bootstrap import Estimate
 
@@ -88,13 +87,9 @@ class _Judge:
 
 def judge(
     scores: Scores,
+    decision: DecisionSettings,
     *,
-    rule: str = "both-steps",
-    threshold: float = 0.05,
-    certainty: float = 0.95,
-    metrics: Sequence[str] = (),
     decided_by: tuple[int, ...] | None = None,
-    chance: Mapping[str, float] | None = None,
     calibrated: bool = False,
     resamples: int = 10_000,
     seed: int = 0,
@@ -111,37 +106,30 @@ def judge(
     is not known: the verdict is ``undecided``, and ``on_means`` is the paper's.
 
     A metric that hardly rises is ``undecided`` as well, with the reason, if it would not rise
-    without a leak either: the model has not learned, or starts too high. ``chance`` is the score
-    of guessing by a metric; a ``calibrated`` threshold allows for a high start.
+    without a leak either: the model has not learned, or starts too high. A ``calibrated`` threshold
+    allows for a high start.
 
     Source: Babu et al. 2025, Algorithm 1 and section 4; the certainty is ours.
     """
-    if rule not in RULES:
-        raise UsageError(f"rule is one of {', '.join(RULES)}; got {rule!r}")
-    if not math.isfinite(threshold):
-        raise UsageError(f"threshold is a share such as 0.05; got {threshold}")
-    if not 0.5 <= certainty < 1.0:
-        raise UsageError(f"certainty must be at least 0.5 and below 1; got {certainty}")
-    if resamples < 1:
-        raise UsageError(f"resamples must be 1 or more; got {resamples}")
-    names = deciding_metrics(scores, metrics)
+    names = deciding_metrics(scores, decision.metrics)
     steps = deciding_steps(scores, decided_by)
     values = scores.values[[scores.metrics.index(name) for name in names]]
     columns = np.array([scores.steps.index(step) for step in steps])
     complete = np.asarray(np.isfinite(values[:, :, columns]).all(axis=(0, 2)))
     values, chains = in_order(values[:, complete]), int(complete.sum())
     weights = cache(lambda chains: draws(chains, resamples, seed))
-    known = chance_of(scores, chance or {})
-    by = _Judge(RULES[rule], threshold, certainty, weights, known, calibrated)
+    known = chance_of(scores, decision.chance)
+    bounds = decision.limit, decision.certainty
+    by = _Judge(RULES[decision.rule], *bounds, weights, known, calibrated)
     found = [
         _judged(by, scores, name, of_metric, columns)
         for name, of_metric in zip(names, values, strict=True)
     ]
     verdicts = {each.verdict for each in found}
     made = Judgement(
-        rule=rule,
-        threshold=threshold,
-        certainty=certainty,
+        rule=decision.rule,
+        threshold=by.threshold,
+        certainty=by.certainty,
         decided_by=steps,
         repetitions=chains,
         left_out=len(complete) - chains,
@@ -160,35 +148,13 @@ def judge(
     return replace(made, reason_code=code if found else NO_RESULT)
 
 
-def judged(
-    scores: Scores,
-    decision: DecisionSettings,
-    *,
-    rule: str = "",
-    threshold: float | None = None,
-    calibrated: bool = False,
-) -> Judgement:
-    """Judge scores by settings, or by another rule or threshold; see :func:`judge`."""
-    return judge(
-        scores,
-        rule=rule or decision.rule,
-        threshold=decision.limit if threshold is None else threshold,
-        certainty=decision.certainty,
-        metrics=decision.metrics,
-        chance=decision.chance,
-        calibrated=calibrated,
-    )
-
-
-def judged_by_others(
+def judge_by_others(
     scores: Scores, decision: DecisionSettings, threshold: float, *, calibrated: bool = False
 ) -> tuple[Judgement, ...]:
     """Judge scores by the rules that were not requested."""
-    return tuple(
-        judged(scores, decision, rule=rule, threshold=threshold, calibrated=calibrated)
-        for rule in RULES
-        if rule != decision.rule
-    )
+    rules = (rule for rule in RULES if rule != decision.rule)
+    others = (replace(decision, rule=rule, threshold=threshold) for rule in rules)
+    return tuple(judge(scores, other, calibrated=calibrated) for other in others)
 
 
 def proved(plan: Plan, decision: DecisionSettings) -> Judgement:

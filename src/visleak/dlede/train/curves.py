@@ -19,7 +19,7 @@ from visleak.dlede.draw import Draw, Split, draw_digest, split_digest
 from visleak.dlede.draw.draws import Sampler
 from visleak.dlede.draw.recipes import clean_splits
 from visleak.dlede.judge import check_steps
-from visleak.dlede.judge.judge import judged
+from visleak.dlede.judge.judge import judge
 from visleak.dlede.judge.scores import Scores, deciding_metrics, missing_metrics
 from visleak.dlede.results import Calibration, Convergence, Failure, LongerScore
 from visleak.dlede.settings import ControlSettings, DecisionSettings, Execution, Forecast, Plan
@@ -291,7 +291,7 @@ def calibrate(
             notes.append(f"clean split {number} is excluded: {error}")
             continue
         notes += [f"clean split {number}: {failure_line(each)}" for each in trained.failed]
-        judgements.append(judged(trained.scores, decision))
+        judgements.append(judge(trained.scores, decision))
         sizes.append(size)
         scores.append(trained.scores)
     if not judgements:

@@ -65,18 +65,19 @@ def _evaluated(truth: Boxes, found: Detections) -> Any:
     what = "the evaluation of detections"
     coco = library("pycocotools.coco", "torch", what)
     cocoeval = library("pycocotools.cocoeval", "torch", what)
-    columns = (found.image.tolist(), found.label.tolist(), found.corners, found.score.tolist())
-    detections = [
-        _object(number, image, label, corners) | {"score": score}
-        for number, (image, label, corners, score) in enumerate(zip(*columns, strict=True))
-    ]
+    ignored = truth.crowd | (truth.label < 0)
+    classes, none = len(truth.names), np.zeros(len(found.image), np.bool_)
+    objects = coco_objects(truth.image, truth.label, truth.corners, ignored, classes)
+    guesses = coco_objects(found.image, found.label, found.corners, none, classes)
+    scores = found.score.tolist()
+    detections = [row | {"score": s} for row, s in zip(guesses, scores, strict=True)]
     with contextlib.redirect_stdout(io.StringIO()):
         true, made = coco.COCO(), coco.COCO()
-        for data, objects in ((true, _annotations(truth)), (made, detections)):
+        for data, rows in ((true, objects), (made, detections)):
             data.dataset = {
                 "images": [{"id": image} for image in range(truth.images)],
                 "categories": [{"id": label} for label in range(len(truth.names))],
-                "annotations": objects,
+                "annotations": rows,
             }
             data.createIndex()
         evaluated = cocoeval.COCOeval(true, made, "bbox")
@@ -87,24 +88,23 @@ def _evaluated(truth: Boxes, found: Detections) -> Any:
     return evaluated
 
 
-def _annotations(truth: Boxes) -> list[dict[str, object]]:
-    """Return the objects in COCO's format; a region without a class is a crowd of every class."""
+def coco_objects(
+    images: Int64, labels: Int64, corners: Float64, crowds: Bool, classes: int, first: int = 0
+) -> list[dict[str, object]]:
+    """Return objects in COCO's format; a region of no class is one of every class.
+
+    ``first``: number of the first image, and of the first class.
+    """
     made: list[dict[str, object]] = []
-    for image, label, corners, crowd in zip(
-        truth.image.tolist(), truth.label.tolist(), truth.corners, truth.crowd.tolist(), strict=True
-    ):
-        for each in (label,) if label >= 0 else range(len(truth.names)):
-            ignored = crowd or label < 0
-            made.append(_object(len(made), image, each, corners) | {"iscrowd": int(ignored)})
+    columns = (images, labels, corners, crowds)
+    for image, own, box, crowd in zip(*(each.tolist() for each in columns), strict=True):
+        left, top, width, height = box[0], box[1], box[2] - box[0], box[3] - box[1]
+        for label in (own,) if own >= 0 else range(classes):
+            # the number 0 stands for no match
+            named = {"id": len(made) + 1, "image_id": image + first, "category_id": label + first}
+            shape = {"bbox": [left, top, width, height], "area": width * height}
+            made.append({**named, **shape, "iscrowd": int(crowd)})
     return made
-
-
-def _object(number: int, image: int, label: int, corners: Float64) -> dict[str, object]:
-    left, top, right, bottom = (float(value) for value in corners)
-    width, height = right - left, bottom - top
-    # the number 0 stands for no match
-    named = {"id": number + 1, "image_id": image, "category_id": label}
-    return {**named, "bbox": [left, top, width, height], "area": width * height}
 
 
 @dataclass(frozen=True)

@@ -20,6 +20,7 @@ from PIL import Image
 
 from visleak.dlede.draw import PinnedOpener, Split
 from visleak.dlede.train import TrainingTask
+from visleak.dlede.trainers.detections import coco_objects
 from visleak.errors import VisleakError
 from visleak.formats import Boxes
 from visleak.formats.files import FileOpener, JoinedOpener, SubsetOpener
@@ -180,30 +181,14 @@ def write_coco(path: Path, side: Side) -> Path:
         for row, (file, size) in enumerate(zip(side.files, sizes, strict=True), 1)
     ]
     classes = [{"id": number, "name": name} for number, name in enumerate(boxes.names, 1)]
-    content = {"images": images, "annotations": _annotations(boxes, sizes), "categories": classes}
+    corners = boxes.corners * np.tile(sizes[boxes.image], 2) if boxes.relative else boxes.corners
+    # a region of no class that is not a crowd is neither learned nor found
+    kept = (boxes.label >= 0) | boxes.crowd
+    columns = boxes.image[kept], boxes.label[kept], corners[kept], boxes.crowd[kept]
+    objects = coco_objects(*columns, len(boxes.names), first=1)
+    content = {"images": images, "annotations": objects, "categories": classes}
     path.write_text(json.dumps(content), encoding="ascii")
     return path
-
-
-def _annotations(boxes: Boxes, sizes: Int64) -> list[dict[str, object]]:
-    corners = boxes.corners * np.tile(sizes[boxes.image], 2) if boxes.relative else boxes.corners
-    found: list[dict[str, object]] = []
-    for at, (left, top, right, bottom) in enumerate(corners.tolist()):
-        own, width, height = int(boxes.label[at]), right - left, bottom - top
-        # an object of no class is nothing to learn and nothing to find, a crowd is of every class
-        unnamed = range(len(boxes.names)) if boxes.crowd[at] else ()
-        for label in unnamed if own < 0 else (own,):
-            found.append(
-                {
-                    "id": len(found) + 1,
-                    "image_id": int(boxes.image[at]) + 1,
-                    "category_id": label + 1,
-                    "bbox": [left, top, width, height],
-                    "area": width * height,
-                    "iscrowd": int(boxes.crowd[at]),
-                }
-            )
-    return found
 
 
 def rows_by_name(folder: Path, test: ImageSet) -> dict[str, int]:
