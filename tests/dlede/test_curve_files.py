@@ -74,7 +74,7 @@ def test_a_training_that_is_missing_is_missing(tmp_path):
         ("step,f1\n0,.5\n10,good\n", ", line 3, column 'f1': must be a number such as 0.486 or"),
         ("step,f1\n0,.5\n110,.6\n", ", line 3, column 'step': must be a whole number from 0 to"),
         ("step,repetition,f1\n0,,.5\n", ", line 2, column 'repetition': must be a whole number,"),
-        ("step,f1\n0,.5\n10,.6\n10,.7\n", ", line 4, column 'step': step 10 stands in line 3"),
+        ("step,f1\n0,.5\n10,.6\n10,.7\n", ", line 4, column 'step': step 10 is in line 3"),
         ("step,repetition,f1\n0,1,.5\n0,1,.6\n", ", line 3, column 'step': step 0 of repetition"),
         ("step,f1,note\n0,.5,\n10,.6,\n", ", column 'note' has no values; remove it"),
     ],

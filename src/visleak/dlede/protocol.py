@@ -63,7 +63,7 @@ from visleak.dlede.train.curves import (
     train_curve,
 )
 from visleak.documents import digest_of, read_document
-from visleak.errors import UsageError, VisleakError
+from visleak.errors import UsageError, VisleakError, explaining
 from visleak.formats.opening import open_set, open_sides
 from visleak.formats.request import check_pattern
 from visleak.options import Columns
@@ -291,10 +291,8 @@ def _state_request(folder: Path, curve: Curve, *, force: bool) -> None:
             )
         for each in held if other else ():
             shutil.rmtree(each, ignore_errors=True)
-    try:
+    with explaining(f"{path} cannot be written", OSError):
         write_json(path, {"schema": 1, "kind": KIND, **request, "files": files})
-    except OSError as error:
-        raise VisleakError(f"{path} cannot be written ({error.strerror or error})") from error
 
 
 def _settled(

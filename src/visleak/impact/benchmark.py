@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from visleak.errors import UsageError, VisleakError
+from visleak.errors import UsageError, VisleakError, explaining
 from visleak.records import Bool, Float64, Int8
 from visleak.storage import IMAGES, AuditSummary, read_summary, read_table
 from visleak.verdicts import read_verdicts
@@ -173,12 +173,9 @@ def with_subsets(
     for name, path in subsets.items():
         if name in [leak.name for leak in every]:
             raise UsageError(f"subset {name!r}: the name is taken; choose another one")
-        try:
+        failed = f"subset {path} cannot be read as a text with one id per line"
+        with explaining(failed, OSError, UnicodeDecodeError):
             lines = Path(path).read_text(encoding="utf-8-sig").splitlines()
-        except (OSError, UnicodeDecodeError) as error:
-            raise VisleakError(
-                f"subset {path} cannot be read ({error}); it must have one id per line"
-            ) from error
         ids = dict.fromkeys(line.strip() for line in lines if line.strip())
         listed = pa.array(ids, pa.string())
         leaked = np.asarray(pc.is_in(benchmark.ids, listed).to_numpy(zero_copy_only=False))

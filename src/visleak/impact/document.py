@@ -36,7 +36,7 @@ from visleak.storage import File, RunFolder
 KIND: Final = "visleak impact"
 TITLE: Final = "Impact on scores"
 SECTION: Final = "impact.json"  # file of the section among those of the audit
-BESIDE: Final = 3  # models or metrics beside each other in a table: more would be wider than a page
+SIDE_BY_SIDE: Final = 3  # models or metrics in a table: more would be wider than a page
 
 #: Pairs of models are listed if they change places, or may with this probability.
 MAY_FLIP: Final = 0.05
@@ -294,15 +294,15 @@ def _score_tables(result: Impact, *, brief: bool) -> Iterator[Table]:
     """Yield the parts of the benchmark with scores and gains, models or metrics side by side.
 
     One model has its metrics side by side (table 4 of Ramos et al.), several have a table per
-    metric (table 3), at most :data:`BESIDE` of them each.
+    metric (table 3), at most :data:`SIDE_BY_SIDE` of them each.
     """
     by_metric = len(result.models) == 1 and len(result.metrics) > 1
     for metric in result.metrics[:1] if by_metric else result.metrics:
         effects = [each for each in result.effects if by_metric or each.metric == metric]
         title = result.models[0] if by_metric else metric_name(result, metric)
-        starts = range(0, len(effects), BESIDE)
+        starts = range(0, len(effects), SIDE_BY_SIDE)
         for number, start in enumerate(starts, 1):
-            own = effects[start : start + BESIDE]
+            own = effects[start : start + SIDE_BY_SIDE]
             names = [metric_name(result, e.metric) if by_metric else e.model for e in own]
             place = f" ({number} of {len(starts)})" if len(starts) > 1 else ""
             whole = f"Scores on parts of {result.test_set}: {title}{place}"

@@ -26,13 +26,13 @@ LONGEST: Final = 24  # names are cut to this many characters; tables have them w
 WHOLE: Final = ("non-leaked", "leaked")  # parts whose intervals the axis has room for
 FEW: Final = 10  # images from which the axis has room for a bar
 
-#: Inches: a bar, the space between parts, what a panel needs beside its bars, its width.
+#: Inches: a bar, the space between parts, the rest of a panel, its width.
 BAR, SPACE, AROUND, WIDE = 0.17, 0.12, 0.75, 4.6
 HEADING, LABEL = 44, 52  # characters that a panel has room for above and below
 
 
 def series(result: Impact) -> tuple[list[tuple[str, Effect]], str]:
-    """Return what is drawn beside each other, by name, and what it has in common.
+    """Return the effects that are drawn side by side, by name, and what they have in common.
 
     Several models in the first metric of the first; of one model all metrics of one unit.
     """

@@ -141,7 +141,7 @@ def _trained(
     material = training_data(
         images, data, tested, labels=settings.labels, seed=settings.seed, notify=notify
     )
-    by_class, asked = material.by_class, material.evaluation.kind
+    by_class, evaluated_on = material.by_class, material.evaluation.kind
     if settings.labels == "auto" and not by_class:
         notify(f"{images.name} has no labels: the network learns to distinguish images")
     plan = plan_for(material, kind, side, settings, device)
@@ -152,7 +152,7 @@ def _trained(
         material.rows,
         material.classes if by_class else None,
         scaling=scaling_of(material.images, material.rows),
-        key=plan.key(f"{digest} {asked}"),
+        key=plan.key(f"{digest} {evaluated_on}"),
         checkpoint=checkpoint_path(out),
         device=device,
         progress=partial(place.progress, "training"),
@@ -176,7 +176,7 @@ def _trained(
         "unreadable": data.unreadable + (tested[1].unreadable if tested else 0),
         "device": device,
         "scores": {name: rate.as_dict() for name, rate in scores.items()},
-        "asked": asked,
+        "asked": evaluated_on,
         "losses": [round(loss, 4) for loss in network.losses],
         "onnx_deviation": deviation(network, data.images[:COMPARED], place.scratch),
     }
@@ -197,7 +197,6 @@ def _read(
 
 #: Names of the scores.
 _SCORES: Final = {
-    "accuracy": "accuracy",
     "views": "two views of an image found among all",
     "20 nearest": "accuracy of the 20 nearest",
 }

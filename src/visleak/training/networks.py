@@ -237,8 +237,8 @@ def _jittered(maps: torch.Tensor, draw: torch.Generator) -> torch.Tensor:
 # -- one training loop of torch, reproducible to the bit ------------------------------------------
 
 # Every random number of a step is drawn from a generator made of the seed and the number of the
-# step, so that a resumed run sees what it would have seen, and ends with the same weights (on one
-# machine, with the same number of threads). Nothing of torch's own state is left changed.
+# step, so that a resumed run has the same batches and changes, and ends with the same weights (on
+# one machine, with the same number of threads). Nothing of torch's own state is left changed.
 
 
 class Diverged(Exception):

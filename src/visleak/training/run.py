@@ -17,7 +17,7 @@ import torch
 from torch import nn
 
 from visleak.encoders.onnx import OnnxEncoder, Recipe
-from visleak.errors import VisleakError
+from visleak.errors import VisleakError, explaining
 from visleak.rates import Rate
 from visleak.records import Bytes8, Float32, Int64
 from visleak.storage import naming, replacing, write_json
@@ -325,14 +325,10 @@ class Checkpoint:
             return
         progress = {"step": loop.step, "losses": loop.losses, "running": loop.running}
         states = {name: part.state_dict() for name, part in self._parts.items()}
-        try:
-            # atomic: after a kill there is this one or the one before
-            with replacing(self._path) as beside:
-                torch.save({"kind": KIND, "key": self._key, **progress, **states}, beside)
-        except OSError as error:
-            raise VisleakError(
-                f"the checkpoint {self._path} cannot be written ({error.strerror or error})"
-            ) from error
+        # atomic: after a kill there is this one or the one before
+        written = explaining(f"the checkpoint {self._path} cannot be written", OSError)
+        with written, replacing(self._path) as beside:
+            torch.save({"kind": KIND, "key": self._key, **progress, **states}, beside)
         self.saved = time.monotonic()
         self._cost = self.saved - begun
 

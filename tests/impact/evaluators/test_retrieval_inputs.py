@@ -226,7 +226,7 @@ def test_vectors_without_a_direction_are_marked(tmp_path):
             {"id": np.array([1.0, 2, 3]), "vectors": MATRIX},
             "ids must be text or whole numbers; got",
         ),
-        ({"id": np.array(IDS, object), "vectors": MATRIX}, "cannot be read as .npz (Object arrays"),
+        ({"id": np.array(IDS, object), "vectors": MATRIX}, "cannot be read as .npz: Object arrays"),
     ],
 )
 def test_archives_that_are_refused(tmp_path, arrays, said):

@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from visleak.auditing import Audit
-from visleak.errors import UsageError, VisleakError
+from visleak.errors import UsageError, VisleakError, explaining
 from visleak.formats import Boxes, boxes_of, open_images
 from visleak.formats.files import chosen, joined_opener
 from visleak.images import content_digest
@@ -169,10 +169,8 @@ def write_split_tables(split: Split, folder: Path, *, force: bool = False) -> Sp
             )
     opened = []
     for path, before in parts.items():
-        try:
+        with explaining(f"{path} cannot be written", OSError):
             write_tables(path, tables[path].schema, [tables[path]])
-        except OSError as error:
-            raise VisleakError(f"{path} cannot be written ({error.strerror or error})") from error
         made = open_images(str(path), name=before.name, dataset=before.dataset, id="id")
         kept = cast(ImageSet, made)
         opened.append(replace(kept, roles=before.roles, annotated=before.annotated))

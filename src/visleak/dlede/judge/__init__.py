@@ -1,22 +1,22 @@
-"""Relative increases, the rules by which a curve is judged, and how certain an increase is.
+"""Relative increases, decision rules, and the certainty of an increase.
 
 A rule compares one number of the relative increases between steps, its statistic, with the
 threshold: at or below it the split counts as leaking. A chain is one repetition at all steps.
 
-Means over n chains are drawn again with replacement, as a bootstrap does, and the distance of the
-drawn means from those found is stretched by ``sqrt(n / (n - 1)) * sqrt((n - 1) / chi-square(n -
-1))``: the spread of a few numbers is neither known nor unbiased. Stretched means have the tails of
-a t distribution. Whether an increase is above the threshold is asked of ``excess``, which is linear
-in the scores, so of normal scores the chance is that of a one-sided t test (Fieller 1954; Davison &
-Hinkley 1997, "Bootstrap methods and their application", section 2.4). Where the truth lies on the
-threshold, a verdict that needs a certainty of .95 is then wrong in 4 % of runs on average (5.6 % at
-most, with two repetitions); by the plain bootstrap in up to 51 % (``benchmarks/dlede/null.py``).
+Certainties come from resampling chains with replacement. The distance of a resampled mean from the
+observed one is multiplied by ``sqrt(n / (n - 1)) * sqrt((n - 1) / chi-square(n - 1))``, because the
+variance of n chains is underestimated and uncertain; such means have the tails of a t distribution.
+An increase is tested by ``excess``, which is linear in the scores: of normal scores the certainty
+is that of a one-sided t test (Fieller 1954; Davison & Hinkley 1997, "Bootstrap methods and their
+application", section 2.4). If the true increase equals the threshold, a verdict at .95 is wrong in
+4 % of runs on average (5.6 % at most, with two repetitions); the plain bootstrap in up to 51 %
+(``benchmarks/dlede/null.py``).
 
-What several increases, or several metrics, must all say is as certain as the least certain of them
-(intersection-union test, Berger 1982). What one of k increases must say had k chances to come about
-by luck, so of its certainty c there is left c to the power of k (Sidak 1967). Increases of steps
-that follow each other tend to go against each other, which Sidak does not allow for; by
-Bonferroni's inequality such a verdict is still wrong with a chance of -log c at most, .051 for .95.
+A statement about all of several increases, or metrics, is as certain as the least certain of them
+(intersection-union test, Berger 1982). One about at least one of k increases, each with certainty
+c, has certainty c to the power of k (Sidak 1967). Increases of successive steps are negatively
+correlated, which Sidak excludes; by Bonferroni's inequality the error rate is still -log c at most,
+.051 for .95.
 """
 
 from __future__ import annotations

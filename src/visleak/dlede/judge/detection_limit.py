@@ -35,7 +35,7 @@ from visleak.records import Float64
 from visleak.stats.intervals import t_test_power
 
 PROBABILITY: Final = 0.9  # probability with which a leak as large as the limit is found
-#: What the calculation assumes, beside that the splits without leaks have none.
+#: Assumptions of the calculation, in addition to splits without leaks.
 ASSUMPTIONS: Final = (
     "a leak acts on the scores as leaks on purpose do",
     "beyond the last step scores rise in a straight line, up to 1",

@@ -61,7 +61,7 @@ TOO_HIGH: Final = "score-too-high"
 SOME_NOT_LEARNED: Final = "repetitions-did-not-learn"
 UNKNOWN_SCALE: Final = "scale-not-known"
 IDENTICAL: Final = "identical-repetitions"
-#: Codes of what all metrics say together, beside those of one.
+#: Further codes of all metrics together.
 ONE_REPETITION: Final = "one-repetition"
 NOT_CERTAIN: Final = "not-certain"
 DISAGREE: Final = "metrics-disagree"
@@ -238,8 +238,8 @@ def _would_not_rise(
     if made.lower or not share:
         words = (
             f"the scale of {metric} is not known (not a share from 0 to 1 of which more is better),"
-            " so a model that has not learned the task, or can hardly get better, cannot be told"
-            " from a leak: decide by another metric (--metric)"
+            " so a model that has not learned the task, or can hardly get better, cannot be"
+            " distinguished from a leak: decide by another metric (--metric)"
         )
         return Reason(UNKNOWN_SCALE, words) if undetermined else None
     chance = judge.chance.get(made.metric)
@@ -249,8 +249,8 @@ def _would_not_rise(
     if reason is None and undetermined and chance is None:
         words = (
             f"what guessing scores by {metric} is not known, so a model that has not learned the"
-            " task cannot be told from a leak: name it with --chance METRIC=RATE, such as the share"
-            " of the largest class, or 0 of a detector"
+            " task cannot be distinguished from a leak: name it with --chance METRIC=RATE, such as"
+            " the share of the largest class, or 0 of a detector"
         )
         return Reason(UNKNOWN_CHANCE, words)
     return reason

@@ -188,7 +188,7 @@ class _Row:
     cells: dict[str, str]
 
     def fault(self, column: str, words: str) -> VisleakError:
-        return VisleakError(f"{self.path}, line {self.line}, column {_told(column)}: {words}")
+        return VisleakError(f"{self.path}, line {self.line}, column {_quoted(column)}: {words}")
 
     def number(self, column: str) -> tuple[str, float | None]:
         """Return a cell's text, and the finite number in it, with or without a percent sign."""
@@ -205,7 +205,7 @@ class _Row:
         if number is None or not least <= number <= most or number != int(number):
             allowed = f", {least} or more" if math.isinf(most) else f" from {least} to {most:g}"
             raise self.fault(
-                column, f"must be a whole number{allowed}; got {_told(text) or 'nothing'}"
+                column, f"must be a whole number{allowed}; got {_quoted(text) or 'nothing'}"
             )
         return int(number)
 
@@ -217,7 +217,7 @@ class _Row:
         if number is None:
             raise self.fault(
                 column,
-                f"must be a number such as 0.486 or 48.6%; got {_told(text)}; remove the column"
+                f"must be a number such as 0.486 or 48.6%; got {_quoted(text)}; remove the column"
                 " if it is not a metric",
             )
         return number / 100.0 if text.endswith("%") else number
@@ -247,17 +247,15 @@ def read_scores(path: str | os.PathLike[str], *, lower: Sequence[str] = ()) -> S
         if other is not row:
             which = f" of repetition {repetition}" if numbered else ""
             advice = "keep one" if numbered else f"number its repetitions in a column {REPETITION}"
-            raise row.fault(
-                STEP, f"step {step}{which} stands in line {other.line} already; {advice}"
-            )
+            raise row.fault(STEP, f"step {step}{which} is in line {other.line} already; {advice}")
     steps = sorted({step for _, step in found})
-    told = ", ".join(map(str, steps))
     if steps[0] != 0:
+        shown = ", ".join(map(str, steps))
         raise VisleakError(
-            f"{file} has no step 0, the run without leaks on purpose; its steps are {told}"
+            f"{file} has no step 0, the run without leaks on purpose; its steps are {shown}"
         )
     if len(steps) < 2:
-        raise VisleakError(f"{file} has only step {told}; at least one with leaks is needed, too")
+        raise VisleakError(f"{file} has only step 0; at least one with leaks is needed, too")
     repetitions = sorted({repetition for repetition, _ in found})
     values = np.full((len(metrics), len(repetitions), len(steps)), np.nan)
     for (repetition, step), row in found.items():
@@ -265,7 +263,7 @@ def read_scores(path: str | os.PathLike[str], *, lower: Sequence[str] = ()) -> S
         values[:, *place] = [row.score(metric) for metric in metrics]
     for name, column in zip(metrics, values, strict=True):
         if not np.isfinite(column).any():
-            raise VisleakError(f"{file}, column {_told(name)} has no values; remove it")
+            raise VisleakError(f"{file}, column {_quoted(name)} has no values; remove it")
     rescaled = tuple(name for name in metrics if _is_percent(name, found.values()))
     values[[metrics.index(name) for name in rescaled]] /= 100.0
     less = lower_is_better(metrics, lower)
@@ -311,15 +309,15 @@ def _rows(path: Path) -> Iterator[_Row]:
 def _header(path: Path, names: Sequence[str]) -> list[str]:
     header = [name.lower() if name.lower() in KNOWN else name for name in names]
     (name, times), *_ = Counter(header).most_common(1)
-    there = ", ".join(map(_told, header[:8]))
+    there = ", ".join(map(_quoted, header[:8]))
     odd = [each for each in header if not each.isprintable()]
     wrong = ""
     if times > 1:
-        wrong = f"more than one column {_told(name)}; keep one"
+        wrong = f"more than one column {_quoted(name)}; keep one"
     elif "" in header:
         wrong = "a column without a name; name it or remove it"
     elif odd:
-        wrong = f"a column {_told(odd[0])}; name it by letters in one line"
+        wrong = f"a column {_quoted(odd[0])}; name it by letters in one line"
     elif STEP not in header:
         wrong = f"no column step, the percent of the test images that leak; its columns are {there}"
     elif not set(header) - set(KNOWN):
@@ -329,6 +327,6 @@ def _header(path: Path, names: Sequence[str]) -> list[str]:
     return header
 
 
-def _told(text: str) -> str:
+def _quoted(text: str) -> str:
     """Return a text of the file in one line, cut where it is long."""
     return repr(text if len(text) <= 40 else f"{text[:39]}…") if text else ""

@@ -18,7 +18,7 @@ from visleak.dlede.judge import mean_interval
 from visleak.dlede.judge.scores import Scores, lower_is_better
 from visleak.dlede.results import Gain
 from visleak.documents import as_plain, from_plain, read_document
-from visleak.errors import VisleakError
+from visleak.errors import VisleakError, explaining
 from visleak.formats import Boxes
 from visleak.formats.boxes import joined_boxes
 from visleak.progress import Progress
@@ -262,12 +262,10 @@ class RunFiles:
 
     def clear(self) -> Path:
         """Return the working folder, empty."""
-        try:
+        with explaining(f"{self.work} cannot be created", OSError):
             if self.work.exists():
                 shutil.rmtree(self.work)
             self.work.mkdir(parents=True)
-        except OSError as error:
-            raise VisleakError(f"{self.work} cannot be created: {error}") from error
         return self.work
 
     def keep_log(self, otherwise: str = "") -> None:
@@ -285,7 +283,7 @@ def write_run(
     files: RunFiles, run: Run, images: Mapping[str, Float64], test: ImageSet, draw: Draw
 ) -> None:
     """Write the files of a run, its result last, and remove its working folder."""
-    try:
+    with explaining(f"{files.result} cannot be written", OSError):
         files.images.unlink(missing_ok=True)
         if images:
             table = _image_table(images, test, draw)
@@ -294,10 +292,6 @@ def write_run(
             files.keep_log()
         write_json(files.result, {"schema": SCHEMA, "kind": KIND, **as_plain(run)})
         shutil.rmtree(files.work, ignore_errors=True)
-    except OSError as error:
-        raise VisleakError(
-            f"{files.result} cannot be written ({error.strerror or error})"
-        ) from error
 
 
 def _image_table(images: Mapping[str, Float64], test: ImageSet, draw: Draw) -> pa.Table:
@@ -331,19 +325,15 @@ def read_images(files: RunFiles) -> ImageValues:
     """Return which test images leaked, (n,), and the values of each metric, if there are any."""
     if not files.images.is_file():
         return np.zeros(0, np.bool_), {}
-    try:
+    damage = f"{files.images} is damaged; delete {files.result} to train again"
+    with explaining(damage, OSError, KeyError, ValueError, pa.ArrowException):
         table = pq.read_table(files.images)
         leaked = np.asarray(table["leaked"].to_numpy(), np.bool_)
-        values = {
-            name.removeprefix(PREFIX): table[name].to_numpy(zero_copy_only=False).astype(np.float64)
-            for name in table.column_names
-            if name.startswith(PREFIX)
-        }
-    except (OSError, KeyError, ValueError, pa.ArrowException) as error:
-        raise VisleakError(
-            f"{files.images} is damaged ({error}); delete {files.result} to train again"
-        ) from error
-    return leaked, values
+        columns = [name for name in table.column_names if name.startswith(PREFIX)]
+        values = (table[name].to_numpy(zero_copy_only=False) for name in columns)
+        names = (name.removeprefix(PREFIX) for name in columns)
+        found = zip(names, values, strict=True)
+        return leaked, {name: column.astype(np.float64) for name, column in found}
 
 
 def scores_of(

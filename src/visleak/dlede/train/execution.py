@@ -325,8 +325,8 @@ def carry_out_remotely(remote: tuple[Handle[SharedContext], Job]) -> Ended:
     folder = job.files.folder
     if not folder.is_dir():
         raise VisleakError(
-            f"node {socket.gethostname()} does not see {folder}; choose a folder with -o DIR on a"
-            " disk that every node sees"
+            f"node {socket.gethostname()} has no access to {folder}; choose a folder with -o DIR on"
+            " a disk that all nodes share"
         )
     context = handle.load()
     return _attempted(job, lambda job: carry_out(context, job))
@@ -351,7 +351,7 @@ def run_command(
     """Run a command to its end; nothing of it is left behind however this ends.
 
     The working folder is ours, the standard input is empty. On an exception here, at the time
-    limit, and when this process dies, the command and all that it started are asked to end, then
+    limit, and when this process dies, the command and all that it started are terminated, then
     killed.
     """
     with log.open("ab") as printed:

@@ -1,9 +1,8 @@
-"""Runs a command, and ends it with all that it started when visleak closes it.
+"""Runs a command, and ends it with all that it started when visleak closes the standard input.
 
-A script of its own: it is run beside the command, imports nothing of visleak, and reads its
-standard input until that ends. It ends when visleak closes it, and when visleak is killed, so
-no training stays behind. (``PR_SET_PDEATHSIG`` would reach the command alone, not what it started,
-and Linux alone.)
+A separate script that imports nothing of visleak. The standard input also ends when visleak is
+killed, so that no training run remains. (``PR_SET_PDEATHSIG`` is for Linux only, and does not reach
+the processes that the command started.)
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from collections.abc import Callable
 from typing import Final, NoReturn
 
 GRACE: Final = 5.0  # seconds that processes are given to end before they are killed
-NOT_STARTED: Final = 127  # what a shell says of a program that cannot be started
+NOT_STARTED: Final = 127  # exit code of a shell for a program that cannot be started
 
 
 def main(command: list[str]) -> int:
@@ -47,7 +46,7 @@ def _watch(group: int) -> None:
 
 
 def end(group: int) -> None:
-    """Ask all processes of a group to end, and kill those that do not."""
+    """Terminate all processes of a group, and kill those that remain."""
     try:
         os.killpg(group, signal.SIGTERM)
         until = time.monotonic() + GRACE

@@ -40,7 +40,7 @@ from visleak.dlede.trainers.handover import (
     write_list,
     write_yolo,
 )
-from visleak.errors import UsageError, VisleakError, one_line
+from visleak.errors import UsageError, explaining, one_line
 from visleak.progress import Progress
 from visleak.quantities import is_share_name
 from visleak.records import Float64
@@ -73,12 +73,8 @@ class CommandTrainer:
         about: dict[str, object] = {"command": self.template.text}
         files = {}
         for name, path in sorted(self.template.files().items()):
-            try:
+            with explaining(f"--trainer command: {path} cannot be read", OSError):
                 files[name] = file_digest(path)
-            except OSError as error:
-                raise VisleakError(
-                    f"--trainer command: {path} cannot be read ({error.strerror})"
-                ) from error
         about |= {"files": files} if files else {}
         return about | ({"epochs": EPOCHS} if self.takes_epochs else {})
 

@@ -155,8 +155,8 @@ def _best(matches: _Matches, known: Int64, evaluated: object) -> tuple[float, di
         mine = matches.label == label
         place = np.searchsorted(-levels, -matches.score[mine])
         right = np.cumsum(np.bincount(place, matches.right[mine], len(levels)))
-        said = np.cumsum(np.bincount(place, minlength=len(levels)))
-        precision[row] = right / np.maximum(said, 1)
+        predicted = np.cumsum(np.bincount(place, minlength=len(levels)))
+        precision[row] = right / np.maximum(predicted, 1)
         recall[row] = right / objects[label]
     f1 = 2 * precision * recall / np.maximum(precision + recall, 1e-300)
     at = int(f1.mean(axis=0).argmax())

@@ -1,9 +1,9 @@
 """The inputs of a training run as files: lists, YOLO folders of links, a ``data.yaml``, COCO.
 
-Images are never copied. Folders hold links with names of our own (``000017.jpg``), so that images
-of one name stay apart, and label files written from the split's boxes, whatever layout these came
-in. Trainers that keep a cache beside images or labels so write it into the training's own folder,
-and no training reads the cache of another (YOLOv7 does not check whose cache it reads).
+Images are never copied. Folders hold links with new names (``000017.jpg``), because images of both
+sets may have one name, and label files written from the split's boxes. Trainers that cache images
+or labels in their folder so write the cache of each training run into its own folder (YOLOv7 reads
+any cache without a check).
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class ImageSizes:
 
     @classmethod
     def of(cls, split: Split, progress: Progress) -> ImageSizes:
-        """Read them; see :func:`visleak.dlede.trainers.handover.sizes_of`."""
+        """Read the sizes of both sets."""
         return cls(sizes_of(split.train, progress), sizes_of(split.test, progress))
 
 
@@ -52,13 +52,13 @@ class Side:
 
 
 def check_split(split: Split) -> None:
-    """Check that both sets can be written as files."""
+    """Check that the images of both sets are files."""
     check_files(split.train)
     check_files(split.test)
 
 
 def check_boxes(split: Split, what: str) -> None:
-    """See that there are boxes."""
+    """Refuse a split without boxes."""
     for images, boxes in ((split.train, split.train_boxes), (split.test, split.test_boxes)):
         if boxes is None:
             raise VisleakError(
@@ -87,7 +87,7 @@ def side_of(task: TrainingTask, sizes: ImageSizes | None, which: str) -> Side:
 
 
 def write_list(path: Path, files: list[str]) -> Path:
-    """Write one path a line."""
+    """Write one path per line."""
     path.write_bytes(b"".join(os.fsencode(file) + b"\n" for file in files))
     return path
 
@@ -264,7 +264,7 @@ def sizes_of(images: ImageSet, progress: Progress) -> Int64:
     for row, file in enumerate(files):
         try:
             with Image.open(file) as image:
-                # not getexif(), which decodes a whole PNG to look for what may stand at its end
+                # not getexif(), which decodes a whole PNG to look for a block at its end
                 turned = orientation_of(image.info.get("exif", b"")) in _TURNED
                 sizes[row] = image.size[::-1] if turned else image.size
         except Exception as error:  # Pillow raises many kinds

@@ -20,14 +20,13 @@ from visleak.dlede.draw import Split
 from visleak.dlede.train import Outcome, PreparedTrainer, TrainingFailed, TrainingTask
 from visleak.dlede.trainers import TrainerRequest, label_metrics
 from visleak.encoders import load_encoder
-from visleak.errors import UsageError, VisleakError
+from visleak.errors import UsageError, VisleakError, explaining
 from visleak.pipeline.context import RunContext
 from visleak.pipeline.fingerprints import fingerprint
 from visleak.progress import Progress
 from visleak.records import Encoder, Fingerprints, ImageSet, Int64
 
 BLOCK: Final = 256  # test images that are compared at once; bounds the memory
-STEP: Final = "comparing"  # what the progress bar says
 SIMILARITY: Final = "similarity.npy"  # file of all similarities
 
 
@@ -114,13 +113,12 @@ class Lookup:
 
 
 def _unreadable(prints: Fingerprints, images: ImageSet) -> str:
-    """Return a line on images that cannot be read, empty where all can."""
     if not prints.problems:
         return ""
     first = prints.problems[0]
     return (
         f"{len(prints.problems):,} of {len(images):,} images of set {images.name!r} cannot be read,"
-        f" such as {first.id!r} ({first.reason}); they teach nothing, and are answered wrong"
+        f" such as {first.id!r} ({first.reason}); they are not learned, and count as wrong"
     )
 
 
@@ -142,13 +140,10 @@ def _compare(prints: list[Fingerprints], columns: Int64, path: Path, progress: P
     queries = prints[1].matrix
     shape = (len(queries), len(known))
     header = {"descr": "<f4", "fortran_order": False, "shape": shape}
-    try:
-        # not through a memory map: a disk that is full must be an error, not a signal
-        with path.open("wb") as file:
-            np.lib.format.write_array_header_1_0(file, header)
-            for start in range(0, len(queries), BLOCK):
-                block = np.asarray(queries[start : start + BLOCK], np.float64)
-                file.write((block @ known.T).astype("<f4").tobytes())
-                progress(STEP, min(start + BLOCK, len(queries)), len(queries))
-    except OSError as error:
-        raise VisleakError(f"{path} cannot be written: {error.strerror}") from error
+    # not through a memory map: a disk that is full must be an error, not a signal
+    with explaining(f"{path} cannot be written", OSError), path.open("wb") as file:
+        np.lib.format.write_array_header_1_0(file, header)
+        for start in range(0, len(queries), BLOCK):
+            block = np.asarray(queries[start : start + BLOCK], np.float64)
+            file.write((block @ known.T).astype("<f4").tobytes())
+            progress("comparing", min(start + BLOCK, len(queries)), len(queries))

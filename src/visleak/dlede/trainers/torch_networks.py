@@ -115,8 +115,8 @@ def detection_loss(
     found = chance * (1 - sure) ** FOCUS
     empty = missed * sure**FOCUS * (1 - heat) ** FORGIVING
     focal = -(torch.where(heat == 1, found, empty) * counted).sum()
-    said = boxes.permute(0, 2, 3, 1)[places[:, 0], places[:, 1], places[:, 2]]
-    return (focal + (said - true).abs().sum()) / max(1, len(places))
+    predicted = boxes.permute(0, 2, 3, 1)[places[:, 0], places[:, 1], places[:, 2]]
+    return (focal + (predicted - true).abs().sum()) / max(1, len(places))
 
 
 def peaks(
@@ -134,9 +134,9 @@ def peaks(
     best, places = (part[:, :most] for part in chances.sort(dim=1, descending=True, stable=True))
     label = places // (rows * columns)
     cell = places % (rows * columns)
-    said = boxes.flatten(2).gather(2, cell[:, None, :].expand(-1, 4, -1))
-    across, down = cell % columns + said[:, 0], cell // columns + said[:, 1]
-    wide, tall = (said[:, 2:].clamp(max=LARGEST).exp() / 2).unbind(1)
+    predicted = boxes.flatten(2).gather(2, cell[:, None, :].expand(-1, 4, -1))
+    across, down = cell % columns + predicted[:, 0], cell // columns + predicted[:, 1]
+    wide, tall = (predicted[:, 2:].clamp(max=LARGEST).exp() / 2).unbind(1)
     corners = torch.stack([across - wide, down - tall, across + wide, down + tall], 2)
     return best, label, corners * STRIDE
 

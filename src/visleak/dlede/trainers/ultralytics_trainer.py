@@ -92,12 +92,12 @@ class UltralyticsTrainer:
         return {**named, **options, "ultralytics": version("ultralytics")}
 
     def prepare(self, split: Split, folder: Path, progress: Progress) -> PreparedTrainer:
-        """See that the library works, that it knows the model, and that there are boxes."""
+        """Check the library, the model and the boxes."""
         check_split(split)
         check_boxes(split, self.name)
         check_folder(folder)
         folder.mkdir(parents=True, exist_ok=True)
-        log, step = folder / "ultralytics.log", f"looking at {Path(self.model).name}"
+        log, step = folder / "ultralytics.log", f"checking {Path(self.model).name}"
         log.unlink(missing_ok=True)
         progress(step, 0, 1)
         try:
@@ -135,7 +135,7 @@ class UltralyticsTrainer:
 
 
 def _carry_out(job: Job, folder: Path, log: Path, limit: float | None, threads: int = 1) -> None:
-    """Run the process of a job; its settings lie in the folder."""
+    """Run the process of a job with its settings in the folder."""
     path = folder / "job.json"
     path.write_text(json.dumps(asdict(job)), encoding="utf-8")
     added = {
@@ -245,7 +245,7 @@ def _model(named: str) -> YOLO:
         )
     try:
         model = ultralytics.YOLO(named)
-    except Exception as error:  # what a damaged file raises is anybody's guess
+    except Exception as error:  # damaged files raise many kinds
         raise VisleakError(f"{named} is not a model of Ultralytics ({brief(error)})") from error
     if model.task != "detect":
         raise VisleakError(f"{named} is a model for the task {model.task}; take one that detects")

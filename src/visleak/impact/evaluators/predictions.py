@@ -21,7 +21,7 @@ import pyarrow as pa
 
 import visleak
 from visleak.auditing import open_cache, workers_for
-from visleak.errors import UsageError, VisleakError
+from visleak.errors import UsageError, VisleakError, explaining
 from visleak.formats.remote import redacted
 from visleak.pipeline.batches import batched
 from visleak.pipeline.context import RunContext
@@ -108,10 +108,8 @@ def write_predictions(
     metadata = {"visleak": json.dumps(content, allow_nan=False)}
     if classes:
         metadata["classes"] = json.dumps(list(classes))
-    try:
+    with explaining(f"{target} cannot be written", OSError):
         write_tables(target, first.schema.with_metadata(metadata), chain([first], parts))
-    except OSError as error:
-        raise VisleakError(f"{target} cannot be written ({error.strerror or error})") from error
     return target
 
 
@@ -120,15 +118,13 @@ def write_unreadable(target: Path, problems: Sequence[Problem]) -> Path | None:
 
     Returns ``None`` where there are none; a file of an earlier run is then removed.
     """
-    beside = _unreadable(target)
-    try:
-        if not problems:
-            beside.unlink(missing_ok=True)
-            return None
-        write_problems(beside, problems)
-    except OSError as error:
-        raise VisleakError(f"{beside} cannot be written ({error.strerror})") from error
-    return beside
+    path = _unreadable(target)
+    with explaining(f"{path} cannot be written", OSError):
+        if problems:
+            write_problems(path, problems)
+        else:
+            path.unlink(missing_ok=True)
+    return path if problems else None
 
 
 def _unreadable(target: Path) -> Path:

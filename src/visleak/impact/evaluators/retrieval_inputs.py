@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from visleak.errors import UsageError, VisleakError, one_line
+from visleak.errors import UsageError, VisleakError, explaining, one_line
 from visleak.formats import open_images
 from visleak.formats.embeddings import MANIFEST, Table
 from visleak.formats.request import text_column
@@ -254,13 +254,12 @@ def _read_npz(text: str, option: str) -> StoredVectors:
     path = Path(text.removeprefix("emb:"))
     if not path.is_file():
         raise UsageError(f"{option} {text}: there is no such file; give {VECTORS}")
-    try:
-        with np.load(path, allow_pickle=False) as held:
-            names = list(held)
-            ids = next((held[name] for name in NPZ_IDS if name in names), None)
-            vectors = next((held[name] for name in NPZ_VECTORS if name in names), None)
-    except (OSError, ValueError, EOFError, zipfile.BadZipFile) as error:
-        raise VisleakError(f"{option} {text} cannot be read as .npz ({one_line(error)})") from error
+    damage = (OSError, ValueError, EOFError, zipfile.BadZipFile)
+    opened = explaining(f"{option} {text} cannot be read as .npz", *damage)
+    with opened, np.load(path, allow_pickle=False) as held:
+        names = list(held)
+        ids = next((held[name] for name in NPZ_IDS if name in names), None)
+        vectors = next((held[name] for name in NPZ_VECTORS if name in names), None)
     if ids is None or vectors is None:
         raise VisleakError(
             f"{option} {text} needs arrays {NPZ_IDS[1]} and {NPZ_VECTORS[0]}; it has"
@@ -278,12 +277,12 @@ def _read_npz(text: str, option: str) -> StoredVectors:
 
 def _read_emb(text: str, option: str) -> StoredVectors:
     source = text if text.startswith("emb:") else f"emb:{text}"
-    place, asks, _ = source.removeprefix("emb:").partition("?")
+    place, mark, _ = source.removeprefix("emb:").partition("?")
     if not Path(place).exists():
         raise UsageError(f"{option} {text}: there is no {place}; give {VECTORS}")
     if "encoder=" not in source and not (Path(place) / MANIFEST).is_file():
         # the model does not matter as long as both sides come from one
-        source += f"{'&' if asks else '?'}encoder=unknown"
+        source += f"{'&' if mark else '?'}encoder=unknown"
     images = cast(EmbeddingSet, open_images(source))
     about = getattr(images.partitions[0], "about", None)
     if option == "--texts" and isinstance(about, Table):

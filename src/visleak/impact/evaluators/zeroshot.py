@@ -19,7 +19,7 @@ from typing import Final
 import numpy as np
 
 from visleak.encoders.vision_language import TextTower, load_vision_language
-from visleak.errors import UsageError, VisleakError
+from visleak.errors import UsageError, VisleakError, explaining
 from visleak.impact.evaluators.classes import class_names
 from visleak.impact.evaluators.classification import BEST, Classification, Ranked, best_of, save
 from visleak.impact.evaluators.predictions import (
@@ -79,10 +79,8 @@ def load_templates(text: str) -> Templates:
         raise UsageError(
             f"templates must be {OPENAI}, {SIMPLE} or a text file with one per line; got {text!r}"
         )
-    try:
+    with explaining(f"templates {path} cannot be read as UTF-8 text", OSError, UnicodeDecodeError):
         lines = path.read_text(encoding="utf-8-sig").splitlines()
-    except (OSError, UnicodeDecodeError) as error:
-        raise VisleakError(f"templates {path} cannot be read as UTF-8 text ({error})") from error
     seen: dict[str, int] = {}
     for number, line in enumerate(map(str.strip, lines), start=1):
         where = f"templates {path}, line {number}: {line[:80]!r}"
