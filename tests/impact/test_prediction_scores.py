@@ -215,7 +215,7 @@ def test_shares_in_percent_without_a_sign_are_shares_all_the_same(read):
     assert scores.values["mAP@0.5"][:4].tolist() == [0.5, 1.0, 0.0, 0.075]
     assert scores.values["score"][:2].tolist() == [3, 98]
     assert any("'mAP@0.5' is a share and holds values up to 100" in note for note in notes)
-    assert any("'score' lies between 3 and 98 and is taken in its own" in note for note in notes)
+    assert any("'score' is between 3 and 98 and is taken in its own" in note for note in notes)
 
 
 def test_lower_is_better_by_the_name_of_a_metric(read):

@@ -1,6 +1,6 @@
 """Perceptual hashes of both sides of a split, all compared (Babu et al. 2025, tables 2 and 5).
 
-The 64 bits are those of ``imagehash.phash`` of the image as people see it: with its EXIF
+The 64 bits are those of ``imagehash.phash`` of the upright image: with its EXIF
 orientation, over white. Mostly 32 bits of a hash are set (if no coefficient equals the median), so
 distances are even; that is why the paper's tables have no odd distance.
 """

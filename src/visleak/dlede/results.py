@@ -41,7 +41,7 @@ class MetricJudgement:
     verdict: str  # leaking, clean or undecided, by the two certainties
     clean: float = math.nan  # that it is above; of several increases both are lower bounds
     reason: str = ""  # why the metric cannot decide, in one line; empty if it can
-    reason_code: str = ""  # the same for programs, see judge
+    reason_code: str = ""  # the same as a code, see judge
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +109,7 @@ class Calibration:
     splits: tuple[Mapping[str, int], ...]  # numbers of images and groups of both sets
     judgements: tuple[Judgement, ...]  # of each split, at the user's threshold
     alpha: float  # share of such clean splits that would be called leaking, at most
-    threshold: float  # the statistic of a clean split lies above it with probability 1 - alpha
+    threshold: float  # the statistic of a clean split is above it with probability 1 - alpha
     per_metric: Mapping[str, float]  # the threshold of each metric alone
 
 

@@ -99,7 +99,7 @@ class Scores:
     lower: frozenset[str] = frozenset()  # metrics of which lower is better, such as a loss
     doubts: tuple[str, ...] = ()  # why the file may be mixed up, see plausibility
     checked: tuple[str, ...] = ()  # what was compared with the labels to find that out
-    notes: tuple[str, ...] = ()  # what a reader must know, one line each
+    notes: tuple[str, ...] = ()  # for readers of the scores, one line each
 
     def __post_init__(self) -> None:
         if not (columns := list(self.values.values())):

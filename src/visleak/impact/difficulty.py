@@ -312,8 +312,7 @@ def _rows(folder: Path, benchmark: Benchmark, prints: Fingerprints) -> Int64:
     """Return the vector of each image; refuse images that are not those of the audit."""
     where = pc.equal(pc.field("set"), benchmark.name)
     audited = read_table(folder, IMAGES, ["set", "id", "digest"], where)
-    place = pc.index_in(audited["id"].combine_chunks(), value_set=prints.ids)
-    rows = pc.fill_null(place, -1).to_numpy(zero_copy_only=False).astype(np.int64)
+    rows = _places(audited["id"], prints.ids)
     digests = np.array([each.tobytes().hex() for each in prints.digests] or [""])
     changed = (rows < 0) | (digests[rows] != np.array(audited["digest"].to_pylist()))
     if changed.any():
@@ -322,8 +321,7 @@ def _rows(folder: Path, benchmark: Benchmark, prints: Fingerprints) -> Int64:
             " the audit, and the probe of difficulty needs them: audit again, or give a"
             " column of difficulty, --difficulty FILE"
         )
-    own = pc.index_in(benchmark.ids, value_set=audited["id"].combine_chunks())
-    return np.asarray(rows[own.to_numpy(zero_copy_only=False).astype(np.int64)], np.int64)
+    return np.asarray(rows[_places(benchmark.ids, audited["id"].combine_chunks())], np.int64)
 
 
 def _groups(folder: Path, benchmark: Benchmark) -> Int64:
@@ -339,19 +337,15 @@ def _groups(folder: Path, benchmark: Benchmark) -> Int64:
         pc.equal(pairs["degree"], "hard"),
     )
     pairs = pairs.filter(pc.fill_null(strong, False))
-    within = pc.equal(pairs["reference_set"], benchmark.name)
     names = pc.binary_join_element_wise(pairs["reference_set"], pairs["reference"], "\0")
-    others = pc.unique(names.filter(pc.invert(within)))
-    first = _places(pairs["query"], benchmark.ids)
-    beside = _places(pairs["reference"], benchmark.ids)
-    outside = len(benchmark) + _places(names, others)
-    inside = within.to_numpy(zero_copy_only=False)
-    second = np.where(inside, beside, outside)
-    there = (first >= 0) & np.where(inside, beside >= 0, True)
-    tied = components(len(benchmark) + len(others), [(first[there], second[there])])
+    own = pc.binary_join_element_wise(benchmark.name, benchmark.ids, "\0")
+    others = pc.unique(names.filter(pc.not_equal(pairs["reference_set"], benchmark.name)))
+    known = pa.concat_arrays([own, others])
+    first, second = _places(pairs["query"], benchmark.ids), _places(names, known)
+    there = (first >= 0) & (second >= 0)
+    tied = components(len(known), [(first[there], second[there])])
     return np.unique(tied[: len(benchmark)], return_inverse=True)[1].astype(np.int64)
 
 
-def _places(values: pa.ChunkedArray, known: pa.Array) -> Int64:
-    found = pc.fill_null(pc.index_in(values, value_set=known), -1)
-    return np.asarray(found.to_numpy(), np.int64)
+def _places(values: pa.Array | pa.ChunkedArray, known: pa.Array) -> Int64:
+    return np.asarray(pc.fill_null(pc.index_in(values, value_set=known), -1), np.int64)

@@ -160,7 +160,7 @@ def _gains(result: Impact, medium: Medium) -> Figure:
         return Figure("gains", title, gains(result), shown=True)
     every = [leak for leak, count in result.leaks.items() if count]
     main = result.principal
-    # what is hard or soft says more than what is soft only
+    # cumulative leaks are more informative than soft ones alone
     wide = [leak for leak in every if leak == main or not leak.endswith(" only")]
     drawn = sorted(wide, key=lambda leak: leak != main)[:3]
     if len(drawn) < len(every):
@@ -471,7 +471,7 @@ def _best(values: Mapping[str, Sequence[float]]) -> frozenset[tuple[int, str]]:
     """Return the cells of the values nearest to zero per column; one row alone is not the best."""
     found = set()
     for name, column in values.items():
-        # what is equal in the table is equal
+        # values that are equal in the table are equal
         shown = [round(abs(value), 4) for value in column]
         known = [value for value in shown if not math.isnan(value)]
         if len(column) > 1 and known:

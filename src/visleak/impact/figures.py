@@ -92,7 +92,7 @@ def gains(
 def _merged(
     rows: Mapping[str, Mapping[str, Sequence[Row | None]]], counts: Mapping[str, int]
 ) -> list[list[str]]:
-    """Return the leaks of each panel: those of the same images have one between them."""
+    """Return the leaks of each panel; leaks of the same images share one."""
     found: dict[str, list[str]] = {}
     for leak, parts in rows.items():
         bars = [row for own in parts.values() for row in own]

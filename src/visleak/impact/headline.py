@@ -1,7 +1,7 @@
 """What leaks do to scores, in sentences that can be quoted.
 
 A leak may raise a score, lower it (the labels of copies may contradict each other), or make no
-significant difference; a sentence says which, and presumes none.
+significant difference; sentences state the outcome and presume none.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ def _others(effect: Effect, each: Comparison) -> float:
 
 
 def _verdict(effect: Effect, each: Comparison) -> str:
-    """Say whether leaked images score higher, lower, or not significantly different."""
+    """State whether leaked images score higher, lower, or not significantly different."""
     less = ", lower is better" if effect.lower else ""
     within = _within(effect, each)
     if each.adjusted < ALPHA:
@@ -94,7 +94,7 @@ def _verdict(effect: Effect, each: Comparison) -> str:
 
 
 def _within(effect: Effect, each: Comparison) -> str:
-    """Say where images of one class differ otherwise than those of all classes do.
+    """State where differences within classes contradict those over all classes.
 
     Leaked images of hard classes may score no higher than all others, and yet higher than others
     of their classes; within classes they may differ the other way, or not at all.
@@ -115,7 +115,7 @@ def _within(effect: Effect, each: Comparison) -> str:
 
 
 def _matched(effects: Sequence[Effect], leak: str) -> Iterator[str]:
-    """Say whether leaked images differ from others of the same difficulty."""
+    """State whether leaked images differ from others of the same difficulty."""
     known = [
         (effect, each, each.twinned)
         for effect in effects
@@ -151,7 +151,7 @@ def _matched(effects: Sequence[Effect], leak: str) -> Iterator[str]:
 
 
 def _summary(result: Impact, leak: str) -> str:
-    """Say of many models how far they are inflated, and for how many significantly."""
+    """Summarize the inflation of many models, and for how many it is significant."""
     known = [
         (effect, each)
         for effect in result.first_effects
@@ -195,7 +195,7 @@ def _changed_order(result: Impact, leak: str) -> Iterator[str]:
 
 
 def _gap_lines(gaps: Sequence[Gap]) -> Iterator[str]:
-    """Say how errors change on a fair test set, with new images for the leaked ones."""
+    """State how errors change on a fair test set, which has new images for the leaked ones."""
     # by model, in the first metric that it has
     own = list({gap.model: gap for gap in reversed(gaps)}.values())[::-1]
     if len(own) > SENTENCES:

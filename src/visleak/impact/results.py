@@ -158,7 +158,7 @@ class Impact:
     effects: tuple[Effect, ...]  # model by model, metric by metric
     flips: tuple[Flip, ...] = ()  # pairs of models that change places; those that may first
     gaps: tuple[Gap, ...] = ()  # errors on the original and the fair test set, where both are known
-    # what a reader must know, such as images without a prediction; one line each
+    # for readers of the scores, such as images without a prediction; one line each
     notes: tuple[str, ...] = ()
     # how it was computed: draws, size of a draw, seed, mid-p
     settings: Mapping[str, object] = field(default_factory=dict)

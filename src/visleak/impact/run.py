@@ -49,7 +49,7 @@ class CheckedFile:
     unknown: int  # predictions whose ids the test set lacks
     scores: Mapping[str, float]  # mean of each metric over the images with a prediction
     checked: tuple[str, ...]  # what could be compared with labels: `labels`, `predictions`
-    notes: tuple[str, ...]  # what a reader must know, one line each
+    notes: tuple[str, ...]  # for readers of the scores, one line each
     doubts: tuple[str, ...]  # why the file may be mixed up
 
 

@@ -1,4 +1,4 @@
-"""The images of a set for a network: decoded once, and what is learned and evaluated."""
+"""The images of a set for a network, decoded once, and the parts to learn and to evaluate."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Decoded:
 
     pixels: Bytes8  # of one image after the other, RGB
     sizes: Int64  # (k, 2): height and width of each, 0 if unreadable
-    originals: Int64  # (k, 2): height and width as people see the image, 1 if unreadable
+    originals: Int64  # (k, 2): height and width of the upright image, 1 if unreadable
     unreadable: tuple[tuple[int, Unreadable], ...]  # positions in the part, with the reasons
 
 
@@ -205,7 +205,7 @@ class Evaluation:
 
     kind: str  # test or held out
     images: Bytes8  # (n, side, side, 3)
-    rows: Int64  # (k,): those of them that are used
+    rows: Int64  # (k,): rows of the used images
     classes: Int64 | None  # (k,): their classes, or None
 
 
@@ -214,7 +214,7 @@ class TrainingData:
     """What a network learns from."""
 
     images: Bytes8  # (n, side, side, 3)
-    rows: Int64  # (k,): those of them that are learned
+    rows: Int64  # (k,): rows of the learned images
     classes: Int64 | None  # (k,): their classes; None if no labels are known
     names: tuple[str, ...]  # of the classes, sorted
     by_class: bool  # classes are learned; otherwise to distinguish images

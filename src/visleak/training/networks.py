@@ -126,7 +126,7 @@ SHIFT: Final = 1 / 8  # a shift is at most this share of the side
 #: Shares of the area that crops keep: for classes, and for instances.
 CLASS_AREAS: Final = (0.35, 1.0)
 INSTANCE_AREAS: Final = (0.25, 1.0)
-#: The logarithm of a crop's aspect ratio lies between minus and plus that of this.
+#: The logarithm of a crop's aspect ratio is at most that of this number in absolute value.
 LONGEST: Final = 4 / 3
 #: Of instances: brightness, contrast and colour are multiplied by 1 - JITTER to 1 + JITTER, and
 #: this share of the images is made grey.

@@ -99,7 +99,7 @@ class TrainEncoder(Printed, Replaced):
 
     out: Path = output(
         Path("model.onnx"),
-        "The ONNX file; a JSON file of the same name is written beside it.",
+        "The ONNX file; its recipe, a JSON file of the same name, is written next to it.",
         metavar="FILE",
     )
     test: str | None = option(

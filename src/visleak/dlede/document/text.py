@@ -1,7 +1,7 @@
 """A result in words: the headline, statements, notes, and how to read the tables.
 
 A leak is not visible in a score. What is measured is that leaking test images on purpose gains
-hardly anything, as it would if the split leaked already; the texts say no more than that.
+hardly anything, as it would if the split leaked already; the texts claim no more than that.
 """
 
 from __future__ import annotations
@@ -345,7 +345,7 @@ def about(result: DLeDeResult) -> str:
 
 
 def reading(result: DLeDeResult) -> Iterator[str]:
-    """Yield how to read the tables, and what the method cannot tell."""
+    """Yield how to read the tables, and the limits of the method."""
     judged = result.judgement
     if result.proof:
         yield (

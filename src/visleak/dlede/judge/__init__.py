@@ -108,7 +108,7 @@ class Rule:
         return self.of(increase(array[..., pairs[:, 0]], array[..., pairs[:, 1]], lower))
 
 
-#: ``both-steps`` is what the text of Babu et al. 2025 says: leaking "if neither of the first two
+#: ``both-steps`` is the rule in the text of Babu et al. 2025: leaking "if neither of the first two
 #: steps" brings more than 5 %. ``any-step`` is their Algorithm 1 as printed: it sets TRUE at any
 #: step that brings at most 5 % (and never increments its counter, so as printed it never ends;
 #: read here as a loop over the deciding steps). ``cumulative`` is how section 9 can be read: the

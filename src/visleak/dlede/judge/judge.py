@@ -341,7 +341,7 @@ def _unusable(metric: str, steps: Sequence[int], values: Float64, pairs: Int64) 
 
 
 def is_share(values: Float64) -> bool:
-    """Whether all known values lie from 0 to 1, so that 1 is taken for the best one."""
+    """Whether all known values are from 0 to 1, so that 1 is taken for the best one."""
     known = values[np.isfinite(values)]
     # single precision may miss 1 by a little
     return bool(len(known)) and bool(((known >= -1e-6) & (known <= 1.0 + 1e-6)).all())

@@ -325,7 +325,7 @@ def _finite(value: object) -> float | None:
         return None
     try:
         return float(value) if math.isfinite(value) else None
-    except OverflowError:  # a whole number beyond what a float holds
+    except OverflowError:  # a whole number too large for a float
         return None
 
 

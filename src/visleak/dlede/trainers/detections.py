@@ -1,4 +1,4 @@
-"""What a detector is taught, and the metrics of what it finds, by pycocotools."""
+"""Training objects of a detector, and metrics of its detections by pycocotools."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ def coco_objects(
     for image, own, box, crowd in zip(*(each.tolist() for each in columns), strict=True):
         left, top, width, height = box[0], box[1], box[2] - box[0], box[3] - box[1]
         for label in (own,) if own >= 0 else range(classes):
-            # the number 0 stands for no match
+            # 0 means no match
             named = {"id": len(made) + 1, "image_id": image + first, "category_id": label + first}
             shape = {"bbox": [left, top, width, height], "area": width * height}
             made.append({**named, **shape, "iscrowd": int(crowd)})

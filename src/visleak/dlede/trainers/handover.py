@@ -116,7 +116,7 @@ def label_lines(boxes: Boxes, sizes: Int64 | None) -> list[list[str]]:
     r"""Return the lines of each image's label file: class, centre, width and height as shares.
 
     Boxes are cut at the image's edge; those without area are excluded, as are crowds and
-    regions of no class, which YOLO does not know, and a line that is there already: YOLOv7 drops
+    regions of no class, which YOLO does not have, and repeated lines: YOLOv7 drops
     an image with two equal labels.
 
     >>> made = Boxes(("car",), np.array([0]), np.array([0]), np.array([[10.0, 0, 30, 20]]),

@@ -296,7 +296,7 @@ class DecodedImages:
     path: Path  # of the file: the pixels of one image after the other, RGB
     starts: Int64  # (n + 1,): where in the file each begins
     sizes: Int64  # (n, 2): height and width as decoded
-    originals: Int64  # (n, 2): height and width as people see the image
+    originals: Int64  # (n, 2): height and width of the upright image
     canvas: tuple[int, int]  # height and width that hold every image
     train: int  # number of rows of the training set
     unreadable: tuple[tuple[str, str, str], ...]  # set, id and reason of each unreadable image

@@ -278,7 +278,7 @@ def shares(box: _Validation) -> dict[str, float]:
     """Return the metrics of a validation.
 
     Precision, recall and F1 are means over classes at the confidence where the mean F1 is greatest,
-    as YOLO prints them beside its F1 curve; F1 is not ``2PR/(P+R)`` of the means.
+    as YOLO prints them with its F1 curve; F1 is not ``2PR/(P+R)`` of the means.
     """
     f1 = [float(value) for value in box.f1]
     return {

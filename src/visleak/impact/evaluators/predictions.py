@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from visleak.impact.evaluators.classifiers import Classifier
 
 
-KIND: Final = "visleak predictions"  # what the metadata says the file is
+KIND: Final = "visleak predictions"  # kind of the file in its metadata
 SCHEMA: Final = 1  # version of its layout
 SUFFIXES: Final = (".parquet", ".csv")
 
@@ -168,7 +168,7 @@ def about_set(images: ImageSet, read: int, unreadable: int) -> dict[str, object]
 
 
 def versions() -> dict[str, str]:
-    """Return the versions of what is installed of :data:`LIBRARIES`."""
+    """Return the versions of the installed :data:`LIBRARIES`."""
     found = {"python": platform.python_version()}
     for name in LIBRARIES:
         with suppress(PackageNotFoundError):
@@ -183,7 +183,7 @@ class Evaluation:
     file: Path  # of the predictions
     unreadable: int  # images without a prediction
     unreadable_file: Path | None  # lists them
-    notes: tuple[str, ...] = ()  # what a reader must know, one line each
+    notes: tuple[str, ...] = ()  # for readers of the scores, one line each
 
 
 def document_of(result: Evaluation, headline: str, facts: Iterable[tuple[str, str]]) -> Document:

@@ -207,7 +207,7 @@ ROWS: Final = 65_536  # rows that are normalised at a time
 NPZ_IDS: Final = ("image_id", "id", "ids")  # names of the ids of images, the first that is there
 NPZ_VECTORS: Final = ("vectors", "embeddings", "features")
 TEXT_IDS: Final = ("image_id", "id")  # columns with the id of the image that a caption is of
-VECTORS: Final = "emb:FOLDER, or a .npy, .npz or .parquet file"  # what is given, for messages
+VECTORS: Final = "emb:FOLDER, or a .npy, .npz or .parquet file"  # sources of vectors, for messages
 
 
 @dataclass(frozen=True)

@@ -178,8 +178,8 @@ class PredictionFile:
     path: str  # as given
     # one value per image, as stored; a CSV has text only. `id` is text, unique, without nulls
     columns: Mapping[str, pa.Array]
-    lists: Mapping[str, Blocks] = field(default_factory=dict)  # readers of those of LISTS there
-    classes: pa.StringArray | None = None  # names of those of `scores`, where the file has them
+    lists: Mapping[str, Blocks] = field(default_factory=dict)  # readers of the columns in LISTS
+    classes: pa.StringArray | None = None  # of the columns of `scores`, if named
     unused: tuple[str, ...] = ()  # columns of a type that cannot be used
 
     @property

@@ -160,7 +160,7 @@ class _MetricReader:
         self.unusable: list[str] = []  # why predictions cannot be compared with labels
         self.unread: dict[str, str] = {}  # columns that are not numbers, and the first such cell
         self.notes: list[str] = []
-        self.evidence: Evidence | None = None  # what is predicted, against the labels
+        self.evidence: Evidence | None = None  # predictions against the labels
 
     @cached_property
     def labels(self) -> tuple[Truth | None, Labels | None, list[str]]:
@@ -259,7 +259,7 @@ class _MetricReader:
             low, high = np.nanmin(values), np.nanmax(values)
             if low >= 0 and high <= 100 and not is_loss_name(name):
                 self.notes.append(
-                    f"{quoted(name)} lies between {low:g} and {high:g} and is taken in its own"
+                    f"{quoted(name)} is between {low:g} and {high:g} and is taken in its own"
                     " unit; write percentages with a percent sign, 50%"
                 )
             return values
