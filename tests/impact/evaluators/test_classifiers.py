@@ -36,28 +36,19 @@ def shown(natural):
     return found
 
 
+def as_pillow(pictures):
+    return [Image.fromarray(each.pixels) for each in pictures]
+
+
 def logits(text, pictures, **options):
     model = load_classifier(text, device="cpu", **options)
     return model.forward([model.preparation(each) for each in pictures])
 
 
-def by_torch(module, pictures, bgr=False):
-    """Return what a module makes of images, prepared without visleak."""
-    made = []
-    mean, std = (torch.tensor(small.RECIPE[k]).view(1, 3, 1, 1) for k in ("mean", "std"))
-    for picture in pictures:
-        image = Image.fromarray(picture.pixels).resize((32, 32), Image.Resampling.BILINEAR)
-        values = torch.from_numpy(np.array(image)).permute(2, 0, 1)[None].float() / 255
-        values = values.flip(1) if bgr else values
-        with torch.inference_mode():
-            made.append(module((values - mean) / std).numpy())
-    return np.concatenate(made)
-
-
 @pytest.mark.parametrize("route", ROUTES)
 def test_one_network_by_every_route(networks, natural, route):
     pictures = shown(natural)
-    wanted = by_torch(small.cifar_resnet(9), pictures)
+    wanted = small.directly(small.cifar_resnet(9), as_pillow(pictures))
     np.testing.assert_allclose(logits(route.format(networks), pictures), wanted, atol=2e-4)
     assert np.ptp(wanted.argmax(axis=1)) > 0
 
@@ -75,8 +66,8 @@ def test_logits_of_transformers(tmp_path, natural):
     pictures = shown(natural)
     with torch.inference_mode():
         wanted = [
-            model(**processor(Image.fromarray(each.pixels), return_tensors="pt")).logits.numpy()
-            for each in pictures
+            model(**processor(image, return_tensors="pt")).logits.numpy()
+            for image in as_pillow(pictures)
         ]
     np.testing.assert_allclose(
         logits(f"hf:{folder}", pictures), np.concatenate(wanted), rtol=1e-4, atol=1e-5
@@ -115,7 +106,7 @@ def test_a_recipe_orders_channels_and_axes(tmp_path, natural):
         tmp_path / "how.json", channels="BGR", layout="NHWC", output="logits"
     )
     pictures = shown(natural)
-    wanted = by_torch(small.cifar_resnet(9), pictures, bgr=True)
+    wanted = small.directly(small.cifar_resnet(9), as_pillow(pictures), bgr=True)
     found = logits(f"torchscript:{path}?prep={recipe}", pictures)
     np.testing.assert_allclose(found, wanted, atol=2e-4)
     wrong = small.write_recipe(tmp_path / "wrong.json", layout="NHWC", output="answers")

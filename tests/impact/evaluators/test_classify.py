@@ -28,24 +28,12 @@ pytest.importorskip("torchmetrics")
 DATA = os.environ.get("VISLEAK_DATA")
 
 
-def directly(module, files):
-    """Return logits of image files, by Pillow and torch alone."""
-    mean, std = (torch.tensor(small.RECIPE[k]).view(3, 1, 1) for k in ("mean", "std"))
-    rows = []
-    for file in files:
-        image = Image.open(file).convert("RGB").resize((32, 32), Image.Resampling.BILINEAR)
-        values = torch.from_numpy(np.array(image)).permute(2, 0, 1).float() / 255
-        with torch.inference_mode():
-            rows.append(module.eval()(((values - mean) / std)[None])[0].numpy())
-    return np.stack(rows)
-
-
 def test_answers_of_a_set(labelled, tmp_path, images, resnet):
     done = classify(images, resnet, tmp_path / "p.parquet")
     table = pq.read_table(done.file).to_pylist()
     files = [labelled / row["id"] for row in table]
     assert sorted(files) == sorted(labelled.rglob("*.png"))
-    logits = directly(small.cifar_resnet(9), files)
+    logits = small.directly(small.cifar_resnet(9), map(Image.open, files))
     names = sorted(place.name for place in labelled.iterdir())
     for row, outputs in zip(table, logits, strict=True):
         order = np.argsort(-outputs)
