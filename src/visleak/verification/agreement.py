@@ -1,4 +1,4 @@
-"""Agreement of two grey images in their common frame: edges, structure, drift, residual.
+"""Agreement of two grey images in their common frame, as fields of ``Measures``.
 
 The edges of a processed copy agree after brightness, colour and blur are fitted, except in the
 patch of a caption or a logo. Another shot of the same scene has the same light and colour, but no
@@ -46,32 +46,6 @@ KEPT: Final = 0.3
 _THREE: Final = np.ones((3, 3), np.uint8)
 
 
-@dataclass(frozen=True, slots=True)
-class EdgeAgreement:
-    """Agreement of the edges of two grey images; the fields are fields of ``Measures``."""
-
-    gradient: float  # correlation of the gradients over the overlap, -1..1
-    core: float  # the same without the quarter of the tiles with edges that agrees least
-
-
-@dataclass(frozen=True, slots=True)
-class WindowAgreement:
-    """Agreement of windows of two grey images, weighted by contrast; as in ``Measures``."""
-
-    structure: float  # mean correlation of a window, -1..1
-    agree: float  # share of the windows whose correlation is at least AGREES, 0..1
-    drift: float  # upper quartile of the remaining displacement, pixels of the frame
-
-
-@dataclass(frozen=True, slots=True)
-class Residual:
-    """The remaining difference of two grey images; as in ``Measures``."""
-
-    residual: float  # root mean square difference, levels
-    within: float  # share of the overlap whose difference is below 16 levels
-    patch: float  # largest root mean square difference of a tile of 1/16 of the frame, levels
-
-
 def equally_blurred(
     query: Float32, reference: Float32, mask: Bool
 ) -> tuple[Float32, Float32, float]:
@@ -113,8 +87,8 @@ def _gradients(image: Float32, inner: Float32) -> tuple[Float32, Float32]:
     return across, down
 
 
-def edge_agreement(query: Float32, reference: Float32, mask: Bool) -> EdgeAgreement:
-    """Compare the edges of two grey images (h, w) inside a mask."""
+def edge_agreement(query: Float32, reference: Float32, mask: Bool) -> dict[str, float]:
+    """Return ``gradient`` and ``core`` of two grey images (h, w) inside a mask."""
     inner = _inner(mask)
     product, energy_a, energy_b = (np.zeros(TILES * TILES) for _ in range(3))
     for a, b in zip(_gradients(query, inner), _gradients(reference, inner), strict=True):
@@ -128,11 +102,11 @@ def edge_agreement(query: Float32, reference: Float32, mask: Bool) -> EdgeAgreem
     core = order[: max(1, len(order) * 3 // 4)]
     whole = ratio(product.sum(), energy_a.sum() * energy_b.sum())
     left = ratio(product[core].sum(), energy_a[core].sum() * energy_b[core].sum())
-    return EdgeAgreement(whole, left)
+    return {"gradient": whole, "core": left}
 
 
-def window_agreement(query: Float32, reference: Float32, mask: Bool) -> WindowAgreement:
-    """Compare windows of two grey images (h, w) inside a mask.
+def window_agreement(query: Float32, reference: Float32, mask: Bool) -> dict[str, float]:
+    """Return ``structure``, ``agree`` and ``drift`` of two grey images (h, w) inside a mask.
 
     The correlation is the structure term of SSIM (Wang et al., 2004). The displacement is one step
     of Lucas & Kanade (1981) on images normalized to the same local mean and variance.
@@ -148,7 +122,7 @@ def window_agreement(query: Float32, reference: Float32, mask: Bool) -> WindowAg
     trust = contrast / (np.maximum(spread_a, spread_b) + math.sqrt(FAINT))
     drift = _drift(windows, mask.astype(np.float32), np.asarray(trust, np.float32))
     structure = float((contrast * correlation).sum()) / total
-    return WindowAgreement(structure, agree, drift)
+    return {"structure": structure, "agree": agree, "drift": drift}
 
 
 def consistent_mask(query: Float32, reference: Float32, mask: Bool) -> Bool:
@@ -236,14 +210,14 @@ def by_tile(values: Float32) -> Float64:
     return np.asarray(sums.ravel(), np.float64)
 
 
-def residual(query: Float32, reference: Float32, mask: Bool) -> Residual:
-    """Return the difference of two grey images (h, w) inside a mask."""
+def residual(query: Float32, reference: Float32, mask: Bool) -> dict[str, float]:
+    """Return ``residual``, ``within`` and ``patch`` of two grey images (h, w) inside a mask."""
     difference = (reference - query) * mask
     pixels = int(np.count_nonzero(mask)) or 1
     squares, counts = by_tile(difference * difference), by_tile(mask.astype(np.float32))
     tile = mask.size / TILES**2
-    return Residual(
-        residual=math.sqrt(float((difference * difference).sum()) / pixels),
-        within=1 - np.count_nonzero(np.abs(difference) >= EXACT_LEVELS) / pixels,
-        patch=float(np.sqrt((squares / (counts + tile / 8)).max())),
-    )
+    return {
+        "residual": math.sqrt(float((difference * difference).sum()) / pixels),
+        "within": 1 - np.count_nonzero(np.abs(difference) >= EXACT_LEVELS) / pixels,
+        "patch": float(np.sqrt((squares / (counts + tile / 8)).max())),
+    }

@@ -9,7 +9,6 @@ relation with the highest score is kept.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict
 from typing import Final
 
 import cv2
@@ -180,7 +179,7 @@ def measure_frame(frame: Frame, inliers: int = 0, fit: PhotometricFit | None = N
         inliers=float(inliers),
         inverted=float(inverted),
         pixels=float(np.count_nonzero(mask)),
-        **asdict(agreement.edge_agreement(ours, theirs, mask)),
-        **asdict(agreement.window_agreement(ours, theirs, mask)),
-        **asdict(agreement.residual(ours, theirs, mask)),
+        **agreement.edge_agreement(ours, theirs, mask),
+        **agreement.window_agreement(ours, theirs, mask),
+        **agreement.residual(ours, theirs, mask),
     )

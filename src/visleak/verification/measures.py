@@ -35,7 +35,7 @@ class Measures:
     side: float  # side of the squares that were compared, or largest side of a frame, pixels
     exact: float  # 1 if the pixels are the same up to re-encoding, see exact.is_exact
     identical: float = 0.0  # 1 if all pixels are identical
-    # -- large images only, down to pixels --
+    # -- large images only, down to ``pixels``; ``inverted`` also of tiny ones --
     # mean correlation of small windows, -1..1
     structure: float = 0.0
     agree: float = 0.0  # share of the windows with contrast whose correlation is at least 0.6, 0..1
@@ -47,7 +47,7 @@ class Measures:
     # width over height of either image
     query_ratio: float = 1.0
     reference_ratio: float = 1.0
-    # -- tiny images only, down to palette --
+    # -- tiny images only, down to ``palette`` --
     # mean correlation of gradients and of damped gradients, reduced for small overlaps
     agreement: float = 0.0
     # agreement of the directions of gradients, upper quartile of the tiles of 1/16 of the image, 0
@@ -56,7 +56,7 @@ class Measures:
     detail: float = 0.0  # correlation of second derivatives over the overlap, -1..1
     # share of the colour variance that an affine map of the query's colours explains, 0..1
     palette: float = 0.0
-    # -- fine comparison only, down to close_side --
+    # -- fine comparison only, down to ``close_side`` --
     # see detail.Detail
     amount: float = 0.0
     matched: float = 0.0
@@ -94,9 +94,8 @@ class Measures:
     tinted_less: float = 0.0
     # share of an image without any detail (paper, solid areas of a rendering), the larger of both
     plain: float = 0.0
-    close_side: float = (
-        -1.0
-    )  # long side of the frame of the fine comparison, pixels; -1 without one
+    # long side of the frame of the fine comparison, pixels; -1 without one
+    close_side: float = -1.0
     # -- tiny images only --
     # correlation of three bands of detail, one octave each, without the quarter of the tiles that
     # agrees least, -1..1
@@ -106,9 +105,7 @@ class Measures:
     shapes: float = 0.0  # correlation of the coarse band over all tiles, -1..1
     # share of the colour variance of the reference that one gain and offset do not explain, 0..1
     unlike: float = 1.0
-    contrast: float = (
-        0.0  # standard deviation of the reference's grey values in the overlap, levels
-    )
+    contrast: float = 0.0  # standard deviation of the reference's grey values, levels
     # see texture.Texture
     texture_amount: float = 0.0
     texture_mean: float = 0.0
