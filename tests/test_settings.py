@@ -5,6 +5,7 @@ import json
 
 import pytest
 
+from refusals import refusal
 from visleak.documents import as_plain, from_plain
 from visleak.errors import UsageError
 from visleak.settings import CHOSEN, Settings
@@ -28,11 +29,7 @@ from visleak.settings import CHOSEN, Settings
     ],
 )
 def test_wrong_settings_are_refused(given, message):
-    with pytest.raises(UsageError) as caught:
-        Settings(**given)
-    assert message in str(caught.value)
-    assert "\n" not in str(caught.value)
-    assert caught.value.exit_code == 2
+    assert message in refusal(UsageError, Settings, **given)
 
 
 def test_settings_travel_as_plain_values():
