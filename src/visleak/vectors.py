@@ -67,6 +67,15 @@ def check_digest(partition: Partition) -> None:
             )
 
 
+def parts_of(count: int, step: int) -> list[slice]:
+    """Return the slices that cut ``count`` rows into parts.
+
+    >>> parts_of(5, 3)
+    [slice(0, 3, None), slice(3, 6, None)]
+    """
+    return [slice(start, start + step) for start in range(0, count, step)]
+
+
 def gathered(stored: npt.NDArray[Number], rows: npt.NDArray[np.integer]) -> npt.NDArray[Number]:
     """Return some rows of an array that may be memory-mapped; they alone stay in memory.
 
@@ -74,8 +83,7 @@ def gathered(stored: npt.NDArray[Number], rows: npt.NDArray[np.integer]) -> npt.
     that is the whole file. Each costs 20 microseconds, so this is for samples.
     """
     found = np.empty((len(rows), *stored.shape[1:]), stored.dtype)
-    for start in range(0, len(rows), GATHERED):
-        part = slice(start, start + GATHERED)
+    for part in parts_of(len(rows), GATHERED):
         found[part] = stored[rows[part]]
         forget(stored)
     return found

@@ -126,7 +126,6 @@ def write_shard(
 
 
 def _texts_of(images: ImageSet, prints: Fingerprints) -> pa.Table:
-    """Return the table of the images of some embeddings, one row per image."""
     listed = pa.array(prints.rows)
     columns = {
         "id": images.ids,

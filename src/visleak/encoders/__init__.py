@@ -33,7 +33,7 @@ _PARTS: Final = (
     *("name", "digest", "width", "enough", "views", "thresholds", "cohort"),
     *("encode", "view"),
 )
-#: Parts by which an object with every part is told from one that has only ``encode``.
+#: Parts that distinguish an object with every part from one that has only ``encode``.
 _FULL: Final = ("view", "views", "cohort")
 
 

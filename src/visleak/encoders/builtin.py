@@ -25,6 +25,7 @@ import numpy.typing as npt
 
 from visleak.encoders.request import Request
 from visleak.records import VIEWS, Bool, DecodedImage, Float32
+from visleak.vectors import parts_of
 
 SIDE: Final = 32
 BINS: Final = 8
@@ -45,8 +46,7 @@ def flat(images: Sequence[DecodedImage]) -> Bool:
     [True]
     """
     found = np.empty(len(images), np.bool_)
-    for start in range(0, len(images), BATCH):
-        part = slice(start, start + BATCH)
+    for part in parts_of(len(images), BATCH):
         squares = np.stack([squeeze(image.pixels) for image in images[part]])
         found[part] = mean_gradient(gradient_votes(squares)) < FLAT_BELOW
     return found
@@ -147,8 +147,7 @@ class BuiltinEncoder:
         """Return unit vectors (n, 560) and whether each image is flat (n,)."""
         vectors = np.empty((len(images), WIDTH), np.float32)
         flat = np.empty(len(images), np.bool_)
-        for start in range(0, len(images), BATCH):
-            part = slice(start, start + BATCH)
+        for part in parts_of(len(images), BATCH):
             squares = np.stack([squeeze(image.pixels) for image in images[part]])
             vectors[part], flat[part] = describe(squares)
         return vectors, flat
@@ -170,7 +169,7 @@ class BuiltinEncoder:
 def builtin_encoder(request: Request) -> BuiltinEncoder:
     """Return the built-in encoder, which has nothing to choose."""
     request.no_argument()
-    request.knows()
+    request.allow_only()
     return BuiltinEncoder()
 
 

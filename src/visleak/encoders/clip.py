@@ -44,7 +44,7 @@ def clip_encoder(request: Request, *, assumed: bool = False) -> NetworkEncoder:
     """Return a CLIP by name or folder; OpenAI's ViT-B/32 by default."""
     backend = backend_of(request)
     prep = request.choice("prep", PREPS, PREPS[0])
-    running = Running.asked(request)
+    running = Running.of(request)
     if backend == "open_clip":
         tower, preprocessing = load_open_clip(request, prep)
     else:
@@ -62,7 +62,7 @@ def clip_encoder(request: Request, *, assumed: bool = False) -> NetworkEncoder:
 
 def backend_of(request: Request) -> str:
     """Return which library loads a CLIP, one of :data:`BACKENDS`."""
-    request.knows("prep", "backend", *RUNNING)
+    request.allow_only("prep", "backend", *RUNNING)
     of_open_clip = request.argument.startswith(HUB)
     return request.choice("backend", BACKENDS, BACKENDS[1 if of_open_clip else 0])
 
@@ -80,7 +80,6 @@ def find_clip(request: Request, layout: Layout = TRANSFORMERS) -> Found:
 
 
 def _load_transformers(request: Request) -> tuple[Tower, Path]:
-    """Return the image tower of a CLIP of transformers, and its folder."""
     transformers = transformers_for("encoder clip")
     found = find_clip(request)
     stated = found.config()

@@ -150,7 +150,7 @@ def _has_lengths(encoder: Encoder) -> bool:
 
 
 def precision_note(model: object) -> str:
-    """Return what a digest says of half precision, whose numbers are others; else nothing."""
+    """Return the part of a digest that names half precision; empty for fp32."""
     precision = getattr(model, "precision", "fp32")
     return "" if precision == "fp32" else f" {precision}"
 
@@ -165,10 +165,10 @@ def load_features(text: str, *, device: str = "auto", precision: str = "fp32") -
     """
     request = parse(text, "features")
     if request.name == INCEPTION:
-        request.knows(*RUNNING)
+        request.allow_only(*RUNNING)
         path = Path(request.wanted_argument("FILE")).expanduser()
-        told = replace(request, options=options_of(request, device, precision))
-        return Inception(path, Running.asked(told))
+        whole = replace(request, options=options_of(request, device, precision))
+        return Inception(path, Running.of(whole))
     if request.name not in ENCODERS:
         raise UsageError(
             f"features are inception:FILE or an encoder ({', '.join(ENCODERS)}); got {text!r}"

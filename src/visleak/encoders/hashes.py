@@ -114,7 +114,7 @@ def phashes(thumbnails: Sequence[Image.Image]) -> Bool:
 def phash_encoder(request: Request) -> HashEncoder:
     """Return ``phash``, which has no published thresholds."""
     request.no_argument()
-    request.knows()
+    request.allow_only()
     return HashEncoder("phash", "1", LOW * LOW, _reliable_phash)
 
 
@@ -125,7 +125,7 @@ def _reliable_phash(pixels: Bytes8) -> tuple[Bool, bool]:
 def pdq_encoder(request: Request) -> HashEncoder:
     """Return ``pdq`` (Facebook 2019) with its authors' threshold; low quality counts as flat."""
     request.no_argument()
-    request.knows()
+    request.allow_only()
     library("pdqhash", "pdq", "the encoder pdq")
     same = 1.0 - PDQ_DISTANCE / 256
     source = (

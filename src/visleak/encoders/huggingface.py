@@ -55,9 +55,9 @@ _IRRELEVANT: Final = (
 def timm_encoder(request: Request) -> NetworkEncoder:
     """Return a model of timm by name, ``hf-hub:OWNER/NAME`` or folder."""
     name = request.wanted_argument("NAME")
-    request.knows(*RUNNING)
+    request.allow_only(*RUNNING)
     timm = library("timm", "timm", request.called)
-    running = Running.asked(request)
+    running = Running.of(request)
     module = timm_model(timm, name, request.called, num_classes=0)
     about = {"timm": str(module.pretrained_cfg.get("architecture", name)), "modules": str(module)}
     tower = Tower(
@@ -150,13 +150,13 @@ FEATURES: Final[Mapping[str, Callable[[torch.nn.Module, torch.Tensor], torch.Ten
 
 def dinov2_encoder(request: Request) -> NetworkEncoder:
     """Return DINOv2 (ViT-B/14 by default): the class token after the last layer norm."""
-    request.knows(*RUNNING)
+    request.allow_only(*RUNNING)
     return _encoder(request, find_model(request, DINOV2), "cls", "dinov2")
 
 
 def resnet152_encoder(request: Request) -> NetworkEncoder:
     """Return ResNet-152, or the ResNet of a folder: the averaged features before the classes."""
-    request.knows(*RUNNING)
+    request.allow_only(*RUNNING)
     return _encoder(request, find_model(request, RESNET152), "pooler_output", "resnet")
 
 
@@ -169,13 +169,13 @@ def hf_encoder(request: Request) -> NetworkEncoder:
     ``feature`` names one. The digest depends on it.
     """
     request.wanted_argument("NAME_OR_FOLDER")
-    request.knows("feature", *RUNNING)
+    request.allow_only("feature", *RUNNING)
     feature = request.choice("feature", ("auto", *FEATURES), "auto")
     return _encoder(request, find_model(request), feature)
 
 
 def _encoder(request: Request, found: Found, feature: str, kind: str = "") -> NetworkEncoder:
-    running, what = Running.asked(request), f"encoder {request.name}"
+    running, what = Running.of(request), f"encoder {request.name}"
     stated = str(found.config().get("model_type", ""))
     if kind and not stated.startswith(kind):
         raise VisleakError(

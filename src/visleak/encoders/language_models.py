@@ -37,8 +37,8 @@ LAYOUT: Final = replace(
     weights=tuple(name for name in TRANSFORMERS.weights if "safetensors" in name),
     others=TOKENIZER,
 )
-#: Class of transformers -> kind of its models, and an example. A masked one reads what stands on
-#: both sides of a word, a causal one only what stands before it.
+#: Class of transformers -> kind of its models, and an example. A masked one reads the text on
+#: both sides of a word, a causal one only the text before it.
 KINDS: Final = {
     "AutoModelForMaskedLM": ("a masked", "hub:google-bert/bert-base-uncased"),
     "AutoModelForCausalLM": ("a causal", "hub:openai-community/gpt2"),

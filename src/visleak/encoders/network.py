@@ -32,7 +32,7 @@ from visleak.encoders.request import Request, stated_thresholds
 from visleak.errors import UsageError, VisleakError, brief
 from visleak.lazy import library
 from visleak.records import Bool, Bytes8, DecodedImage, Float32, Preparation
-from visleak.vectors import unit_rows
+from visleak.vectors import parts_of, unit_rows
 
 if TYPE_CHECKING:
     import torch
@@ -54,8 +54,7 @@ class BatchedEncoder(ABC):
     def encode(self, images: Sequence[DecodedImage]) -> tuple[Float32, Bool]:
         """Return unit vectors (n, width) and whether each image is flat (n,)."""
         vectors = np.empty((len(images), self.width), np.float32)
-        for start in range(0, len(images), self.batch):
-            part = slice(start, start + self.batch)
+        for part in parts_of(len(images), self.batch):
             vectors[part] = self.forward([self.preparation(image) for image in images[part]])
         return vectors, flat(images)
 
@@ -92,8 +91,8 @@ class Running:
     batch: int  # images per call of the network
 
     @classmethod
-    def asked(cls, request: Request) -> Running:
-        """Return what the options of a request say; ``auto`` is a CUDA GPU if torch finds one."""
+    def of(cls, request: Request) -> Running:
+        """Return the options of a request; ``auto`` is a CUDA GPU if torch finds one."""
         device = network_device(
             library("torch", "torch", request.called),
             request.options.get("device", "auto"),
@@ -209,9 +208,9 @@ HOME: Final = "https://github.com/facebookresearch/sscd-copy-detection"
 def sscd_encoder(request: Request) -> NetworkEncoder:
     """Return SSCD from a TorchScript file."""
     path = Path(request.wanted_argument("FILE")).expanduser()
-    request.knows("resize", *RUNNING)
+    request.allow_only("resize", *RUNNING)
     resize = RESIZES[request.choice("resize", tuple(RESIZES), "288")]
-    running = Running.asked(request)
+    running = Running.of(request)
     torch = library("torch", "torch", "encoder sscd")
     advice = f"get {NAME} as {HOME} says, then sscd:FILE"
     script, content = load_script(torch, path, request.called, advice)
@@ -238,7 +237,7 @@ def load_script(
         with path.open("rb") as file:
             content = hashlib.file_digest(file, lambda: hashlib.blake2b(digest_size=16))
         with warnings.catch_warnings():
-            # torch asks makers of new files for another format; these are published as they are
+            # torch recommends another format for new files; published ones are in this one
             warnings.filterwarnings("ignore", category=DeprecationWarning, module="torch.jit")
             return torch.jit.load(str(path), map_location="cpu").float(), content.hexdigest()
     except (RuntimeError, ValueError, OSError) as error:

@@ -238,7 +238,7 @@ class OnnxEncoder(BatchedEncoder):
 def onnx_encoder(request: Request) -> OnnxEncoder:
     """Return the encoder of ``onnx:FILE[?prep=FILE.json&device=..&batch=..]``."""
     path = Path(request.wanted_argument("FILE"))
-    request.knows("prep", "device", "batch")
+    request.allow_only("prep", "device", "batch")
     if not path.is_file():
         raise UsageError(f"no such ONNX file: {path}")
     recipe = recipe_of(request, path)
@@ -256,7 +256,6 @@ def recipe_of(request: Request, path: Path) -> Recipe:
 
 
 def _session(path: Path, device: str) -> tuple[onnxruntime.InferenceSession, str]:
-    """Load a network; return it and its device."""
     onnxruntime = library("onnxruntime", "onnx", "the encoder onnx")
     onnxruntime.set_default_logger_severity(4)
     has_gpu = "CUDAExecutionProvider" in onnxruntime.get_available_providers()
@@ -282,7 +281,6 @@ def _session(path: Path, device: str) -> tuple[onnxruntime.InferenceSession, str
 def _input_output(
     path: Path, session: onnxruntime.InferenceSession, recipe: Recipe
 ) -> tuple[onnxruntime.NodeArg, str]:
-    """Return the network's input, and the name of its output."""
     inputs, outputs = list(session.get_inputs()), [each.name for each in session.get_outputs()]
     names = [each.name for each in inputs]
     if len(inputs) != 1 or recipe.input not in ("", names[0]):

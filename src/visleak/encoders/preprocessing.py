@@ -75,7 +75,6 @@ class PixelPreparation:
         return dict(as_plain(self))
 
     def _size(self, height: int, width: int) -> tuple[int, int]:
-        """Return height and width of the resized image."""
         if not self.resize:
             return height, width
         if len(self.resize) == 2:

@@ -39,7 +39,7 @@ class Request:
         more = {name: str(value) for name, value in options.items()}
         return replace(self, options={**self.options, **more})
 
-    def knows(self, *options: str) -> None:
+    def allow_only(self, *options: str) -> None:
         """Refuse all options but some."""
         for option in self.options:
             if option not in options:

@@ -330,5 +330,5 @@ def load_text_tower(text: str, **options: object) -> TextTower:
             f" clip:OWNER/NAME or clip:MODEL/WEIGHTS?backend=open_clip; got {text!r}"
         )
     load = load_clip_text if backend_of(request) == "transformers" else load_open_clip_text
-    running = Running.asked(request)
+    running = Running.of(request)
     return TextTower(request.named("backend"), load(request), running)

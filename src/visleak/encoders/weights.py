@@ -155,7 +155,6 @@ def _cached(hub: ModuleType, name: str, layout: Layout) -> Path | None:
 
 
 def _downloaded(hub: ModuleType, name: str, layout: Layout) -> Path:
-    """Download a model; return its folder in the cache."""
     listed = [each.rfilename for each in hub.HfApi().model_info(name, timeout=PATIENCE).siblings]
     weights = next((file for file in layout.weights if file in listed), None)
     if weights is None or (layout.config and layout.config not in listed):
@@ -176,7 +175,7 @@ def refusal(error: Exception) -> str:
     kind = type(error).__name__
     status = getattr(getattr(error, "response", None), "status_code", None)
     if kind == "GatedRepoError" or status == 403:
-        return "gives it to those only who asked for access (`hf auth login`)"
+        return "requires a granted request for access (`hf auth login`)"
     if status in (401, 404):
         return "has no such model, or a private one (`hf auth login`)"
     if kind == "HFValidationError":

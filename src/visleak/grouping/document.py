@@ -1,4 +1,4 @@
-"""Groups that were found unasked, for people."""
+"""The groups that an audit inferred, as a document."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def headline(found: GroupingSummary) -> str:
 
 
 def _reached(each: Hypothesis, one: SharedGroups) -> int:
-    """Return the query images that a training image of their group stands for."""
+    """Return the query images with a training image of their group."""
     return (one.close or 0) if each.kind == "shots" else one.queries
 
 
@@ -125,12 +125,12 @@ def belief(each: Hypothesis) -> str:
 
 def sentences(each: Hypothesis) -> Iterator[str]:
     """Yield what a believed hypothesis means, one line for each query set first."""
-    told = {one.query_set for one in each.shared}
+    shared = {one.query_set for one in each.shared}
     for one in each.shared:
         side = _side_of(each, one)
         yield f"{_units(each, side)}{_leak(each, one)}"
     for side in each.sides:
-        if side.set not in told and not each.shared:
+        if side.set not in shared and not each.shared:
             yield _units(each, side)
     yield f"believed: {belief(each)}; {each.why}"
 
@@ -167,7 +167,6 @@ def span(value: int, unit: str | None) -> str:
 
 
 def _leak(each: Hypothesis, one: SharedGroups) -> str:
-    """Return what a query set shares with a reference set."""
     side = _side_of(each, one)
     if not one.queries:
         return f"; none is in {one.reference_set}"

@@ -2,7 +2,7 @@
 
 Pairs that a scheme puts together are compared with pairs of the same images that it does not put
 together, within one class and, for neighbours of a sequence, within one sequence: so neither a
-class nor the place of a recording can stand for what the scheme claims.
+class nor the place of a recording can explain what the scheme claims.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class Compare(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Members:
-    """The images of which a scheme tells the group."""
+    """The images of which a scheme gives the group."""
 
     # int64 (n,): numbers of the group, of the class (equal where classes are unknown) and of the
     # content; number or time of the frame, zeros where there is none
@@ -162,7 +162,7 @@ def _matched(similarity: Float32, stratum: Int64, together: Bool) -> tuple[float
 def _permuted(value: Float64, stratum: Int64) -> float:
     """Return how likely the diagonal is so large if second images were exchanged in a stratum.
 
-    Where as large ones are common, few permutations tell (Besag & Clifford 1991).
+    Where as large ones are common, few permutations suffice (Besag & Clifford 1991).
     """
     rng = np.random.default_rng(0)
     order = np.argsort(stratum, kind="stable")
@@ -187,7 +187,7 @@ def _nearest(
 ) -> tuple[float, float, int]:
     """Return how often the nearest image of a pool belongs to an image, by chance, and of how many.
 
-    Only images are asked that have one that belongs to them in their pool.
+    Only images with one that belongs to them in their pool are counted.
     """
     order = np.argsort(pool, kind="stable")
     begin = np.searchsorted(pool[order], np.arange(pool.max(initial=0) + 2))

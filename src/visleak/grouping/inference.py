@@ -48,7 +48,7 @@ SHOTS_MS: Final = 60_000
 RESTARTED: Final = 0.1
 #: A subject whose name holds no number is a class.
 NUMBERED: Final = 0.8
-#: Subjects that stand together by name and are compared with each other.
+#: Subjects that follow each other by name and are compared with each other.
 BESIDE: Final = 3
 
 
@@ -224,7 +224,6 @@ def _named(known: Iterable[tuple[int, str]]) -> tuple[Int64, list[str]]:
 
 
 def _given(sets: Sets, framed: bool) -> Known:
-    """Return the groups that a source states."""
     groups, frames = sets.column("groups", pa.string()), sets.column("frames", pa.int64())
     known = pc.is_valid(groups)
     rows = np.flatnonzero((pc.and_(known, pc.is_valid(frames)) if framed else known).to_numpy())
@@ -436,7 +435,7 @@ def _untold(found: GroupEvidence) -> str:
 
 
 def _counter_evidence(scheme: Scheme, found: Found, sets: Sets) -> str:
-    """Return what speaks against a scheme before images are compared, or nothing."""
+    """Return the reason to reject a scheme before images are compared, or nothing."""
     members, owner = found.members, sets.owner[found.rows]
     lasts = [name.rpartition("/")[2] for name in found.groups]
     words = sum(bool(re.search(r"\d", name)) for name in lasts) < NUMBERED * len(lasts)
@@ -461,7 +460,6 @@ def _counter_evidence(scheme: Scheme, found: Found, sets: Sets) -> str:
 
 
 def _one_class(members: Members) -> bool:
-    """Whether all images count as of one class, as where classes are unknown."""
     return len(np.unique(members.stratum)) < 2
 
 
@@ -488,7 +486,6 @@ def _without_repeats(found: Sequence[Found]) -> list[Found]:
 
 
 def _same_groups(one: Found, other: Found) -> bool:
-    """Whether two schemes put the same images together."""
     # shots are grouped by the gaps between them
     if one.hypothesis.kind == "shots" or not np.array_equal(one.rows, other.rows):
         return False

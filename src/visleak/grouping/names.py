@@ -1,4 +1,4 @@
-"""Grammar of file names: what the names of images may say about recordings, copies and subjects.
+"""Grammar of file names: what the names of images may state about recordings, copies and subjects.
 
 Each scheme is a pair of patterns as ``--group`` and ``--frame`` take them, so that what was found
 can be given to every later command. Names alone prove nothing: :mod:`visleak.grouping.evidence`
@@ -86,7 +86,7 @@ _CLASSES: Final = (
     *("diagnosis", "finding", "grade", "stage", "split", "fold", "set", "subset"),
     *("width", "height", "size", "count", "age", "sex", "gender", "year", "month", "day"),
 )
-#: What stands between the name of a recording and the number of a frame.
+#: The text between the name of a recording and the number of a frame.
 _JOINT: Final = re.compile(
     r"(?:[\W_]+(?:f|fr|frame|frames|img|image|im|i|n|t|z|slice|idx|no|pic|photo|shot)?[\W_]*"
     r"|[\W_]*)$",
@@ -200,10 +200,10 @@ def _copies(stems: Sequence[str], ending: str) -> tuple[Scheme | None, str]:
 
 
 def _of_one_image(base: str, suffix: str, known: set[str]) -> bool:
-    """Whether what stands before a suffix can be the name of one image.
+    """Whether the text before a suffix can be the name of one image.
 
     Files of a class are renamed to ``cat (1)``, ``cat (2)``, and saved as ``images (1)`` from the
-    web: a number alone stands for a copy only of an image that is there and has a name of its own.
+    web: a number alone marks a copy only of an image that exists and has a name of its own.
     A word with a number counts the images of a class where its name has none: ``leaf_crop12``.
     """
     own = re.search(r"\d", base.rpartition("/")[2])
@@ -301,10 +301,10 @@ def _tiles(stems: Sequence[str], ending: str) -> Scheme | None:
 class _Counted:
     """Names with a counter."""
 
-    head: str  # what stands before it, without the joint
-    joint: str  # what stands between
+    head: str  # the text before it, without the joint
+    joint: str  # the text between
     number: str
-    tail: str  # what stands behind, as a pattern
+    tail: str  # the text behind, as a pattern
 
 
 def _by_counter(stems: Sequence[str], ending: str) -> Iterator[Scheme]:
@@ -404,9 +404,9 @@ def _of_camera(found: Sequence[_Counted]) -> bool:
 #: Files that are tried first, and files of all sets that are read at most.
 TRIED: Final = 60
 MOST: Final = 100_000
-#: Share of files with tags from which they say something.
+#: Share of files with tags from which tags are used.
 ENOUGH: Final = 0.5
-#: Metres on the ground that a photograph stands for.
+#: Metres on the ground that a photograph covers.
 AROUND: Final = 25.0
 #: Share of a side by which footprints of maps must overlap.
 OVERLAP: Final = 0.02
@@ -507,7 +507,6 @@ def _digest(text: str, size: int = 6) -> str | None:
 
 
 def _shot(tags: Mapping[int, object]) -> Shot | None:
-    """Return the shot that some tags state."""
     make, model, text, fraction, serial = (
         str(tags.get(tag) or "").strip(" \0") for tag in (_MAKE, _MODEL, _TIME, _FRACTION, _SERIAL)
     )
@@ -599,7 +598,6 @@ def _at(latitude: float | None, longitude: float | None) -> Place | None:
 
 
 def _of_map(image: Image.Image) -> Place | None:
-    """Return the part of the ground that a GeoTIFF shows."""
     tags = getattr(image, "tag_v2", {})
     scale, tie, keys = (tags.get(tag) for tag in (_SCALE, _TIE, _KEYS))
     if not scale or not tie or len(scale) < 2 or len(tie) < 6:

@@ -22,6 +22,7 @@ from visleak.pipeline.encoded_set import (
     Chunk,
     ImageFingerprint,
     Item,
+    ReadTask,
     Refused,
     Row,
     label_of,
@@ -51,12 +52,7 @@ class _Recipe:
     preparation: Preparation
 
 
-@dataclass(frozen=True, slots=True)
-class _Task:
-    opener: Handle[Opener]
-    recipe: Handle[_Recipe]
-    cache: CacheHandle | None
-    positions: range | Int64
+_Task = ReadTask[Handle[_Recipe]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +88,7 @@ def batched(
 ) -> Iterator[Chunk]:
     """Yield the fingerprints of the images at ascending positions, in their order."""
     recipe = _Recipe(encoder.name, maker(encoder), encoder.enough, encoder.preparation)
-    whole = _Task(context.share(opener), context.share(recipe), cache, positions)
+    whole = ReadTask(context.share(opener), context.share(recipe), cache, positions)
     queue, submitted = _Queue(encoder), deque[_Task]()
     size, count, held = FIRST_CHUNK, 0, 0
 
@@ -192,7 +188,6 @@ def forwarded(
 
 
 def _failure(encoder: BatchEncoder, count: int, error: Exception) -> str:
-    """Return why a network failed and what to do, in one line."""
     text = " ".join(str(error).split())
     lacking = any(words in text.lower() for words in ("out of memory", "failed to allocate"))
     if isinstance(error, MemoryError) or lacking:
@@ -211,7 +206,7 @@ def _failure(encoder: BatchEncoder, count: int, error: Exception) -> str:
 
 def prepare(task: _Task) -> _Done:
     """Read, digest, look up, decode and prepare images, up to a bound on their bytes."""
-    recipe = task.recipe.load()
+    recipe = task.encoder.load()
     stored = task.opener.load().read(list(task.positions))
     prepared: list[_Prepared] = []
     unreadable: list[Refused] = []

@@ -31,9 +31,9 @@ from visleak.records import (
     Pairs,
     Unreadable,
 )
-from visleak.search.exact import ExactSearch, Scored
-from visleak.search.hits import Hits, Rows, Search, Sides, Wanted
-from visleak.vectors import forget
+from visleak.search.exact import ExactSearch
+from visleak.search.hits import Hits, Rows, Scored, Search, Sides, Wanted
+from visleak.vectors import forget, parts_of
 
 BEST: Final = 20  # references per query by background-corrected similarity
 COHORT_BEST: Final = 5  # cohort images whose mean similarity is the background
@@ -63,8 +63,8 @@ def side(
         # one background per content
         first, content = np.unique(encoded.contents, return_index=True, return_inverse=True)[1:]
         by_row = np.argsort(first)
-        for start in range(0, len(first), CHUNK):
-            part = by_row[start : start + CHUNK]
+        for some in parts_of(len(first), CHUNK):
+            part = by_row[some]
             rows = np.array(fingerprints.matrix[first[part]])
             sides = Sides(rows, cohort, zeros, order, views=views, make=encoder.view)
             hits = engine.find(sides, wanted, workers=workers)
@@ -95,8 +95,8 @@ def find_pairs(
     blank = Wanted(SAME_COLOUR, best=0, cap=1)
     found: list[tuple[Scored, Int64]] = []
     for flat, rule, compared in ((False, wanted, views), (True, blank, (0,))):
-        left = _Distinct.of(query, query.fingerprints.flat == flat)
-        right = left if same else _Distinct.of(reference, reference.fingerprints.flat == flat)
+        left = Contents.of(query, query.fingerprints.flat == flat)
+        right = left if same else Contents.of(reference, reference.fingerprints.flat == flat)
         sides = Sides(
             query=left.matrix,
             reference=right.matrix,
@@ -166,8 +166,7 @@ def similarities(
 ) -> tuple[Float32, Int8]:
     """Return the highest similarity of some pairs over the views, and the view it is of."""
     found = np.empty((len(views), len(left)), np.float32)
-    for start in range(0, len(left), PAIRS):
-        part = slice(start, start + PAIRS)
+    for part in parts_of(len(left), PAIRS):
         query = sides[0].matrix[left[part]]
         reference = sides[1].matrix[right[part]].astype(np.float64)
         for row, view in enumerate(views):
@@ -189,7 +188,7 @@ def with_added(
 
 
 @dataclass(frozen=True, slots=True)
-class _Distinct:
+class Contents:
     """The distinct contents among some rows of a side."""
 
     keys: npt.NDArray[np.void]  # (k,): the contents, 16 bytes each, in the order of first rows
@@ -200,8 +199,8 @@ class _Distinct:
     edges: Int64  # int64 (k + 1,): where each content's members begin and end
 
     @classmethod
-    def of(cls, side: Side, mask: Bool) -> _Distinct:
-        """Group the rows of a side that a mask selects."""
+    def of(cls, side: Side, mask: Bool) -> Contents:
+        """Return the contents of the rows of a side that a mask selects."""
         rows = np.flatnonzero(mask)
         contents = side.contents[rows]
         distinct, first, group = np.unique(contents, return_index=True, return_inverse=True)
@@ -227,7 +226,13 @@ class _Distinct:
         """Whether no content has a copy."""
         return len(self.members) == len(self.keys)
 
+    @property
+    def leads(self) -> Int64:
+        """The row of the lowest id of each content."""
+        return self.members[self.edges[:-1]]
+
     def sizes(self) -> Int64:
+        """Return the number of rows of each content."""
         return np.diff(self.edges)
 
 
@@ -275,9 +280,7 @@ def _capped(found: Scored, query: Side, reference: Side, cap: Int64) -> Scored:
     return found if kept.all() else found.only(np.flatnonzero(kept))
 
 
-def _with_equal_bytes(
-    hits: Hits, left: _Distinct, right: _Distinct, threshold: float | None
-) -> Hits:
+def _with_equal_bytes(hits: Hits, left: Contents, right: Contents, threshold: float | None) -> Hits:
     """Add the pairs of equal contents that a search by similarity missed, and count them all.
 
     These are few: vectors that are all zero, or any where the threshold is 1.
@@ -291,24 +294,19 @@ def _with_equal_bytes(
     more[query[uncounted]] = right.sizes()[reference[uncounted]]
     known = hits.query * len(right.keys) + hits.reference
     missed = ~np.isin(query * len(right.keys) + reference, known)
-    return Hits(
-        np.concatenate([hits.query, query[missed]]),
-        np.concatenate([hits.reference, reference[missed]]),
-        np.concatenate([hits.similarity, alone[missed]]),
-        np.concatenate([hits.view, np.zeros(missed.sum(), np.int8)]),
-        hits.total + more,
-    )
+    equal = Scored(query, reference, alone, np.zeros(len(query), np.int8)).only(missed)
+    return Hits(*hits.scored.plus(equal), hits.total + more)
 
 
 def _self_similarity(matrix: Rows, index: Int64) -> Float32:
     similarity = np.empty(len(index), np.float32)
-    for start in range(0, len(index), CHUNK):
-        exact = matrix[index[start : start + CHUNK]].astype(np.float64)
-        similarity[start : start + CHUNK] = np.einsum("ij,ij->i", exact, exact)
+    for part in parts_of(len(index), CHUNK):
+        exact = matrix[index[part]].astype(np.float64)
+        similarity[part] = np.einsum("ij,ij->i", exact, exact)
     return similarity
 
 
-def _copies(hits: Hits, left: _Distinct, right: _Distinct) -> tuple[Int64, Int64, Int64]:
+def _copies(hits: Hits, left: Contents, right: Contents) -> tuple[Int64, Int64, Int64]:
     """Return the copies of the query and of the reference of hits, and the pairs per query copy.
 
     These are enough that all copies have a pair.
@@ -320,7 +318,7 @@ def _copies(hits: Hits, left: _Distinct, right: _Distinct) -> tuple[Int64, Int64
     return wide, tall, np.minimum(tall, np.maximum(COPIES // wide, -(-tall // wide)))
 
 
-def _within_cap(hits: Hits, left: _Distinct, right: _Distinct, cap: int) -> Hits:
+def _within_cap(hits: Hits, left: Contents, right: Contents, cap: int) -> Hits:
     """Return the hits of each query up to its cap, the most similar ones."""
     copies = _copies(hits, left, right)[2]
     if (np.bincount(hits.query, copies) <= cap).all():
@@ -332,13 +330,11 @@ def _within_cap(hits: Hits, left: _Distinct, right: _Distinct, cap: int) -> Hits
     new = (np.diff(query, prepend=-1) != 0) | (np.diff(similarity, prepend=np.nan) != 0)
     tie = np.maximum.accumulate(np.where(new, np.arange(len(order)), 0))
     kept = np.sort(order[before[tie] - before[np.searchsorted(query, query)] < cap])
-    return Hits(
-        hits.query[kept], hits.reference[kept], hits.similarity[kept], hits.view[kept], hits.total
-    )
+    return Hits(*hits.scored.only(kept), hits.total)
 
 
 def _expand(
-    hits: Hits, left: _Distinct, right: _Distinct, queries: int, cap: int
+    hits: Hits, left: Contents, right: Contents, queries: int, cap: int
 ) -> tuple[Scored, Int64]:
     """Return the pairs of rows behind pairs of contents.
 
@@ -348,8 +344,8 @@ def _expand(
     total = np.zeros(queries, np.int64)
     total[left.members] = np.repeat(hits.total, left.sizes())
     if left.alone and right.alone:
-        query, reference = left.members[hits.query], right.members[hits.reference]
-        return Scored(query, reference, hits.similarity, hits.view), total
+        ends = left.members[hits.query], right.members[hits.reference]
+        return Scored(*ends, hits.similarity, hits.view), total
     wide, tall, each = _copies(hits, left, right)
     shift = np.where(each < tall, each, 0)
     each = np.minimum(each, cap)
@@ -361,7 +357,7 @@ def _expand(
     return Scored(query, reference, hits.similarity[hit], hits.view[hit]), total
 
 
-def _inside(contents: _Distinct, queries: int, cap: int) -> tuple[Scored, Int64]:
+def _inside(contents: Contents, queries: int, cap: int) -> tuple[Scored, Int64]:
     """Return the pairs of rows of one set that have equal bytes.
 
     Each is paired with as many that follow it as :data:`COPIES` and ``cap`` allow, at least one.

@@ -18,7 +18,7 @@ from visleak.errors import UsageError, VisleakError
 from visleak.grading import Grader, grade
 from visleak.grading.verdict import CHUNK
 from visleak.pipeline.encoded_set import EncodedSet, Side
-from visleak.pipeline.evidence import VerifiedPairs, parts_of
+from visleak.pipeline.evidence import VerifiedPairs
 from visleak.pipeline.selection import Clusters, find
 from visleak.records import (
     DEGREES,
@@ -33,10 +33,18 @@ from visleak.records import (
     Pairs,
 )
 from visleak.settings import Settings
-from visleak.storage.audit_folder import ChanceSummary, Thresholds
+from visleak.storage.audit_folder import (
+    ChanceSummary,
+    DistanceCount,
+    RecordingCounts,
+    RecordingSummary,
+    Thresholds,
+)
+from visleak.vectors import parts_of
 
 #: Sets are compared by label where they share this much of the smaller vocabulary.
 SHARED: Final = 0.5
+LISTED: Final = 20  # recordings in ``audit.json``; ``recordings.csv`` has all
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +68,57 @@ class Relations:
         return matrix, known
 
 
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """An interval of a recording that is also in another, or in a set of images."""
+
+    query_set: str
+    reference_set: str
+    query: str  # the recordings; empty for images without times
+    query_start: int | None  # milliseconds
+    query_end: int | None
+    reference: str
+    reference_start: int | None
+    reference_end: int | None
+    images: int  # query images in it
+    # seconds of the reference recording in one of the query recording, of three digits
+    rate: float | None = None
+
+
+@dataclass(frozen=True)
+class RecordingLeak:
+    """Distances in time between the frames of two sets of one dataset."""
+
+    unit: str  # of distances: frames or ms
+    within: int  # the largest distance that counts as a leak
+    recordings: tuple[RecordingCounts, ...]  # on both sides, by name
+    close: Bool  # bool (n,): which readable query images are within that of a reference image
+    # the histogram: last distance of a bar (None for the last) and query images
+    distances: tuple[DistanceCount, ...]
+
+    @property
+    def leaking(self) -> tuple[RecordingCounts, ...]:
+        """The recordings with test frames within the bound, those with the most first."""
+        found = (each for each in self.recordings if each.close)
+        return tuple(sorted(found, key=lambda each: (-each.close, each.recording)))
+
+    def summary(self) -> RecordingSummary:
+        """Return the entry of ``audit.json``."""
+        graded = [each.near_or_exact for each in self.recordings if each.near_or_exact is not None]
+        return RecordingSummary(
+            unit=self.unit,
+            within=self.within,
+            shared=len(self.recordings),
+            leaking=len(self.leaking),
+            queries=sum(each.queries for each in self.recordings),
+            close=int(self.close.sum()),
+            nearest=min((each.least for each in self.recordings), default=None),
+            near_or_exact=sum(graded) if graded or not self.recordings else None,
+            distances=self.distances,
+            listed=self.leaking[:LISTED],
+        )
+
+
 @dataclass(frozen=True)
 class Comparison:
     """Two sides of an audit; each step adds what it finds."""
@@ -80,6 +139,9 @@ class Comparison:
     # float32 (n, 9): how images that overlap lie, query to reference in unit coordinates, NaN for
     # those that do not; None where that was not measured
     overlap: Float32 | None = None
+    # distances in time of frames on both sides, and what recordings share, where times are known
+    recordings: RecordingLeak | None = None
+    segments: tuple[Segment, ...] = ()
 
     @classmethod
     def of(
@@ -214,7 +276,7 @@ def relation(query: pa.Array, reference: pa.Array, compare: bool) -> pa.Array:
     return pc.fill_null(known, "unknown").cast(pa.string())
 
 
-#: What a file of thresholds says it is, and the version of its layout.
+#: Kind of a file of thresholds, and the version of its layout.
 KIND: Final = "visleak thresholds"
 SCHEMA: Final = 1
 

@@ -398,7 +398,7 @@ class _Trial:
         some = replace(rule, best=max(1, round(rule.best * share)))
         pairs = find_pairs(*sides, comparer.encoder, comparer.views, some, ExactSearch())
         # the best references of a large set are more similar than those of a sample: the pairs of
-        # the same quantile stand in for them
+        # the same quantile represent them
         ranked = np.argsort(pairs.background - pairs.similarity, kind="stable")
         if rule.best * share < 1.0:
             ranked = ranked[: max(8, round(len(sides[0].fingerprints) * rule.best * share))]

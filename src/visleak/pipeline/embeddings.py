@@ -268,7 +268,6 @@ def encoder_for(
 
 
 def _refuse_unknown_name(images: EmbeddingSet) -> None:
-    """Refuse a set whose encoder is known by an unknown name only."""
     prefix, _, foreign = images.encoder_name.partition(":")
     if images.encoder or (prefix == FOREIGN and foreign):
         return

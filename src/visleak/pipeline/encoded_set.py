@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Final
+from typing import Final, Generic, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 from visleak.errors import VisleakError
 from visleak.formats.files import chosen
 from visleak.images import DECODING, content_digest
-from visleak.pipeline.context import RunContext
+from visleak.pipeline.context import CacheHandle, Handle, RunContext
 from visleak.records import (
     Bool,
     Bytes8,
@@ -33,6 +33,7 @@ from visleak.records import (
     Problem,
     Unreadable,
 )
+from visleak.vectors import parts_of
 
 #: Reasons why an image cannot be read again; both may be temporary.
 GONE: Final = "gone"
@@ -175,8 +176,7 @@ class EncodedSet:
         keep = ~np.isin(whole.rows, [position for position, _ in refused])
         refused = sorted(refused, key=lambda each: each[0])
         with context.column(".matrix", np.float32, whole.matrix.shape[1:]) as matrix:
-            for start in range(0, len(whole), CHUNK):
-                part = slice(start, start + CHUNK)
+            for part in parts_of(len(whole), CHUNK):
                 matrix.append(whole.matrix[part][keep[part]])
             columns = {n: getattr(whole, n)[keep] for n in ("rows", "digests", "sizes", "flat")}
             fingerprints = replace(
@@ -227,6 +227,19 @@ def reasons_of(problems: Sequence[Problem]) -> str:
 
 
 # -- parts of a set -------------------------------------------------------------------------------
+
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class ReadTask(Generic[T]):
+    """Images that a worker reads and encodes, or prepares for an encoder."""
+
+    opener: Handle[Opener]
+    encoder: T  # what makes the fingerprints, in the form that a worker needs
+    cache: CacheHandle | None
+    positions: range | Int64
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,7 +23,7 @@ from visleak.pipeline.fingerprints import TINIEST
 from visleak.pipeline.selection import CONNECTED, Clusters
 from visleak.records import Bool, Evidence, Float32, Int8, Int32, Int64, Pairs
 from visleak.storage.cache import Cache
-from visleak.vectors import forget
+from visleak.vectors import forget, parts_of
 from visleak.verification import check, large
 from visleak.verification.measures import CHECKS, NO_OVERLAP
 
@@ -51,7 +51,7 @@ class EvidenceTable:
     """The evidence on some pairs: the screens of all, and the checks of those that were checked.
 
     Few candidates are checked, and a check has many columns: they are stored one after the other.
-    What many pairs need lies in a scratch file, whose memory is released after each use.
+    The rows of many pairs are in a scratch file, whose memory is released after each use.
     """
 
     def __init__(self, count: int, context: RunContext) -> None:
@@ -107,7 +107,7 @@ class EvidenceTable:
         self._checks[self._place[index]] = checks
 
     def forget(self) -> None:
-        """Release the memory of what lies in scratch files."""
+        """Release the memory of scratch files."""
         forget(self._screens)
         forget(self._checks)
 
@@ -237,6 +237,11 @@ class Subset:
             yield part, self.only(part)
 
     @property
+    def sides(self) -> tuple[EncodedSet, EncodedSet]:
+        """The sets of query and reference."""
+        return self.own.sides
+
+    @property
     def query(self) -> Int64:
         """Rows of the query's fingerprints."""
         return self.own.pairs.query[self.index]
@@ -311,11 +316,6 @@ def uses_features(pairs: Pairs, index: Int64 | slice) -> Bool:
     if pairs.votes is None:
         return np.ones(len(pairs.view[index]), np.bool_)
     return np.asarray(pairs.votes[index] > 0)
-
-
-def parts_of(count: int, step: int) -> list[slice]:
-    """Return the slices that cut ``count`` pairs into parts."""
-    return [slice(start, start + step) for start in range(0, count, step)]
 
 
 # -- full checks in the cache --------------------------------------------------------------------

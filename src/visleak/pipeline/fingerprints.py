@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Final, cast
 
 import numpy as np
@@ -17,6 +16,7 @@ from visleak.pipeline.encoded_set import (
     Chunk,
     ImageFingerprint,
     Item,
+    ReadTask,
     Refused,
     Row,
     entries,
@@ -37,6 +37,7 @@ from visleak.records import (
     Opener,
     Unreadable,
 )
+from visleak.vectors import parts_of
 
 #: Longest side of images whose built-in fingerprints and screens are not cached: the entries are
 #: ten times as large as the image, and are made in two milliseconds.
@@ -102,19 +103,12 @@ def _chunks(
         make = batched_remotely if remote else batched
         return make(opener, positions, network, context, cache)
     handles = context.share(opener), context.share(encoder)
-    parts = (positions[start : start + CHUNK] for start in range(0, len(positions), CHUNK))
-    return context.each(_encode, (_Task(*handles, cache, part) for part in parts), "reading images")
+    parts = parts_of(len(positions), CHUNK)
+    tasks = (ReadTask(*handles, cache, positions[part]) for part in parts)
+    return context.each(_encode, tasks, "reading images")
 
 
-@dataclass(frozen=True, slots=True)
-class _Task:
-    opener: Handle[Opener]
-    encoder: Handle[Encoder]
-    cache: CacheHandle | None
-    positions: range | Int64
-
-
-def _encode(task: _Task) -> Chunk:
+def _encode(task: ReadTask[Handle[Encoder]]) -> Chunk:
     encoder = task.encoder.load()
     stored = task.opener.load().read(list(task.positions))
     rows: list[Row] = []

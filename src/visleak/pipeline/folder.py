@@ -25,7 +25,6 @@ from visleak.pipeline import overlaps, recordings, segments, selection
 from visleak.pipeline.comparison import Comparison, comparable, relation
 from visleak.pipeline.context import trim_heap
 from visleak.pipeline.encoded_set import Side, are_back, files_of
-from visleak.pipeline.evidence import parts_of
 from visleak.pipeline.run import Outcome
 from visleak.records import (
     DEGREES,
@@ -58,6 +57,7 @@ from visleak.storage import (
     write_tables,
 )
 from visleak.storage.audit_folder import GROUP_COLUMNS, Thresholds, schema_of
+from visleak.vectors import parts_of
 from visleak.verification import check
 
 #: Rows per row group.
@@ -89,8 +89,8 @@ def _by_query(own: Sequence[Comparison], schema: pa.Schema) -> Iterator[pa.Table
     reference = np.concatenate([c.reference.order[c.pairs.reference] for c in own])
     query = np.concatenate([c.query.order[c.pairs.query] for c in own])
     order = np.lexsort((reference, which, -similarity, query))
-    for start in range(0, len(order), GROUP):
-        part = order[start : start + GROUP]
+    for some in parts_of(len(order), GROUP):
+        part = order[some]
         # rows are made comparison by comparison, then sorted
         pieces = [
             _rows(c, row[part[np.flatnonzero(which[part] == i)]], schema) for i, c in enumerate(own)
@@ -399,11 +399,12 @@ def write(folder: Path, outcome: Outcome, summary: AuditSummary) -> None:
         write_problems(folder / UNREADABLE, problems)
         names = [PAIRS, IMAGES, UNREADABLE]
         for name, columns, rows in (
-            (RECORDINGS, recordings.COLUMNS, list(recordings.rows(outcome.recordings))),
+            (RECORDINGS, recordings.COLUMNS, list(recordings.rows(comparisons))),
             (GROUPS, GROUP_COLUMNS, list(_group_rows(outcome))),
-            (SEGMENTS, segments.COLUMNS, list(segments.rows(outcome.segments))),
+            (SEGMENTS, segments.COLUMNS, list(segments.rows(comparisons))),
         ):
-            if rows or (name == RECORDINGS and outcome.recordings):
+            timed = any(each.recordings is not None for each in comparisons)
+            if rows or (name == RECORDINGS and timed):
                 write_csv(folder / name, columns, rows)
                 names.append(name)
         replace(summary, files={n: file_digest(folder / n) for n in names}).save(folder)

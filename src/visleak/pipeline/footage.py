@@ -25,9 +25,9 @@ FLASH: Final = 250  # milliseconds in which the frames may differ, such as in a 
 #: What must be gained in similarity by a second of drift from the rate of 1, and by a second away
 #: from the line that the frames of the sets have: slow footage is much the same on other lines.
 DRIFT: Final = 0.01
-UNTOLD: Final = 400  # milliseconds of drift that cannot be told from noise
+NOISE: Final = 400  # milliseconds of drift that noise may explain
 SHIFT: Final = 0.0001
-UNRELATED: Final = 1000  # images whose similarity stands for that of unrelated ones
+UNRELATED: Final = 1000  # images that represent unrelated ones
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +57,7 @@ class Line:
 
 @dataclass
 class Recording:
-    """The frames of one recording: those of the set, and others when they are asked for."""
+    """The frames of one recording: those of the set, and others on request."""
 
     side: Side
     rows: Int64  # of its readable images, by time
@@ -123,23 +123,23 @@ def _joined(parts: Iterable[tuple[Int64, Float32]], width: int) -> tuple[Int64, 
 #: a line.
 Agreement = Callable[[Line, Int64, Float32], Float64]
 #: Makes the vectors of the view in which two sets are compared.
-Seen = Callable[[Float32], Float32]
+View = Callable[[Float32], Float32]
 
 
-def beside_images(vectors: Float32, seen: Seen) -> Agreement:
+def beside_images(vectors: Float32, view: View) -> Agreement:
     """Return how frames agree with images that have no times."""
 
     def agreement(_: Line, time: Int64, own: Float32) -> Float64:
-        return np.asarray((seen(own) @ vectors.T).max(axis=1, initial=-1.0), np.float64)
+        return np.asarray((view(own) @ vectors.T).max(axis=1, initial=-1.0), np.float64)
 
     return agreement
 
 
-def beside_recording(other: Recording, seen: Seen) -> Agreement:
+def beside_recording(other: Recording, view: View) -> Agreement:
     """Return how frames agree with those that another recording has at their times."""
 
     def agreement(line: Line, time: Int64, own: Float32) -> Float64:
-        times, similarity = _compared(line, time, own, other, seen)
+        times, similarity = _compared(line, time, own, other, view)
         apart = abs(times[None] - line.at(time)[:, None])
         near = np.where(apart <= _spacing(other, times), similarity, -1.0)
         return np.asarray(near.max(axis=1, initial=-1.0), np.float64)
@@ -148,7 +148,7 @@ def beside_recording(other: Recording, seen: Seen) -> Agreement:
 
 
 def _compared(
-    line: Line, time: Int64, own: Float32, other: Recording, seen: Seen, slack: int = EVERY
+    line: Line, time: Int64, own: Float32, other: Recording, view: View, slack: int = EVERY
 ) -> tuple[Int64, Float32]:
     """Return the times of another recording about those of some frames, and similarities."""
     at = line.at(time)
@@ -156,7 +156,7 @@ def _compared(
     found = (other.between(part[0] - slack, part[-1] + slack) for part in parts)
     times, vectors = _joined(found, own.shape[1])
     times, first = np.unique(times, return_index=True)
-    return times, np.asarray(seen(own) @ vectors[first].T)
+    return times, np.asarray(view(own) @ vectors[first].T)
 
 
 def _spacing(recording: Recording, times: Int64) -> float:
@@ -175,10 +175,10 @@ def _inside(line: Line, recording: Recording) -> tuple[Int64, Float32]:
     return _joined((recording.between(*each) for each in ends), width)
 
 
-def fitted(line: Line, recording: Recording, other: Recording, seen: Seen) -> Line:
+def fitted(line: Line, recording: Recording, other: Recording, view: View) -> Line:
     """Return the line on which the frames of two recordings agree most, by its two ends."""
     time, own = _inside(line, recording)
-    times, similarity = _compared(line, time, own, other, seen, slack=SLACK)
+    times, similarity = _compared(line, time, own, other, view, slack=SLACK)
     if not len(times) or not len(time):
         return line
     shifts = np.arange(-SLACK, SLACK + 1, EVERY)
@@ -191,7 +191,7 @@ def fitted(line: Line, recording: Recording, other: Recording, seen: Seen) -> Li
     near = abs(times[place] - at) <= _spacing(other, times)
     value = np.where(near, similarity[np.arange(len(time)), place], 0.0).mean(axis=-1)
     drift = (line.other_end + last - line.other_start - first) - (line.end - line.start)
-    value[(first != last) & (abs(first - last) < UNTOLD)] = -np.inf
+    value[(first != last) & (abs(first - last) < NOISE)] = -np.inf
     value -= (DRIFT * abs(drift) + SHIFT * (abs(first) + abs(last))) / 1000
     best = np.unravel_index(int(np.argmax(value)), value.shape)
     ends = line.other_start + int(first[best]), line.other_end + int(last[best])

@@ -27,10 +27,10 @@ from visleak.pipeline.context import CacheHandle, Handle, RunContext, known_entr
 from visleak.pipeline.encoded_set import EncodedSet, ImagesLost, Refused, Side, numbered_contents
 from visleak.pipeline.selection import find
 from visleak.records import VIEWS, Bool, Bytes8, Encoder, Float32, Int64, Opener, Pairs, Unreadable
-from visleak.search.exact import Scored
+from visleak.search.hits import Scored
 from visleak.search.votes import LEAST_SCORE, FeatureRows, LocalIndex, Votes
 from visleak.settings import Settings
-from visleak.vectors import forget
+from visleak.vectors import forget, parts_of
 
 #: Unless overlaps are measured, local features are not compared with more references than this.
 MOST_REFERENCES: Final = 50_000
@@ -184,7 +184,7 @@ def extract(
     rows = rows if wanted is None else rows[wanted[rows]]
     positions, digests = encoded.fingerprints.rows[rows], encoded.fingerprints.digests[rows]
     opener, cache = context.share(encoded.opener), context.cache_handle()
-    parts = [slice(start, start + CHUNK) for start in range(0, len(rows), CHUNK)]
+    parts = parts_of(len(rows), CHUNK)
     tasks = (_Task(opener, cache, positions[part], digests[part], depth) for part in parts)
     step = f"local features of {encoded.name}"
     counts, widths = list[int](), list[int]()

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final
@@ -20,10 +20,9 @@ from visleak.formats import Boxes, boxes_of
 from visleak.groups import components
 from visleak.images import DECODING
 from visleak.pipeline.comparison import Comparison, normalised_name
-from visleak.pipeline.context import CacheHandle, Handle, RunContext, known_entries
+from visleak.pipeline.context import CacheHandle, RunContext, known_entries
 from visleak.pipeline.encoded_set import Side, numbered_contents
-from visleak.pipeline.evidence import parts_of
-from visleak.pipeline.pixels import Pixels, SharedPixels, loaded, shared_pixels
+from visleak.pipeline.pixels import PairTask, in_tasks, loaded
 from visleak.rates import Rate
 from visleak.records import Bool, Bytes8, Float32, Float64, Int64
 from visleak.storage.audit_folder import BoxSummary, OverlapSummary, SceneSummary
@@ -44,29 +43,30 @@ SAME: Final = 0.5  # intersection over union of two boxes of one object
 
 def with_overlaps(comparisons: Sequence[Comparison], context: RunContext) -> list[Comparison]:
     """Return comparisons with the relations of the pairs that overlap."""
-    found = [_Distinct.of(each) if each.has_pixels else None for each in comparisons]
-    todo = [each for each in found if each is not None and len(each.query)]
-    needed = (
-        end for each in todo for end in zip(each.sides, (each.query, each.reference), strict=True)
-    )
-    pixels = shared_pixels(needed, partial(bounded, side=BOUND), BOUND, context)
-    total, done = sum(len(each.query) for each in todo), 0
-    relations: dict[tuple[str, str], Float32] = {}
-    for each in todo:
-        parts = parts_of(len(each.query), CHUNK)
-        tasks = (each.task(part, pixels, context) for part in parts)
-        own = np.empty((len(each.query), 9), np.float32)
-        for part, (made, fresh) in zip(parts, context.each(_measure, tasks, STEP), strict=True):
-            own[part] = made
-            if context.cache is not None:
-                context.cache.put(digest(), fresh.items())
-            done += len(made)
-            context.progress(STEP, done, total)
-        relations[each.sides[0].name, each.sides[1].name] = own
+    distinct = {each.names: _Distinct.of(each) for each in comparisons if each.has_pixels}
+    reduce = partial(bounded, side=BOUND), BOUND
+
+    def inputs(pairs: _Distinct) -> Callable[[slice], _Input]:
+        cache = context.cache_handle()
+        return lambda part: pairs.only(part).input(cache)
+
+    for some, (made, fresh) in in_tasks(
+        [*distinct.values()], context, STEP, CHUNK, reduce, inputs, _measure
+    ):
+        some.relations[:] = made
+        if context.cache is not None:
+            context.cache.put(digest(), fresh.items())
     return [
-        each if own is None else replace(each, overlap=own.of_all(relations))
-        for each, own in zip(comparisons, found, strict=True)
+        replace(each, overlap=distinct[each.names].of_all()) if each.names in distinct else each
+        for each in comparisons
     ]
+
+
+@dataclass(frozen=True, slots=True)
+class _Input:
+    starts: Float32
+    keys: Bytes8  # of the cache, (n, bytes)
+    cache: CacheHandle | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +77,7 @@ class _Distinct:
     query: Int64  # int64 (n,): rows of the fingerprints
     reference: Int64
     starts: Float32  # float32 (n, 9): the relation that verification found, NaN without one
+    relations: Float32  # float32 (n, 9): those that are measured
     number: Int64  # int64, of all pairs: which of these, -1 none, -2 equal contents
 
     @classmethod
@@ -102,38 +103,34 @@ class _Distinct:
             matrix, known = comparison.relations.of(chosen)
             known &= near[chosen]
             starts[known] = matrix[known]
-        return cls(sides, pairs.query[chosen], pairs.reference[chosen], starts, number)
+        ends = pairs.query[chosen], pairs.reference[chosen]
+        return cls(sides, *ends, starts, np.empty_like(starts), number)
 
-    def task(self, part: slice, pixels: SharedPixels, context: RunContext) -> _Task:
-        left, query = pixels.handle(self.sides[0].name, self.query[part])
-        right, reference = pixels.handle(self.sides[1].name, self.reference[part])
+    def __len__(self) -> int:
+        return len(self.query)
+
+    def only(self, part: slice) -> _Distinct:
+        """Return some of the pairs; their relations are a view."""
+        names = ("query", "reference", "starts", "relations")
+        return replace(self, **{name: getattr(self, name)[part] for name in names})
+
+    def input(self, cache: CacheHandle | None) -> _Input:
+        """Return what measuring the pairs needs beside their pixels."""
         own, others = (
-            side.fingerprints.digests[rows[part]]
+            side.fingerprints.digests[rows]
             for side, rows in zip(self.sides, (self.query, self.reference), strict=True)
         )
-        starts = np.ascontiguousarray(self.starts[part])
+        starts = np.ascontiguousarray(self.starts)
         keys = np.concatenate([own, others, starts.view(np.uint8)], axis=1)
-        return _Task((left, right), query, reference, starts, keys, context.cache_handle())
+        return _Input(starts, keys, cache)
 
-    def of_all(self, relations: Mapping[tuple[str, str], Float32]) -> Float32:
+    def of_all(self) -> Float32:
         """Return the relations of all pairs of the comparison."""
         result = np.full((len(self.number), 9), np.nan, np.float32)
         result[self.number == -2] = np.eye(3, dtype=np.float32).ravel()
         measured = self.number >= 0
-        if measured.any():
-            own = relations[self.sides[0].name, self.sides[1].name]
-            result[measured] = own[self.number[measured]]
+        result[measured] = self.relations[self.number[measured]]
         return result
-
-
-@dataclass(frozen=True, slots=True)
-class _Task:
-    pixels: tuple[Handle[Pixels], Handle[Pixels]]
-    query: Int64
-    reference: Int64
-    starts: Float32
-    keys: Bytes8  # of the cache, (n, bytes)
-    cache: CacheHandle | None
 
 
 def digest() -> bytes:
@@ -143,17 +140,18 @@ def digest() -> bytes:
     return hashlib.blake2b(recipe, digest_size=16).digest()
 
 
-def _measure(task: _Task) -> tuple[Float32, Mapping[bytes, bytes]]:
+def _measure(task: PairTask[_Input]) -> tuple[Float32, Mapping[bytes, bytes]]:
     """Return the relations of some pairs (n, 9), and those that the cache did not have."""
-    keys = [hashlib.blake2b(key.tobytes(), digest_size=16).digest() for key in task.keys]
-    known = known_entries(task.cache, digest(), keys)
+    given = task.input
+    keys = [hashlib.blake2b(key.tobytes(), digest_size=16).digest() for key in given.keys]
+    known = known_entries(given.cache, digest(), keys)
     relations, fresh = np.empty((len(keys), 9), np.float32), {}
     with loaded(task.pixels) as (left, right):
         for row, key in enumerate(keys):
             if key in known:
                 relations[row] = np.frombuffer(known[key], "<f4")
                 continue
-            start = task.starts[row].astype(np.float64).reshape(3, 3)
+            start = given.starts[row].astype(np.float64).reshape(3, 3)
             ends = left.image(int(task.query[row])), right.image(int(task.reference[row]))
             found = overlap_of(*ends, [] if np.isnan(start).any() else [start])
             relations[row] = np.nan if found is None else found.ravel()
@@ -262,9 +260,9 @@ def scenes_of(
     found = scenes(sides, comparisons)
     tested = {side.name for side in queries}
     scene = np.concatenate([found[side.name] for side in sides])
-    asked = np.concatenate([np.full(len(found[s.name]), s.name in tested) for s in sides])
+    is_query = np.concatenate([np.full(len(found[s.name]), s.name in tested) for s in sides])
     sizes = np.bincount(scene[scene >= 0])
-    shared = np.intersect1d(scene[asked & (scene >= 0)], scene[~asked & (scene >= 0)])
+    shared = np.intersect1d(scene[is_query & (scene >= 0)], scene[~is_query & (scene >= 0)])
     largest = tuple(np.sort(sizes)[::-1][:LARGEST].tolist())
     return SceneSummary(len(sizes), int(sizes.sum()), len(shared), largest)
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Final
+from typing import Final, Generic, Protocol, Self, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -16,7 +16,7 @@ from visleak.images import decode
 from visleak.pipeline.context import GrowingColumn, Handle, InlineValue, RunContext
 from visleak.pipeline.encoded_set import EncodedSet, ImagesLost, Refused
 from visleak.records import Bool, Bytes8, Int64, Opener, Unreadable
-from visleak.vectors import forget
+from visleak.vectors import forget, parts_of
 
 #: Images per task, and bytes of their reduced pixels, at most: several tasks wait in memory.
 CHUNK: Final = 256
@@ -112,6 +112,79 @@ def loaded(pixels: tuple[Handle[Pixels], Handle[Pixels]]) -> Iterator[tuple[Pixe
     yield left, right
     left.forget()
     right.forget()
+
+
+# -- tasks on the pixels of pairs -----------------------------------------------------------------
+
+Input = TypeVar("Input")
+Result = TypeVar("Result")
+
+
+class _Pairs(Protocol):
+    """Pairs of images of two sides, as rows of their fingerprints."""
+
+    @property
+    def sides(self) -> tuple[EncodedSet, EncodedSet]: ...
+
+    @property
+    def query(self) -> Int64: ...
+
+    @property
+    def reference(self) -> Int64: ...
+
+    def __len__(self) -> int: ...
+
+    def only(self, keep: slice, /) -> Self: ...
+
+
+Some = TypeVar("Some", bound=_Pairs)
+
+
+@dataclass(frozen=True, slots=True)
+class PairTask(Generic[Input]):
+    """A task on some pairs."""
+
+    pixels: tuple[Handle[Pixels], Handle[Pixels]]  # reduced images of both sides
+    query: Int64  # rows in these
+    reference: Int64
+    input: Input  # what else a step needs
+
+
+def in_tasks(
+    todo: Sequence[Some],
+    context: RunContext,
+    step: str,
+    size: int,
+    reduce: tuple[Reduce, int],
+    inputs: Callable[[Some], Callable[[slice], Input]],
+    work: Callable[[PairTask[Input]], Result],
+) -> Iterator[tuple[Some, Result]]:
+    """Yield the pairs of each task, ``size`` at a time, with its result."""
+    total, done = sum(map(len, todo)), 0
+    if not total:
+        return
+    needed = (
+        end for rows in todo for end in zip(rows.sides, (rows.query, rows.reference), strict=True)
+    )
+    pixels = shared_pixels(needed, *reduce, context)
+
+    def task(rows: Some, make: Callable[[slice], Input], part: slice) -> PairTask[Input]:
+        some = rows.only(part)
+        left, query = pixels.handle(rows.sides[0].name, some.query)
+        right, reference = pixels.handle(rows.sides[1].name, some.reference)
+        return PairTask((left, right), query, reference, make(part))
+
+    for rows in (rows for rows in todo if len(rows)):
+        parts, make = parts_of(len(rows), size), inputs(rows)
+        tasks = (task(rows, make, part) for part in parts)
+        for part, found in zip(parts, context.each(work, tasks, step), strict=True):
+            some = rows.only(part)
+            yield some, found
+            done += len(some)
+            context.progress(step, done, total)
+
+
+# -- decoding -------------------------------------------------------------------------------------
 
 
 @lru_cache(maxsize=8)

@@ -14,7 +14,6 @@ import pyarrow.compute as pc
 from visleak.groups import components
 from visleak.pipeline.comparison import Comparison
 from visleak.pipeline.encoded_set import numbered_contents
-from visleak.pipeline.evidence import parts_of
 from visleak.pipeline.selection import LARGE
 from visleak.quantities import listed
 from visleak.rates import Rate, percent
@@ -22,7 +21,7 @@ from visleak.records import DEGREES, GRADES, Bool, Encoder, Fingerprints, Int64
 from visleak.search.exact import ExactSearch
 from visleak.search.hits import Sides, Wanted
 from visleak.storage.audit_folder import ChanceSummary, ComparisonSummary, DuplicateGroups
-from visleak.vectors import gathered
+from visleak.vectors import gathered, parts_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -303,12 +302,11 @@ def chance_of(
     rule = Wanted(thresholds.soft, best=0, cap=len(right))
     make = encoder.view if len(views) > 1 else None
     zeros, order = np.zeros(len(right), np.float32), np.arange(len(right))
-    for start in range(0, len(left), CHUNK):
-        own = slice(start, start + CHUNK)
+    for own in parts_of(len(left), CHUNK):
         sides = Sides(queries[own], references, zeros, order, views=views, make=make)
         hits = ExactSearch().find(sides, rule, workers=workers)
         # in one set both samples begin with the same contents
-        others = (start + hits.query != hits.reference) | (not same)
+        others = (own.start + hits.query != hits.reference) | (not same)
         if groups is not None:
             others &= groups[0][left[own]][hits.query] != groups[1][right][hits.reference]
         for degree in counts:

@@ -20,7 +20,7 @@ from visleak.grouping import Found, GroupableSet, Sets, infer, summarised
 from visleak.grouping.inference import unit_names
 from visleak.groups import UInt64, distance_of, joined, nearest_frames
 from visleak.options import AUTO
-from visleak.pipeline.comparison import Comparison
+from visleak.pipeline.comparison import Comparison, RecordingLeak
 from visleak.pipeline.encoded_set import Side
 from visleak.rates import Rate
 from visleak.records import Bool, Encoder, ImageSet, Int64
@@ -30,11 +30,9 @@ from visleak.storage.audit_folder import (
     GroupingSummary,
     GroupSummary,
     RecordingCounts,
-    RecordingSummary,
 )
 
 NAMED: Final = 20  # groups that are named
-LISTED: Final = 20  # recordings in ``audit.json``; ``recordings.csv`` has all
 ODD: Final = 100  # multiple of the bound from which frame numbers are likely something else
 #: Columns of ``recordings.csv``.
 COLUMNS: Final = (
@@ -125,40 +123,6 @@ def ungrouped(sets: Iterable[ImageSet]) -> list[str]:
 # -- recordings ----------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class RecordingLeak:
-    """Distances in time between the frames of two sets of one dataset."""
-
-    unit: str  # of distances: frames or ms
-    within: int  # the largest distance that counts as a leak
-    recordings: tuple[RecordingCounts, ...]  # on both sides, by name
-    close: Bool  # bool (n,): which readable query images are within that of a reference image
-    # the histogram: last distance of a bar (None for the last) and query images
-    distances: tuple[DistanceCount, ...]
-
-    @property
-    def leaking(self) -> tuple[RecordingCounts, ...]:
-        """The recordings with test frames within the bound, those with the most first."""
-        found = (each for each in self.recordings if each.close)
-        return tuple(sorted(found, key=lambda each: (-each.close, each.recording)))
-
-    def summary(self) -> RecordingSummary:
-        """Return the entry of ``audit.json``."""
-        graded = [each.near_or_exact for each in self.recordings if each.near_or_exact is not None]
-        return RecordingSummary(
-            unit=self.unit,
-            within=self.within,
-            shared=len(self.recordings),
-            leaking=len(self.leaking),
-            queries=sum(each.queries for each in self.recordings),
-            close=int(self.close.sum()),
-            nearest=min((each.least for each in self.recordings), default=None),
-            near_or_exact=sum(graded) if graded or not self.recordings else None,
-            distances=self.distances,
-            listed=self.leaking[:LISTED],
-        )
-
-
 def union_of_recordings(leaks: Sequence[RecordingLeak]) -> tuple[int, Bool] | None:
     """Return the leaking recordings and close images of one query set over its references."""
     if not leaks:
@@ -245,11 +209,14 @@ def words(distance: int, unit: str) -> str:
     return f"{distance:,} frame{'' if distance == 1 else 's'}"
 
 
-def rows(leaks: Mapping[tuple[str, str], RecordingLeak]) -> Iterator[tuple[str, ...]]:
+def rows(comparisons: Iterable[Comparison]) -> Iterator[tuple[str, ...]]:
     """Yield the rows of ``recordings.csv``: every recording on both sides, by sets and name."""
-    for (query, reference), leak in sorted(leaks.items()):
+    for comparison in sorted(comparisons, key=lambda each: each.names):
+        if (leak := comparison.recordings) is None:
+            continue
+        query, reference = comparison.names
+        sets = {"query_set": query, "reference_set": reference, "unit": leak.unit}
         for each in leak.recordings:
-            sets = {"query_set": query, "reference_set": reference, "unit": leak.unit}
             values = sets | asdict(each)
             yield tuple("" if values[name] is None else str(values[name]) for name in COLUMNS)
 
@@ -423,7 +390,7 @@ def wanted(sides: Mapping[str, Side]) -> bool:
 
 
 def summary_of(found: Sequence[tuple[Sets, list[Found]]], *, used: bool) -> GroupingSummary | None:
-    """Return the entry of ``audit.json``; ``None`` where names have nothing to say."""
+    """Return the entry of ``audit.json``; ``None`` without hypotheses."""
     hypotheses = tuple(each.hypothesis for _, own in found for each in own)
     return GroupingSummary(used, hypotheses) if hypotheses else None
 

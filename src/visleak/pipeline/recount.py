@@ -18,7 +18,6 @@ from visleak.pipeline import overlaps, recordings, segments, selection
 from visleak.pipeline.comparison import Comparison, Relations, same_bytes
 from visleak.pipeline.encoded_set import EmbeddingCounts, Side, ranks_of
 from visleak.pipeline.folder import image_tables, pair_tables
-from visleak.pipeline.recordings import bounded
 from visleak.pipeline.run import Outcome, couples
 from visleak.pipeline.summary import comparison_of, conflicts, lost_images, total_of
 from visleak.quantities import counted
@@ -62,7 +61,7 @@ ROUNDING: Final = 1e-6
 
 @dataclass(frozen=True, slots=True)
 class Recount:
-    """What the tables of an audit folder say."""
+    """An audit as its tables give it."""
 
     # as in the summary
     comparisons: tuple[ComparisonSummary, ...]
@@ -77,7 +76,7 @@ class Recount:
 
 
 def recount(folder: Path) -> Recount:
-    """Return what the tables of an audit folder say; verdicts of people are not counted."""
+    """Return an audit as its tables give it; verdicts of people are not counted."""
     stored = read_summary(folder)
     measured = stored.settings.overlap is not None
     schemas = {name: schema_of(name, overlap=measured) for name in (IMAGES, PAIRS)}
@@ -87,24 +86,23 @@ def recount(folder: Path) -> Recount:
     )
     problems = read_problems(folder / UNREADABLE)
     sides = {about.name: _side(about, stored, images, problems) for about in stored.sets}
-    comparisons = tuple(_comparisons(stored, sides, pairs))
-    settings = bounded(stored.settings, stored.grouping)
-    leaks = {each.names: recordings.recording_leak(each, settings) for each in comparisons}
+    settings = recordings.bounded(stored.settings, stored.grouping)
     damaged: Wrong = ()
     try:
         shared = segments.read_segments(folder / SEGMENTS)
     except VisleakError as error:
         shared, damaged = {}, [(SEGMENTS, str(error))]
-    queries = tuple(sides[about.name] for about in stored.sets if about.side == "query")
-    outcome = Outcome(
-        queries,
-        tuple(side for side in sides.values() if side not in queries),
-        comparisons,
-        stored.thresholds,
-        None,
-        recordings={names: leak for names, leak in leaks.items() if leak is not None},
-        segments=shared,
+    comparisons = tuple(
+        replace(
+            each,
+            recordings=recordings.recording_leak(each, settings),
+            segments=shared.get(each.names, ()),
+        )
+        for each in _comparisons(stored, sides, pairs)
     )
+    queries = tuple(sides[about.name] for about in stored.sets if about.side == "query")
+    references = tuple(side for side in sides.values() if side not in queries)
+    outcome = Outcome(queries, references, comparisons, stored.thresholds, None)
     population = {about.name: _population(about, stored) for about in stored.sets}
     wrong = (
         *_missing(stored, outcome, pairs),
@@ -117,7 +115,7 @@ def recount(folder: Path) -> Recount:
     )
     return Recount(
         comparisons=tuple(
-            comparison_of(outcome, each, population[each.query.name], stored.settings.overlap)
+            comparison_of(each, population[each.query.name], stored.settings.overlap)
             for each in comparisons
         ),
         totals=tuple(
@@ -221,7 +219,6 @@ def _population(about: SetSummary, stored: AuditSummary) -> int | None:
 
 
 def _counted(about: SetSummary, side: Side, stored: AuditSummary) -> SetSummary:
-    """Return a set with the numbers that follow from the tables."""
     own, count = side.fingerprints, len(side.fingerprints)
     unreadable = len(own.problems)
     found = replace(about, unreadable=unreadable)
@@ -298,7 +295,6 @@ def _matrices(rows: pa.Table, name: str) -> tuple[Int64, Float32]:
 
 
 def _rows_of(pairs: pa.Table, end: str, side: Side) -> Int64:
-    """Return the row of each pair's image in its set."""
     place = pc.index_in(_array(pairs, end), side.fingerprints.ids)
     if place.null_count:
         raise VisleakError(
@@ -416,8 +412,8 @@ def _totals(stored: AuditSummary, outcome: Outcome, images: pa.Table) -> Wrong:
 
 def _distances(folder: Path, outcome: Outcome) -> Wrong:
     """Yield whether the table of recordings is that of the images."""
-    if outcome.recordings:
-        expected = csv_of(recordings.COLUMNS, recordings.rows(outcome.recordings))
+    if any(each.recordings is not None for each in outcome.comparisons):
+        expected = csv_of(recordings.COLUMNS, recordings.rows(outcome.comparisons))
         try:
             if (folder / RECORDINGS).read_text(encoding="utf-8") != expected:
                 yield RECORDINGS, f"does not follow from {IMAGES} and {PAIRS}"
@@ -428,6 +424,6 @@ def _distances(folder: Path, outcome: Outcome) -> Wrong:
 def _unlisted(outcome: Outcome) -> Wrong:
     """Yield near frames of recordings that no segment holds; ends are those of the files."""
     for each in outcome.comparisons:
-        if count := segments.unlisted(each, outcome.segments.get(each.names, ())):
+        if count := segments.unlisted(each):
             names = " and ".join(dict.fromkeys(each.names))
             yield SEGMENTS, f"lacks {count:,} near pairs of recordings of {names}"

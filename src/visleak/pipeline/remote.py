@@ -20,12 +20,13 @@ from visleak.errors import VisleakError
 from visleak.images import content_digest
 from visleak.pipeline.batches import batched
 from visleak.pipeline.context import CacheHandle, Handle, Processes, RunContext
-from visleak.pipeline.encoded_set import Chunk
+from visleak.pipeline.encoded_set import Chunk, ReadTask
 from visleak.progress import silent
 from visleak.records import BatchEncoder, Bytes8, Float32, ImageSet, Int64, Opener, Unreadable
 from visleak.search import load_search
-from visleak.search.exact import ExactSearch, Scored, chosen, joined
+from visleak.search.exact import ExactSearch, chosen, joined
 from visleak.search.hits import Account, Hits, Search, Sides, ViewMaker, Wanted
+from visleak.vectors import parts_of
 
 TRIED: Final = 100  # images that are tried to find a readable one
 CHUNK: Final = 512  # images per task of a network
@@ -72,13 +73,8 @@ def opener_for(images: ImageSet, positions: range | Int64, context: RunContext) 
     return images.opener
 
 
-@dataclass(frozen=True, slots=True)
-class _EncodeTask:
-    opener: Handle[Opener]
-    # name and options of the encoder, and its digest to check
-    encoder: tuple[str, tuple[tuple[str, object], ...], str]
-    cache: CacheHandle | None
-    positions: range | Int64
+#: Name and options of an encoder, and its digest to check.
+_Named = tuple[str, tuple[tuple[str, object], ...], str]
 
 
 def is_loadable(encoder: BatchEncoder) -> bool:
@@ -99,15 +95,13 @@ def batched_remotely(
     """
     options = tuple(getattr(encoder, "running_options", {}).items())
     handle, name = context.share(opener), (encoder.name, options, encoder.digest)
-    tasks = (
-        _EncodeTask(handle, name, cache, positions[start : start + CHUNK])
-        for start in range(0, len(positions), CHUNK)
-    )
+    parts = parts_of(len(positions), CHUNK)
+    tasks = (ReadTask(handle, name, cache, positions[part]) for part in parts)
     for chunks in context.executor.each(_encode, tasks, step="reading images", network=True):
         yield from chunks
 
 
-def _encode(task: _EncodeTask) -> tuple[Chunk, ...]:
+def _encode(task: ReadTask[_Named]) -> tuple[Chunk, ...]:
     executor = Processes(Path(), 1)
     context = RunContext(Path(), 1, None, silent, executor)
     try:
@@ -167,7 +161,7 @@ class DistributedSearch:
             parts.append(hits)
             self._progress(min(total, len(parts) * self._part))
         first, *others = (
-            Scored(hits.query, hits.reference + n * self._part, hits.similarity, hits.view)
+            hits.scored._replace(reference=hits.reference + n * self._part)
             for n, hits in enumerate(parts)
         )
         scored = first.plus(*others)
@@ -175,8 +169,7 @@ class DistributedSearch:
         return joined([(0, scored.only(chosen(scored, sides, wanted)), counted)], sides.order)
 
     def _tasks(self, sides: Sides, question: Handle[_Question]) -> Iterator[_SearchTask]:
-        for start in range(0, len(sides.reference), self._part):
-            part = slice(start, start + self._part)
+        for part in parts_of(len(sides.reference), self._part):
             weight = None if sides.weight is None else sides.weight[part]
             reference = np.array(sides.reference[part])
             yield question, reference, sides.penalty[part], sides.order[part], weight

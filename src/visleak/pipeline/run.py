@@ -22,9 +22,8 @@ from visleak.pipeline.encoded_set import EncodedSet, ImagesLost, Side, reasons_o
 from visleak.pipeline.fingerprints import fingerprint
 from visleak.pipeline.local_features import depth_for, with_votes
 from visleak.pipeline.rates import chance_of
-from visleak.pipeline.recordings import RecordingLeak, recording_leak
+from visleak.pipeline.recordings import recording_leak
 from visleak.pipeline.remote import search_for
-from visleak.pipeline.segments import Segment
 from visleak.pipeline.selection import dense
 from visleak.pipeline.streaming import stream_pairs
 from visleak.pipeline.verification import connect, verify_in_rounds
@@ -51,23 +50,14 @@ class Outcome:
     grader: Grader | None  # None if no pair was verified
     # of inexact searches, by the names of the sets compared
     accounts: Mapping[tuple[str, str], Sequence[Account]] = field(default_factory=dict)
-    # distances in time of frames on both sides, where they are known; by the same
-    recordings: Mapping[tuple[str, str], RecordingLeak] = field(default_factory=dict)
-    # groups that were found unasked, by dataset; and what of them is in audit.json
+    # groups that were inferred, by dataset; and their entry in audit.json
     found: Sequence[tuple[Sets, Sequence[Found]]] = ()
     grouping: GroupingSummary | None = None
-    # what recordings share, where times are known; by the same
-    segments: Mapping[tuple[str, str], tuple[Segment, ...]] = field(default_factory=dict)
 
     @property
     def sides(self) -> dict[str, Side]:
         """All sides by the name of their set, each once."""
         return {each.name: each for each in (*self.queries, *self.references)}
-
-    @property
-    def sets(self) -> tuple[ImageSet, ...]:
-        """All sets, each once."""
-        return tuple(each.images for each in self.sides.values())
 
 
 def run(
@@ -136,94 +126,29 @@ def _compared(
     comparer: Comparer,
     thresholds: Thresholds,
 ) -> Outcome:
-    settings, context = comparer.settings, comparer.context
-    with context.timed("search"):
-        found = comparer.candidates(queries, references, thresholds)
-        for images in references:
-            _refuse_unreadable(comparer.sides[images.name])
-    seen = [each for each in found.values() if each.has_pixels]
-    grader = load_grader(near_at=settings.near_at) if settings.verify and seen else None
-    if grader is not None:
-        seen = _with_clusters(seen, comparer, grader)
-    if settings.local and settings.candidates != "nearest":
-        with context.timed("local"):
-            # small images: windows in place of local features
-            seen = [
-                with_windows(each, comparer.encoder, context.workers, context.progress)
-                for each in with_votes(seen, comparer.encoder, context, depth_for(settings))
-            ]
-            # else the pairs without them would be kept as well
-            found |= {each.names: each for each in seen}
-    if grader is not None:
-        with context.timed("verify"):
-            measured = comparer.measured([each.pairs for each in seen])
-            clusters = [each.clusters for each in seen]
-            evidence = verify_in_rounds(measured, comparer.sides, context, grader, clusters)
-            found |= {
-                each.names: replace(each, measured=pairs, evidence=own)
-                for each, pairs, own in zip(seen, measured, evidence, strict=True)
-            }
-            del measured, evidence
-    del seen
-    if settings.overlap is None:
-        # nothing is left for them
-        context.executor.release()
-    with context.timed("grade"):
-        graded = [found.pop(names).graded(grader) for names in list(found)]
-    if settings.overlap is not None:
-        with context.timed("overlap"):
-            graded = overlaps.with_overlaps(graded, context)
-    with context.timed("chance"):
-        comparisons = tuple(
-            replace(each, chance=chance_of(each, comparer.encoder, comparer.views, context.workers))
-            for each in graded
-        )
-    sides, used = comparer.sides, recordings.wanted(comparer.sides)
-    with context.timed("groups"):
-        groups = recordings.groups_of(sides, [each.names for each in comparisons], comparer.encoder)
-    grouping = recordings.summary_of(groups, used=used)
-    if used:
-        sides = recordings.with_groups(sides, groups)
-        comparisons = tuple(
-            replace(each, query=sides[each.names[0]], reference=sides[each.names[1]])
-            for each in comparisons
-        )
-    bounded = recordings.bounded(settings, grouping)
-    leaks = {each.names: recording_leak(each, bounded) for each in comparisons}
-    with context.timed("segments"):
-        shared = {
-            each.names: segments.segments_of(each, comparer.encoder, context.progress)
-            for each in comparisons
-        }
+    """Find candidates, add those of local features, verify, grade, and relate them to origins."""
+    comparisons = comparer.candidates(queries, references, thresholds)
+    verified = comparer.settings.verify and any(each.has_pixels for each in comparisons)
+    grader = load_grader(near_at=comparer.settings.near_at) if verified else None
+    comparer.add_local_candidates(comparisons, grader)
+    comparer.grade(comparisons, grader)
+    comparer.measure(comparisons)
+    sides, groups, grouping = comparer.relate(comparisons)
     return Outcome(
         tuple(sides[images.name] for images in queries),
         tuple(sides[images.name] for images in references),
-        comparisons,
+        tuple(comparisons),
         thresholds,
         grader,
         comparer.accounts,
-        {names: leak for names, leak in leaks.items() if leak is not None},
         groups,
         grouping,
-        segments={names: found for names, found in shared.items() if found},
     )
-
-
-def _with_clusters(
-    comparisons: Sequence[Comparison], comparer: Comparer, grader: Grader
-) -> list[Comparison]:
-    """Verify the pairs that connect dense clusters of similar images."""
-    pairs = [each.pairs.only(dense(each.pairs)) for each in comparisons]
-    if not any(map(len, pairs)):
-        return list(comparisons)
-    with comparer.context.timed("crowds"):
-        clusters = connect(comparer.measured(pairs), comparer.sides, comparer.context, grader)
-    return [replace(c, clusters=own) for c, own in zip(comparisons, clusters, strict=True)]
 
 
 @dataclass
 class Comparer:
-    """Encodes sets, and finds the candidates among them."""
+    """Encodes sets and compares them; the steps replace the comparisons of a list in place."""
 
     encoder: Encoder
     views: tuple[int, ...]  # that are compared
@@ -262,16 +187,19 @@ class Comparer:
 
     def candidates(
         self, queries: Sequence[AnySet], references: Sequence[AnySet], thresholds: Thresholds
-    ) -> dict[tuple[str, str], Comparison]:
-        """Return all comparisons with their candidates, by the names of the two sets."""
-        streamed = self._streamed([each.name for each in queries], references, thresholds)
-        rule = wanted(thresholds, self.settings)
-        found = {}
-        for names in couples(queries, references, self.settings):
-            pairs = streamed[names] if names in streamed else self.find(names, rule)
-            sides = self.sides[names[0]], self.sides[names[1]]
-            found[names] = Comparison.of(*sides, pairs, thresholds, self.settings.annotations)
-        return found
+    ) -> list[Comparison]:
+        """Return all comparisons with their candidates."""
+        with self.context.timed("search"):
+            found = self._streamed([each.name for each in queries], references, thresholds)
+            rule, annotations = wanted(thresholds, self.settings), self.settings.annotations
+            comparisons = []
+            for names in couples(queries, references, self.settings):
+                pairs = found[names] if names in found else self._found(names, rule)
+                sides = self.sides[names[0]], self.sides[names[1]]
+                comparisons.append(Comparison.of(*sides, pairs, thresholds, annotations))
+            for images in references:
+                _refuse_unreadable(self.sides[images.name])
+        return comparisons
 
     def _streamed(
         self, queries: Sequence[str], references: Sequence[AnySet], thresholds: Thresholds
@@ -298,8 +226,7 @@ class Comparer:
             found |= {(each.query_set, each.reference_set): each for each in pairs}
         return found
 
-    def find(self, names: tuple[str, str], rule: Wanted) -> Pairs:
-        """Return the candidates of two sets, or within one set."""
+    def _found(self, names: tuple[str, str], rule: Wanted) -> Pairs:
         query, reference = (self.sides[name] for name in names)
         step, total = f"comparing {names[0]} with {names[1]}", len(reference.fingerprints)
         progress = self.context.progress
@@ -312,10 +239,89 @@ class Comparer:
         progress(step, total, total)
         return pairs
 
-    def measured(self, pairs: Sequence[Pairs]) -> list[Pairs]:
-        """Return pairs as the built-in fingerprint measures them."""
+    def add_local_candidates(self, comparisons: list[Comparison], grader: Grader | None) -> None:
+        """Add the pairs that share local features, or windows of small images."""
+        verifiable = [each for each in comparisons if each.has_pixels]
+        if grader is not None:
+            verifiable = self._with_clusters(verifiable, grader)
+        if self.settings.local and self.settings.candidates != "nearest":
+            with self.context.timed("local"):
+                voted = with_votes(verifiable, self.encoder, self.context, depth_for(self.settings))
+                workers, progress = self.context.workers, self.context.progress
+                verifiable = [with_windows(each, self.encoder, workers, progress) for each in voted]
+        _put(comparisons, verifiable)
+
+    def _with_clusters(self, verifiable: list[Comparison], grader: Grader) -> list[Comparison]:
+        """Verify the pairs that connect dense clusters of similar images."""
+        pairs = [each.pairs.only(dense(each.pairs)) for each in verifiable]
+        if not any(map(len, pairs)):
+            return verifiable
+        with self.context.timed("crowds"):
+            clusters = connect(self._measured(pairs), self.sides, self.context, grader)
+        return [replace(c, clusters=own) for c, own in zip(verifiable, clusters, strict=True)]
+
+    def grade(self, comparisons: list[Comparison], grader: Grader | None) -> None:
+        """Verify and grade the pairs of images."""
+        if grader is not None:
+            with self.context.timed("verify"):
+                self._verify(comparisons, grader)
+        if self.settings.overlap is None:
+            # the workers have no more tasks
+            self.context.executor.release()
+        with self.context.timed("grade"):
+            # one after the other, which frees the evidence on each
+            for place in range(len(comparisons)):
+                comparisons[place] = comparisons[place].graded(grader)
+
+    def _verify(self, comparisons: list[Comparison], grader: Grader) -> None:
+        verifiable = [each for each in comparisons if each.has_pixels]
+        measured = self._measured([each.pairs for each in verifiable])
+        clusters = [each.clusters for each in verifiable]
+        evidence = verify_in_rounds(measured, self.sides, self.context, grader, clusters)
+        columns = zip(verifiable, measured, evidence, strict=True)
+        _put(comparisons, [replace(c, measured=pairs, evidence=own) for c, pairs, own in columns])
+
+    def _measured(self, pairs: Sequence[Pairs]) -> list[Pairs]:
+        """Return pairs with the similarities of the built-in fingerprint."""
         views = self.settings.views
         return reference_similarities(pairs, self.sides, self.encoder, views, self.context)
+
+    def measure(self, comparisons: list[Comparison]) -> None:
+        """Measure overlaps, and how many pairs reach the thresholds by chance."""
+        if self.settings.overlap is not None:
+            with self.context.timed("overlap"):
+                comparisons[:] = overlaps.with_overlaps(comparisons, self.context)
+        with self.context.timed("chance"):
+            about = self.encoder, self.views, self.context.workers
+            comparisons[:] = [replace(each, chance=chance_of(each, *about)) for each in comparisons]
+
+    def relate(
+        self, comparisons: list[Comparison]
+    ) -> tuple[dict[str, Side], list[tuple[Sets, list[Found]]], GroupingSummary | None]:
+        """Relate pairs to groups and times; return the sides, and the groups that were inferred."""
+        sides, used = self.sides, recordings.wanted(self.sides)
+        with self.context.timed("groups"):
+            groups = recordings.groups_of(sides, [each.names for each in comparisons], self.encoder)
+        grouping = recordings.summary_of(groups, used=used)
+        if used:
+            sides = recordings.with_groups(sides, groups)
+        settings = recordings.bounded(self.settings, grouping)
+        with self.context.timed("segments"):
+            for place, each in enumerate(comparisons):
+                query, reference = (sides[name] for name in each.names)
+                made = replace(each, query=query, reference=reference)
+                comparisons[place] = replace(
+                    made,
+                    recordings=recording_leak(made, settings),
+                    segments=segments.segments_of(made, self.encoder, self.context.progress),
+                )
+        return sides, groups, grouping
+
+
+def _put(comparisons: list[Comparison], changed: Sequence[Comparison]) -> None:
+    """Put comparisons in the place of those of the same sets."""
+    by_names = {each.names: each for each in changed}
+    comparisons[:] = [by_names.get(each.names, each) for each in comparisons]
 
 
 def couples(

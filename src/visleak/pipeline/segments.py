@@ -8,7 +8,7 @@ of a set are taken at intervals: where the files can be read, the ends are looke
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any, Final, Self
@@ -18,12 +18,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from visleak.groups import components, numbered
-from visleak.pipeline.comparison import Comparison
+from visleak.pipeline.comparison import Comparison, Segment
 from visleak.pipeline.encoded_set import Side
 from visleak.pipeline.footage import (
     Line,
     Recording,
-    Seen,
+    View,
     beside_images,
     beside_recording,
     fitted,
@@ -44,27 +44,10 @@ JITTER: Final = 100  # milliseconds by which times may be off a line where frame
 #: another one must explain: few frames lie on lines of any rate.
 RATES: Final = (1.0, 0.5, 2 / 3, 0.8, 0.9, 0.96, 25 / 24, 1.1, 1.25, 1.5, 2.0)
 MORE: Final = 1.3
-MANY: Final = 6  # frames from which a rate can be told
+MANY: Final = 6  # frames from which a rate can be measured
 NORMAL: Final = 0.02  # rates nearer to 1 are not named
 NAMED: Final = 20  # segments that are named
 STEP: Final = "searching shared segments"  # name of the step, as progress shows it
-
-
-@dataclass(frozen=True, slots=True)
-class Segment:
-    """An interval of a recording that is also in another, or in a set of images."""
-
-    query_set: str
-    reference_set: str
-    query: str  # the recordings; empty for images without times
-    query_start: int | None  # milliseconds
-    query_end: int | None
-    reference: str
-    reference_start: int | None
-    reference_end: int | None
-    images: int  # query images in it
-    # seconds of the reference recording in one of the query recording, of three digits
-    rate: float | None = None
 
 
 #: Columns of ``segments.csv``: times in seconds.
@@ -207,7 +190,7 @@ def _between(
         pairs = points.only(couple == code)
         at, others = query.time[pairs.query], reference.time[pairs.reference]
         times = _Times(pairs.similarity, pairs.strong, at, others, (one.step, other.step))
-        for line in _lines(times, one, other, _seen(pairs, query.encoder)):
+        for line in _lines(times, one, other, _view_of(pairs, query.encoder)):
             yield Segment(
                 *comparison.names,
                 query.names[own],
@@ -236,19 +219,19 @@ def _couples(
     return points, np.where(known, left, -1), np.where(known, right, -1)
 
 
-def _seen(points: _Points, encoder: Encoder | None) -> Seen:
+def _view_of(points: _Points, encoder: Encoder | None) -> View:
     """Return what makes vectors of the view in which most near frames are most similar."""
-    view = int(np.bincount(points.view[points.strong]).argmax())
-    if not view or encoder is None:
+    common = int(np.bincount(points.view[points.strong]).argmax())
+    if not common or encoder is None:
         return _unchanged
-    return lambda vectors: encoder.view(vectors, view)
+    return lambda vectors: encoder.view(vectors, common)
 
 
 def _unchanged(vectors: Float32) -> Float32:
     return vectors
 
 
-def _lines(times: _Times, one: Recording, other: Recording, seen: Seen) -> list[Line]:
+def _lines(times: _Times, one: Recording, other: Recording, view: View) -> list[Line]:
     """Return the lines on which two recordings show the same, those with the most frames first.
 
     Slow footage resembles itself for seconds, so that a frame has many partners: the line that
@@ -265,8 +248,8 @@ def _lines(times: _Times, one: Recording, other: Recording, seen: Seen) -> list[
                 continue
             line, on = _through(times.only(members))
             left[members[on]] = False
-            line = fitted(line, one, other, seen)
-            line = followed(line, one, beside_recording(other, seen))
+            line = fitted(line, one, other, view)
+            line = followed(line, one, beside_recording(other, view))
             found.append((line, members[on]))
             left &= ~_explained(times, line, beside=0)
     return _merged(_needed(times, found), times.gap, max(times.jitter, *times.step))
@@ -392,7 +375,7 @@ def _beside_images(
     for each in _counted(np.unique(code[(code >= 0) & points.strong]), progress):
         own = np.flatnonzero(code == each)
         recording = recordings.recording(each)
-        seen = _seen(points.only(own), recordings.encoder)
+        view = _view_of(points.only(own), recordings.encoder)
         strong = own[points.strong[own]]
         gap, found = max(GAP * recording.step, PAUSE), list[Line]()
         chains = _chains(at[strong] // gap, np.zeros(len(strong), np.int64))
@@ -402,9 +385,9 @@ def _beside_images(
             near = own[(at[own] >= line.start - gap) & (at[own] <= line.end + gap)]
             vectors = images.fingerprints.matrix[np.unique(others[near])]
             agreement = (
-                beside_images(vectors, seen)
+                beside_images(vectors, view)
                 if query is not None
-                else beside_images(seen(vectors), _unchanged)
+                else beside_images(view(vectors), _unchanged)
             )
             found.append(followed(line, recording, agreement))
         for line in _merged(found, gap, 0):
@@ -445,10 +428,10 @@ def _chains(one: Int64, other: Int64) -> Int64:
 # -- results --------------------------------------------------------------------------------------
 
 
-def rows(found: Mapping[tuple[str, str], Sequence[Segment]]) -> Iterator[tuple[str, ...]]:
+def rows(comparisons: Iterable[Comparison]) -> Iterator[tuple[str, ...]]:
     """Yield the rows of ``segments.csv``."""
-    for _, segments in sorted(found.items()):
-        for each in segments:
+    for comparison in sorted(comparisons, key=lambda each: each.names):
+        for each in comparison.segments:
             yield tuple(_cell(name, value) for name, value in asdict(each).items())
 
 
@@ -475,8 +458,8 @@ def read_segments(path: Path) -> dict[tuple[str, str], tuple[Segment, ...]]:
     return {names: tuple(segments) for names, segments in found.items()}
 
 
-def unlisted(comparison: Comparison, listed: Sequence[Segment]) -> int:
-    """Return how many near pairs of recordings are in none of the listed segments."""
+def unlisted(comparison: Comparison) -> int:
+    """Return how many near pairs of recordings are in none of the segments of a comparison."""
     sides = [_Recordings.of(side, None) for side in (comparison.query, comparison.reference)]
     query, reference = sides
     timed = query or reference
@@ -496,7 +479,7 @@ def unlisted(comparison: Comparison, listed: Sequence[Segment]) -> int:
     places = [
         {name: at for at, name in enumerate([""] if side is None else side.names)} for side in sides
     ]
-    for each in listed:
+    for each in comparison.segments:
         start, end = each.query_start, each.query_end
         if query is None:
             start, end = each.reference_start, each.reference_end

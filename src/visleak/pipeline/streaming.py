@@ -17,8 +17,8 @@ from visleak.pipeline.embeddings import columns_at, encoded_set, flat_of, proble
 from visleak.pipeline.encoded_set import EmbeddingCounts, Side, ranks_of
 from visleak.records import Bool, EmbeddingSet, Encoder, Float32, Int64, Pairs, Partition
 from visleak.search import PartitionEngine
-from visleak.search.exact import ExactSearch, Scored
-from visleak.search.hits import LAYOUT, PartitionHits, StreamHits, Wanted
+from visleak.search.exact import ExactSearch
+from visleak.search.hits import LAYOUT, PartitionHits, Scored, StreamHits, Wanted
 from visleak.search.streaming import PartitionSearch, stream
 from visleak.storage.cache import Cache
 

@@ -26,6 +26,7 @@ from visleak.storage.audit_folder import (
     Omission,
     SearchSummary,
     SetSummary,
+    Thresholds,
     TotalSummary,
     VerifierSummary,
 )
@@ -40,7 +41,7 @@ def summarise(outcome: Outcome, encoder: Encoder, settings: Settings, tool: str)
     least, grader, sides = settings.overlap, outcome.grader, tuple(outcome.sides.values())
     totals = tuple(total_of(outcome, side, _population(side), least) for side in outcome.queries)
     comparisons = tuple(
-        comparison_of(outcome, each, _population(each.query), least) for each in outcome.comparisons
+        comparison_of(each, _population(each.query), least) for each in outcome.comparisons
     )
     boxes, unknown = overlaps.seen_boxes(outcome.comparisons, outcome.sides)
     verification, unverified = selection.count_skipped(each.skipped for each in outcome.comparisons)
@@ -119,7 +120,7 @@ def _set(side: Side, is_query: bool) -> SetSummary:
 
 
 def comparison_of(
-    outcome: Outcome, comparison: Comparison, population: int | None, least: float | None = None
+    comparison: Comparison, population: int | None, least: float | None = None
 ) -> ComparisonSummary:
     """Return the entry of a comparison, whose query set is a sample of ``population`` images.
 
@@ -127,8 +128,8 @@ def comparison_of(
     """
     query = comparison.query
     graded = comparison.grades is not None
-    found = _rates(outcome, rates.strongest(comparison), graded, population)
-    groups, timed = recordings.group_leak(comparison), outcome.recordings.get(comparison.names)
+    found = _rates(comparison.thresholds, rates.strongest(comparison), graded, population)
+    groups, timed = recordings.group_leak(comparison), comparison.recordings
     if groups is not None:
         found["group"] = recordings.rate_of(groups.queries, population)
     if timed is not None:
@@ -147,15 +148,15 @@ def comparison_of(
         chance=comparison.chance,
         groups=groups.summary() if groups is not None else None,
         recordings=timed.summary() if timed is not None else None,
-        segments=segments.summary_of(outcome.segments.get(comparison.names, ())),
+        segments=segments.summary_of(comparison.segments),
         overlap=overlaps.summary_of(comparison),
     )
 
 
 def _rates(
-    outcome: Outcome, best: rates.Strongest, graded: bool, population: int | None
+    thresholds: Thresholds, best: rates.Strongest, graded: bool, population: int | None
 ) -> dict[str, Rate | None]:
-    hard, soft = outcome.thresholds.hard is not None, outcome.thresholds.soft is not None
+    hard, soft = thresholds.hard is not None, thresholds.soft is not None
     return rates.rates(best, graded, soft, population, hard=hard)
 
 
@@ -178,7 +179,7 @@ def total_of(
     counted = leaks or own
     best = rates.union([rates.strongest(each) for each in counted])
     graded = all(each.grades is not None for each in counted)
-    total = _rates(outcome, best, graded, population)
+    total = _rates(outcome.thresholds, best, graded, population)
     names = [each.reference.name for each in counted]
     headline = rates.headline(query.name, names, total, alone=not leaks)
     headline += rates.group_sentence([rates.groups_of(each) for each in counted])
@@ -186,7 +187,7 @@ def total_of(
     if (groups := recordings.union_of_groups(shared)) is not None:
         total["group"] = recordings.rate_of(groups.queries, population)
         headline += recordings.group_sentence(groups, query.name)
-    timed = [leak for (name, _), leak in outcome.recordings.items() if name == query.name]
+    timed = [each.recordings for each in own if each.recordings is not None]
     if (both := recordings.union_of_recordings(timed)) is not None:
         total["recording"] = recordings.rate_of(both[1], population)
         headline += recordings.recording_sentence(timed, query.name)
@@ -277,7 +278,7 @@ def _origins_not_compared(outcome: Outcome) -> Iterator[str]:
     for side in sides:
         if side.streamed and side.images.groups is not None:
             yield f"groups of {side.name}: not compared, because its embeddings are only streamed"
-    yield from recordings.unnumbered(outcome.sets)
+    yield from recordings.unnumbered(side.images for side in sides)
     for each in outcome.comparisons:
         groups = recordings.group_leak(each)
         if why := recordings.unknown_times(each, len(groups.names) if groups else 0):

@@ -8,10 +8,10 @@ interrupted run loses one task per worker.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
-from typing import Final, Generic, TypeVar
+from typing import Final
 
 import numpy as np
 
@@ -29,13 +29,12 @@ from visleak.pipeline.evidence import (
     Subset,
     VerifiedPairs,
     as_evidence,
-    parts_of,
     recall_screens,
     remember,
     remember_screens,
     uses_features,
 )
-from visleak.pipeline.pixels import Pixels, Reduce, loaded, shared_pixels
+from visleak.pipeline.pixels import PairTask, in_tasks, loaded
 from visleak.pipeline.selection import (
     Candidates,
     Clusters,
@@ -213,54 +212,6 @@ def _are_near(rows: Subset, grader: Grader) -> Bool:
     return near
 
 
-# -- tasks ---------------------------------------------------------------------------------------
-
-Input = TypeVar("Input")
-
-
-@dataclass(frozen=True, slots=True)
-class _Task(Generic[Input]):
-    pixels: tuple[Handle[Pixels], Handle[Pixels]]  # reduced images of both sides
-    query: Int64  # rows in these
-    reference: Int64
-    input: Input  # what else a step needs
-
-
-def _in_tasks(
-    todo: Sequence[Subset],
-    context: RunContext,
-    step: str,
-    size: int,
-    reduce: tuple[Reduce, int],
-    inputs: Callable[[Subset], Callable[[slice], Input]],
-    work: Callable[[_Task[Input]], Float32],
-) -> Iterator[tuple[Subset, Float32]]:
-    """Yield the pairs of each task with its result."""
-    total, done = sum(map(len, todo)), 0
-    if not total:
-        return
-    needed = (
-        end
-        for rows in todo
-        for end in zip(rows.own.sides, (rows.query, rows.reference), strict=True)
-    )
-    pixels = shared_pixels(needed, *reduce, context)
-
-    def task(rows: Subset, make: Callable[[slice], Input], part: slice) -> _Task[Input]:
-        some = rows.only(part)
-        left, query = pixels.handle(rows.own.sides[0].name, some.query)
-        right, reference = pixels.handle(rows.own.sides[1].name, some.reference)
-        return _Task((left, right), query, reference, make(part))
-
-    for rows in (rows for rows in todo if len(rows)):
-        parts, make = parts_of(len(rows), size), inputs(rows)
-        tasks = (task(rows, make, part) for part in parts)
-        for part, found in zip(parts, context.each(work, tasks, step), strict=True):
-            yield rows.only(part), found
-            done += len(found)
-            context.progress(step, done, total)
-
-
 # -- the screen ----------------------------------------------------------------------------------
 
 
@@ -271,7 +222,7 @@ def _screened(todo: Sequence[Subset], context: RunContext) -> list[Subset]:
     fresh = [rows.only(rows.own.table.unscreened(rows.index)) for rows in todo]
     if any(map(len, fresh)):
         reduce = (screen.thumbnail, 2 * screen.SIDE)
-        for rows, found in _in_tasks(
+        for rows, found in in_tasks(
             fresh, context, "screening pairs", SCREEN_CHUNK, reduce, _screen_inputs, _screen
         ):
             rows.own.table.put_screens(rows.index, found)
@@ -285,7 +236,7 @@ def _screen_inputs(rows: Subset) -> Callable[[slice], tuple[Int8, Bool]]:
     return lambda part: (view[part], small[part])
 
 
-def _screen(task: _Task[tuple[Int8, Bool]]) -> Float32:
+def _screen(task: PairTask[tuple[Int8, Bool]]) -> Float32:
     """Return score and placement of some pairs, (n, 5)."""
     with loaded(task.pixels) as (left, right):
         query = left.stack(task.query, screen.SIDE)
@@ -303,7 +254,6 @@ def _screen(task: _Task[tuple[Int8, Bool]]) -> Float32:
 
 
 def _are_small(rows: Subset) -> Bool:
-    """Return the pairs that are screened as small images."""
     left, right = rows.longest
     return np.asarray(np.maximum(left, right) <= check.SMALL)
 
@@ -337,7 +287,7 @@ def _survivors(rows: Subset) -> Subset:
 def _check_and_compare(todo: Sequence[Subset], context: RunContext) -> None:
     """Check pairs that have not been, and compare in fine detail those that resemble each other."""
     unchecked = [rows.only(~rows.own.table.checked(rows.index)) for rows in todo]
-    for rows, found in _in_tasks(
+    for rows, found in in_tasks(
         unchecked,
         context,
         "checking pairs",
@@ -352,7 +302,7 @@ def _check_and_compare(todo: Sequence[Subset], context: RunContext) -> None:
     unfinished = [rows.only(rows.open) for rows in todo]
     side = fine_comparison.PLACES_SIDE
     reduce = (partial(check.bounded, side=side), side)
-    for rows, found in _in_tasks(
+    for rows, found in in_tasks(
         unfinished,
         context,
         "comparing fine detail",
@@ -367,8 +317,6 @@ def _check_and_compare(todo: Sequence[Subset], context: RunContext) -> None:
 
 @dataclass(frozen=True, slots=True)
 class _CheckInput:
-    """What a check needs."""
-
     # of each pair, from the search and the screen
     view: Int8
     same_size: Bool  # images of equal size
@@ -408,7 +356,7 @@ def _check_inputs(rows: Subset, context: RunContext) -> Callable[[slice], _Check
     return part_of
 
 
-def _check(task: _Task[_CheckInput]) -> Float32:
+def _check(task: PairTask[_CheckInput]) -> Float32:
     """Return checks and relations of some pairs, (k, checks + 9)."""
     given = task.input
     result = np.full((len(task.query), len(CHECKS) + 9), np.nan, np.float32)
@@ -453,7 +401,7 @@ def _compared_at_full_size(
 # -- the fine comparison ------------------------------------------------------------------------
 
 
-def _compare(task: _Task[Float32]) -> Float32:
+def _compare(task: PairTask[Float32]) -> Float32:
     """Return the evidence with the columns of the fine comparison, (n, columns)."""
     table = task.input.copy()
     with loaded(task.pixels) as (left, right):

@@ -17,14 +17,14 @@ from threadpoolctl import threadpool_limits
 
 from visleak.encoders.builtin import BINS, CELLS, COLOURS, ORIENTATION_WIDTH, BuiltinEncoder
 from visleak.groups import places, places_within
-from visleak.pipeline.candidates import similarities, with_added
+from visleak.pipeline.candidates import Contents, similarities, with_added
 from visleak.pipeline.comparison import Comparison
 from visleak.pipeline.context import trim_heap
 from visleak.pipeline.encoded_set import Side
 from visleak.progress import Progress, silent
-from visleak.records import Encoder, Float32, Int64
-from visleak.search.exact import Scored
-from visleak.vectors import forget
+from visleak.records import Bool, Encoder, Float32, Int64
+from visleak.search.hits import Scored
+from visleak.vectors import forget, parts_of
 from visleak.verification.check import SMALL
 
 #: Windows: left, top, width and height, as shares of the image.
@@ -53,20 +53,21 @@ def with_windows(
     """
     query, reference = sides = comparison.query, comparison.reference
     pairs = comparison.pairs
-    if not (isinstance(encoder, BuiltinEncoder) and len(_small(query)) and len(_small(reference))):
+    if not (isinstance(encoder, BuiltinEncoder) and all(_small(side).any() for side in sides)):
         return comparison
     left = _Views.of(query)
     right = left if query is reference else _Views.of(reference)
-    step, count = f"windows of {query.name} and {reference.name}", len(left.rows)
-    found = _best(left, right, reference.order, workers, lambda done: progress(step, done, count))
-    other = right.rows[found[1]]
+    step, count = f"windows of {query.name} and {reference.name}", len(left.contents.keys)
+    found = _best(left, right, workers, lambda done: progress(step, done, count))
+    other = right.contents.leads[found[1]]
     if query is not reference:
         # all copies of a content of the query
-        pair, place = places_within(np.diff(left.edges)[found[0]])
-        one, other = left.members[left.edges[found[0]][pair] + place], other[pair]
+        pair, place = places_within(left.contents.sizes()[found[0]])
+        one = left.contents.members[left.contents.edges[found[0]][pair] + place]
+        other = other[pair]
         del pair, place
     else:
-        one = left.rows[found[0]]
+        one = left.contents.leads[found[0]]
         backwards = query.order[one] > query.order[other]
         one, other = np.where(backwards, other, one), np.where(backwards, one, other)
     del left, right, found
@@ -85,41 +86,30 @@ def with_windows(
     return replace(comparison, pairs=with_added(pairs, sides, scored, votes))
 
 
-def _small(side: Side) -> Int64:
-    """Return the rows of small images that are not blank."""
+def _small(side: Side) -> Bool:
     sizes = side.fingerprints.sizes.max(axis=1, initial=0)
-    return np.flatnonzero((sizes <= SMALL) & ~side.fingerprints.flat)
+    return np.asarray((sizes <= SMALL) & ~side.fingerprints.flat)
 
 
 @dataclass(frozen=True, slots=True)
 class _Views:
-    """The distinct small images of a side."""
-
-    rows: Int64  # of the fingerprints, one per content, that of the lowest id
+    contents: Contents
     # int8 (1 + windows, n, components): all of each image, then its windows
     views: npt.NDArray[np.int8]
-    members: Int64  # rows of the fingerprints of all copies, grouped by content
-    edges: Int64  # int64 (n + 1,): where each content's members begin and end
 
     @classmethod
     def of(cls, side: Side) -> _Views:
-        small = _small(side)
-        contents = side.contents[small]
-        _, group, counts = np.unique(contents, return_inverse=True, return_counts=True)
-        members = small[np.lexsort((side.order[small], group))]
-        edges = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
-        rows = members[edges[:-1]]
-        maps, mean = _maps()
+        contents = Contents.of(side, _small(side))
+        rows, (maps, mean) = contents.leads, _maps()
         views = np.empty((len(maps), len(rows), COMPONENTS), np.int8)
-        for start in range(0, len(rows), REFERENCES):
-            part = slice(start, start + REFERENCES)
+        for part in parts_of(len(rows), REFERENCES):
             vectors = side.fingerprints.matrix[rows[part]].astype(np.float64)
             for number, components in enumerate(maps):
                 made = vectors @ components - mean
                 length = np.linalg.norm(made, axis=1, keepdims=True)
                 views[number, part] = np.rint(made * (LENGTH / np.maximum(length, 1e-6)))
             forget(side.fingerprints.matrix)
-        return cls(rows, views, members, edges)
+        return cls(contents, views)
 
 
 @cache
@@ -156,12 +146,12 @@ def _resampled(cells: int, start: float, share: float) -> npt.NDArray[np.float64
 
 
 def _best(
-    left: _Views, right: _Views, order: Int64, workers: int, progress: Callable[[int], None]
+    left: _Views, right: _Views, workers: int, progress: Callable[[int], None]
 ) -> tuple[Int64, Int64]:
-    """Return the best pairs of each query, as positions among the small images."""
-    same = left is right
-    place = order[right.rows]
-    step = max(1, min(QUERIES, SCORES // max(1, len(right.rows))))
+    """Return the best pairs of each query, as positions among the contents."""
+    same, count = left is right, len(left.contents.keys)
+    place = right.contents.order
+    step = max(1, min(QUERIES, SCORES // max(1, len(place))))
 
     def search(start: int) -> tuple[Int64, Int64]:
         score = _scores(left.views[:, start : start + step], right.views)
@@ -183,9 +173,9 @@ def _best(
 
     with threadpool_limits(1, user_api="blas"), ThreadPoolExecutor(max(1, workers)) as pool:
         parts = []
-        for number, found in enumerate(pool.map(search, range(0, len(left.rows), step))):
+        for number, found in enumerate(pool.map(search, range(0, count, step))):
             parts.append(found)
-            progress(min(len(left.rows), (number + 1) * step))
+            progress(min(count, (number + 1) * step))
     one, other = (np.concatenate([part[side] for part in parts]) for side in (0, 1))
     return one, other
 
@@ -195,8 +185,7 @@ def _scores(query: npt.NDArray[np.int8], reference: npt.NDArray[np.int8]) -> Flo
     score = np.empty((query.shape[1], reference.shape[1]), np.float32)
     ours = query.astype(np.float32)
     windows = range(1, len(WINDOWS) + 1)
-    for start in range(0, reference.shape[1], REFERENCES):
-        part = slice(start, start + REFERENCES)
+    for part in parts_of(reference.shape[1], REFERENCES):
         # in the order in which a product reads them
         theirs = reference[:, part].transpose(0, 2, 1).astype(np.float32, order="C")
         best = ours[0] @ theirs[1]

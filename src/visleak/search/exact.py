@@ -14,7 +14,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import lru_cache
 from operator import mul
-from typing import Final, NamedTuple, Protocol
+from typing import Final, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -22,7 +22,8 @@ from threadpoolctl import threadpool_limits
 
 from visleak.groups import places, rank_within
 from visleak.records import VIEWS, Bool, Float32, Int8, Int64
-from visleak.search.hits import Account, Hits, Rows, Sides, ViewMaker, Wanted
+from visleak.search.hits import Account, Hits, Rows, Scored, Sides, ViewMaker, Wanted
+from visleak.vectors import parts_of
 
 #: Views whose float32 similarity is this far below the best are not rescored.
 VIEW_MARGIN: Final = 1e-5
@@ -31,32 +32,14 @@ QUERY_BLOCK: Final = 256
 REFERENCE_BLOCK: Final = 1024
 #: Queries that the references are streamed past at a time; only bounds memory.
 QUERIES: Final = 16_384
-#: Blocks only select, this much below what is asked for; rounding stays under a tenth of it.
+#: Blocks only select, this much below the limits; rounding stays under a tenth of it.
 MARGIN: Final = 1e-5
-#: Coordinates kept for the bound, as a share of the width, by whether the best are asked for:
+#: Coordinates kept for the bound, as a share of the width, by whether the best are wanted:
 #: a threshold is far above most pairs, the query's best twenty are not.
 KEPT_FOR_THRESHOLD: Final = 1 / 20
 KEPT_FOR_BEST: Final = 1 / 2
 #: Candidates a query block holds before they are settled: only bounds memory, for floods.
 PENDING_LIMIT: Final = 100_000
-
-
-class Scored(NamedTuple):
-    """Pairs with their exact similarity; ``query`` counts from the start of its block."""
-
-    query: Int64
-    reference: Int64
-    similarity: Float32
-    view: Int8
-
-    def plus(self, *others: Scored) -> Scored:
-        """Return all pairs."""
-        return Scored(*map(np.concatenate, zip(self, *others, strict=True)))
-
-    def only(self, keep: Bool | Int64) -> Scored:
-        """Return the kept rows."""
-        query, reference, similarity, view = self
-        return Scored(query[keep], reference[keep], similarity[keep], view[keep])
 
 
 def rescore(sides: Sides, rows: Float32, query: Int64, reference: Int64) -> Scored:
@@ -66,8 +49,7 @@ def rescore(sides: Sides, rows: Float32, query: Int64, reference: Int64) -> Scor
     similarity = np.empty(len(query), np.float32)
     view = np.empty(len(query), np.int8)
     stacked = np.stack([sides.seen(rows, each) for each in sides.views], axis=1)
-    for start in range(0, len(query), CHUNK):
-        part = slice(start, start + CHUNK)
+    for part in parts_of(len(query), CHUNK):
         similarity[part], view[part] = _best_views(sides, stacked, query[part], reference[part])
     return Scored(query, reference, similarity, view)
 
@@ -289,7 +271,6 @@ class _QueryBlock:
         return np.asarray(reached)
 
     def _raise_floor(self, query: Int64, corrected: Float32) -> None:
-        """Raise the floor with corrected similarities of some pairs."""
         best = self.wanted.best
         if len(query) > 4 * self.leaders.size:
             # many at once (the first blocks): partitioning each query's is faster than sorting
@@ -366,7 +347,6 @@ class _QueryBlock:
         return beyond
 
     def _count(self, query: Int64, reference: Int64) -> None:
-        """Count pairs that reach the threshold."""
         weight = self.sides.weight
         np.add.at(self.total, query, 1 if weight is None else weight[reference])
 

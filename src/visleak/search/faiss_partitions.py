@@ -93,7 +93,6 @@ class IndexStore:
 
     @staticmethod
     def _files(folder: Path, partition: Partition, layout: Layout) -> tuple[Path, Path]:
-        """Return the paths of an index and of its description."""
         version = faiss().__version__
         parts = (
             faiss_search.DIGEST,
@@ -206,7 +205,6 @@ class FaissPartitions:
         return _of_partition(hits, partition, entry)
 
     def _built(self, partition: Partition, layout: Layout, rows: StoredRows) -> StoredIndex:
-        """Build the index of a partition, and store it."""
         check_digest(partition)
         none = np.zeros(len(rows), np.float32)
         index = faiss_search.build(layout, rows, none, lambda done: None)
@@ -243,10 +241,10 @@ def _of_partition(hits: Hits, partition: Partition, entry: StoredIndex) -> Parti
     """Return hits as those of a partition, without broken rows."""
     keep = ~np.isin(hits.reference, entry.broken)
     row = hits.reference[keep]
-    asked, place = np.unique(row, return_inverse=True)
+    distinct, place = np.unique(row, return_inverse=True)
     ids = pa.array([], pa.string())
-    if len(asked):
-        ids = partition.columns(asked)["id"].cast(pa.string())
+    if len(distinct):
+        ids = partition.columns(distinct)["id"].cast(pa.string())
     return PartitionHits(
         query=hits.query[keep],
         row=row,
@@ -260,7 +258,6 @@ def _of_partition(hits: Hits, partition: Partition, entry: StoredIndex) -> Parti
 
 
 def _nothing(partition: Partition, queries: int) -> PartitionHits:
-    """Return no hits."""
     none = np.empty(0, np.int64)
     return PartitionHits(
         none, none, np.empty(0, np.float32), pa.array([], pa.string()),

@@ -22,8 +22,9 @@ from visleak.errors import MissingExtra
 from visleak.groups import places
 from visleak.rates import Rate
 from visleak.records import Bool, Float32, Float64, Int64
-from visleak.search.exact import MARGIN, ExactSearch, Scored, chosen, joined, no_hits, rescore
+from visleak.search.exact import MARGIN, ExactSearch, chosen, joined, no_hits, rescore
 from visleak.search.hits import Account, Hits, Recall, Rows, Sides, Wanted
+from visleak.vectors import parts_of
 
 Kind = Literal["flat", "hnsw", "ivf", "ivfpq"]
 #: Most references -> kind of index; more than the last get an ``ivfpq``.
@@ -195,15 +196,13 @@ def build(
         index.train(_training_rows(layout, reference, penalty, index.nlist))
     # several threads would build another graph each time
     with threads(1 if layout.kind == "hnsw" else library.omp_get_max_threads()):
-        for start in range(0, len(reference), BLOCK):
-            part = slice(start, start + BLOCK)
+        for part in parts_of(len(reference), BLOCK):
             index.add(layout.placed(np.asarray(reference[part]), -penalty[part]))
-            progress(min(start + BLOCK, len(reference)))
+            progress(min(part.stop, len(reference)))
     return Index(layout, index, _slack(layout, index, reference, penalty))
 
 
 def _configure(library: ModuleType, index: Any, kind: Kind) -> None:
-    """Set how the parts of an index are trained."""
     if kind in ("ivf", "ivfpq"):
         cells = library.extract_index_ivf(index)
         cells.cp.min_points_per_centroid = 1  # without a warning for small sets
@@ -274,24 +273,21 @@ def exact_answer(sides: Sides, wanted: Wanted, rows: Int64, workers: int) -> Hit
 
     Totals are not counted for queries of a set that is compared with itself.
     """
-    asked = wanted
+    rule = wanted
     if sides.same:  # one more of each, for an image is its own best match
-        asked = replace(wanted, best=wanted.best and wanted.best + 1, cap=wanted.cap + 1)
-    hits = ExactSearch().find(part_of(rows, sides), asked, workers=workers)
+        rule = replace(wanted, best=wanted.best and wanted.best + 1, cap=wanted.cap + 1)
+    hits = ExactSearch().find(part_of(rows, sides), rule, workers=workers)
     if not sides.same:
         return hits
-    scored = Scored(hits.query, hits.reference, hits.similarity, hits.view)
-    scored = scored.only(rows[scored.query] != scored.reference)
+    scored = hits.scored.only(rows[hits.query] != hits.reference)
     kept = scored.only(chosen(scored, sides, wanted))
     return joined([(0, kept, np.zeros(len(rows), np.int64))], sides.order)
 
 
 def only_queries(hits: Hits, rows: Int64) -> Hits:
     """Return the hits of some queries, ascending, numbered by their place in ``rows``."""
-    keep = np.isin(hits.query, rows)
-    query = np.searchsorted(rows, hits.query[keep])
-    columns = (hits.reference[keep], hits.similarity[keep], hits.view[keep])
-    return Hits(query, *columns, hits.total[rows])
+    kept = hits.scored.only(np.isin(hits.query, rows))
+    return Hits(*kept._replace(query=np.searchsorted(rows, kept.query)), hits.total[rows])
 
 
 def measure(hits: Hits, sides: Sides, wanted: Wanted, rows: Int64, workers: int) -> Recall:
@@ -321,7 +317,6 @@ def recall(found: Hits, exact: Hits, sides: Sides, wanted: Wanted) -> Recall:
 
 
 def _corrected(hits: Hits, sides: Sides) -> Float64:
-    """Return what the best are ranked by."""
     return np.asarray(hits.similarity.astype(np.float64) - sides.penalty[hits.reference])
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from threading import Lock
-from typing import Final, Protocol
+from typing import Final, NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -33,15 +33,9 @@ class Recall:
 
     def plus(self, other: Recall) -> Recall:
         """Return the recall over both searches, of the same queries."""
-        pairs, leaks, best = (
-            Rate.of(one.count + two.count, one.total + two.total)
-            for one, two in (
-                (self.pairs, other.pairs),
-                (self.leaks, other.leaks),
-                (self.best, other.best),
-            )
-        )
-        return Recall(max(self.queries, other.queries), pairs, leaks, best)
+        both = ((getattr(each, n) for each in (self, other)) for n in ("pairs", "leaks", "best"))
+        rates = (Rate.of(one.count + two.count, one.total + two.total) for one, two in both)
+        return Recall(max(self.queries, other.queries), *rates)
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,6 +130,24 @@ class Sides:
         return rows if view == 0 or self.make is None else self.make(rows, view)
 
 
+class Scored(NamedTuple):
+    """Pairs with their exact similarity, and the view it is of."""
+
+    query: Int64
+    reference: Int64
+    similarity: Float32
+    view: Int8
+
+    def plus(self, *others: Scored) -> Scored:
+        """Return all pairs."""
+        return Scored(*map(np.concatenate, zip(self, *others, strict=True)))
+
+    def only(self, keep: Bool | Int64) -> Scored:
+        """Return the kept rows."""
+        query, reference, similarity, view = self
+        return Scored(query[keep], reference[keep], similarity[keep], view[keep])
+
+
 @dataclass(frozen=True, slots=True)
 class Hits:
     """Found pairs, sorted by query, then by falling similarity, then by ``order``."""
@@ -146,6 +158,11 @@ class Hits:
     view: Int8  # int8 (n,): the view it was found in; the lowest of equal ones
     # int64, one per query: pairs at or above the threshold, before the cap
     total: npt.NDArray[np.int64]
+
+    @property
+    def scored(self) -> Scored:
+        """The pairs alone."""
+        return Scored(self.query, self.reference, self.similarity, self.view)
 
 
 class Search(Protocol):
@@ -248,7 +265,7 @@ def kept(
         limit[similarity >= np.float32(wanted.threshold)] = max(wanted.best, wanted.cap)
     order = np.lexsort((-similarity, query))
     rank = places(query[order])
-    # pairs of one query and one similarity are adjacent; where the cut goes through them, ids say
+    # pairs of one query and one similarity are adjacent; where the cut separates them, ids decide
     begins = np.ones(len(order), np.bool_)
     begins[1:] = (query[order][1:] != query[order][:-1]) | (np.diff(similarity[order]) != 0)
     group = np.cumsum(begins) - 1
@@ -270,76 +287,67 @@ def id_ranks(ids: pa.StringArray) -> Int64:
     return np.asarray(pc.rank(ids, tiebreaker="dense").to_numpy(), np.int64)
 
 
-@dataclass
+class _Pairs(NamedTuple):
+    """Pairs of queries and rows of partitions; columns as of :class:`StreamHits`."""
+
+    query: Int64
+    partition: Int64
+    row: Int64
+    similarity: Float32
+    id: pa.StringArray
+
+    def only(self, rows: Int64) -> _Pairs:
+        """Return the pairs at some positions."""
+        query, partition, row, similarity, ids = self
+        numbers = query[rows], partition[rows], row[rows]
+        return _Pairs(*numbers, similarity[rows], ids.take(pa.array(rows)))
+
+
 class Merger:
     """Merges the hits of partitions, in any order, and keeps the wanted ones."""
 
-    queries: int
-    wanted: Wanted
-    _columns: list[tuple[Int64, Int64, Int64, Float32, pa.StringArray]] = field(
-        default_factory=list, init=False
-    )
-    _held: int = field(default=0, init=False)
-    _settled: int = field(default=0, init=False)
-
-    def __post_init__(self) -> None:
-        self.total: Int64 = np.zeros(self.queries, np.int64)
-        self._broken: list[Int64] = []
+    def __init__(self, queries: int, wanted: Wanted) -> None:
+        self._wanted = wanted
+        none: Int64 = np.empty(0, np.int64)
+        empty = _Pairs(none, none, none, np.empty(0, np.float32), pa.array([], pa.string()))
+        self._pairs = [empty]
+        self._held = self._settled = 0
+        self.total: Int64 = np.zeros(queries, np.int64)
+        self._broken = [np.empty((0, 2), np.int64)]
         self.off = self.rows = 0
 
     def add(self, partition: int, found: PartitionHits) -> None:
         """Add the hits of a partition."""
-        if len(found.total) != self.queries:
-            raise ValueError(f"hits for {len(found.total)} queries, not {self.queries}")
         self.total += found.total
         self.off += found.off
         self.rows += found.rows
         self._broken.append(np.stack([np.full(len(found.broken), partition), found.broken], axis=1))
         place = np.full(len(found), partition, np.int64)
-        self._columns.append((found.query, place, found.row, found.similarity, found.id))
+        self._pairs.append(_Pairs(found.query, place, found.row, found.similarity, found.id))
         self._held += len(found)
         if self._held > self._settled + max(PENDING_LIMIT, self._settled):
             self._settle()
 
-    def _settle(self) -> tuple[Int64, Int64, Int64, Float32, pa.StringArray]:
-        query, partition, row, similarity, ids = self._joined()
-        keep = kept(query, similarity, self.wanted, lambda some: ids.take(pa.array(some)))
-        chosen = np.flatnonzero(keep)
-        columns = (
-            query[chosen], partition[chosen], row[chosen], similarity[chosen],
-            ids.take(pa.array(chosen)),
-        )  # fmt: skip
-        self._columns = [columns]
-        self._held = self._settled = len(chosen)
-        return columns
-
-    def _joined(self) -> tuple[Int64, Int64, Int64, Float32, pa.StringArray]:
-        none: Int64 = np.empty(0, np.int64)
-        empty = (none, none, none, np.empty(0, np.float32), pa.array([], pa.string()))
-        query, partition, row, similarity, ids = zip(empty, *self._columns, strict=True)
-        together = tuple(np.concatenate(each) for each in (query, partition, row))
+    def _settle(self) -> _Pairs:
+        *columns, ids = zip(*self._pairs, strict=True)
+        query, partition, row, similarity = map(np.concatenate, columns)
+        joined = pa.chunked_array(ids).combine_chunks()
+        held = _Pairs(query, partition, row, similarity, joined)
         # equal ids (of two sets in one stream) tie by partition and row: these come sorted
-        order = np.lexsort((together[2], together[1]))
-        joined = pa.chunked_array(ids).combine_chunks().take(pa.array(order))
-        first, second, third = (each[order] for each in together)
-        return first, second, third, np.concatenate(similarity)[order], joined
+        held = held.only(np.lexsort((row, partition)))
+        keep = kept(held.query, held.similarity, self._wanted, lambda rows: held.only(rows).id)
+        chosen = held.only(np.flatnonzero(keep))
+        self._pairs = [chosen]
+        self._held = self._settled = len(chosen.query)
+        return chosen
 
     def finish(self) -> StreamHits:
         """Return the wanted pairs of all partitions."""
-        query, partition, row, similarity, ids = self._settle()
-        order = np.lexsort((id_ranks(ids), -similarity, query))
-        broken = np.concatenate([np.empty((0, 2), np.int64), *self._broken])
-        return StreamHits(
-            query=query[order],
-            partition=partition[order],
-            row=row[order],
-            similarity=similarity[order],
-            id=ids.take(pa.array(order)),
-            total=self.total,
-            broken=broken[np.lexsort((broken[:, 1], broken[:, 0]))],
-            off=self.off,
-            rows=self.rows,
-        )
+        found = self._settle()
+        found = found.only(np.lexsort((id_ranks(found.id), -found.similarity, found.query)))
+        broken = np.concatenate(self._broken)
+        broken = broken[np.lexsort((broken[:, 1], broken[:, 0]))]
+        return StreamHits(*found, self.total, broken, self.off, self.rows)
 
 
 #: Pairs held before they are cut to what is wanted: only bounds memory.
@@ -392,7 +400,6 @@ class Collector:
             self.floor = np.minimum(np.maximum(self.floor, floor), self.threshold)
 
     def _raise_floor(self, query: Int64, similarity: Float32) -> None:
-        """Update the best of the queries of new pairs."""
         best = self._wanted.best
         touched, place = np.unique(query, return_inverse=True)
         rows = np.concatenate([np.repeat(np.arange(len(touched)), best), place])
@@ -416,8 +423,8 @@ class Collector:
 
     def _ids(self, rows: Int64) -> pa.StringArray:
         """Return the ids of rows of the partition, which may repeat."""
-        asked, place = np.unique(rows, return_inverse=True)
-        ids = self._partition.columns(asked)["id"]
+        distinct, place = np.unique(rows, return_inverse=True)
+        ids = self._partition.columns(distinct)["id"]
         return ids.cast(pa.string()).take(pa.array(place))
 
     def finish(self, rows: int) -> PartitionHits:

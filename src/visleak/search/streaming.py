@@ -35,7 +35,7 @@ from visleak.search.streaming_screen import (
     sampled,
     whole,
 )
-from visleak.vectors import check_digest, forget, unit_rows
+from visleak.vectors import check_digest, forget, parts_of, unit_rows
 
 FEW_ROWS: Final = 4096  # fewest rows of a partition for which a screen is chosen
 FORGET_AFTER: Final = 2**27  # bytes read of a partition before they are released
@@ -52,7 +52,7 @@ class PartitionSearch:
     # about how many rows will be searched, over all partitions; for the choice of a screen only,
     # which never changes a result
     rows: int = 0
-    # cpu (numpy), auto (a GPU if torch is there and sees one, else numpy), cuda or cuda:N; never
+    # cpu (numpy), auto (a GPU if torch finds one, else numpy), cuda or cuda:N; never
     # changes a result
     device: str = "cpu"
     _screens: dict[bool, Screen] = field(default_factory=dict, init=False)
@@ -193,8 +193,7 @@ def _compare(
     rows, place = np.unique(seen.row, return_inverse=True)
     matrix = unit_rows(stored[rows]).matrix
     exact = np.empty(len(place), np.float32)
-    for first in range(0, len(place), CHUNK):
-        part = slice(first, first + CHUNK)
+    for part in parts_of(len(place), CHUNK):
         left, right = query[seen.query[part]], matrix[place[part]]
         # einsum sums each row by itself, so a pair's value does not depend on its neighbours
         exact[part] = np.einsum("ij,ij->i", left.astype(np.float64), right.astype(np.float64))
@@ -206,8 +205,7 @@ def _certain_floor(query: Float32, stored: npt.NDArray[np.generic], best: int) -
     sample = sampled(stored, max(SEED_ROWS, 8 * best))
     floor = np.full(len(query), -np.inf, np.float32)
     if len(sample) >= best:
-        for start in range(0, len(query), CHUNK):
-            part = slice(start, start + CHUNK)
+        for part in parts_of(len(query), CHUNK):
             similarity = query[part] @ sample.T
             floor[part] = np.partition(similarity, -best, axis=1)[:, -best]
     return floor - np.float32(2 * dot_error(query.shape[1]))

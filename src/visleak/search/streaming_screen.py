@@ -3,7 +3,7 @@
 For unit vectors cut into a first part and a rest, ``<q, r> <= <q1, r1> + |q2| |r2|``
 (Cauchy-Schwarz). The first part is some orthonormal coordinates of both: a run of the stored
 ones, which costs nothing to make, or principal axes, which cost a product of every row with them.
-Nothing that is wanted is ever lost: all rounding is bounded, and the bound lowers what is asked.
+Nothing that is wanted is ever lost: all rounding is bounded, and the bound lowers the limits.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from visleak.errors import VisleakError
 from visleak.records import Float32, Int64
 from visleak.search.exact import MARGIN
 from visleak.search.hits import Wanted
-from visleak.vectors import NORM_TOLERANCE, unit_rows
+from visleak.vectors import NORM_TOLERANCE, parts_of, unit_rows
 
 if TYPE_CHECKING:
     import torch
@@ -237,8 +237,7 @@ class ProductScreen:
         """Return the pairs whose bound reaches the floor."""
         needed = floor - self._bound_slack
         queries, rows = [], []
-        for start in range(0, len(floor), TILE):
-            tile = slice(start, start + TILE)
+        for tile in parts_of(len(floor), TILE):
             size = len(prepared), len(needed[tile])
             bounds = workspace.bounds[: size[0] * size[1]].reshape(size)
             reached = workspace.reached[: size[0] * size[1]].reshape(size)
@@ -248,7 +247,7 @@ class ProductScreen:
             if len(places):
                 row, query = np.divmod(places, size[1])
                 rows.append(row)
-                queries.append(query + start)
+                queries.append(query + tile.start)
         none: Int64 = np.empty(0, np.int64)
         return np.concatenate([none, *queries]), np.concatenate([none, *rows])
 
@@ -258,14 +257,12 @@ class ProductScreen:
         """Return the pairs whose similarity in ``float32`` reaches the floor."""
         keep = np.empty(len(query), np.bool_)
         needed = floor - self._slack
-        for start in range(0, len(query), CHUNK):
-            part = slice(start, start + CHUNK)
+        for part in parts_of(len(query), CHUNK):
             product = np.einsum("ij,ij->i", self._query[query[part]], rows[row[part]])
             keep[part] = product * scale[row[part]] >= needed[query[part]]
         return query[keep], row[keep]
 
     def _workspace(self, shape: tuple[int, ...]) -> _Workspace:
-        """Return the arrays of this thread."""
         workspace: _Workspace | None = getattr(self._local, "workspace", None)
         if workspace is None or len(workspace.rows) < shape[0]:
             columns = self._part.kept + (not self._whole)
@@ -433,11 +430,10 @@ class DeviceScreen:
     def reaching(self, rows: torch.Tensor, floor: torch.Tensor) -> Int64:
         """Return pairs (n, 2) of query and row that may reach the floor."""
         found = []
-        for start in range(0, len(floor), DEVICE_TILE):
-            tile = slice(start, start + DEVICE_TILE)
+        for tile in parts_of(len(floor), DEVICE_TILE):
             reached = self._query[tile] @ rows.T >= (floor[tile] - self._slack)[:, None]
             places = self._torch.nonzero(reached).cpu().numpy()
-            found.append(places + np.array([start, 0]))
+            found.append(places + np.array([tile.start, 0]))
         return np.concatenate([np.empty((0, 2), np.int64), *found])
 
     def _prepared(self, stored: npt.NDArray[np.generic]) -> tuple[torch.Tensor, RowLengths]:

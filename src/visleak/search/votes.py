@@ -8,7 +8,7 @@ place too: the score is the largest weight of matches that one turn, scale and s
 that unrelated images get next to no votes.
 
 All weights are integers and sums of them exact: no block size, number of threads or order of the
-references changes a score. Only references of equal score are told apart by their position.
+references changes a score. Only references of equal score are ordered by their position.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ import numpy as np
 import numpy.typing as npt
 from threadpoolctl import threadpool_limits
 
-from visleak.errors import VisleakError
 from visleak.records import Bytes8, Float32, Int8, Int64
+from visleak.vectors import parts_of
 
 _BITS: Final = 128
 _TABLES: Final = 6
@@ -44,14 +44,9 @@ class CodeIndex:
 
     def __init__(self, descriptors: Bytes8, *, block: int = 1 << 16) -> None:
         count = len(descriptors)
-        if count >= 1 << 31:
-            raise VisleakError(
-                f"{count:,} local features are more than one index holds (2^31 - 1): split the set"
-            )
         self._codes = np.empty((count, _BITS // 64), np.uint64)
         words = [np.empty(count, np.uint32) for _ in range(_TABLES)]
-        for start in range(0, count, block):
-            rows = slice(start, start + block)
+        for rows in parts_of(count, block):
             self._codes[rows], found = binary_codes(descriptors[rows])
             for column, part in zip(words, found, strict=True):
                 column[rows] = part
@@ -162,7 +157,7 @@ def _words(values: Float32) -> Words:
 
 
 def _probes(values: Float32) -> Words:
-    """Return, for projections (n, 128), the words (6, 4, n) to look under.
+    """Return, for projections (n, 128), the words (6, 4, n) to look up.
 
     The word itself, and those with one or both of the two signs turned over that are least sure
     (Lv et al., "Multi-probe LSH", VLDB 2007).
@@ -204,16 +199,6 @@ class FeatureRows:
     descriptors: Bytes8  # uint8 (n, 128)
     keypoints: Float32  # float32 (n, 4): x, y, scale (pixels), angle (degrees clockwise from x)
     starts: Int64  # int64 (images + 1,): image p has the rows starts[p]:starts[p + 1]
-
-    def __post_init__(self) -> None:
-        n = len(self.descriptors)
-        if self.descriptors.shape != (n, 128) or self.descriptors.dtype != np.uint8:
-            raise ValueError(f"descriptors must be uint8 (n, 128), got {self.descriptors.shape}")
-        if self.keypoints.shape != (n, 4):
-            raise ValueError(f"keypoints must be ({n}, 4), got {self.keypoints.shape}")
-        ends = (self.starts[0], self.starts[-1]) if len(self.starts) else (None, None)
-        if ends != (0, n) or (np.diff(self.starts) < 0).any():
-            raise ValueError(f"starts must ascend from 0 to {n}")
 
     def __len__(self) -> int:
         """Return the number of images."""
@@ -270,10 +255,10 @@ class LocalIndex:
         least: float = LEAST_SCORE,
         workers: int = 1,
     ) -> Votes:
-        """Return each query's best references; within one set itself among them."""
-        lengths = {len(queries) for queries in views.values()}
-        if len(lengths) != 1:
-            raise ValueError(f"views must be of the same queries, got {sorted(lengths)} images")
+        """Return each query's best references, in ``views`` of the queries, 0 among them.
+
+        Within one set the query itself is one of them.
+        """
 
         def one(query: int) -> Votes:
             scores = {
@@ -284,7 +269,7 @@ class LocalIndex:
 
         # Threads of the linear algebra library would only wait for those of the pool.
         with threadpool_limits(1, "blas"), ThreadPoolExecutor(workers) as pool:
-            found = list(pool.map(one, range(lengths.pop())))
+            found = list(pool.map(one, range(len(views[0]))))
         return Votes.joined([_NOTHING, *found])
 
     def _scores(self, queries: FeatureRows, query: int, most: int) -> tuple[Int64, Int64]:

@@ -262,7 +262,7 @@ def torch_trainer(request: TrainerRequest) -> NetworkTrainer:
     place, libraries = MODELS[parsed.name]
     options = replace(parsed, text=request.text, name=f"torch:{parsed.name}")
     options.no_argument()
-    options.knows(*LIMITS, "rate")
+    options.allow_only(*LIMITS, "rate")
     for needed in libraries:
         library(needed, "torch", options.called)
     model: Model = load(place)()

@@ -157,7 +157,7 @@ def _carry_out(job: Job, folder: Path, log: Path, limit: float | None, threads: 
 def ultralytics_trainer(request: TrainerRequest) -> UltralyticsTrainer:
     """Return the trainer of ``ultralytics:MODEL``."""
     options = parse(request.text, "trainer")
-    options.knows("imgsz", "batch", "workers")
+    options.allow_only("imgsz", "batch", "workers")
     named = options.wanted_argument("FILE.yaml or FILE.pt")
     found = find_spec("ultralytics")
     try:

@@ -61,7 +61,7 @@ class Architecture:
 
 def checkpoint_classifier(request: Request) -> Classifier:
     """Return ``checkpoint:FILE?arch=NAME[&prep=FILE.json]``."""
-    request.knows("arch", "prep", *RUNNING)
+    request.allow_only("arch", "prep", *RUNNING)
     path = file_of(request, "a .pt, .pth, .th or .safetensors file of weights")
     if not (name := request.options.get("arch", "")):
         raise UsageError(

@@ -175,7 +175,7 @@ def running_of(request: Request) -> Running:
 
     A score is of the network as it was trained; half precision may change it.
     """
-    return Running.asked(replace(request, options={"precision": "fp32", **request.options}))
+    return Running.of(replace(request, options={"precision": "fp32", **request.options}))
 
 
 def of_recipe(recipe: Recipe) -> Preprocessing:
@@ -198,7 +198,7 @@ def file_of(request: Request, what: str) -> Path:
 def hf_classifier(request: Request) -> Classifier:
     """Return ``hf:FOLDER`` or ``hf:OWNER/NAME``: a model for image classification."""
     request.wanted_argument("FOLDER")
-    request.knows(*RUNNING)
+    request.allow_only(*RUNNING)
     found = find_model(request)
     running = running_of(request)
     factory = member(
@@ -233,7 +233,7 @@ def _hf_names(id2label: object) -> Names | None:
 def timm_classifier(request: Request) -> Classifier:
     """Return a model of timm by name, ``hf-hub:OWNER/NAME`` or folder."""
     name = request.wanted_argument("NAME")
-    request.knows(*RUNNING)
+    request.allow_only(*RUNNING)
     timm = library("timm", "timm", request.called)
     running = running_of(request)
     module = timm_model(timm, name, request.called)
@@ -274,7 +274,7 @@ def torchscript_classifier(request: Request) -> Classifier:
     A TorchScript file is a program of torch's own operators, which may also read and write files:
     load trusted files only.
     """
-    request.knows("prep", *RUNNING)
+    request.allow_only("prep", *RUNNING)
     advice = "a file that torch.jit.save wrote"
     path = file_of(request, advice)
     recipe = recipe_of(request, path)
