@@ -72,11 +72,14 @@ class Shard:
         return {"id": pa.array(chosen, pa.string())}
 
 
-def sides_of(query, reference, *, seed: int | None = None, **others) -> Sides:
-    """Return two sides without penalty; with a seed, ties go in any order."""
-    count = len(reference)
-    order = np.arange(count) if seed is None else np.random.default_rng(seed).permutation(count)
-    given = {"penalty": np.zeros(count, np.float32), "order": order.astype(np.int64)}
+def sides_of(query, reference, *, seed=0, penalty=0.0, weighted=False, **others) -> Sides:
+    """Return two sides with ids in random order, penalties up to a number, and maybe weights."""
+    rng, count = np.random.default_rng(seed), len(reference)
+    given = {
+        "penalty": (penalty * rng.random(count)).astype(np.float32),
+        "order": rng.permutation(count).astype(np.int64),
+        "weight": rng.integers(1, 9, count) if weighted else None,
+    }
     return Sides(query, reference, **(given | others))
 
 

@@ -8,6 +8,8 @@ from typing import Any
 import pytest
 import tiny_models
 
+import toy_clip
+
 
 @pytest.fixture(scope="session")
 def saved_models(tmp_path_factory: pytest.TempPathFactory) -> Path:
@@ -17,7 +19,7 @@ def saved_models(tmp_path_factory: pytest.TempPathFactory) -> Path:
     # both cores are busy with tests already: threads of torch would only wait for each other
     torch.set_num_threads(1)
     folder = tmp_path_factory.mktemp("models")
-    tiny_models.make_clip(folder / "clip")
+    toy_clip.make_clip(folder / "clip")
     tiny_models.make_dinov2(folder / "dinov2")
     tiny_models.make_resnet(folder / "resnet")
     tiny_models.make_vit(folder / "vit")

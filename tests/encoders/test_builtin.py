@@ -134,7 +134,7 @@ def test_any_shape_is_encoded(shape):
     assert flat[0] == (shape == (1, 1))
 
 
-def test_a_long_thin_picture_uses_all_its_pixels():
+def test_a_long_thin_image_uses_all_its_pixels():
     """Skipped columns would make content invisible."""
     wide = np.zeros((8, 4096, 3), np.uint8)
     wide[:, 1::2] = 255  # averages to one grey
@@ -144,7 +144,7 @@ def test_a_long_thin_picture_uses_all_its_pixels():
 
 
 @pytest.mark.parametrize("colour", [(0, 0, 0), (255, 255, 255), (200, 30, 90), (127, 127, 127)])
-def test_a_blank_picture_is_flat_and_has_only_colour(colour):
+def test_a_blank_image_is_flat_and_has_only_colour(colour):
     blank = np.full((60, 80, 3), colour, np.uint8)
     vectors, flat = encode(blank)
     assert flat[0]
@@ -178,24 +178,19 @@ CHANGES = {
 
 
 @pytest.mark.parametrize("change", CHANGES)
-def test_changed_copies_are_alike(natural, change):
+def test_changed_copies_are_similar(natural, change):
     changed, least = CHANGES[change]
     originals, _ = encode(*natural.values())
     copies, _ = encode(*(changed(one) for one in natural.values()))
     assert (originals * copies).sum(axis=1).min() > least
 
 
-def test_unrelated_pictures_are_not_alike(natural):
+def test_unrelated_images_are_not_similar(natural):
     vectors, _ = encode(*natural.values())
     for view in EVERY_VIEW:
         likeness = vectors @ ENCODER.view(vectors, view).T
         np.fill_diagonal(likeness, 0)
         assert likeness.max() < 0.7
-
-
-def test_the_digest_is_stable():
-    assert BuiltinEncoder().digest == ENCODER.digest
-    assert len(bytes.fromhex(ENCODER.digest)) == 16
 
 
 @pytest.mark.parametrize(
@@ -208,6 +203,7 @@ def test_the_digest_is_stable():
 def test_the_digest_changes_with_every_constant(monkeypatch, constant):
     """Else an upgrade would read another recipe's vectors from the cache."""
     value = getattr(builtin, constant)
+    assert BuiltinEncoder().digest == ENCODER.digest
     monkeypatch.setattr(builtin, constant, value[::-1] if constant == "LUMA" else value * 2)
     assert BuiltinEncoder().digest != ENCODER.digest
 
@@ -217,19 +213,12 @@ def test_the_digest_changes_with_the_cohort():
     assert len({builtin._digest(None), builtin._digest(one), builtin._digest(one[::-1])}) == 3
 
 
-def test_what_ships_with_the_encoder():
+def test_shipped_thresholds_and_cohort():
     assert ENCODER.thresholds["soft"] <= ENCODER.thresholds["hard"] <= 1
     assert ENCODER.thresholds["provenance"]
     if ENCODER.cohort is not None:
         assert ENCODER.cohort.shape[1] == ENCODER.width
         np.testing.assert_allclose(np.linalg.norm(ENCODER.cohort, axis=1), 1, atol=1e-6)
-
-
-@pytest.mark.parametrize(("height", "width"), [(1, 1), (32, 32), (31, 200), (300, 40)])
-def test_one_colour_is_flat_and_noise_is_not(height, width):
-    grey = np.full((height, width, 3), 77)
-    noise = np.random.default_rng(0).integers(0, 256, (height, width, 3))
-    assert flat([picture(grey), picture(noise)]).tolist() == [True, height * width == 1]
 
 
 @pytest.mark.parametrize("slope", [FLAT_BELOW * 0.3, FLAT_BELOW * 0.9])
@@ -241,7 +230,7 @@ def test_a_ramp_is_flat_below_the_mean_gradient(slope):
     assert flat([picture(pixels)]).tolist() == [mean < FLAT_BELOW]
 
 
-def test_the_builtin_encoder_judges_alike():
+def test_flatness_is_that_of_the_encoder():
     rng = np.random.default_rng(1)
     pictures = []
     for number in range(300):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import sys
 
 import hypothesis.strategies as st
@@ -20,11 +19,11 @@ from visleak.errors import MissingExtra, UsageError
 from visleak.records import DecodedImage
 
 
-def picture(pixels: np.ndarray) -> DecodedImage:
+def decoded(pixels: np.ndarray) -> DecodedImage:
     return DecodedImage(pixels, pixels.shape[1], pixels.shape[0])
 
 
-def pictures() -> list[np.ndarray]:
+def images() -> list[np.ndarray]:
     rng = np.random.default_rng(0)
     shapes = [(32, 32), (8, 8), (1, 1), (3, 200), (200, 3), (31, 33), (500, 333)]
     noise = [rng.integers(0, 256, (*shape, 3), np.uint8) for shape in shapes]
@@ -33,7 +32,7 @@ def pictures() -> list[np.ndarray]:
     return [*noise, np.ascontiguousarray(ramp), *shots, *(shot[::3, ::2].copy() for shot in shots)]
 
 
-@pytest.mark.parametrize("pixels", pictures(), ids=lambda pixels: str(pixels.shape))
+@pytest.mark.parametrize("pixels", images(), ids=lambda pixels: str(pixels.shape))
 def test_phash_is_imagehash(pixels: np.ndarray) -> None:
     """Bit for bit, so that published distances hold."""
     expected = imagehash.phash(Image.fromarray(pixels)).hash.ravel()
@@ -49,21 +48,19 @@ def test_phash_is_imagehash_on_any_pixels(seed: int, height: int, width: int, le
     np.testing.assert_array_equal(phash(pixels), expected)
 
 
-@pytest.mark.parametrize("pixels", pictures(), ids=lambda pixels: str(pixels.shape))
+@pytest.mark.parametrize("pixels", images(), ids=lambda pixels: str(pixels.shape))
 def test_pdq_is_pdqhash(pixels: np.ndarray) -> None:
-    expected, quality = pdqhash.compute(pixels)
-    bits, telling = pdq(pixels)
-    np.testing.assert_array_equal(bits, expected.astype(bool))
-    assert telling == (quality >= 50)
-    mirrored, _ = pdq(pixels[:, ::-1])
-    again, _ = pdqhash.compute(np.ascontiguousarray(pixels[:, ::-1]))
-    np.testing.assert_array_equal(mirrored, again.astype(bool))
+    for shown in (pixels, pixels[:, ::-1]):
+        expected, quality = pdqhash.compute(np.ascontiguousarray(shown))
+        bits, reliable = pdq(shown)
+        np.testing.assert_array_equal(bits, expected.astype(bool))
+        assert reliable == (quality >= 50)
 
 
 @pytest.mark.parametrize("name", ["phash", "pdq"])
 def test_similarity_is_one_minus_distance_over_bits(name: str) -> None:
     encoder = load_encoder(name)
-    shown = [picture(pixels) for pixels in pictures()]
+    shown = [decoded(pixels) for pixels in images()]
     vectors, _ = encoder.encode(shown)
     assert vectors.shape == (len(shown), encoder.width)
     assert vectors.dtype == np.float32
@@ -76,20 +73,12 @@ def test_similarity_is_one_minus_distance_over_bits(name: str) -> None:
                 assert similarity[row, column] == 1 - distance / len(one)
 
 
-@pytest.mark.parametrize("name", ["phash", "pdq"])
-def test_blank_pictures_are_flat(name: str) -> None:
-    """All blank images have one hash: it must not make them leaks of each other."""
-    grey = picture(np.full((50, 70, 3), 90, np.uint8))
-    _, found = load_encoder(name).encode([grey, picture(photographs.cat())])
-    assert found.tolist() == [True, False]
-
-
 def test_pdq_of_low_quality_is_flat() -> None:
     ramp = np.linspace(100, 220, 128).astype(np.uint8)
     soft = np.ascontiguousarray(np.broadcast_to(ramp[None, :, None], (128, 128, 3)))
     assert pdqhash.compute(soft)[1] < 50
-    assert load_encoder("pdq").encode([picture(soft)])[1].tolist() == [True]
-    assert load_encoder("phash").encode([picture(soft)])[1].tolist() == [False]
+    assert load_encoder("pdq").encode([decoded(soft)])[1].tolist() == [True]
+    assert load_encoder("phash").encode([decoded(soft)])[1].tolist() == [False]
 
 
 def test_thresholds_are_published_ones_or_none() -> None:
@@ -111,6 +100,5 @@ def test_one_encoder_is_not_the_other() -> None:
 
 def test_pdq_without_its_package(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pdqhash", None)
-    line = "the encoder pdq needs an extra: pip install 'visleak[pdq]'"
-    with pytest.raises(MissingExtra, match=f"^{re.escape(line)}$"):
+    with pytest.raises(MissingExtra, match=r"encoder pdq needs an extra: .*visleak\[pdq\]"):
         load_encoder("pdq")

@@ -50,18 +50,12 @@ def asked(text: str, name: str, argument: str = "", **options: str) -> tuple[str
         asked("clip:hf-hub:a/b", "clip", "hf-hub:a/b"),
         asked("clip:/x,y/z", "clip", "/x,y/z"),
         asked("clip?prep=laion", "clip", prep="laion"),
-        asked(
-            "sscd:/a?b/c.pt?resize=320x320&batch=8",
-            "sscd",
-            "/a?b/c.pt",
-            resize="320x320",
-            batch="8",
-        ),
+        asked("sscd:/a?b/c.pt?resize=288&batch=8", "sscd", "/a?b/c.pt", resize="288", batch="8"),
         asked("clip?a=b=c", "clip", a="b=c"),
         asked("", ""),
     ],
 )
-def test_a_text_is_taken_apart(text: str, request_: Request) -> None:
+def test_a_text_is_parsed(text: str, request_: Request) -> None:
     assert parse(text) == request_
 
 
@@ -69,17 +63,9 @@ WRONG = {
     "clip2": r"encoder must be one of builtin.*; got 'clip2'; did you mean 'clip'\?",
     "": r"encoder must be one of builtin.*; got ''",
     "builtin:x": r"encoder builtin takes nothing after its name; got 'builtin:x'",
-    "builtin?batch=3": (
-        r"encoder builtin has no option 'batch'; it has none; got 'builtin\?batch=3'"
-    ),
-    "builtin?": (
-        r"options of an encoder or a model are written NAME\?OPTION=VALUE&OPTION=VALUE;"
-        r" got '' in 'builtin\?'"
-    ),
-    "builtin?batch": (
-        r"options of an encoder or a model are written NAME\?OPTION=VALUE&OPTION=VALUE;"
-        r" got 'batch' in 'builtin\?batch'"
-    ),
+    "builtin?batch=3": r"encoder builtin has no option 'batch'; it has none; got .*",
+    "builtin?": r"options .* are written NAME\?OPTION=VALUE.*; got '' in 'builtin\?'",
+    "builtin?batch": r"options .* are written NAME\?OPTION.*; got 'batch' in 'builtin\?batch'",
     "builtin?a=1&a=2": r"option a is given twice in encoder 'builtin\?a=1&a=2'",
 }
 
@@ -111,31 +97,27 @@ def test_choices_and_arguments() -> None:
 
 
 @pytest.mark.parametrize(
-    "text",
+    ("text", "known"),
     [
-        *("clip", "clip?device=cpu&batch=3", "clip:openai/clip-vit-base-patch32"),
-        *("clip?prep=laion", "clip?backend=open_clip", "clip:ViT-B-32/openai?backend=open_clip"),
+        *((text, True) for text in ("clip", "clip?device=cpu&batch=3", "clip?prep=laion")),
+        *(("clip:openai/clip-vit-base-patch32", True), ("clip?backend=open_clip", True)),
+        ("clip:ViT-B-32/openai?backend=open_clip", True),
+        ("clip:openai/clip-vit-large-patch14", False),
+        ("clip:laion/CLIP-ViT-B-32-laion2B-s34B-b79K", False),
+        ("clip:ViT-B-32/laion2b_s34b_b79k?backend=open_clip", False),
+        *((text, False) for text in ("clip:/some/folder", "clip?prep=laion-nojpeg", "dinov2")),
+        *(("builtin", False), ("clipper", False)),
     ],
 )
-def test_the_papers_network_has_the_papers_thresholds(text):
+def test_only_the_network_of_the_paper_has_its_thresholds(text, known):
     found = published(text)
-    assert (found["hard"], found["soft"]) == (0.98, 0.95)
-    assert found["provenance"].startswith("Ramos et al. 2025")
+    assert (found is not None) == known
+    if known:
+        assert (found["hard"], found["soft"]) == (0.98, 0.95)
+        assert found["provenance"].startswith("Ramos et al. 2025")
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        *("clip:openai/clip-vit-large-patch14", "clip:laion/CLIP-ViT-B-32-laion2B-s34B-b79K"),
-        *("clip:/some/folder", "clip?prep=laion-nojpeg", "dinov2", "builtin", "clipper"),
-        "clip:ViT-B-32/laion2b_s34b_b79k?backend=open_clip",
-    ],
-)
-def test_nobody_elses_are_lent(text):
-    assert published(text) is None
-
-
-def test_they_are_read_without_heavy_libraries():
+def test_published_thresholds_are_read_without_heavy_libraries():
     code = (
         "import sys; from visleak.encoders.request import published; published('clip');"
         "print([m for m in ('torch', 'transformers', 'cv2', 'PIL') if m in sys.modules])"

@@ -3,7 +3,7 @@ import numpy as np
 import pytest
 from skimage import data
 
-from visleak.encoders.local import LocalFeatures, local_features, view_features
+from visleak.encoders.local import local_features, view_features
 from visleak.records import VIEWS
 
 MIRROR, INVERTED = VIEWS.index("mirror"), VIEWS.index("inverted")
@@ -28,51 +28,24 @@ def distances(first, second):
 def test_features_are_many_bounded_and_of_the_promised_layout():
     for picture in photographs():
         features = local_features(picture)
-        n = len(features)
-        assert 100 <= n <= 250
-        assert features.descriptors.shape == (n, 128)
-        assert features.descriptors.dtype == np.uint8
-        assert features.keypoints.shape == (n, 4)
-        assert features.keypoints.dtype == np.float32
+        assert 100 <= len(features) <= 250
         assert max(features.width, features.height) == 256
-        x, y, scale, angle = features.keypoints.T
-        assert (x >= 0).all()
-        assert (x < features.width).all()
-        assert (y >= 0).all()
-        assert (y < features.height).all()
-        assert (scale > 0).all()
-        assert (angle >= 0).all()
-        assert (angle < 360).all()
+        assert (features.keypoints >= 0).all()
+        assert (features.keypoints[:, [0, 1, 3]] < (features.width, features.height, 360)).all()
+        assert (features.keypoints[:, 2] > 0).all()
         assert np.abs(np.linalg.norm(features.descriptors.astype(float), axis=1) - 512).max() < 40
 
 
-@pytest.mark.parametrize("shape", [(95, 300, 3), (300, 95, 3), (1, 1, 3)])
-def test_small_pictures_have_no_features(shape):
-    picture = np.random.default_rng(0).integers(0, 256, shape, dtype=np.uint8)
-    features = local_features(picture)
-    assert len(features) == 0
-    assert features.keypoints.shape == (0, 4)
+def noise(*shape):
+    return np.random.default_rng(0).integers(0, 256, (*shape, 3), dtype=np.uint8)
 
 
-def test_the_smallest_side_can_be_chosen():
+@pytest.mark.parametrize(
+    "image", [noise(95, 300), noise(300, 95), noise(1, 1), np.full((200, 200, 3), 77, np.uint8)]
+)
+def test_small_and_blank_images_have_no_features(image):
+    assert local_features(image).keypoints.shape == (0, 4)
     assert len(local_features(data.astronaut()[100:180, 180:260], smallest=32)) > 20
-
-
-def test_a_blank_picture_has_no_features():
-    assert len(local_features(np.full((200, 200, 3), 77, np.uint8))) == 0
-
-
-@pytest.mark.parametrize("bad", [np.zeros((100, 100), np.uint8), np.zeros((100, 100, 3), float)])
-def test_other_pictures_are_refused(bad):
-    with pytest.raises(ValueError, match=r"image must be uint8 \(height, width, 3\)"):
-        local_features(bad)
-
-
-def test_the_record_refuses_other_layouts():
-    with pytest.raises(ValueError, match="descriptors must be uint8"):
-        LocalFeatures(np.zeros((2, 64), np.uint8), np.zeros((2, 4), np.float32), 1, 1)
-    with pytest.raises(ValueError, match="keypoints must be float32"):
-        LocalFeatures(np.zeros((2, 128), np.uint8), np.zeros((1, 4), np.float32), 1, 1)
 
 
 def test_features_do_not_depend_on_threads_or_repetition():
@@ -101,7 +74,7 @@ def test_an_overlay_does_not_take_all_features():
 @pytest.mark.parametrize(
     ("view", "change"), [(MIRROR, lambda p: p[:, ::-1]), (INVERTED, lambda p: 255 - p)]
 )
-def test_a_view_is_what_the_changed_picture_has(view, change):
+def test_a_view_has_the_features_of_the_changed_image(view, change):
     for picture in photographs():
         stored = local_features(picture)
         actual = local_features(np.ascontiguousarray(change(picture)))

@@ -9,9 +9,10 @@ from typing import Any
 import numpy as np
 import pytest
 from PIL import Image
-from tiny_models import make_clip, pictures, resized, unit
+from tiny_models import pictures, resized, unit
 
 from refusals import refusal
+from toy_clip import make_clip
 from visleak.encoders import load_encoder
 from visleak.encoders.builtin import flat
 from visleak.encoders.preprocessing import as_laion
@@ -190,7 +191,7 @@ def test_the_feature_of_hf_can_be_named(models, natural):
     assert np.abs(pooled.encode(shown)[0] - mean.encode(shown)[0]).max() > 1e-2
 
 
-def test_such_names_go_through_the_verbs(models, natural):
+def test_names_with_options_work_in_commands(models, natural):
     from visleak.robustness import robustness
 
     texts = [f"clip:{models}/clip?batch=4&prep=laion", f"hf:{models}/vit?feature=mean", "builtin"]
@@ -224,11 +225,11 @@ def test_such_names_go_through_the_verbs(models, natural):
         ("sscd:x.pt?resize=224", "option resize of encoder sscd must be one of 288, 320x320"),
     ],
 )
-def test_what_cannot_be_is_said_in_one_line(models, text, said):
+def test_invalid_options_are_refused_in_one_line(models, text, said):
     assert said in refusal(UsageError, load_encoder, text.format(models))
 
 
-def test_numbers_beyond_the_precision_are_no_vectors(models, natural, monkeypatch):
+def test_numbers_beyond_the_precision_are_nan(models, natural, monkeypatch):
     """An image must not vanish as a row of zeros: NaN makes the pipeline list it."""
     encoder = load_encoder(f"clip:{models}/clip")
     run = encoder._run

@@ -12,6 +12,7 @@ import onnx
 import onnxruntime
 import pytest
 from PIL import Image
+from tiny_models import unit
 
 from visleak.encoders import load_encoder
 from visleak.encoders.onnx import Recipe, external_files, read_recipe
@@ -67,8 +68,12 @@ def export(
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("made") / "net.onnx"
-    export(network(), path)
-    write(path)
+    return saved(path, network())
+
+
+def saved(path: Path, model: torch.nn.Module, recipe: dict | None = None, **options) -> Path:
+    export(model, path, **options)
+    write(path, **recipe or {})
     return path
 
 
@@ -108,10 +113,6 @@ def by_hand(pictures: list[DecodedImage]) -> np.ndarray:
     return np.stack(rows).astype(np.float32)
 
 
-def unit(rows: np.ndarray) -> np.ndarray:
-    return rows / np.linalg.norm(rows, axis=1, keepdims=True)
-
-
 def by_torch(prepared: np.ndarray) -> np.ndarray:
     with torch.no_grad():
         return unit(network()(torch.from_numpy(prepared)).numpy())
@@ -131,7 +132,7 @@ def test_vectors_are_those_of_torch(made: Path) -> None:
     assert encoder.thresholds is None
 
 
-def test_batches_change_nothing_to_speak_of(made: Path) -> None:
+def test_batches_change_vectors_by_rounding_only(made: Path) -> None:
     several = load_encoder(f"onnx:{made}?batch=3").encode(shown(1, 7))[0]
     for batch in (1, 100):
         vectors, _ = load_encoder(f"onnx:{made}", batch=batch).encode(shown(1, 7))
@@ -140,9 +141,7 @@ def test_batches_change_nothing_to_speak_of(made: Path) -> None:
 
 
 def test_a_network_of_fixed_batch(tmp_path: Path) -> None:
-    path = tmp_path / "four.onnx"
-    export(network(), path, fixed=4)
-    write(path)
+    path = saved(tmp_path / "four.onnx", network(), fixed=4)
     encoder = load_encoder(f"onnx:{path}?batch=50")
     assert encoder.batch == 4
     wanted = by_torch(by_hand(shown(2, 6)))
@@ -158,12 +157,10 @@ def test_order_of_channels_and_axes(tmp_path: Path) -> None:
         def forward(self, pixels: torch.Tensor) -> torch.Tensor:
             return self.inner(pixels.permute(0, 3, 1, 2).flip(1))
 
-    path = tmp_path / "other.onnx"
-    shape = torch.zeros(1, 16, 18, 3)
-    export(Other(), path, example=shape, input_names=["x"], output_names=["y"])
-    write(
-        path, channels="BGR", layout="NHWC", mean=MEAN[::-1], std=STD[::-1], input="x", output="y"
-    )
+    recipe = {"channels": "BGR", "layout": "NHWC", "mean": MEAN[::-1], "std": STD[::-1]}
+    names = {"input_names": ["x"], "output_names": ["y"], "example": torch.zeros(1, 16, 18, 3)}
+    recipe |= {"input": "x", "output": "y"}
+    path = saved(tmp_path / "other.onnx", Other(), recipe, **names)
     vectors, _ = load_encoder(f"onnx:{path}").encode(shown())
     np.testing.assert_allclose(vectors, by_torch(by_hand(shown())), atol=1e-5)
 
@@ -180,9 +177,8 @@ def test_squash_takes_one_number_or_two(made: Path, tmp_path: Path) -> None:
 
 
 def test_half_precision(made: Path, tmp_path: Path) -> None:
-    path = tmp_path / "half.onnx"
-    export(network().half(), path, example=torch.zeros(1, 3, 16, 18).half())
-    write(path)
+    half = torch.zeros(1, 3, 16, 18).half()
+    path = saved(tmp_path / "half.onnx", network().half(), example=half)
     encoder = load_encoder(f"onnx:{path}")
     assert encoder.precision == "fp16"
     vectors, _ = encoder.encode(shown())
@@ -190,20 +186,18 @@ def test_half_precision(made: Path, tmp_path: Path) -> None:
     np.testing.assert_allclose(np.linalg.norm(vectors, axis=1), 1, atol=1e-6)
 
 
-def test_no_direction_is_no_number(tmp_path: Path) -> None:
+def test_a_vector_without_direction_is_nan(tmp_path: Path) -> None:
     """A vector of zeros becomes NaN, which the pipeline lists, and never a silent zero."""
 
     class Nothing(torch.nn.Module):
         def forward(self, pixels: torch.Tensor) -> torch.Tensor:
             return pixels.mean(dim=(2, 3)) * 0
 
-    path = tmp_path / "nothing.onnx"
-    export(Nothing(), path)
-    write(path)
+    path = saved(tmp_path / "nothing.onnx", Nothing())
     assert np.isnan(load_encoder(f"onnx:{path}").encode(shown())[0]).all()
 
 
-def test_the_digest_covers_all_that_counts(made: Path, tmp_path: Path) -> None:
+def test_the_digest_covers_weights_and_recipe(made: Path, tmp_path: Path) -> None:
     digest = load_encoder(f"onnx:{made}").digest
     same = copied(made, tmp_path, about={"trained": "here"})
     assert load_encoder(f"onnx:{same}?batch=2&device=cpu").digest == digest
@@ -333,9 +327,7 @@ def test_another_recipe_can_be_named(made: Path, tmp_path: Path) -> None:
         ({"thresholds": {"hard": 0.9, "soft": 0.7}}, r"thresholds must hold hard and soft, sim"),
     ],
 )
-def test_a_bad_recipe_is_told_in_a_line(
-    made: Path, tmp_path: Path, text: object, line: str
-) -> None:
+def test_a_bad_recipe_is_refused(made: Path, tmp_path: Path, text: object, line: str) -> None:
     path = copied(made, tmp_path, **(text if isinstance(text, dict) else {}))
     if isinstance(text, str):
         path.with_name("net.onnx.json").write_text(text)
@@ -343,7 +335,7 @@ def test_a_bad_recipe_is_told_in_a_line(
 
 
 @pytest.mark.parametrize("data", [b"", b"words", b"\x3a\xff\xff\xff\xff\x0fmore", b"\0" * 99])
-def test_what_is_no_network(made: Path, tmp_path: Path, data: bytes) -> None:
+def test_other_files_are_refused(made: Path, tmp_path: Path, data: bytes) -> None:
     path = copied(made, tmp_path)
     path.write_bytes(data)
     refused(f"onnx:{path}", rf"^{re.escape(str(path))} (is not an ONNX file|cannot be loaded) \(")
@@ -359,9 +351,7 @@ class Two(torch.nn.Module):
 
 
 def test_several_outputs(tmp_path: Path) -> None:
-    path = tmp_path / "two.onnx"
-    export(Two(), path, output_names=["vectors", "map"])
-    write(path)
+    path = saved(tmp_path / "two.onnx", Two(), output_names=["vectors", "map"])
     refused(
         f"onnx:{path}", r'two\.onnx has several outputs: vectors, map; name the vectors as "out'
     )
@@ -384,7 +374,7 @@ def test_shapes_that_do_not_fit(made: Path, tmp_path: Path) -> None:
     refused(f"onnx:{path}", r'has length .*, and its json says "normalise": false; set it to true$')
 
 
-def test_inputs_that_are_no_pictures(tmp_path: Path) -> None:
+def test_networks_with_other_inputs_are_refused(tmp_path: Path) -> None:
     value, kind = onnx.helper.make_tensor_value_info, onnx.TensorProto
     out = value("y", kind.FLOAT, ["n", 3])
 
@@ -425,7 +415,7 @@ def test_without_onnxruntime(made: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     refused(f"onnx:{made}", line, MissingExtra)
 
 
-def test_what_is_written_is_read(tmp_path: Path) -> None:
+def test_recipes_are_read_as_written(tmp_path: Path) -> None:
     for recipe in (
         Recipe(size=(16, 16), mean=(0.5, 0.5, 0.5), std=(0.25, 0.25, 0.25)),
         Recipe(

@@ -95,7 +95,7 @@ def test_odd_crops_as_torchvision_begin_at_the_even_pixel(side, crop, start):
     assert (rows.min(), rows.max(), columns.min(), columns.max()) == (2, 4, 2, 5)
 
 
-def test_a_very_long_picture_is_resized_only_where_it_is_kept(monkeypatch):
+def test_a_very_long_image_is_resized_only_where_it_is_kept(monkeypatch):
     """Otherwise 1 x 40,000 pixels would become gigabytes; the pixels are those of the long way."""
     preparation = PixelPreparation((32,), (32, 30))
     for height, width in [(20, 900), (900, 20), (50, 70)]:
@@ -139,7 +139,7 @@ def test_laions_resizing(height, width):
     assert np.abs(made - again[..., ::-1]).max() <= 2
 
 
-def test_the_recipe_tells_all_that_matters():
+def test_the_recipe_covers_all_parameters():
     plain = PixelPreparation((224,), (224, 224))
     others = [
         PixelPreparation((256,), (224, 224)),
@@ -234,7 +234,7 @@ WRONG = [
 
 
 @pytest.mark.parametrize(("content", "said"), WRONG)
-def test_what_is_not_understood_is_one_line(tmp_path, content, said):
+def test_unknown_preprocessing_is_refused_in_one_line(tmp_path, content, said):
     line = refusal(VisleakError, read_preprocessing, folder_with(tmp_path, content))
     assert said in line
     assert str(tmp_path / "preprocessor_config.json") in line

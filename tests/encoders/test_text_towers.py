@@ -232,7 +232,7 @@ def library_picture(folder: Path, pixels: np.ndarray, mean: Any, std: Any) -> np
 
 
 @pytest.mark.parametrize("described", [True, False])
-def test_pictures_of_16_pixels(word_clip: Path, bare_clip: Path, described: bool) -> None:
+def test_images_of_16_pixels(word_clip: Path, bare_clip: Path, described: bool) -> None:
     pixels = np.random.default_rng(0).integers(0, 256, (SIDE, SIDE, 3), np.uint8)
     request = parse(f"clip:{word_clip if described else bare_clip}?device=cpu")
     row = clip_encoder(request, assumed=True).encode([DecodedImage(pixels, SIDE, SIDE)])[0][0]
@@ -241,7 +241,7 @@ def test_pictures_of_16_pixels(word_clip: Path, bare_clip: Path, described: bool
     np.testing.assert_allclose(row, library_picture(bare_clip, pixels, mean, std), atol=1e-6)
 
 
-def test_nothing_is_assumed_unless_asked(bare_clip: Path) -> None:
+def test_preprocessing_is_assumed_only_on_request(bare_clip: Path) -> None:
     """An audit with images prepared in another way than in training would find less."""
     with pytest.raises(VisleakError, match=r"has no preprocessor_config.json, which says how"):
         load_encoder(f"clip:{bare_clip}?device=cpu")

@@ -99,7 +99,7 @@ def test_open_clips_own_vectors(open_clip, converted, natural):
 @pytest.mark.parametrize(
     "change", [{"quick_gelu": False}, {"vision_cfg": {**CONFIG["vision_cfg"], "head_width": 16}}]
 )
-def test_what_a_clip_does_with_its_weights_is_in_the_digest(open_clip, converted, tmp_path, change):
+def test_the_digest_covers_the_configuration(open_clip, converted, tmp_path, change):
     import torch
 
     config = CONFIG | change
@@ -132,7 +132,7 @@ def test_towers_that_only_open_clip_has(open_clip, tmp_path, natural):
         ("clip:hf-hub:a/b", VisleakError, "model 'a/b' is not a folder and not in the cache"),
     ],
 )
-def test_what_open_clip_cannot_load(open_clip, tmp_path, monkeypatch, text, kind, said):
+def test_models_that_open_clip_cannot_load(open_clip, tmp_path, monkeypatch, text, kind, said):
     no_hub(monkeypatch, tmp_path)
     assert said in refusal(kind, on_cpu, text)
 
@@ -147,7 +147,7 @@ def test_damaged_weights_of_open_clip(converted, tmp_path):
 
 
 @pytest.mark.parametrize("library", ["open_clip", "timm"])
-def test_a_pickle_in_place_of_weights_does_nothing(library, tmp_path, request):
+def test_a_pickle_in_place_of_weights_is_not_loaded(library, tmp_path, request):
     working(library)
     name, text = {
         "open_clip": ("open_clip_pytorch_model.bin", f"clip:{tmp_path}?backend=open_clip"),
@@ -195,7 +195,7 @@ def test_timms_vectors_are_its_own(timm, saved, natural):
         ("timm", UsageError, "encoder timm needs NAME after its name: timm:NAME; got 'timm'"),
     ],
 )
-def test_what_timm_cannot_load(timm, tmp_path, monkeypatch, text, kind, said):
+def test_models_that_timm_cannot_load(timm, tmp_path, monkeypatch, text, kind, said):
     no_hub(monkeypatch, tmp_path)
     assert said in refusal(kind, on_cpu, text)
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import importlib
+import linecache
 import re
+import sys
 
 import numpy as np
 import pytest
@@ -26,12 +29,10 @@ def test_vectors_are_those_of_the_object_at_unit_length() -> None:
     vectors, blank = encoder.encode(shown())
     raw = Means().encode([picture.pixels for picture in shown()])
     np.testing.assert_allclose(vectors, raw / np.linalg.norm(raw, axis=1)[:, None], rtol=1e-6)
-    assert vectors.dtype == np.float32
     assert blank.tolist() == [False] * 5
-    assert encoder.encode([])[0].shape == (0, 6)
 
 
-def test_what_it_says_of_itself_counts() -> None:
+def test_attributes_of_the_object_are_used() -> None:
     calls = []
 
     class Told(Means):
@@ -72,8 +73,6 @@ def test_the_digest_follows_data_and_class() -> None:
 
 def test_the_digest_follows_the_source(tmp_path, monkeypatch) -> None:
     """The object's pickle only names its class: an edited method must not meet old vectors."""
-    import importlib
-
     monkeypatch.syspath_prepend(tmp_path)
     text = (
         "class Edited:\n    def encode(self, images):\n        return [[float({})]] * len(images)\n"
@@ -82,9 +81,7 @@ def test_the_digest_follows_the_source(tmp_path, monkeypatch) -> None:
     for constant in (1, 2, 1):
         (tmp_path / "edited_encoder.py").write_text(text.format(constant))
         importlib.invalidate_caches()
-        monkeypatch.delitem(__import__("sys").modules, "edited_encoder", raising=False)
-        import linecache
-
+        monkeypatch.delitem(sys.modules, "edited_encoder", raising=False)
         linecache.clearcache()
         monkeypatch.setattr("sys.dont_write_bytecode", True)
         module = importlib.import_module("edited_encoder")
@@ -92,8 +89,8 @@ def test_the_digest_follows_the_source(tmp_path, monkeypatch) -> None:
     assert digests[0] == digests[2] != digests[1]
 
 
-def test_an_object_nobody_can_know_again() -> None:
-    """Another digest every time, so that nothing is taken for its work."""
+def test_an_object_that_cannot_be_pickled_has_another_digest_each_time() -> None:
+    """No stored vector is taken for one of its own."""
     first, second = load_encoder(Unpicklable()), load_encoder(Unpicklable())
     assert not first.lasting
     assert first.digest != second.digest
@@ -120,18 +117,18 @@ NOT_FLOATS = "; it must return an array of floats, one row per image"
         (lambda images: None, f"object{NOT_FLOATS}"),
     ],
 )
-def test_what_is_no_vector_is_told_at_once(made, line) -> None:
+def test_other_outputs_are_refused_at_once(made, line) -> None:
     with pytest.raises(VisleakError, match=rf"^encode of Odd returned {re.escape(line)}$"):
         load_encoder(returning(made))
 
 
-def test_an_object_that_fails_is_told_at_once() -> None:
+def test_an_object_that_fails_is_refused_at_once() -> None:
     line = r"^encode of Odd failed on a grey image of 224 x 224 pixels \(IndexError: list index out"
     with pytest.raises(VisleakError, match=line):
         load_encoder(returning(lambda images: images[9]))
 
 
-def test_vectors_of_another_width_are_told() -> None:
+def test_vectors_of_another_width_are_refused() -> None:
     encoder = load_encoder(returning(lambda images: np.ones((len(images), 3 + len(images)))))
     line = "encode of Odd returned vectors of 5 numbers; they must be of 4, as before"
     with pytest.raises(VisleakError, match=f"^{re.escape(line)}$"):
@@ -142,7 +139,7 @@ def test_vectors_of_another_width_are_told() -> None:
         encoder.forward([picture.pixels for picture in shown(2)])
 
 
-def test_rows_without_a_direction_are_no_numbers() -> None:
+def test_rows_without_a_direction_are_nan() -> None:
     encoder = load_encoder(returning(lambda images: np.zeros((len(images), 4))))
     assert np.isnan(encoder.forward([picture.pixels for picture in shown(2)])).all()
 
@@ -158,12 +155,12 @@ def test_rows_without_a_direction_are_no_numbers() -> None:
          " with -1 <= soft <= hard <= 1, and provenance, a text; got (0.9, 0.8)"),
     ],
 )  # fmt: skip
-def test_attributes_that_cannot_be(attributes, line) -> None:
+def test_invalid_attributes_are_refused(attributes, line) -> None:
     with pytest.raises(UsageError, match=f"^{re.escape(line)}$"):
         load_encoder(returning(lambda images: np.ones((len(images), 4)), **attributes))
 
 
-def test_what_is_no_encoder_at_all() -> None:
+def test_other_objects_are_refused() -> None:
     with pytest.raises(UsageError, match=r"^the encoder is the class Means; give an object of it$"):
         load_encoder(Means)
     line = r"^the encoder object lacks encode, the method from images to vectors; got a dict$"

@@ -40,9 +40,9 @@ def unit(rows: np.ndarray) -> np.ndarray:
 
 
 _SHAPE = {"image_size": 48, "patch_size": 16, "layers": 2, "width": 32}
-#: A small CLIP of open_clip.
+#: A small CLIP of open_clip, whose image tower has the shape of that of :mod:`toy_clip`.
 OPEN_CLIP = {
-    "embed_dim": 24,
+    "embed_dim": 20,
     "quick_gelu": True,
     "vision_cfg": {**_SHAPE, "head_width": 8, "mlp_ratio": 2.0},
     "text_cfg": {"context_length": 8, "vocab_size": 50, "width": 16, "heads": 2, "layers": 1},
@@ -75,30 +75,6 @@ def save(folder: Path, module: Any, processor: Any) -> Path:
         module.save_pretrained(folder)
         processor.save_pretrained(folder)
     return folder
-
-
-def clip_config() -> Any:
-    from transformers import CLIPConfig
-
-    text = {"vocab_size": 50, "hidden_size": 16, "num_hidden_layers": 1, "intermediate_size": 16}
-    heads = {"num_attention_heads": 2, "max_position_embeddings": 8}
-    vision = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4}
-    shape = {"intermediate_size": 64, "image_size": 48, "patch_size": 16}
-    # the width of the vectors is not the vision part's default: both must be read
-    return CLIPConfig(
-        text_config={**text, **heads, "bos_token_id": 1, "eos_token_id": 2},
-        vision_config={**vision, **shape},
-        projection_dim=24,
-    )
-
-
-def make_clip(folder: Path, seed: int = 0) -> Path:
-    from transformers import CLIPModel
-    from transformers.models.clip.image_processing_pil_clip import CLIPImageProcessorPil
-
-    sides = {"shortest_edge": 48}, {"height": 48, "width": 48}
-    processor = CLIPImageProcessorPil(size=sides[0], crop_size=sides[1])
-    return save(folder, lively(CLIPModel(clip_config()), seed), processor)
 
 
 def make_dinov2(folder: Path) -> Path:

@@ -63,7 +63,7 @@ def found(torn, tmp_path_factory):
     return visleak.audit(torn, out=tmp_path_factory.mktemp("audits") / "plain", **FAST)
 
 
-def test_recordings_are_found_unasked(found):
+def test_recordings_are_inferred_from_names(found):
     (known,) = found.summary.grouping.believed
     assert (known.kind, known.groups, known.step, known.unit) == ("recordings", 4, 10, "frames")
     assert known.evidence.p < 0.001
@@ -87,7 +87,7 @@ def test_every_image_is_listed_with_its_nearest_training_frame(found):
     assert check_audit(found.folder).findings == ()
 
 
-def test_gates_and_rates_do_not_use_what_was_found(found):
+def test_gates_and_rates_do_not_use_inferred_groups(found):
     content = json.loads((found.folder / "audit.json").read_text())
     assert all("group" not in total["rates"] for total in content["totals"])
     assert found.images()["group"].null_count == 4 * FRAMES
@@ -100,7 +100,7 @@ def test_a_repair_is_not_advised_without_grades(found):
     assert "split --repair" not in page
 
 
-def test_group_auto_uses_what_was_found(torn, tmp_path):
+def test_group_auto_uses_inferred_groups(torn, tmp_path):
     sides = [
         visleak.open_images(torn / part, name=part, dataset="d", roles=(role,), group="auto")
         for part, role in (("test", "benchmark"), ("train", "training"))
@@ -148,7 +148,7 @@ def test_purge_removes_frames_up_to_a_gap(found, side, gap):
     assert any(fact.name == "frame gap" for fact in page.facts)
 
 
-def test_a_gap_that_is_none():
+def test_invalid_gaps_are_refused():
     with pytest.raises(UsageError, match="max-frame-gap"):
         PurgeSettings(group="auto", max_frame_gap="far")
     with pytest.raises(UsageError, match="needs --group"):

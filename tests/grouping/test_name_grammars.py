@@ -74,7 +74,7 @@ def test_shuffled_recordings_are_not_believed(made, seed):
 
 @FEW
 @given(recordings(), SEEDS)
-def test_patterns_find_what_was_found(made, seed):
+def test_patterns_find_the_same_groups(made, seed):
     """The patterns that a report shows are those of ``--group`` and ``--frame``."""
     ids, truth = made
     vectors = walks(truth, seed)
@@ -146,7 +146,7 @@ def named(kind, count, rng):
 
 @settings(max_examples=20, deadline=None)
 @given(NAMES, SEEDS, st.integers(3, 120))
-def test_no_group_is_believed_of_unrelated_images(kind, seed, count):
+def test_groups_of_unrelated_images_are_not_believed(kind, seed, count):
     rng = np.random.default_rng(seed)
     ids = list(dict.fromkeys(named(kind, count, rng)))
     half = len(ids) // 2
@@ -168,7 +168,7 @@ def test_no_group_is_believed_of_unrelated_images(kind, seed, count):
         *("{w}/r{n}_c{n}.png", "{w}/{w}_tile_{n}_{c}.png"),
     ],
 )
-def test_classes_are_no_groups(name, labelled):
+def test_classes_are_not_groups(name, labelled):
     """Images of a class are more similar than others; the names of classes state no group."""
     truth = np.repeat(np.arange(8), 40)
     words = ["ab", "cd", "ef", "gh", "ij", "kl", "mn", "op"]
@@ -178,7 +178,7 @@ def test_classes_are_no_groups(name, labelled):
     assert believed == []
 
 
-def test_a_sorted_index_is_no_recording():
+def test_a_sorted_index_is_not_a_recording():
     """Lists sorted by shop or coil: neighbours are more similar, but few are most similar."""
     rng = np.random.default_rng(5)
     sizes = rng.integers(4, 12, 60)
@@ -196,7 +196,7 @@ def test_a_part_of_an_index_sorted_by_class_is_not_taken_for_shots():
 
 
 @pytest.mark.parametrize("size", [2, 3, 5])
-def test_numbers_of_two_parts_in_a_list_sorted_by_class_name_no_subjects(size):
+def test_numbers_of_two_parts_in_a_list_sorted_by_class_are_not_subjects(size):
     truth = np.repeat(np.arange(8), 45)
     ids = [f"{n // size:05}_{n % size}.jpg" for n in range(len(truth))]
     _, believed = inferred(made_set(ids, around(truth, 7)))

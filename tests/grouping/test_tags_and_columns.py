@@ -194,7 +194,7 @@ def test_columns_in_which_values_repeat(name, alike, words):
 
 
 @pytest.mark.parametrize(("name", "groups"), [("class_id", 25), ("target", 25), ("batch", 5)])
-def test_columns_of_classes_are_no_groups(name, groups):
+def test_columns_of_classes_are_not_groups(name, groups):
     truth = np.repeat(np.arange(groups), 100 // groups)
     own = made_set(unrelated_names(truth), around(truth, 2, spread=0.15))
     own = replace(own, columns={name: pa.array([str(group) for group in truth.tolist()])})

@@ -69,21 +69,6 @@ def threads_and_folder(number: int) -> tuple[list[int], str]:
 
 
 @dataclass
-class Mortal:
-    """An opener whose first reader of a position is killed."""
-
-    items: Sequence[Any]
-    position: int
-    notes: Path
-
-    def read(self, positions):
-        for position in positions:
-            if position == self.position:
-                kill_me_once(self.notes)
-            yield self.items[position]
-
-
-@dataclass
 class Elsewhere:
     """An opener that reads other images in every process but the one that made it."""
 

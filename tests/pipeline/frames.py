@@ -1,4 +1,4 @@
-"""Frames of a fixed camera: one scene under noise, each file different."""
+"""Frames of a fixed camera (one scene under noise, each file different), and textured images."""
 
 from __future__ import annotations
 
@@ -14,6 +14,16 @@ def scene(seed: int, height: int = 72, width: int = 96) -> np.ndarray:
     pixels = np.kron(rng.integers(30, 220, (height // 12, width // 12, 3)), np.ones((12, 12, 1)))
     pixels[height // 4 : height // 2, width // 3 : width // 2] = rng.integers(0, 256, 3)
     return pixels
+
+
+def textured(seed: int, side: int = 96) -> np.ndarray:
+    """Return noise at several scales; images of two seeds are not similar."""
+    rng = np.random.default_rng(seed)
+    total = np.zeros((side, side))
+    for cells in (3, 6, 12, 24):
+        small = Image.fromarray(rng.integers(0, 255, (cells, cells), dtype=np.uint8))
+        total += np.asarray(small.resize((side, side), Image.Resampling.BICUBIC), float)
+    return np.repeat((total / 4).astype(np.uint8)[..., None], 3, axis=2)
 
 
 def write(folder: Path, name: str, pixels: np.ndarray) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import chain
 
 import numpy as np
@@ -11,6 +12,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import toy_vectors
+from toy_vectors import ALL, grid_view
+from toy_vectors import GRID_WIDTH as WIDTH
 from visleak.encoders.builtin import BuiltinEncoder
 from visleak.pipeline import candidates
 from visleak.pipeline.candidates import INVERSE_VIEW, find_pairs, side, views_for
@@ -19,22 +23,7 @@ from visleak.records import VIEWS, Fingerprints, ImageSet
 from visleak.search.exact import ExactSearch
 from visleak.search.hits import Wanted
 
-GRID, WIDTH, ALL = 3, 18, tuple(range(9))
-
-
-def grid_view(rows, view):
-    """Mirror and turn 3 x 3 images of two channels; inversion flips the second."""
-    grid = rows.reshape(len(rows), GRID, GRID, 2)
-    if view == 8:
-        return (grid * np.array([1, -1], np.float32)).reshape(len(rows), WIDTH)
-    if view >= 4:
-        grid = grid[:, :, ::-1]
-    return np.rot90(grid, -(view % 4), axes=(1, 2)).reshape(len(rows), WIDTH)
-
-
-def units(rng, count):
-    rows = rng.normal(size=(count, WIDTH))
-    return (rows / np.linalg.norm(rows, axis=1, keepdims=True)).astype(np.float32)
+units = partial(toy_vectors.units, width=WIDTH)
 
 
 @dataclass
@@ -98,10 +87,8 @@ def encoded(made):
 
 def sides_and_pairs(query, reference, wanted, encoder, views=ALL, blocks=(256, 1024), workers=1):
     engine = ExactSearch(*blocks)
-    left = side(encoded(query), encoder, views, engine, workers)
-    right = left
-    if reference is not query:
-        right = side(encoded(reference), encoder, views, engine, workers)
+    both = [side(encoded(each), encoder, views, engine, workers) for each in (query, reference)]
+    left, right = both if reference is not query else both[:1] * 2
     return left, right, find_pairs(left, right, encoder, views, wanted, engine, workers)
 
 
@@ -134,8 +121,9 @@ class BruteForce:
         self.similarity = np.where(flat[:, None], stack[0], stack.max(axis=0))
         self.view = np.where(flat[:, None], 0, np.array(views)[stack.argmax(axis=0)])
 
-    def content(self, which, row):
-        return which.fingerprints.digests[row].tobytes()
+    def equal(self, i, j):
+        left, right = (side.fingerprints.digests for side in (self.left, self.right))
+        return left[i].tobytes() == right[j].tobytes()
 
     def of(self, i):
         """Return row i's pairs before the cap, and how many count in its total."""
@@ -144,14 +132,15 @@ class BruteForce:
         for j in range(len(self.right.fingerprints)):
             if (self.same and i == j) or self.right.fingerprints.flat[j] != flat:
                 continue
-            equal = self.content(self.left, i) == self.content(self.right, j)
+            equal = self.equal(i, j)
             threshold = 0.995 if flat else self.wanted.threshold
             reached = threshold is not None and self.similarity[i, j] >= np.float32(threshold)
             if equal or reached:
                 kept.add(j)
                 total += 1
             if not (self.same and equal):
-                contents.setdefault(self.content(self.right, j), []).append(j)
+                content = self.right.fingerprints.digests[j].tobytes()
+                contents.setdefault(content, []).append(j)
         if not flat:
             kept.update(self.best(i, contents))
         return kept, total
@@ -169,8 +158,7 @@ class BruteForce:
 
     def other(self, i, j):
         """Whether j is not the first choice of a blank image: one of equal bytes."""
-        equal = self.content(self.left, i) == self.content(self.right, j)
-        return bool(self.left.fingerprints.flat[i]) and not equal
+        return bool(self.left.fingerprints.flat[i]) and not self.equal(i, j)
 
     def pairs(self):
         """Return all pairs (query row, reference row), capped, in order, and the totals."""
@@ -289,12 +277,9 @@ def test_storage_order_blocks_and_workers_change_nothing(seed, same, cap, first,
     """A set listed in another order has the same pairs, numbers and backgrounds, bit for bit."""
     world = World(seed)
     encoder = Toy(units(world.rng, 9))
-    sets = [world.prints(name, 40) for name in "qr"]
-    if same:
-        sets[1] = sets[0]
+    sets = [world.prints(name, 40) for name in ("q" if same else "qr")]
     shuffled = [permuted(one, world.rng) for one in sets]
-    if same:
-        shuffled[1] = shuffled[0]
+    sets, shuffled = ([each[0], each[-1]] for each in (sets, shuffled))
     wanted = Wanted(0.8, best=3, cap=cap)
     _, _, found = sides_and_pairs(*sets, wanted, encoder)
     with pytest.MonkeyPatch.context() as patch:
@@ -333,8 +318,8 @@ def test_equal_bytes_are_found_without_direction_or_reach():
     assert found.total.tolist() == [1, 1]
 
 
-def test_blank_pictures_match_blank_ones_once():
-    """By colour and digest only; one row a query, the true number beside."""
+def test_blank_images_match_blank_ones_once():
+    """By colour and digest only: one row per query, and the true total."""
     black = np.zeros(WIDTH)
     black[::2] = 1 / 3
     vectors = np.stack([black, black, black, black, -black])

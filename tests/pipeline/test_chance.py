@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from frames import textured
 from PIL import Image
 
 import visleak
@@ -34,19 +35,9 @@ def summary(*sides: Any, **settings: Any) -> Mapping[str, Any]:
     return content
 
 
-def picture(seed: int, side: int = 96) -> np.ndarray:
-    """Return noise at several scales; no two seeds look alike."""
-    rng = np.random.default_rng(seed)
-    total = np.zeros((side, side))
-    for cells in (3, 6, 12, 24):
-        small = Image.fromarray(rng.integers(0, 255, (cells, cells), dtype=np.uint8))
-        total += np.asarray(small.resize((side, side), Image.Resampling.BICUBIC), float)
-    return np.repeat((total / 4).astype(np.uint8)[..., None], 3, axis=2)
-
-
 def form(seed: int) -> np.ndarray:
-    """Return one of many filled-in copies of one form: another content in one template."""
-    pixels = picture(0).copy()
+    """Return a copy of one form with its own content: another content in one template."""
+    pixels = textured(0)
     rng = np.random.default_rng(seed)
     for top in (16, 40, 64):
         pixels[top : top + 8, 16:80] = rng.integers(0, 255, (8, 64, 1), dtype=np.uint8)
@@ -78,7 +69,7 @@ def test_a_set_of_one_template_is_reported(forms: list[np.ndarray]) -> None:
 
 @pytest.mark.parametrize("verify", [True, False])
 def test_unrelated_images_and_their_copies_are_not(verify: bool) -> None:
-    train = [picture(seed) for seed in range(12)]
+    train = [textured(seed) for seed in range(12)]
     test = [np.ascontiguousarray(pixels[:, ::-1]) for pixels in train]
     content = summary(test, train, verify=verify, local=False)
     assert content["totals"][0]["rates"]["hard"]["count"] == 12

@@ -55,7 +55,7 @@ def cost(tests, trains=(), encoder=None, settings=LOCAL_OFF, processes=1, cache=
     return cost_of(tests, trains, encoder or load_encoder(), settings, processes, cache)
 
 
-def test_what_is_counted(folder):
+def test_counts(folder):
     test, train = open_images(folder, name="test"), open_images(folder, name="train")
     found = cost([test], [train, test])
     assert (found.images, found.timed, found.cache) == (200, 200, 0)
@@ -79,7 +79,7 @@ def test_time_of_a_network(folder, monkeypatch):
     assert 100 * 0.03 <= spread.steps["fingerprint"] < 100 * 0.04
 
 
-def test_what_the_cache_knows_takes_no_time(folder, tmp_path, monkeypatch):
+def test_cached_images_take_no_time(folder, tmp_path, monkeypatch):
     monkeypatch.setattr(costs, "TIMED", 4)
     images = open_images(folder, name="test")
     with Cache(tmp_path / "cache") as cache:
@@ -149,7 +149,7 @@ def test_more_images_take_longer(folder, monkeypatch):
     assert found.candidates == pytest.approx(100 * 20, rel=0.1)
 
 
-def test_unreadable_pictures_are_no_obstacle(tmp_path):
+def test_unreadable_images_are_excluded(tmp_path):
     (tmp_path / "a.png").write_bytes(b"words")
     found = cost([open_images(tmp_path, name="a")])
     assert found.images == 1

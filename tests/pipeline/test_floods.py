@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import Any
 
 import cv2
-import numpy as np
 import pyarrow.compute as pc
 import pytest
+from frames import textured
 
 import visleak
 from visleak.report.counts import count
@@ -19,18 +19,8 @@ from visleak.verdicts import Verdict
 COPIES = (70, 5, 3)
 
 
-def scenery(seed: int) -> np.ndarray:
-    """Return an image of 128 pixels with structure at all scales."""
-    rng = np.random.default_rng(seed)
-    total = np.zeros((128, 128, 3))
-    for side in (4, 8, 16, 32):
-        field = rng.random((side, side, 3))
-        total += cv2.resize(field, (128, 128), interpolation=cv2.INTER_CUBIC) / side
-    return np.asarray(255 * (total - total.min()) / np.ptp(total), np.uint8)
-
-
 def encoded(seed: int, ending: str, *options: int) -> bytes:
-    return bytes(cv2.imencode(ending, scenery(seed), list(options))[1])
+    return bytes(cv2.imencode(ending, textured(seed, 128), list(options))[1])
 
 
 @pytest.fixture(scope="module")

@@ -110,7 +110,7 @@ def test_shares_and_scenes_are_those_of_the_tiles(found: Audit) -> None:
     assert check_audit(found.folder).findings == ()
 
 
-def test_boxes_in_what_is_seen_are_counted_by_class(found: Audit) -> None:
+def test_seen_boxes_are_counted_by_class(found: Audit) -> None:
     assert found.summary.boxes is not None
     (boxes,) = found.summary.boxes
     assert (boxes.total, boxes.seen) == (3, 2)
@@ -127,7 +127,7 @@ def test_gates_bound_the_share_of_seen_images(found: Audit) -> None:
         gates.check(gates.parse_all(["overlap"]), verify=True, overlap=False)
 
 
-def test_purge_removes_what_is_seen_or_what_shows_it(found: Audit) -> None:
+def test_purge_removes_images_that_overlap(found: Audit) -> None:
     cases = ((0.7, "test", {"d"}), (0.8, "test", set()), (0.3, "train", {"a", "b"}))
     for share, side, gone in cases:
         settings = PurgeSettings(remove_from=side, grade="exact", overlap=share)
@@ -164,7 +164,7 @@ def test_blocks_of_the_search_change_nothing(
     assert audited(data, tmp_path / "a").pairs().equals(found.pairs())
 
 
-def test_of_low_scores_a_few_are_candidates() -> None:
+def test_few_candidates_have_low_scores() -> None:
     count = 30
     score = np.full(count, 2.5, np.float32)
     score[20:] = 9
@@ -176,7 +176,7 @@ def test_of_low_scores_a_few_are_candidates() -> None:
     assert found.reference[10:].tolist() == [19, 18]
 
 
-def test_parts_of_some_images_have_no_others() -> None:
+def test_parts_have_the_chosen_images_only() -> None:
     counts = np.array([3, 1, 4, 1, 5])
     starts = np.concatenate([[0], np.cumsum(counts)])
     owner = np.repeat(np.arange(5), counts).astype(np.float32)

@@ -28,13 +28,13 @@ def test_without_ray_the_extra_is_named(monkeypatch):
 
 
 @pytest.mark.parametrize("address", ["ray://head:10001", "head", "head:", ":6379", "head:port"])
-def test_an_address_that_is_none_is_refused(address):
+def test_an_invalid_address_is_refused(address):
     said = refusal(UsageError, joined, address, 1)
     assert said.startswith("the address of a Ray cluster (--ray-address, RAY_ADDRESS) is auto or")
     assert said.endswith(f"; got {address!r}")
 
 
-def test_where_nothing_listens_is_said_at_once():
+def test_an_address_without_a_cluster_is_refused_at_once():
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         address = f"127.0.0.1:{free.getsockname()[1]}"
@@ -76,7 +76,7 @@ def short() -> Path:
 
 
 @pytest.mark.slow
-def test_a_run_brings_its_own_cluster_and_takes_it_away(short):
+def test_a_run_starts_its_own_cluster_and_ends_it(short):
     """Nothing is printed by Ray, nothing is left: no files, no token in the home, no process."""
     pytest.importorskip("ray")
     process = _started(short, 60, "--no-verify", "--json", "--quiet")
@@ -88,7 +88,7 @@ def test_a_run_brings_its_own_cluster_and_takes_it_away(short):
 
 
 @pytest.mark.slow
-def test_an_interrupt_takes_the_cluster_away(short):
+def test_an_interrupt_ends_the_cluster(short):
     pytest.importorskip("ray")
     process = _started(short, 400, "--quiet")
     end = time.monotonic() + 60

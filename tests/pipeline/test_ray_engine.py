@@ -14,7 +14,6 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -24,11 +23,9 @@ import pytest
 import working
 
 from visleak.auditing import audit
-from visleak.encoders import load_encoder
 from visleak.errors import VisleakError
 from visleak.formats import open_images
 from visleak.pipeline.context import RunContext
-from visleak.pipeline.fingerprints import fingerprint
 from visleak.pipeline.ray_engine import RayEngine
 from visleak.pipeline.streaming import streamed
 from visleak.search.hits import Wanted
@@ -116,7 +113,7 @@ def test_results_come_in_order_and_tasks_as_they_are_needed(place):
     results.close()
 
 
-def test_an_array_is_shared_once_a_node_and_never_copied(place):
+def test_an_array_is_shared_once_per_node_and_never_copied(place):
     """It lies in the memory that all workers of a node map, and nobody can write it."""
     handle = place.share({"matrix": np.ones((1000, 512), np.float32)})
     found = until_two(lambda: place.each(cluster_working.where_it_lies, [handle] * 30))
@@ -131,7 +128,7 @@ def test_workers_use_one_thread_in_the_folder_of_the_run(place):
 
 
 @pytest.mark.parametrize(*working.FAILURES)
-def test_an_error_surfaces_as_it_is(place, function, kind, said):
+def test_an_error_of_a_task_is_raised_unchanged(place, function, kind, said):
     with pytest.raises(kind) as caught:
         list(place.each(function, range(5)))
     assert str(caught.value) == said
@@ -139,7 +136,7 @@ def test_an_error_surfaces_as_it_is(place, function, kind, said):
     assert list(place.each(working.double, [4])) == [8]
 
 
-def test_a_killed_workers_task_is_done_again(place, tmp_path):
+def test_the_task_of_a_killed_worker_is_repeated(place, tmp_path):
     tasks = [(number, str(tmp_path)) for number in range(20)]
     assert list(place.each(cluster_working.die_once, tasks)) == list(range(20))
     assert (tmp_path / "killed").read_text().isdecimal()
@@ -170,7 +167,7 @@ def test_networks_go_where_gpus_are_and_stay_loaded(cluster, place):
     assert {devices for devices, _ in plain} == {""}
 
 
-def test_what_cannot_be_sent_is_one_line(place):
+def test_a_value_that_cannot_be_sent_is_refused_in_one_line(place):
     said = r"^Stubborn cannot be sent to the workers of a cluster \(.* local with workers=1$"
     with pytest.raises(VisleakError, match=said):
         place.share(working.Stubborn([]))
@@ -188,7 +185,7 @@ def pictures(natural) -> tuple[list[np.ndarray], list[np.ndarray]]:
     return train, test
 
 
-def test_an_audit_of_pictures_is_the_same(engine, place, pictures, tmp_path, monkeypatch):
+def test_an_audit_of_images_is_the_same(engine, place, pictures, tmp_path, monkeypatch):
     monkeypatch.setattr("visleak.pipeline.remote.PART", 40)
     train, test = pictures
     here = audit(test, train, out=tmp_path / "here", cache=None, workers=1)
@@ -200,29 +197,6 @@ def test_an_audit_of_pictures_is_the_same(engine, place, pictures, tmp_path, mon
     audit(test, train, out=tmp_path / "again", cache=tmp_path / "cache", engine=engine)
     assert files(tmp_path / "again") == files(tmp_path / "here")
     assert file_in(tmp_path / "cache").read_bytes() == before
-
-
-def test_a_worker_is_killed_while_pictures_are_read(place, engine, pictures, tmp_path):
-    items = pictures[0] * 8
-    images = open_images(items, name="train")
-    mortal = replace(images, opener=cluster_working.Mortal(items, 600, tmp_path))
-    encoder = load_encoder("builtin")
-    with RunContext.at(tmp_path, 1, None) as alone:
-        expected = fingerprint(images, encoder, alone)
-        found = fingerprint(mortal, encoder, place)
-        assert (tmp_path / "killed").read_text().isdecimal()
-        assert np.array_equal(found.rows, expected.rows)
-        assert np.array_equal(found.matrix, expected.matrix)
-        assert np.array_equal(found.digests, expected.digests)
-
-
-def test_a_node_that_sees_other_files_is_one_line(place, pictures):
-    images = open_images(pictures[1], name="test")
-    strange = cluster_working.Elsewhere(pictures[1], os.getpid())
-    images = replace(images, opener=strange)
-    said = r"^node .* does not see .*\(it is another image\); put the images where every node finds"
-    with pytest.raises(VisleakError, match=said):
-        fingerprint(images, load_encoder("builtin"), place)
 
 
 # -- embeddings ----------------------------------------------------------------------------------
@@ -246,18 +220,7 @@ def write_shards(folder: Path, shards: int, rows: int) -> tuple[str, str]:
     return f"emb:{folder / 'test.npy'}?encoder=other:x", f"emb:{folder / 'train'}?encoder=other:x"
 
 
-ASKED = Settings(encoder="other:x", hard=0.98, soft=0.9)
-
-
-def test_an_audit_of_embeddings_is_the_same(place, engine, tmp_path):
-    sources = write_shards(tmp_path, 5, 3000)
-    test, train = (open_images(source, name=n) for source, n in zip(sources, "qr", strict=True))
-    audit(test, train, settings=ASKED, out=tmp_path / "here", cache=None, workers=1)
-    audit(test, train, settings=ASKED, out=tmp_path / "there", cache=None, engine=engine)
-    assert files(tmp_path / "there") == files(tmp_path / "here")
-    found = audit(test, train, settings=ASKED, out=tmp_path / "there", cache=None, workers=1)
-    assert found.reused, "the engine is no part of an audit's key"
-    assert len(found.pairs()) >= 5 * 30
+SETTINGS = Settings(encoder="other:x", hard=0.98, soft=0.9)
 
 
 def test_a_node_is_removed_while_partitions_pass(cluster, place, tmp_path):
@@ -299,7 +262,7 @@ def kept(cache: Path) -> int:
         return 0
 
 
-def test_a_killed_driver_is_taken_up_again(cluster, place, engine, tmp_path, monkeypatch):
+def test_an_audit_of_a_killed_driver_is_resumed(cluster, place, engine, tmp_path, monkeypatch):
     """The cluster outlives it; partitions that were done are not searched again."""
     sources = write_shards(tmp_path, 24, 20_000)
     cache, out = tmp_path / "cache", tmp_path / "out"
@@ -318,13 +281,14 @@ def test_a_killed_driver_is_taken_up_again(cluster, place, engine, tmp_path, mon
     assert 3 <= done < 24
     tasks = _counted(monkeypatch)
     test, train = (open_images(source, name=n) for source, n in zip(sources, "qr", strict=True))
-    audit(test, train, settings=ASKED, out=out, cache=cache, engine=engine)
+    audit(test, train, settings=SETTINGS, out=out, cache=cache, engine=engine)
     assert len(tasks) == 24 - done
-    audit(test, train, settings=ASKED, out=tmp_path / "here", cache=None, workers=1)
+    audit(test, train, settings=SETTINGS, out=tmp_path / "here", cache=None, workers=1)
     assert files(out) == files(tmp_path / "here")
-    # the findings serve the other engine as well
+    # the engine is not part of the key of an audit, and the hits serve the other engine as well
+    assert audit(test, train, settings=SETTINGS, out=out, cache=None, workers=1).reused
     monkeypatch.setattr("visleak.search.streaming.PartitionSearch.find", None)
-    audit(test, train, settings=ASKED, out=tmp_path / "third", cache=cache, workers=1)
+    audit(test, train, settings=SETTINGS, out=tmp_path / "third", cache=cache, workers=1)
     assert files(tmp_path / "third") == files(tmp_path / "here")
 
 

@@ -107,7 +107,7 @@ def test_groups_of_several_references_are_one_total():
     assert (found.shared, found.queries, found.named) == (30, 1, names[:20])
 
 
-def test_an_audit_counts_groups_and_its_tables_stay():
+def test_an_audit_counts_groups_and_keeps_its_tables():
     rng = np.random.default_rng(5)
     frames = [rng.integers(0, 255, (24, 24, 3), np.uint8) for _ in range(8)]
 
@@ -233,7 +233,7 @@ ONE = [("a", 1, True)]
         ("intra", False, {"timed": True}, {}),
     ],
 )
-def test_elsewhere_times_mean_nothing(coverage, streamed, query, reference):
+def test_times_of_other_sets_are_not_comparable(coverage, streamed, query, reference):
     """Frame 7 of two data sets; one side without; numbers against milliseconds."""
     left, right = made("test", ONE, **query), made("train", ONE, **reference)
     right = replace(right, embeddings=EmbeddingCounts(1, 0, streamed))
@@ -276,14 +276,14 @@ def test_several_references_are_one_total():
         ([("a", 2000, True)], {}, ""),
     ],
 )
-def test_why_time_tells_nothing_is_said(train, about, message):
+def test_unknown_times_have_a_reason(train, about, message):
     pairs = compared(made("test", ONE), made("train", train, **about))
     assert message in unknown_times(pairs, 1)
     assert bool(unknown_times(pairs, 1)) == bool(message)
     assert unknown_times(pairs, 0) == ""
 
 
-def test_frames_that_are_far_from_all_others_may_be_none():
+def test_frame_numbers_far_from_all_others_are_doubted():
     """A hundred bounds apart, and no recording is nearer; what was compared is not "not done"."""
     far = [("a", 10_000, True)]
     told = as_plain(found(ONE, far).summary())
@@ -342,7 +342,7 @@ def told(pictures):
     return audited(pictures)
 
 
-def test_an_audit_says_so_and_its_tables_stay(pictures, told):
+def test_an_audit_reports_recordings_and_keeps_its_tables(pictures, told):
     plain = audited(pictures, frames=False)
     assert told.headline == (
         f"{plain.headline}; 1 recording leaks: 2 of 3 test images lie within 2 frames of a"
@@ -369,7 +369,7 @@ def test_an_audit_says_so_and_its_tables_stay(pictures, told):
     assert any(line.startswith(why) for line in content["skipped"])
 
 
-def test_order_and_verification_do_not_change_what_time_says(pictures, told):
+def test_order_and_verification_do_not_change_distances_in_time(pictures, told):
     other = audited(pictures, shuffled=True)
     files = [(each.folder / "recordings.csv").read_bytes() for each in (told, other)]
     assert files[0] == files[1]

@@ -102,7 +102,7 @@ def test_similarities_are_those_of_the_built_in_fingerprint(sets, tmp_path, monk
     assert (made.background > 0.1).all()
 
 
-def test_pictures_that_are_gone_by_then(sets, tmp_path) -> None:
+def test_images_that_are_gone_by_then(sets, tmp_path) -> None:
     encoder = Everything()
     with RunContext.at(tmp_path, 1, None) as place:
         prints = [fingerprint(images, encoder, place) for images in sets]

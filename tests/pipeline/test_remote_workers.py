@@ -23,9 +23,8 @@ from visleak.pipeline.context import RunContext
 from visleak.pipeline.encoded_set import EncodedSet
 from visleak.pipeline.fingerprints import fingerprint
 from visleak.pipeline.pixels import Pixels, SharedPixels, read_pixels
-from visleak.pipeline.remote import DistributedSearch, _loaded, opener_for, search_for
+from visleak.pipeline.remote import _loaded, opener_for
 from visleak.pipeline.streaming import CachedHits, streamed
-from visleak.search.exact import ExactSearch
 from visleak.search.hits import Wanted
 from visleak.storage import IMAGES, PAIRS
 from visleak.storage.cache import Cache
@@ -40,7 +39,7 @@ def alone(tmp_path):
         yield place
 
 
-def test_every_step_of_an_audit_of_pictures(natural, tmp_path, monkeypatch):
+def test_every_step_of_an_audit_of_images(natural, tmp_path, monkeypatch):
     monkeypatch.setattr("visleak.pipeline.remote.PART", 16)
     train = crops(natural, 40, 64)
     test = [np.ascontiguousarray(train[n][:, ::-1]) for n in range(6)] + crops(natural, 6, 64, 1)
@@ -53,7 +52,7 @@ def test_every_step_of_an_audit_of_pictures(natural, tmp_path, monkeypatch):
     assert "near" in here.pairs()["grade"].to_pylist()
 
 
-def test_vectors_that_are_written_as_files(natural, tmp_path):
+def test_vectors_written_as_files(natural, tmp_path):
     images = open_images(crops(natural, 30, 40), name="test")
     encode(images, "builtin", tmp_path / "here", shard=12, cache=None, workers=1)
     executor = PicklingExecutor()
@@ -66,7 +65,7 @@ def test_vectors_that_are_written_as_files(natural, tmp_path):
     assert executor.tasks == ["_encode"] * 3
 
 
-def test_a_drawer_is_sent_with_the_pictures_of_a_task_alone(tmp_path):
+def test_pixels_are_sent_of_the_images_of_a_task_only(tmp_path):
     """In any order, twice, or none at all; an image that was not decoded stays empty."""
     rng = np.random.default_rng(0)
     shapes = np.array([(3, 4), (0, 0), (5, 2), (3, 4)], np.int32)
@@ -75,16 +74,16 @@ def test_a_drawer_is_sent_with_the_pictures_of_a_task_alone(tmp_path):
     path.write_bytes(b"".join(picture.tobytes() for picture in pictures))
     offset = np.cumsum([0, *(picture.size for picture in pictures)])
     slot = np.array([-1, 2, 0, -1, 1, 3])
-    drawer = Pixels(path, slot, offset, shapes)
+    pixels = Pixels(path, slot, offset, shapes)
     asked = np.array([5, 4, 1, 5])
-    sent, rows = drawer.only(asked)
+    sent, rows = pixels.only(asked)
     path.unlink()
     for row, original in zip(rows, asked, strict=True):
         expected = pictures[slot[original]]
         found = sent.image(int(row))
         assert np.array_equal(found, expected) if expected.size else not found.size
     assert sent.values.nbytes == pictures[3].nbytes + pictures[1].nbytes + pictures[2].nbytes
-    nothing, rows = drawer.only(np.empty(0, np.int64))
+    nothing, rows = pixels.only(np.empty(0, np.int64))
     assert len(rows) == 0
     assert nothing.offset[-1] == 0
 
@@ -93,14 +92,14 @@ def test_tasks_do_not_grow_with_the_sets(natural, tmp_path):
     place = pickling_context(tmp_path)
     images = open_images(crops(natural, 30, 40))
     prints = fingerprint(images, load_encoder("builtin"), place)
-    drawer = read_pixels(EncodedSet(images, prints), np.arange(30), bounded, 256, place)
-    many = replace(drawer, slot=np.concatenate([drawer.slot, np.full(1_000_000, -1)]))
+    pixels = read_pixels(EncodedSet(images, prints), np.arange(30), bounded, 256, place)
+    many = replace(pixels, slot=np.concatenate([pixels.slot, np.full(1_000_000, -1)]))
     handle, _ = SharedPixels({"images": many}, place).handle("images", np.array([3, 4]))
     assert handle.load().values.nbytes == 2 * 40 * 40 * 3
     assert len(handle.load().slot) == 2
 
 
-def test_an_opener_proves_what_it_sees(natural, tmp_path):
+def test_an_opener_proves_that_it_reads_the_same_data(natural, tmp_path):
     place = pickling_context(tmp_path)
     pictures = crops(natural, 5, 40)
     images = open_images(pictures, name="test")
@@ -114,7 +113,7 @@ def test_an_opener_proves_what_it_sees(natural, tmp_path):
     assert np.array_equal(next(iter(opener_for(home, range(5), place).read([2]))), pictures[2])
 
 
-def test_the_first_picture_that_can_be_read_is_the_proof(tmp_path):
+def test_the_first_readable_image_is_the_proof(tmp_path):
     (tmp_path / "set").mkdir()
     for number in range(3):
         Image.new("RGB", (40, 40), (number, 0, 0)).save(tmp_path / "set" / f"{number}.png")
@@ -135,7 +134,7 @@ class Known(Network):
     running_options = {"precision": "fp32", "batch": 8}  # noqa: RUF012
 
 
-def test_a_network_is_loaded_where_its_pictures_are(natural, alone, tmp_path, monkeypatch):
+def test_a_network_is_loaded_where_its_images_are(natural, alone, tmp_path, monkeypatch):
     """With its options; the vectors are those of one network for all."""
     asked = []
 
@@ -167,7 +166,7 @@ def test_other_weights_on_a_node_are_refused(natural, tmp_path, monkeypatch):
         fingerprint(open_images(crops(natural, 3, 40)), Known(), pickling_context(tmp_path))
 
 
-def test_an_object_of_the_callers_does_not_travel(natural, alone, tmp_path):
+def test_an_object_of_the_caller_is_not_sent(natural, alone, tmp_path):
     images = open_images(crops(natural, 9, 40))
     place = pickling_context(tmp_path)
     found, expected = (fingerprint(images, Network(), p) for p in (place, alone))
@@ -176,16 +175,11 @@ def test_an_object_of_the_callers_does_not_travel(natural, alone, tmp_path):
     assert place.executor.tasks
 
 
-def test_the_engine_is_chosen_by_where_workers_are(alone, tmp_path):
-    assert isinstance(search_for("exact", pickling_context(tmp_path)), DistributedSearch)
-    assert isinstance(search_for("exact", alone), ExactSearch)
-
-
 def partitions(folder: Path, count: int = 4) -> list[cluster_working.SlowPartition]:
     return [cluster_working.SlowPartition(f"p{n}", 300, n, str(folder)) for n in range(count)]
 
 
-def test_findings_are_kept_for_this_very_question(tmp_path):
+def test_stored_hits_are_of_one_search(tmp_path):
     """Another query, rule or partition is another question; damaged entries are no answer."""
     query = unit_rows(np.random.default_rng(0).standard_normal((20, 16))).matrix
     rule = Wanted(0.6, best=0)

@@ -221,7 +221,7 @@ def test_copies_of_a_near_duplicate_are_checked_once(tmp_path, monkeypatch):
     assert found.rate("near").count == 9
 
 
-def test_what_the_cache_knows_of_skipped_pairs_changes_nothing(static, tmp_path, monkeypatch):
+def test_cached_evidence_on_skipped_pairs_changes_nothing(static, tmp_path, monkeypatch):
     """A cache with evidence on all pairs gives the tables of an empty one."""
     monkeypatch.setattr(verification, "sizes_for", lambda pairs: (10**6,))
     frames = static.folder.parent / "frames"

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -14,13 +13,13 @@ import pytest
 from PIL import Image
 
 import visleak
+from pickling_executor import PicklingExecutor
 from refusals import refusal
 from visleak.auditing import audit
 from visleak.encoders import load_encoder
 from visleak.errors import MissingExtra, UsageError, VisleakError
 from visleak.formats import open_images
 from visleak.pipeline.comparison import KIND, SCHEMA, read_thresholds, thresholds_of
-from visleak.pipeline.run import _check_search
 from visleak.settings import Settings
 from visleak.storage import PAIRS
 from visleak.storage.cache import Cache
@@ -28,66 +27,46 @@ from visleak.storage.cache import Cache
 ENTRY = {"name": "builtin", "hard": 0.9375, "soft": 0.75, "provenance": "measured on doves"}
 
 
-def pictures(count, seed):
-    """Return random smooth images, all different."""
+def squares(count, seed):
+    """Return images of random coloured squares, all different."""
     rng = np.random.default_rng(seed)
-    return [
-        np.kron(rng.integers(0, 256, (6, 6, 3)), np.ones((8, 8, 1))).astype(np.uint8)
-        for _ in range(count)
-    ]
+    coarse = rng.integers(30, 200, (count, 6, 6, 3)).astype(np.uint8)
+    return [np.kron(grid, np.ones((8, 8, 1), np.uint8)) for grid in coarse]
 
 
-def test_a_sample_is_of_the_queries(tmp_path):
-    test, train = open_images(pictures(30, 0), name="a"), open_images(pictures(9, 1), name="b")
-    runs = [
-        audit(test, train, settings=Settings(sample=7), out=tmp_path / str(n), cache=None)
-        for n in range(2)
-    ]
-    first, second = (r.images().filter(pc.field("set") == "a")["id"].to_pylist() for r in runs)
-    assert len(first) == 7
-    assert first == second
-    assert "repeats within the test sets: not searched" in runs[0].summary.as_dict()["skipped"]
-    assert runs[0].rate().total == 7
-
-
-def test_a_sample_is_told_as_an_estimate(tmp_path):
-    shown = pictures(60, 0)
+def test_a_sample_is_drawn_from_the_queries(tmp_path):
+    shown = squares(60, 0)
     test = open_images(shown, name="a")
-    train = open_images([*shown[::3], *pictures(9, 1)], name="b")
-    found = audit(test, train, settings=Settings(sample=20), out=tmp_path / "s", cache=None)
+    train = open_images([*shown[::3], *squares(9, 1)], name="b")
+    found, again, whole = (
+        audit(test, train, settings=Settings(sample=size), out=tmp_path / name, cache=None)
+        for name, size in (("s", 20), ("t", 20), ("w", 60))
+    )
+    first, second = (r.images().filter(pc.field("set") == "a")["id"] for r in (found, again))
+    assert len(first) == 20
+    assert first.equals(second)
+    assert "repeats within the test sets: not searched" in found.summary.as_dict()["skipped"]
     rate = found.rate()
     least, most = rate.expected
-    assert rate.population == 60
+    assert (rate.total, rate.population, whole.rate().population) == (20, 60, None)
     assert found.headline == (
         f"estimate from a sample of 20 of 60 a images: {rate.count} ({100 * rate.share:.2f} %,"
         f" {rate.interval}) have a near-duplicate or exact copy in b, so {least} to {most} of all"
     )
-    whole = audit(test, train, settings=Settings(sample=60), out=tmp_path / "w", cache=None)
     assert least <= whole.rate().count <= most
     assert whole.rate().count >= 20
-    assert whole.rate().population is None
     assert whole.headline.startswith(f"{whole.rate().count} of 60 a images (")
 
 
-def test_unreadable_images_are_no_part_of_what_a_sample_stands_for(tmp_path):
-    shown = pictures(40, 0)
-    (tmp_path / "test").mkdir()
+def test_unreadable_images_are_not_part_of_the_population(tmp_path, put):
+    shown = squares(40, 0)
     for n, pixels in enumerate(shown):
-        path = tmp_path / "test" / f"{n:02}.png"
-        if n % 4:
-            Image.fromarray(pixels).save(path)
-        else:
-            path.write_bytes(b"words")
+        put(f"test/{n:02}.png", Image.fromarray(pixels) if n % 4 else b"words")
     test, train = open_images(tmp_path / "test", name="a"), open_images(shown[:9], name="b")
     found = audit(test, train, settings=Settings(sample=20), out=tmp_path / "out", cache=None)
     lost = len(found.unreadable())
     assert lost
     assert (found.rate().total, found.rate().population) == (20 - lost, 40 - lost)
-
-
-def test_a_set_alone_is_compared_whole():
-    with pytest.raises(UsageError, match="a set alone is compared whole: leave --sample out"):
-        audit(open_images(pictures(9, 0)), settings=Settings(sample=3), cache=None)
 
 
 @pytest.mark.parametrize(
@@ -115,7 +94,7 @@ def test_thresholds_are_given_or_the_encoders_own(given, hard, soft):
 
 def test_labels_of_a_training_set_were_exposed():
     """Modality is full where the annotation was there in training, or as the caller says."""
-    test, train = pictures(4, 0), pictures(4, 1)
+    test, train = squares(4, 0), squares(4, 1)
     queries = open_images(list(zip(test, "abcd", strict=True)), name="q", roles=("benchmark",))
     labelled = open_images(list(zip(train, "abcd", strict=True)), name="r", roles=("training",))
     bare = open_images(train, name="r", roles=("training",))
@@ -131,20 +110,23 @@ def test_labels_of_a_training_set_were_exposed():
     assert modality(bare, "used") == "full"
 
 
-def test_two_sets_of_one_name_are_refused():
-    one, other = open_images(pictures(3, 0), name="x"), open_images(pictures(3, 1), name="x")
-    with pytest.raises(UsageError, match="two sets are called 'x'"):
-        audit([one, other], cache=None)
+@pytest.mark.parametrize(
+    ("names", "sample", "words"),
+    [("xx", 0, "two sets are called 'x'"), ("x", 3, "compared whole: leave --sample out")],
+)
+def test_sets_that_cannot_be_compared_are_refused(names, sample, words):
+    sets = [open_images(squares(9, n), name=name) for n, name in enumerate(names)]
+    with pytest.raises(UsageError, match=words):
+        audit(sets, settings=Settings(sample=sample), cache=None)
 
 
-def written(path: Path, entry: object = None, digest: str | None = None, **extra: Any) -> Path:
-    digest = digest or load_encoder().digest
-    content = {"kind": KIND, "schema": SCHEMA, "encoders": {digest: entry or ENTRY}} | extra
-    path.write_text(json.dumps(content))
+def written(path: Path, **changes: Any) -> Path:
+    content = {"kind": KIND, "schema": SCHEMA, "encoders": {load_encoder().digest: ENTRY}}
+    path.write_text(json.dumps(content | changes))
     return path
 
 
-def test_a_file_comes_before_what_ships_and_the_caller_before_the_file(tmp_path: Path) -> None:
+def test_thresholds_of_a_file_precede_shipped_ones_and_follow_given_ones(tmp_path: Path) -> None:
     encoder = load_encoder()
     entry = read_thresholds(written(tmp_path / "t.json"), encoder)
     found = thresholds_of(encoder, Settings(), entry)
@@ -156,21 +138,9 @@ def test_a_file_comes_before_what_ships_and_the_caller_before_the_file(tmp_path:
     assert thresholds_of(encoder, Settings()).hard == encoder.thresholds["hard"]
 
 
-def test_another_encoders_thresholds_are_refused(tmp_path: Path) -> None:
-    path = written(tmp_path / "t.json", {**ENTRY, "name": "clip"}, digest="c0ffee" * 4)
-    said = (
-        rf"holds thresholds of clip \(c0ffeec0ffee\), not of builtin \({load_encoder().digest[:12]}"
-    )
-    with pytest.raises(UsageError, match=said):
-        read_thresholds(path, load_encoder())
-
-
-def test_an_audit_uses_the_file(tmp_path: Path, natural: dict[str, np.ndarray]) -> None:
-    folder = tmp_path / "set"
-    folder.mkdir()
-    for name in ("coffee", "moon"):
-        Image.fromarray(natural[name]).save(folder / f"{name}.png")
-    out = tmp_path / "out"
+def test_an_audit_uses_the_file(tmp_path: Path, put) -> None:
+    folder, out = put("set/a.png", seed=1).parent, tmp_path / "out"
+    put("set/b.png", seed=2)
     visleak.audit(folder, folder, out=out, cache=None)
     path = written(tmp_path / "t.json")
     with pytest.raises(UsageError, match="another audit"):
@@ -182,33 +152,35 @@ def test_an_audit_uses_the_file(tmp_path: Path, natural: dict[str, np.ndarray]) 
     assert again.reused
 
 
+OTHER = {"encoders": {"c0ffee" * 4: ENTRY | {"name": "clip"}}}
+DAMAGED = "hard and soft must be similarities with -1 <= soft"
+
+
 @pytest.mark.parametrize(
-    ("text", "kind", "said"),
+    ("content", "kind", "words"),
     [
         (None, UsageError, "is not a file; `visleak calibrate` writes one"),
         ("{", VisleakError, "cannot be read"),
         ("[]", VisleakError, 'does not say "kind": "visleak thresholds"; `visleak calibrate`'),
-        ('{"kind": "audit"}', VisleakError, 'does not say "kind"'),
-        (f'{{"kind": "{KIND}", "schema": 99}}', VisleakError, "has layout 99, this visleak reads"),
-        (f'{{"kind": "{KIND}", "schema": 1}}', VisleakError, "is damaged: it has no encoders"),
+        ({"kind": "audit"}, VisleakError, 'does not say "kind"'),
+        ({"schema": 99}, VisleakError, "has layout 99, this visleak reads"),
+        ({"encoders": None}, VisleakError, "is damaged: it has no encoders"),
+        (OTHER, UsageError, "holds thresholds of clip (c0ffeec0ffee), not of builtin ("),
+        *(
+            ({"encoders": {load_encoder().digest: ENTRY | values}}, VisleakError, DAMAGED)
+            for values in (
+                {"hard": 0.5, "soft": 0.6}, {"hard": 1.5}, {"hard": "0.9"}, {"soft": None}
+            )
+        ),
     ],
-)
-def test_what_is_no_file_of_thresholds_is_refused(
-    tmp_path: Path, text: str | None, kind: type[VisleakError], said: str
-) -> None:
+)  # fmt: skip
+def test_other_files_are_not_thresholds(tmp_path, content, kind, words) -> None:
     path = tmp_path / "t.json"
-    if text is not None:
-        path.write_text(text)
-    assert said in refusal(kind, read_thresholds, path, load_encoder())
-
-
-@pytest.mark.parametrize(
-    "values", [{"hard": 0.5, "soft": 0.6}, {"hard": 1.5}, {"hard": "0.9"}, {"soft": None}]
-)
-def test_thresholds_that_cannot_be_are_refused(tmp_path: Path, values: dict[str, object]) -> None:
-    path = written(tmp_path / "t.json", ENTRY | values)
-    with pytest.raises(VisleakError, match="hard and soft must be similarities with -1 <= soft"):
-        read_thresholds(path, load_encoder())
+    if isinstance(content, str):
+        path.write_text(content)
+    elif content is not None:
+        written(path, **content)
+    assert words in refusal(kind, read_thresholds, path, load_encoder())
 
 
 class Thumbnails:
@@ -227,7 +199,7 @@ class Thumbnails:
 
 
 class Nameless(Thumbnails):
-    """Cannot be known again."""
+    """Has no digest that another run would find."""
 
     def __reduce__(self):
         raise TypeError("no")
@@ -237,21 +209,17 @@ class Nameless(Thumbnails):
 def folders(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     """Return twelve test images, three of them in the training folder; one file is broken."""
     root = tmp_path_factory.mktemp("sets")
-    rng = np.random.default_rng(0)
-    for name, count in (("test", 12), ("train", 20)):
+    images = squares(32, 3)
+    for name, shown in (("test", images[:12]), ("train", [*images[12:], *images[:3]])):
         (root / name).mkdir()
-        for n in range(count):
-            rough = Image.fromarray(rng.integers(0, 256, (6, 6, 3), np.uint8))
-            rough.resize((32, 32), Image.Resampling.BICUBIC).save(root / name / f"{n:02}.png")
-    for n in range(3):
-        data = (root / "test" / f"{n:02}.png").read_bytes()
-        (root / "train" / f"{n + 5:02}.png").write_bytes(data)
+        for n, pixels in enumerate(shown):
+            Image.fromarray(pixels).save(root / name / f"{n:02}.png")
     (root / "test" / "99.png").write_bytes(b"words")
     return root / "test", root / "train"
 
 
 @pytest.mark.parametrize("workers", [1, 2])
-def test_it_finds_what_leaks(folders, tmp_path, workers) -> None:
+def test_an_object_as_encoder_finds_leaks(folders, tmp_path, workers) -> None:
     found = audit(*folders, encoder=Thumbnails(), out=tmp_path / "a", cache=None, workers=workers)
     assert found.rate("exact").count == 3
     summary = found.summary
@@ -264,7 +232,7 @@ def test_it_finds_what_leaks(folders, tmp_path, workers) -> None:
     assert found.rate("hard").count == 3
 
 
-def test_what_can_be_known_again_is_reused(folders, tmp_path) -> None:
+def test_an_object_with_a_digest_is_reused(folders, tmp_path) -> None:
     """The folder by the next run, the fingerprints by the next audit."""
     first, second, third = Thumbnails(), Thumbnails(), Thumbnails()
     options = {"cache": tmp_path / "cache", "workers": 1}
@@ -272,16 +240,16 @@ def test_what_can_be_known_again_is_reused(folders, tmp_path) -> None:
     again = audit(*folders, encoder=second, out=tmp_path / "a", **options)
     audit(*folders, encoder=third, out=tmp_path / "b", **options)
     assert again.reused
-    # one grey image tells the width; of three copies one is read after the other is known
-    assert (first.shown, second.shown, third.shown) == (30, 1, 1)
+    # one grey image gives the width; copies of test images are known when train is read
+    assert (first.shown, second.shown, third.shown) == (33, 1, 1)
 
 
-def test_what_cannot_be_known_again_is_never_reused(folders, tmp_path) -> None:
+def test_an_object_without_a_digest_is_never_reused(folders, tmp_path) -> None:
     options = {"cache": tmp_path / "cache", "workers": 1}
     for _ in range(2):
         thing = Nameless()
         audit(*folders, encoder=thing, out=tmp_path / "a", force=True, **options)
-        assert thing.shown == 33
+        assert thing.shown == 36
     with pytest.raises(UsageError, match="holds another audit"):
         audit(*folders, encoder=Nameless(), out=tmp_path / "a", **options)
     with Cache(tmp_path / "cache") as cache:
@@ -291,15 +259,13 @@ def test_what_cannot_be_known_again_is_never_reused(folders, tmp_path) -> None:
 
 @pytest.fixture(scope="module")
 def sets():
-    """Return 60 noisy images, and 90 of which thirty are brighter copies of them."""
-    rng = np.random.default_rng(0)
-    coarse = rng.integers(30, 200, (120, 6, 6, 3)).astype(np.uint8)
-    pictures = [np.kron(grid, np.ones((8, 8, 1), np.uint8)) for grid in coarse]
-    return pictures[:60], [p + 20 for p in pictures[:30]] + pictures[60:]
+    """Return 60 images, and 90 of which thirty are brighter copies of them."""
+    images = squares(120, 0)
+    return images[:60], [p + 20 for p in images[:30]] + images[60:]
 
 
-def audited(sets, folder, **asked):
-    settings = Settings(verify=False, **asked)
+def audited(sets, folder, **options):
+    settings = Settings(verify=False, **options)
     return visleak.audit(*sets, settings=settings, out=folder, cache=None, workers=1)
 
 
@@ -309,36 +275,35 @@ def test_a_flat_index_writes_the_same_table(sets, tmp_path):
     assert exact.rate("hard_or_soft").count >= 25
     assert (exact.folder / PAIRS).read_bytes() == (found.folder / PAIRS).read_bytes()
     assert exact.summary.as_dict()["search"] == {"engine": "exact", "version": None, "indexes": []}
-    told = found.summary.as_dict()["search"]
-    assert told["engine"] == "faiss"
-    assert told["version"]
-    assert [each["index"] for each in told["indexes"]] == ["Flat", "Flat"]  # and within test
-    first = told["indexes"][0]
+    search = found.summary.as_dict()["search"]
+    assert search["engine"] == "faiss"
+    assert search["version"]
+    assert [each["index"] for each in search["indexes"]] == ["Flat", "Flat"]  # and within test
+    first = search["indexes"][0]
     assert first["recall"]["pairs"]["count"] == first["recall"]["pairs"]["total"] > 0
     assert not [line for line in found.summary.as_dict()["skipped"] if "faiss" in line]
 
 
-def test_an_index_that_may_lose_leaks_says_so(sets, tmp_path, monkeypatch):
+def test_the_recall_of_an_index_is_reported(sets, tmp_path, monkeypatch):
     monkeypatch.setattr("visleak.search.faiss_search.suited", lambda sides, sample: "hnsw")
     found = audited(sets, tmp_path / "out", search="faiss", within=False)
     summary = found.summary.as_dict()
     (line,) = [line for line in summary["skipped"] if "faiss" in line]
     one, other = (each["name"] for each in summary["sets"])
     assert line.startswith(f"search for {one} in {other}: faiss HNSW32 may miss pairs: it found")
-    (told,) = summary["search"]["indexes"]
-    assert (told["index"], told["exact"]) == ("HNSW32", False)
-    assert told["parameters"]["efSearch"] >= 16
-    assert told["recall"]["queries"] == 30
+    (index,) = summary["search"]["indexes"]
+    assert (index["index"], index["exact"]) == ("HNSW32", False)
+    assert index["parameters"]["efSearch"] >= 16
+    assert index["recall"]["queries"] == 30
 
 
-def test_indexes_are_for_one_machine():
-    place = SimpleNamespace(executor=SimpleNamespace(local=False))
+def test_indexes_are_for_one_machine(sets, tmp_path):
+    engine = {"engine": lambda *_: PicklingExecutor(), "cache": None}
     with pytest.raises(UsageError, match="faiss works on this machine only: leave out --engine"):
-        _check_search(Settings(search="faiss"), place)
-    _check_search(Settings(), place)
+        audit(*sets, settings=Settings(search="faiss"), out=tmp_path, **engine)
 
 
-def test_a_missing_package_is_told_before_the_work(sets, tmp_path, monkeypatch):
+def test_a_missing_package_is_refused_before_any_work(sets, tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "faiss", None)
     monkeypatch.setattr(sys.modules["visleak.pipeline.run"], "fingerprint", None)
     with pytest.raises(MissingExtra, match=r"pip install 'visleak\[faiss\]'"):

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from concurrent.futures import process
+from contextlib import suppress
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 
@@ -69,7 +70,7 @@ def test_one_worker_is_this_process(tmp_path):
         assert list(place.each(working.load, [path])) == [value]
 
 
-def test_tasks_are_taken_as_they_are_needed(pair):
+def test_tasks_are_taken_as_needed(pair):
     taken = []
 
     def tasks():
@@ -83,7 +84,7 @@ def test_tasks_are_taken_as_they_are_needed(pair):
     results.close()
 
 
-def test_what_is_shared_is_loaded_once_a_process(pair):
+def test_a_shared_value_is_loaded_once_per_process(pair):
     path = pair.share({"large": list(range(1000))})
     found = set(pair.each(working.identity_of, [path] * 20))
     assert len(found) <= 2
@@ -103,7 +104,7 @@ def test_released_workers_end_and_others_follow(tmp_path):
 
 @pytest.mark.parametrize("workers", [1, 2])
 @pytest.mark.parametrize(*working.FAILURES)
-def test_an_error_surfaces_as_it_is(pair, tmp_path, workers, function, kind, said):
+def test_an_error_of_a_task_is_raised_unchanged(pair, tmp_path, workers, function, kind, said):
     with RunContext.at(tmp_path, 1, None) as alone:
         place = alone if workers == 1 else pair
         with pytest.raises(kind) as caught:
@@ -121,7 +122,7 @@ def deadly(folder, count, deaths):
     return [working.Deadly(number, lives) for number in range(count)]
 
 
-def test_tasks_of_a_killed_worker_are_done_again_by_fewer(tmp_path):
+def test_tasks_of_a_killed_worker_are_repeated_by_fewer_workers(tmp_path):
     tasks = deadly(tmp_path, 20, deaths=2)
     with RunContext.at(tmp_path, 4, None) as place:
         value = place.share([4])
@@ -173,7 +174,7 @@ def test_a_worker_that_dies_while_others_start(tmp_path, monkeypatch, capfd):
     assert capfd.readouterr().err == ""
 
 
-def test_a_task_that_a_breaking_pool_forgets_is_done_again(tmp_path, monkeypatch):
+def test_a_task_that_a_breaking_pool_forgets_is_repeated(tmp_path, monkeypatch):
     """As by a pool that breaks between its check that it is whole and the task's entry."""
     monkeypatch.setattr(context, "PATIENCE", 0.1)
     monkeypatch.setattr(process._ExecutorManagerThread, "terminate_broken", lambda *_: None)
@@ -182,7 +183,7 @@ def test_a_task_that_a_breaking_pool_forgets_is_done_again(tmp_path, monkeypatch
         assert list(place.each(working.die_sometimes, [task])) == [6]
 
 
-def test_what_cannot_be_sent_is_one_line(tmp_path):
+def test_values_that_cannot_be_sent_are_refused_in_one_line(tmp_path):
     with RunContext.at(tmp_path, 2, None) as place:
         for value in (working.Stubborn([]), lambda: None, open(os.devnull)):  # noqa: SIM115
             kind = type(value).__name__
@@ -198,19 +199,16 @@ def test_what_cannot_be_sent_is_one_line(tmp_path):
 @pytest.mark.parametrize(("workers", "fails"), [(1, False), (1, True), (2, True)])
 def test_the_scratch_folder_is_removed(tmp_path, workers, fails):
     """After success, after an error and with workers still busy."""
-    try:
-        with RunContext.at(tmp_path, workers, None) as place:
-            assert place.scratch.parent == tmp_path
-            place.file(".x").write_text("x")
-            next(place.each(working.slow_first, range(9)))
-            if fails:
-                raise RuntimeError("broke")
-    except RuntimeError:
-        assert fails
+    with suppress(RuntimeError), RunContext.at(tmp_path, workers, None) as place:
+        assert place.scratch.parent == tmp_path
+        place.file(".x").write_text("x")
+        next(place.each(working.slow_first, range(9)))
+        if fails:
+            raise RuntimeError("broke")
     assert list(tmp_path.iterdir()) == []
 
 
-def test_no_scratch_folder_is_one_line(tmp_path):
+def test_a_scratch_folder_that_cannot_be_made_is_one_line(tmp_path):
     with (
         pytest.raises(VisleakError, match=r"^no scratch folder can be made in .*gone: "),
         RunContext.at(tmp_path / "gone", 1, None),
@@ -226,91 +224,92 @@ def test_leftovers_of_killed_runs_are_removed(tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["mine"]
 
 
-def ran(*arguments):
+def ran(folder, body):
     """Run a script in a process of its own, which finds this folder's functions."""
-    command = [sys.executable, *arguments]
+    (folder / "scratch").mkdir()
+    begin = """
+import os, signal, sys
+from pathlib import Path
+import numpy as np
+import working
+from visleak.errors import VisleakError
+from visleak.pipeline.context import RunContext
+"""
+    (folder / "script.py").write_text(begin + body)
+    command = [sys.executable, str(folder / "script.py"), str(folder / "scratch")]
     return subprocess.run(command, check=False, capture_output=True, text=True, timeout=60)
 
 
 UNGUARDED = """
-import sys
-print("script", flush=True)
-import numpy as np
 from visleak.encoders import load_encoder
 from visleak.formats import open_images
 from visleak.pipeline.fingerprints import fingerprint
-from visleak.pipeline.context import RunContext
-
-pictures = list(np.random.default_rng(0).integers(0, 256, (1300, 8, 8, 3), np.uint8))
-images = open_images(pictures)
-with RunContext.at(None, int(sys.argv[1]), None) as place:
-    prints = fingerprint(images, load_encoder(), place)
-    print(len(prints), prints.matrix.tobytes().__hash__() != 0)
+print("script", flush=True)
+images = open_images(list(np.random.default_rng(0).integers(0, 256, (1300, 8, 8, 3), np.uint8)))
+with RunContext.at(None, 3, None) as context:
+    found = fingerprint(images, load_encoder(), context)
+    print(len(found), found.matrix.any())
 """
 
 
 def test_a_script_without_a_guard_works(tmp_path):
     """Spawned workers would run it again, and it would start workers again."""
-    (tmp_path / "script.py").write_text(UNGUARDED)
-    done = ran(str(tmp_path / "script.py"), "3")
+    done = ran(tmp_path, UNGUARDED)
     assert done.stderr == ""
     assert done.stdout.split() == ["script", "1300", "True"]
 
 
-def test_what_a_script_defines_is_refused_in_one_line(tmp_path):
-    script = tmp_path / "script.py"
-    script.write_text(
-        "from visleak.errors import VisleakError\n"
-        "from visleak.pipeline.context import RunContext\n"
-        "class Mine: pass\n"
-        "def own(): pass\n"
-        "for value in (Mine(), [Mine], own, {'deep': [Mine()]}):\n"
-        "    with RunContext.at(None, 1, None) as place:\n"
-        "        assert place.share(value).load() is value\n"
-        "    with RunContext.at(None, 2, None) as place:\n"
-        "        try:\n"
-        "            place.share(value)\n"
-        "        except VisleakError as error:\n"
-        "            print(error)\n"
-    )
-    done = ran(str(script))
+SHARING = """
+class Mine: pass
+def own(): pass
+for value in (Mine(), [Mine], own, {'deep': [Mine()]}):
+    with RunContext.at(None, 1, None) as context:
+        assert context.share(value).load() is value
+    with RunContext.at(None, 2, None) as context:
+        try:
+            context.share(value)
+        except VisleakError as error:
+            print(error)
+"""
+
+
+def test_definitions_of_a_script_are_refused_in_one_line(tmp_path):
+    done = ran(tmp_path, SHARING)
     assert done.stderr == ""
-    said = "cannot be sent to worker processes ({} is in the script itself, not in a module)"
+    message = "cannot be sent to worker processes ({} is in the script itself, not in a module)"
     kinds = (("Mine", "Mine"), ("list", "Mine"), ("function", "own"), ("dict", "Mine"))
     assert done.stdout.splitlines() == [
-        f"{kind} {said.format(name)}; use workers=1" for kind, name in kinds
+        f"{kind} {message.format(name)}; use workers=1" for kind, name in kinds
     ]
 
 
+INTERRUPTED = """
+try:
+    with RunContext.at(Path(sys.argv[1]), 2, None) as context:
+        for n in context.each(working.process_of, range(10**6)):
+            os.kill(os.getpid(), signal.SIGINT)
+except KeyboardInterrupt:
+    print("interrupted")
+"""
+
+
 def test_an_interrupt_ends_at_once_and_cleans_up(tmp_path):
-    """Ctrl-C reaches the workers' process group too; only this process speaks."""
-    script = (
-        "import sys, os, signal, threading; sys.path.insert(0, sys.argv[2])\n"
-        "import working; from pathlib import Path\n"
-        "from visleak.pipeline.context import RunContext\n"
-        "try:\n"
-        "    with RunContext.at(Path(sys.argv[1]), 2, None) as place:\n"
-        "        for n in place.each(working.process_of, range(10**6)):\n"
-        "            os.kill(os.getpid(), signal.SIGINT)\n"
-        "except KeyboardInterrupt:\n"
-        "    print('interrupted')\n"
-    )
-    done = ran("-c", script, str(tmp_path), HERE)
+    """Ctrl-C reaches the workers' process group too; only this process prints."""
+    done = ran(tmp_path, INTERRUPTED)
     assert (done.stdout, done.stderr) == ("interrupted\n", "")
-    assert list(tmp_path.iterdir()) == []
+    assert list((tmp_path / "scratch").iterdir()) == []
+
+
+KILLED = """
+with RunContext.at(Path(sys.argv[1]), 2, None) as context:
+    print(*set(context.each(working.process_of, range(8))), flush=True)
+    os.kill(os.getpid(), signal.SIGKILL)
+"""
 
 
 def test_workers_end_with_the_process_that_began_the_run(tmp_path):
-    """A killed process cannot tell them to; they would wait for tasks for ever."""
-    script = (
-        "import sys, os, signal; sys.path.insert(0, sys.argv[2])\n"
-        "import working; from pathlib import Path\n"
-        "from visleak.pipeline.context import RunContext\n"
-        "with RunContext.at(Path(sys.argv[1]), 2, None) as place:\n"
-        "    print(*set(place.each(working.process_of, range(8))), flush=True)\n"
-        "    os.kill(os.getpid(), signal.SIGKILL)\n"
-    )
-    killed = ran("-c", script, str(tmp_path), HERE)
+    """A killed process cannot end them; they would wait for tasks for ever."""
+    killed = ran(tmp_path, KILLED)
     assert killed.returncode == -signal.SIGKILL
     workers = [int(number) for number in killed.stdout.split()]
     assert workers
@@ -321,9 +320,7 @@ def test_workers_end_with_the_process_that_began_the_run(tmp_path):
 
 
 def _is_running(process):
-    """Whether a process is there and no zombie that nobody has waited for."""
-    try:
-        state = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0]
-    except OSError:
-        return False
-    return state != "Z"
+    """Whether a process exists and is not a zombie."""
+    with suppress(OSError):
+        return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    return False

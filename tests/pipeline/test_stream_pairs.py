@@ -227,7 +227,7 @@ def test_vectors_without_a_direction_are_unreadable_on_both_sides():
     assert summary["totals"][0]["rates"]["hard_or_soft"]["total"] == 3
 
 
-def test_lengths_are_mended_and_counted():
+def test_lengths_are_corrected_and_counted():
     """More than a hundredth off counts; what half precision does to a unit vector does not."""
     vectors = unit_rows(clouds(3, 6)).matrix
     lengths = np.array([1, 1.02, 0.97, 1.009, 0, 50], np.float32)
@@ -241,7 +241,7 @@ def test_lengths_are_mended_and_counted():
     assert {(f"t{n:03d}", f"r{n:03d}") for n in (1, 3, 4, 5, 6)} <= matched
 
 
-def test_blank_pictures_match_blank_pictures_once():
+def test_blank_images_match_blank_images_once():
     vectors = np.repeat(np.eye(WIDTH, dtype=np.float32)[:1], 4, axis=0)
     train = embeddings("r", vectors, more={"flat": [False, True, True, False]})
     test = embeddings("t", vectors[:2], more={"flat": [True, False]})
@@ -363,7 +363,7 @@ def test_another_folder_with_the_same_weights_is_the_same_encoder(monkeypatch):
         encoder_for([other], "clip:/mine")
 
 
-def test_sides_without_a_single_number():
+def test_sides_without_a_finite_vector_are_refused():
     broken = np.full((3, WIDTH), np.nan, np.float32)
     good = embeddings("g", clouds(1, 4))
     for sides in (([embeddings("b", broken)], [good]), ([good], [embeddings("b", broken)])):

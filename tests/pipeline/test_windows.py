@@ -92,7 +92,7 @@ def test_pairs_keep_their_order_and_number(tiles):
     assert (after.similarity[1:] <= after.similarity[:-1])[same_query].all()
 
 
-def test_within_a_set_no_image_meets_itself(tiles):
+def test_within_a_set_no_image_is_paired_with_itself(tiles):
     _, (after, _) = pairs_of(tiles[:40], tiles[:40], same=True)
     assert (after.query != after.reference).all()
     ends = zip(after.query.tolist(), after.reference.tolist(), strict=True)

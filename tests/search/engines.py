@@ -12,9 +12,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
-from vectors import Shard
 
 from pickling_executor import pickling_context
+from toy_vectors import Shard
 from visleak.pipeline.remote import DistributedSearch
 from visleak.pipeline.streaming import RemotePartitions
 from visleak.records import Partition

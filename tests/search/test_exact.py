@@ -1,32 +1,31 @@
-"""Exact search against brute force: planted answers, ties, floods, and any way of working."""
+"""Exact search and its similarities against brute force: ties, floods, blocks and threads."""
 
 from __future__ import annotations
+
+import math
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from vectors import ALL, GRID, GRID_WIDTH, assert_same, brute_force, grid_view, loose_view, units
 
+from toy_vectors import (
+    ALL,
+    GRID,
+    GRID_WIDTH,
+    assert_same,
+    brute_force,
+    grid_view,
+    loose_view,
+    sides_of,
+    units,
+)
 from visleak.encoders.builtin import BuiltinEncoder
 from visleak.search import exact
-from visleak.search.exact import ExactSearch
-from visleak.search.hits import Sides, Wanted
+from visleak.search.exact import ExactSearch, rescore
+from visleak.search.hits import Wanted
 
 SOME = Wanted(0.6, best=5, cap=10)
-
-
-def sides_of(query, reference, *, seed=0, penalty=0.0, weighted=False, **others):
-    rng = np.random.default_rng(seed)
-    count = len(reference)
-    return Sides(
-        query=query,
-        reference=reference,
-        penalty=(penalty * rng.random(count)).astype(np.float32),
-        order=rng.permutation(count).astype(np.int64),
-        weight=rng.integers(1, 9, count) if weighted else None,
-        **others,
-    )
 
 
 def planted(seed, queries=30, references=90, width=GRID_WIDTH, make=grid_view, views=ALL):
@@ -147,8 +146,45 @@ def test_views_that_agree_give_the_lowest():
     assert (got.similarity.tolist(), got.view.tolist()) == ([1.0], [0])
 
 
-def test_progress_is_told_in_references():
+def test_progress_counts_references():
     told: list[int] = []
     sides = sides_of(*planted(8), views=ALL, make=grid_view)
     ExactSearch(10, 40, progress=told.append).find(sides, SOME)
     assert told == [40, 80, 90]
+
+
+def pairs_of(views, seed=0, queries=7, references=11):
+    """Return two sides, and all of their pairs in random order."""
+    rng = np.random.default_rng(seed)
+    query, reference = units(rng, queries, GRID_WIDTH), units(rng, references, GRID_WIDTH)
+    sides = sides_of(query, reference, views=views, make=None if views == (0,) else grid_view)
+    return sides, rng.permutation(np.argwhere(np.ones((queries, references)))).T
+
+
+@pytest.mark.parametrize("views", [(0,), (0, 4), ALL])
+def test_similarities_are_correctly_rounded(views):
+    """The float64 dot product of the stored vectors, rounded to float32."""
+    sides, pairs = pairs_of(views)
+    scored = rescore(sides, sides.query, *pairs)
+    for q, r, similarity, view in zip(*scored, strict=True):
+        exact = {
+            v: math.fsum(
+                float(a) * float(b)
+                for a, b in zip(grid_view(sides.query[[q]], v)[0], sides.reference[r], strict=True)
+            )
+            for v in views
+        }
+        assert similarity == np.float32(max(exact.values())) == np.float32(exact[int(view)])
+
+
+@pytest.mark.parametrize("chunk", [1, 2, 13])
+def test_a_similarity_depends_on_its_pair_alone(monkeypatch, chunk):
+    sides, pairs = pairs_of(ALL, seed=1)
+    whole = rescore(sides, sides.query, *pairs)
+    monkeypatch.setattr(exact, "CHUNK", chunk)
+    parts, some = (rescore(sides, sides.query, *pairs[:, ::step]) for step in (1, 5))
+    assert parts.similarity.tobytes() == whole.similarity.tobytes()
+    assert parts.view.tobytes() == whole.view.tobytes()
+    known = dict(zip(zip(whole.query, whole.reference, strict=True), whole.similarity, strict=True))
+    expected = [known[pair] for pair in zip(some.query, some.reference, strict=True)]
+    np.testing.assert_array_equal(some.similarity, expected)

@@ -7,8 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 from engines import part
-from vectors import units
 
+from toy_vectors import units
 from visleak.search import faiss_search, load_partition_search
 from visleak.search.faiss_partitions import FaissPartitions
 from visleak.search.hits import Wanted

@@ -7,8 +7,8 @@ import sys
 import faiss
 import numpy as np
 import pytest
-from vectors import ALL, GRID_WIDTH, assert_same, brute_force, grid_view, sides_of, units
 
+from toy_vectors import ALL, GRID_WIDTH, assert_same, brute_force, grid_view, sides_of, units
 from visleak.errors import MissingExtra, UsageError
 from visleak.rates import Rate
 from visleak.search import faiss_search, load_search
@@ -39,7 +39,7 @@ def test_the_index_is_chosen_by_size(references, kind):
     assert kind_for(references) == kind
 
 
-def test_no_index_where_none_pays():
+def test_searches_without_an_index():
     assert suited(sides_of(rows(401), rows(50_000)), 200) == "hnsw"
     assert suited(sides_of(rows(400), rows(50_000)), 200) is None
     views = sides_of(rows(401), rows(50_000), views=ALL, make=grid_view)
@@ -47,7 +47,7 @@ def test_no_index_where_none_pays():
     assert suited(sides_of(rows(1), rows(50)), 200) == "flat"
 
 
-def test_exact_search_in_its_place_is_told(monkeypatch):
+def test_exact_search_in_place_of_an_index_is_reported(monkeypatch):
     monkeypatch.setattr("visleak.search.faiss_search.SIZES", ((10, "flat"),))
     rng = np.random.default_rng(0)
     sides = sides_of(units(rng, 5, 8), units(rng, 40, 8))
@@ -56,7 +56,7 @@ def test_exact_search_in_its_place_is_told(monkeypatch):
     assert search.accounts == [Account("faiss", "exact", exact=True)]
 
 
-def test_few_rows_get_no_codes():
+def test_few_rows_are_not_quantised():
     assert Layout.of("ivfpq", 255, 16, penalised=False).key == "Flat"
     assert Layout.of("ivfpq", 256, 16, penalised=True).key == "IVF16,PQ5np"
 
@@ -88,7 +88,7 @@ def test_threads_are_as_before():
 
 
 @pytest.mark.parametrize("crowd", [1, 50, 10**6])
-def test_floods_change_no_answer(monkeypatch, crowd):
+def test_floods_change_no_hit(monkeypatch, crowd):
     monkeypatch.setattr(faiss_search, "CROWD", crowd)
     reference = np.repeat(units(np.random.default_rng(3), 4, GRID_WIDTH), 60, 0)
     sides = sides_of(reference[::3], reference, views=ALL, make=grid_view)
@@ -132,7 +132,7 @@ def test_recall_by_hand():
 
 
 @pytest.mark.parametrize("same", [False, True])
-def test_the_answer_to_compare_with(same):
+def test_exact_hits_of_some_queries(same):
     rng = np.random.default_rng(4)
     reference = units(rng, 60, GRID_WIDTH, repeats=0.5)
     sides = sides_of(reference if same else units(rng, 60, GRID_WIDTH), reference, same=same)
@@ -144,7 +144,7 @@ def test_the_answer_to_compare_with(same):
         np.testing.assert_array_equal(getattr(got, name), getattr(every, name))
 
 
-def test_nobody_is_tuned_and_measured_on():
+def test_queries_for_tuning_and_measuring_are_disjoint():
     """Or the recall would be too good."""
     tuned, measured = sampled(1000, 200)
     assert len(tuned) == len(measured) == 200
@@ -153,7 +153,7 @@ def test_nobody_is_tuned_and_measured_on():
     assert [rows.tolist() for rows in sampled(1, 200)] == [[0], [0]]
 
 
-def test_an_account_in_words():
+def test_accounts_as_sentences():
     seen = Recall(200, Rate.of(148, 150), Rate.of(90, 90), Rate.of(3900, 4000))
     account = Account("faiss", "IVF4096,PQ128np", {"nprobe": 16}, recall=seen)
     assert "faiss IVF4096,PQ128np may miss pairs: it found 98.67 % (148 of 150, 95" in str(account)

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from vectors import Shard, units
 
+from toy_vectors import Shard, units
 from visleak.devices import torch_device
 from visleak.errors import MissingExtra, UsageError, VisleakError
 from visleak.search import streaming, streaming_screen
@@ -80,7 +80,7 @@ def test_a_block_agrees_with_unit_rows(kind):
     assert judged.off == expected.off.sum()
 
 
-def test_only_a_length_close_to_the_tolerance_is_taken_again(monkeypatch):
+def test_only_lengths_close_to_the_tolerance_are_computed_exactly(monkeypatch):
     """The rough length of a million rows must not cost an exact one each."""
     taken = []
 
@@ -112,7 +112,7 @@ def test_memory_of_a_mapped_file_is_given_back_and_read_again(tmp_path):
     assert stored.sum() == total
 
 
-def test_memory_that_is_on_no_disk_is_kept(tmp_path):
+def test_memory_without_a_file_is_kept(tmp_path):
     """A mapping that takes changes in memory would lose them."""
     np.save(tmp_path / "rows.npy", np.ones((2000, WIDTH), np.float32))
     stored = np.load(tmp_path / "rows.npy", mmap_mode="c")
@@ -231,7 +231,7 @@ def test_a_hopeless_bound_is_not_tried():
     assert choose(query, nothing, Wanted(0.95, best=0), 10**6) == whole(32)
 
 
-def test_devices_are_named_or_refused_in_one_line(monkeypatch):
+def test_unknown_devices_are_refused_in_one_line(monkeypatch):
     """A typing error must not end in a search on another device."""
     assert torch_device("cpu") is None
     with pytest.raises(UsageError, match=r"^device must be auto, cpu, cuda or cuda:N; got 'gpu'$"):
@@ -246,14 +246,14 @@ def test_devices_are_named_or_refused_in_one_line(monkeypatch):
     assert torch_device("cuda:1") == "cuda:1"
 
 
-def test_without_torch_only_a_gpu_that_was_asked_for_is_missed(monkeypatch):
+def test_without_torch_only_a_named_gpu_is_refused(monkeypatch):
     monkeypatch.setitem(__import__("sys").modules, "torch", None)
     assert torch_device("auto") is None
     with pytest.raises(MissingExtra, match=r"a search on cuda needs an extra: pip install"):
         torch_device("cuda")
 
 
-def test_a_full_gpu_is_said_in_one_line(monkeypatch):
+def test_a_full_gpu_is_refused_in_one_line(monkeypatch):
     torch = pytest.importorskip("torch")
 
     def full(self, rows, floor):
