@@ -48,7 +48,7 @@ def loose_view(rows: np.ndarray, view: int) -> np.ndarray:
 
 @dataclass
 class Shard:
-    """A partition in memory that counts what is asked of it."""
+    """A partition in memory that counts how it is read."""
 
     stored: np.ndarray
     ids: np.ndarray

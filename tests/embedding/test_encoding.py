@@ -240,7 +240,7 @@ def test_the_owner_can_map_ids_back(source: Path, tmp_path: Path) -> None:
     for folder in (done.folder, plain.folder):
         for part in opened(folder).partitions:
             ids = part.columns()["id"].to_pylist()
-            assert folder == plain.folder or ids == sorted(ids)  # the set's order is not told
+            assert folder == plain.folder or ids == sorted(ids)  # the order of the set is hidden
             vectors |= {(folder, id_): row for id_, row in zip(ids, part.matrix(), strict=True)}
     for hashed, id_ in back.items():
         if "broken" not in id_:

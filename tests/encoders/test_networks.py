@@ -100,7 +100,7 @@ def test_the_same_vectors_as_the_library(kind, models, expected, natural):
     encoder = load_encoder(text)
     vectors, blank = encoder.encode(shown)
     wanted = expected[text](shown)
-    # else the comparison would tell nothing
+    # otherwise the comparison would prove nothing
     assert np.abs(wanted @ wanted.T)[np.triu_indices(len(shown), 1)].max() < 0.999
     np.testing.assert_allclose(vectors, wanted, atol=1e-5)
     assert (encoder.name, encoder.width, encoder.thresholds) == (text, wanted.shape[1], None)
@@ -108,7 +108,7 @@ def test_the_same_vectors_as_the_library(kind, models, expected, natural):
     assert blank.tolist() == flat(shown).tolist()
 
 
-# torch asks for another format; SSCD is published in this one
+# torch recommends another format; SSCD is published in this one
 @pytest.mark.filterwarnings("ignore:`torch.jit.load` is:DeprecationWarning")
 @pytest.mark.parametrize("resize", ["288", "320x320", "288x288"])
 def test_sscd_resizes_as_published(models, natural, resize):

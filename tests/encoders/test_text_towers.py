@@ -53,7 +53,7 @@ def test_vectors_are_the_librarys(clip_folder: Path, expected: np.ndarray, batch
     np.testing.assert_allclose(read.matrix, expected, atol=1e-6)
     np.testing.assert_allclose(np.linalg.norm(read.matrix, axis=1), 1, atol=1e-6)
     assert read.cut.tolist() == CUT
-    # the network tells these sentences apart, or equality would prove nothing
+    # the vectors of these sentences differ, or equality would prove nothing
     others = expected @ expected.T - np.eye(len(SENTENCES))
     assert np.sort(others.ravel())[-3] < 0.999
 
@@ -119,7 +119,7 @@ def test_a_damaged_tokenizer(clip_folder: Path, tmp_path: Path) -> None:
 
 
 def test_a_tokenizer_of_another_model(tmp_path: Path) -> None:
-    """The tower would look for an end that never comes, and see the same in all sentences."""
+    """The tower would search an end that never comes, and all vectors would be equal."""
     folder = toy_clip.make_clip(tmp_path / "clip", end=5)
     last = len(toy_clip.make_tokenizer()) - 1
     said = refusal(VisleakError, on_cpu, f"clip:{folder}")
@@ -248,7 +248,7 @@ def test_preprocessing_is_assumed_only_on_request(bare_clip: Path) -> None:
 
 
 def test_weights_of_open_clip_in_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """``MODEL:FILE`` names both; the library is told of the file and asks nobody else."""
+    """``MODEL:FILE`` names both; the library gets the file and downloads nothing."""
     pytest.importorskip("transformers")
     asked: list[Any] = []
 

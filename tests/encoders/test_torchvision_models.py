@@ -211,5 +211,5 @@ def test_timm_with_weights_from_the_cache(timm, saved, tmp_path, monkeypatch):
     for file in saved.iterdir():
         (there / "snapshots" / commit / file.name).write_bytes(file.read_bytes())
     named, folder = on_cpu(f"timm:{saved.name}"), on_cpu(f"timm:{saved}")
-    # the folder of the second one asks for another resizing
+    # the folder of the second one states another resizing
     assert (named.digest == folder.digest) == (saved.name == "resnet10t")

@@ -1,4 +1,4 @@
-"""Where weights come from: folders, the cache, a hub; and what is said where they do not."""
+"""Weights from folders, the cache and a hub, and how missing ones are refused."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def refused(text: str) -> str:
 
 @pytest.fixture
 def hub(models, tmp_path, monkeypatch) -> Iterator[type[Hub]]:
-    """Run a hub with one model, and a file that nobody needs."""
+    """Run a hub with one model, and a file that is not needed."""
     unneeded = tmp_path / "flax_model.msgpack"
     unneeded.write_bytes(b"large")
     files = {path.name: path for path in [*(models / "clip").iterdir(), unneeded]}
@@ -177,7 +177,7 @@ def test_a_configuration_that_is_not_understood(copy, content, said):
 
 
 def test_weights_that_are_missing_are_never_random(copy, models):
-    """transformers would fill them with noise and say so in passing."""
+    """transformers would fill them with noise and only warn."""
     from safetensors.torch import load_file, save_file
 
     weights = load_file(copy / "model.safetensors")

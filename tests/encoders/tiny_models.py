@@ -144,7 +144,7 @@ def make_sscd(path: Path, width: int = 20) -> Path:
             return torch.nn.functional.normalize(self.embedding(pooled))
 
     with warnings.catch_warnings():
-        # torch asks for another format; SSCD is published in this one
+        # torch recommends another format; SSCD is published in this one
         warnings.simplefilter("ignore", DeprecationWarning)
         torch.jit.script(lively(Descriptor())).save(str(path))
     return path

@@ -34,7 +34,7 @@ def strangers(count, seed, width=24):
 
 
 def around(groups, seed, width=24, spread=0.3):
-    """Vectors of images of some groups: those of one group are alike."""
+    """Vectors of images of some groups: those of one group are similar."""
     rng = np.random.default_rng(seed)
     names, number = np.unique(groups, return_inverse=True)
     centres = unit(rng.normal(size=(len(names), width)))

@@ -1,4 +1,4 @@
-"""Audits of recordings that are torn apart: what is found unasked, and remedies by it."""
+"""Audits of divided recordings: inferred groups, and remedies by them."""
 
 from __future__ import annotations
 
@@ -132,7 +132,7 @@ def test_purge_removes_groups_on_both_sides(found):
 @pytest.mark.parametrize("side", ["test", "train"])
 @pytest.mark.parametrize("gap", ["auto", "30"])
 def test_purge_removes_frames_up_to_a_gap(found, side, gap):
-    """Frames 0 to 150 of a torn recording are in train, 160 to 230 in test."""
+    """Frames 0 to 150 of a divided recording are in train, 160 to 230 in test."""
     (known,) = found.summary.grouping.believed
     chosen = {"degree": "hard", "group": "auto", "yes": True}
     result = purge(found, PurgeSettings(**chosen, remove_from=side, max_frame_gap=gap))

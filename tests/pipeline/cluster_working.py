@@ -83,7 +83,7 @@ class Elsewhere:
 
 @dataclass(frozen=True)
 class SlowPartition:
-    """Some vectors that take their time, and note on which node they are asked for."""
+    """Vectors that are read slowly; each read notes its node."""
 
     locator: str
     rows: int

@@ -23,7 +23,7 @@ def images(tmp_path):
 
 
 def test_rows_are_those_of_encode(images, tmp_path):
-    """Oracle: each image decoded and encoded by itself; the rest is told with its reason."""
+    """Oracle: each image decoded and encoded by itself; the others have a reason."""
     network = Network()
     prints = run(images, tmp_path, encoder=network)
     assert prints.rows.tolist() == GOOD

@@ -102,7 +102,7 @@ def test_rows_are_the_readable_images_in_order(images, tmp_path):
 
 
 def test_the_size_is_the_full_one_of_a_partly_decoded_image(tmp_path):
-    """A JPEG is decoded at an eighth; its size is what the file says."""
+    """A JPEG is decoded at an eighth; its size is that of the file."""
     out = io.BytesIO()
     big = np.random.default_rng(1).integers(0, 256, (1000, 1600, 3), np.uint8)
     Image.fromarray(big).save(out, "JPEG")

@@ -26,7 +26,7 @@ FAULTS = ("away from then on", "fails once", "another image", "cut short")
 
 @dataclass
 class Reads:
-    """Counts reads of all openers that share it, and says which one fails."""
+    """Counts the reads of all openers that share it; one of them fails."""
 
     fails_at: int
     done: int = 0
@@ -92,7 +92,7 @@ def test_without_a_fault_the_copies_are_found(folders: Path) -> None:
     result = audit(test, train, cache=None, workers=1)
     assert leaks(result) == TRUE
     assert result.unfinished == 0
-    assert reads.done > 3 * 2 * COUNT  # for fingerprints, local features, and looks
+    assert reads.done > 3 * 2 * COUNT  # for fingerprints, local features and verification
 
 
 def test_an_audit_of_a_source_that_was_away_is_not_finished(folders: Path, tmp_path: Path) -> None:
@@ -117,14 +117,14 @@ def test_no_fault_at_any_read_gives_a_wrong_result(folders: Path, fault: str) ->
     while fails_at == FAULTS.index(fault) % 2 or reads.done >= fails_at:
         reads, test, train = sets_of(folders, fails_at, fault)
         said = f"{fault} at read {fails_at}"
-        # it says what is wrong, or counts
+        # it refuses, or counts
         with contextlib.suppress(VisleakError):
             check(audit(test, train, cache=None, workers=1), said)
         fails_at += 2
 
 
 def check(result: Audit, said: str) -> None:
-    """Every leak is listed, or is of an image that is said to be unreadable; rates leave it out."""
+    """Every leak is listed, or is of an unreadable image; rates exclude it."""
     away = {(each.set, each.id) for each in result.unreadable()}
     expected = {(q, r) for q, r in TRUE if ("test", q) not in away and ("train", r) not in away}
     found = leaks(result)

@@ -114,7 +114,7 @@ def test_results_come_in_order_and_tasks_as_they_are_needed(place):
 
 
 def test_an_array_is_shared_once_per_node_and_never_copied(place):
-    """It lies in the memory that all workers of a node map, and nobody can write it."""
+    """It is in memory that all workers of a node map read-only."""
     handle = place.share({"matrix": np.ones((1000, 512), np.float32)})
     found = until_two(lambda: place.each(cluster_working.where_it_lies, [handle] * 30))
     assert len({node for _, _, node in found}) == 2

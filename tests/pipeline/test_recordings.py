@@ -1,4 +1,4 @@
-"""Groups and recordings on both sides, against counts by hand, and what an audit says of them."""
+"""Groups and recordings on both sides, against counts by hand, and in an audit."""
 
 from __future__ import annotations
 
@@ -200,7 +200,7 @@ def test_the_order_of_files_changes_nothing(data):
 
 
 def test_near_pairs_of_the_audit_are_counted_among_them():
-    """Only near and exact ones, of one recording; the longest is told, also beyond the bound."""
+    """Only near and exact ones of one recording; the longest is reported, also beyond the bound."""
     test = [("a", 10, True), ("a", 90, True), ("b", 5, True), ("b", 6, True)]
     train = [("a", 12, True), ("a", 40, True), ("b", 5, True)]
     near, exact, similar = 1, 0, 2
@@ -305,7 +305,7 @@ def test_distances_do_not_overflow():
 
 @pytest.fixture(scope="module")
 def pictures():
-    """Return views along a rendered road: frames of two drives, side by side alike."""
+    """Return views along a rendered road: frames of two drives; neighbours are similar."""
     rng = np.random.default_rng(11)
     result = []
     for _ in range(2):

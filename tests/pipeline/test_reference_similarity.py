@@ -22,7 +22,7 @@ from visleak.records import VIEWS, ImageSet, Pairs, Unreadable
 
 
 class Everything(Network):
-    """Finds any two images alike: taken for the built-in similarity, all would pass for near."""
+    """Finds any two images similar: as built-in similarities, all would be near."""
 
     name, digest, width = "everything", "everything-1", 76
 
@@ -76,7 +76,7 @@ def test_a_verdict_depends_on_the_pair_alone(sets) -> None:
 
 
 def test_similarities_are_those_of_the_built_in_fingerprint(sets, tmp_path, monkeypatch) -> None:
-    """Oracle: pair by pair, the highest over all views that are asked for."""
+    """Oracle: pair by pair, the highest over all compared views."""
     builtin, encoder = load_encoder("builtin"), Everything()
     monkeypatch.setattr(candidates, "PAIRS", 2)
     query, reference = np.array([2, 5, 5, 9, 2]), np.array([3, 7, 0, 0, 19])

@@ -1,4 +1,4 @@
-"""Bounded verification: rounds, what is skipped and said, and what must not matter."""
+"""Bounded verification: rounds, what is skipped and reported, and what must not matter."""
 
 from __future__ import annotations
 

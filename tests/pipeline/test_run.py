@@ -93,7 +93,7 @@ def test_thresholds_are_given_or_the_encoders_own(given, hard, soft):
 
 
 def test_labels_of_a_training_set_were_exposed():
-    """Modality is full where the annotation was there in training, or as the caller says."""
+    """Modality is full where the annotation was exposed in training, or as the caller states."""
     test, train = squares(4, 0), squares(4, 1)
     queries = open_images(list(zip(test, "abcd", strict=True)), name="q", roles=("benchmark",))
     labelled = open_images(list(zip(train, "abcd", strict=True)), name="r", roles=("training",))

@@ -131,7 +131,7 @@ def test_tasks_of_a_killed_worker_are_repeated_by_fewer_workers(tmp_path):
         said = [str(warning.message) for warning in told]
         assert all(f"--workers {n} " in line for n, line in zip((2, 1), said, strict=True))
         assert all("killed while reading a" in line and "\n" not in line for line in said)
-        # what was shared before, and tasks of later steps, know of no death
+        # what was shared before, and tasks of later steps, are not affected
         assert list(place.each(working.load, [value])) == [[4]]
         assert set(place.each(working.process_of, range(4))).isdisjoint([os.getpid()])
 

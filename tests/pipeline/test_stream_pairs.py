@@ -52,7 +52,7 @@ class Held:
 
 
 def embeddings(name: str, vectors: Any, sizes: list[int] | None = None, **changes: Any):
-    """Return a set of vectors; ids fall while rows rise, so that neither stands for the other."""
+    """Return a set of vectors; ids fall while rows rise, so that neither can replace the other."""
     edges = np.cumsum([0, *(sizes or [len(vectors)])])
     more = changes.pop("more", {})
     partitions = tuple(
@@ -329,7 +329,7 @@ def test_vectors_of_another_width_than_the_encoders_are_refused():
 
 
 def test_of_an_encoder_known_by_name_the_published_thresholds_are_used():
-    """No model is loaded; and what a manifest says comes before what is published."""
+    """No model is loaded; and a manifest precedes what is published."""
     claimed = embeddings("t", clouds(1, 2), encoder="", encoder_name="clip")
     encoder = encoder_for([claimed], "")
     assert isinstance(encoder, StoredEncoder)

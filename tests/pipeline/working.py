@@ -97,7 +97,7 @@ def die_sometimes(task: Deadly) -> int:
 
 @dataclass
 class Recorder:
-    """An opener that notes which positions were asked for, in a file a process."""
+    """An opener that notes which positions are read, in one file per process."""
 
     items: Sequence[Any]
     notes: Path

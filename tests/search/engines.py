@@ -27,14 +27,14 @@ from visleak.search.streaming import PartitionRunner, PartitionSearch, stream
 
 
 def part(rows: np.ndarray, order: np.ndarray, name: str = "part") -> Shard:
-    """Return some references as a partition; ids sort as ``order`` says."""
+    """Return some references as a partition; ids sort like ``order``."""
     ids = np.array([f"{rank:09d}" for rank in order], object)
     return Shard(rows, ids, name, f"{name}-{len(rows)}")
 
 
 @dataclass
 class Passing:
-    """An engine for partitions, asked like one for two matrices.
+    """An engine for partitions with the interface of one for two matrices.
 
     Answers questions without penalty, weight and views, between two sets.
     """

@@ -138,7 +138,7 @@ def of_a_larger_matrix() -> Sides:
 
 IN_VIEWS = {"views": ALL, "make": grid_view, "penalty": np.full(80, 0.1, np.float32)}
 FULL_QUESTIONS = PLAIN_QUESTIONS | {
-    # totals count the images a row stands for
+    # totals count the images of a row
     "weighted": lambda: (
         replace(sides_of(*planted()), weight=1 + np.arange(400)),
         Wanted(0.5, best=0, cap=2),

@@ -114,7 +114,7 @@ def test_the_built_in_views(views):
     wanted = Wanted(0.85, best=4)
     got = ExactSearch(10, 32).find(sides, wanted, workers=2)
     assert_same(got, brute_force(sides, wanted))
-    # unit noise of 560 coordinates is alike to nothing, so what reaches 0.85 was planted
+    # unit noise of 560 coordinates is similar to nothing, so what reaches 0.85 was planted
     planted_queries = np.arange(0, 24, 3)
     assert np.isin(planted_queries, got.query[got.similarity > 0.6]).all()
     assert set(got.view[got.similarity > 0.85]) <= set(views)

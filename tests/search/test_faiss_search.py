@@ -1,4 +1,4 @@
-"""What is particular to faiss: which index when, its threads, and what is said of its recall."""
+"""What is particular to faiss: the choice of an index, threads, and reports of recall."""
 
 from __future__ import annotations
 

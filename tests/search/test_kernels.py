@@ -65,7 +65,7 @@ def test_dihedral_bounds_are_the_similarities(width, make):
 
 
 def test_principal_axes_are_orthogonal_and_sorted():
-    """Strongest first, so that the first coordinates say most."""
+    """Strongest first, so that the first coordinates matter most."""
     rows = units(np.random.default_rng(3), 400, 6) * np.array([1, 5, 2, 9, 3, 1], np.float32)
     axes = orthogonal_basis(rows)
     np.testing.assert_allclose(axes.T @ axes, np.eye(6), atol=1e-9)

@@ -1,4 +1,4 @@
-"""Screens may let too much through but never lose a pair; blocks say what is wrong with rows."""
+"""Screens may let too much through but never lose a pair; blocks report invalid rows."""
 
 from __future__ import annotations
 
