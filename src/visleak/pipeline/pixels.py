@@ -1,4 +1,4 @@
-"""Decoding the images that verification needs: one pass per set, in storage order."""
+"""The pixels that verification needs: decoded in one pass per set, and tasks on pairs of images."""
 
 from __future__ import annotations
 

@@ -68,15 +68,9 @@ def run(
     context: RunContext,
     thresholds: Thresholds | None = None,
 ) -> Outcome:
-    """Compare every query set with every reference set, and with itself.
+    """Compare every query set with every reference set, if there are any, and with itself.
 
-    Args:
-        queries: the test side.
-        references: the training side; empty to compare the query sets with themselves only.
-        encoder: makes the fingerprints.
-        settings: of the audit.
-        context: of the run.
-        thresholds: of degrees; by default as settings and encoder define them.
+    ``thresholds`` are those of degrees, by default as settings and encoder define them.
 
     Raises:
         UsageError: two sets of one name, or nothing to compare.
