@@ -279,14 +279,21 @@ def refused(text: str, line: str, kind: type[VisleakError] = VisleakError) -> No
     assert "\n" not in str(caught.value)
 
 
-def test_files_that_are_not_there(made: Path, tmp_path: Path) -> None:
-    refused("onnx", r"^encoder onnx needs FILE after its name: onnx:FILE", UsageError)
-    refused(f"onnx:{tmp_path}/no.onnx", r"^no such ONNX file: .*/no\.onnx$", UsageError)
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ("onnx", r"^encoder onnx needs FILE after its name: onnx:FILE"),
+        ("onnx:{folder}/no.onnx", r"^no such ONNX file: .*/no\.onnx$"),
+        ("onnx:{folder}/net.onnx", r"^no such file: .*net\.onnx\.json; it says how"),
+        ("onnx:{made}?prep={folder}/p.json", r"^no such file: .*/p\.json; it says"),
+        ("onnx:{made}?device=gpu", r"must be auto, cpu, cuda or cuda:N; got 'gpu'$"),
+        ("onnx:{made}?batch=0", r"batch of encoder onnx must be a whole number"),
+        ("onnx:{made}?precision=fp16", r"^encoder onnx has no option 'precision'"),
+    ],
+)
+def test_missing_files_and_options_are_refused(made: Path, tmp_path: Path, text, line) -> None:
     (tmp_path / "net.onnx").write_bytes(made.read_bytes())
-    refused(
-        f"onnx:{tmp_path}/net.onnx", r"^no such file: .*net\.onnx\.json; it says how", UsageError
-    )
-    refused(f"onnx:{made}?prep={tmp_path}/p.json", r"^no such file: .*/p\.json; it s", UsageError)
+    refused(text.format(made=made, folder=tmp_path), line, UsageError)
 
 
 def test_another_recipe_can_be_named(made: Path, tmp_path: Path) -> None:
@@ -320,11 +327,15 @@ def test_another_recipe_can_be_named(made: Path, tmp_path: Path) -> None:
         ({"normalise": "yes"}, r"normalise must be true or false; got 'yes'$"),
         ({"enough": -1}, r"enough must be a number of pixels from 0 to 4096; got -1$"),
         ({"input": 1}, r"input must be a name; got 1$"),
-        (
-            {"thresholds": {"hard": 0.5, "soft": 0.7, "provenance": ""}},
-            r"thresholds must hold hard",
-        ),
+        ({"thresholds": {"hard": 0.5, "soft": 0.7, "provenance": ""}}, r"thresholds must hold"),
         ({"thresholds": {"hard": 0.9, "soft": 0.7}}, r"thresholds must hold hard and soft, sim"),
+        (
+            {"crop": [16, 20]},
+            r"on an image of 16 x 20 pixels \(.*; compare size, crop",
+        ),
+        ({"layout": "NHWC"}, r"cannot be run on an image of 16 x 18 pixels \("),
+        ({"input": "image"}, r"takes pixels; it must take the one named 'image'$"),
+        ({"normalise": False}, r'has length .*, and its json says "normalise": false; set it to'),
     ],
 )
 def test_a_bad_recipe_is_refused(made: Path, tmp_path: Path, text: object, line: str) -> None:
@@ -363,17 +374,6 @@ def test_several_outputs(tmp_path: Path) -> None:
     assert load_encoder(f"onnx:{path}").width == 10
 
 
-def test_shapes_that_do_not_fit(made: Path, tmp_path: Path) -> None:
-    path = copied(made, tmp_path, crop=[16, 20])
-    refused(f"onnx:{path}", r"cannot be run on an image of 16 x 20 pixels \(.*; compare size, crop")
-    path = copied(made, tmp_path, layout="NHWC")
-    refused(f"onnx:{path}", r"cannot be run on an image of 16 x 18 pixels \(")
-    path = copied(made, tmp_path, input="image")
-    refused(f"onnx:{path}", r"takes pixels; it must take the one named 'image'$")
-    path = copied(made, tmp_path, normalise=False)
-    refused(f"onnx:{path}", r'has length .*, and its json says "normalise": false; set it to true$')
-
-
 def test_networks_with_other_inputs_are_refused(tmp_path: Path) -> None:
     value, kind = onnx.helper.make_tensor_value_info, onnx.TensorProto
     out = value("y", kind.FLOAT, ["n", 3])
@@ -394,12 +394,6 @@ def test_networks_with_other_inputs_are_refused(tmp_path: Path) -> None:
     refused(f"onnx:{path}", r"takes tensor\(float\) of 2 axes; it must take tensor\(float\) or ten")
     save([value("a", kind.INT64, ["n", 3, 16, 18])], [node("Cast", ["a"], ["y"], to=kind.FLOAT)])
     refused(f"onnx:{path}", r"takes tensor\(int64\) of 4 axes; it must take")
-
-
-def test_options(made: Path) -> None:
-    refused(f"onnx:{made}?device=gpu", r"must be auto, cpu, cuda or cuda:N; got 'gpu'$", UsageError)
-    refused(f"onnx:{made}?batch=0", r"batch of encoder onnx must be a whole number", UsageError)
-    refused(f"onnx:{made}?precision=fp16", r"^encoder onnx has no option 'precision'", UsageError)
 
 
 @pytest.mark.skipif(
