@@ -26,8 +26,8 @@ class Hostile(FiveProposer):
 
 
 @pytest.fixture
-def asked(monkeypatch):
-    """Put the small world in the place of models; return what was asked of it."""
+def loaded(monkeypatch):
+    """Replace the loaders of models by a small one; return their arguments."""
     seen: dict[str, Any] = {"model": FiveWords(), "proposer": Hostile()}
 
     def load_model(name: str, *, device: str, precision: str) -> FiveWords:
@@ -47,7 +47,7 @@ def search(out: Path, *more: object) -> Ran:
     return run("memorization", "search", "--model", "folder/", *SMALL, "-o", out, *more)
 
 
-def test_a_search_prints_one_line_and_writes_its_files(tmp_path, asked):
+def test_a_search_prints_one_line_and_writes_its_files(tmp_path, loaded):
     ran = search(tmp_path, *ON_L2, "--lm", "bert/")
     assert ran.code == 0, ran.err
     held = json.loads((tmp_path / "search.json").read_text())
@@ -56,8 +56,8 @@ def test_a_search_prints_one_line_and_writes_its_files(tmp_path, asked):
     assert lines[0].startswith("highest D (L2) of 2 chains ")
     assert lines[-1] == str(tmp_path)
     assert "\x1b" not in ran.out
-    assert (asked["name"], asked["lm"]) == ("folder/", "bert/")
-    assert asked["rules"] == Rules()
+    assert (loaded["name"], loaded["lm"]) == ("folder/", "bert/")
+    assert loaded["rules"] == Rules()
     assert held["about"]["preset"] == "paper"
     assert set(held["about"]["changed"]) == {
         *("length", "iterations", "candidates", "temperature", "kappa", "norm"),
@@ -66,8 +66,8 @@ def test_a_search_prints_one_line_and_writes_its_files(tmp_path, asked):
     assert len(read_prompts(tmp_path / "prompts.csv")) >= 1
 
 
-def test_presets_are_the_papers_or_the_codes(tmp_path, asked):
-    asked["model"] = PaperWords()
+def test_presets_are_the_papers_or_the_codes(tmp_path, loaded):
+    loaded["model"] = PaperWords()
     search(tmp_path / "paper", "--max-calls", "200", "--rounds", "1")
     paper = json.loads((tmp_path / "paper" / "search.json").read_text())
     assert (paper["settings"]["norm"], paper["score"]["norm"]) == ("squared", "squared")
@@ -79,7 +79,7 @@ def test_presets_are_the_papers_or_the_codes(tmp_path, asked):
     code = json.loads((tmp_path / "code" / "search.json").read_text())
     assert (code["settings"]["kappa"], code["settings"]["preset"]) == (None, "official-code")
     assert code["score"]["timestep"] == 999
-    rules = asked["rules"]
+    rules = loaded["rules"]
     assert (rules.prefix, rules.stop) == ("Image of a", True)
     assert (rules.banned_name, "ocean" in rules.banned) == ("own", True)
     assert set(code["about"]["changed"]) == {"length", "iterations", "candidates"} - {
@@ -96,30 +96,30 @@ def test_presets_are_the_papers_or_the_codes(tmp_path, asked):
     --preset paper --temperature 2 -> Give --kappa on
     --preset official-code -> Give --temperature on
 """)
-def test_constants_of_another_models_d_are_refused(tmp_path, asked, arguments, words):
+def test_constants_of_another_models_d_are_refused(tmp_path, loaded, arguments, words):
     command = f"memorization search --model m {' '.join(SMALL)} -o {tmp_path}/out {arguments}"
     check_refused(command, "constants of D of Stable Diffusion 1")
     check_refused(command, words)
     assert not (tmp_path / "out").exists()
 
 
-def test_random_words_are_not_counted_by_another_models_kappa(tmp_path, asked):
+def test_random_words_are_not_counted_by_another_models_kappa(tmp_path, loaded):
     ran = search(tmp_path / "other", "--method", "random", "--max-calls", "100")
     assert ran.code == 0, ran.err
     assert "kappa is on another scale of D" in ran.err
     held = json.loads((tmp_path / "other" / "search.json").read_text())
     assert {each["reached"] for each in held["best"]} == {None}
-    asked["model"] = PaperWords()
+    loaded["model"] = PaperWords()
     assert search(tmp_path / "own", "--method", "random", "--max-calls", "100").err == ""
     held = json.loads((tmp_path / "own" / "search.json").read_text())
     assert {each["reached"] for each in held["best"]} == {False}
 
 
-def test_rules_and_random_words_are_options(tmp_path, asked):
+def test_rules_and_random_words_are_options(tmp_path, loaded):
     banned = tmp_path / "colours.txt"
     banned.write_text("red\nblue\n")
     assert search(tmp_path / "out", *ON_L2, "--banned", banned).code == 0
-    assert asked["rules"] == Rules(banned=("red", "blue"), banned_name="colours.txt")
+    assert loaded["rules"] == Rules(banned=("red", "blue"), banned_name="colours.txt")
     ran = search(tmp_path / "r", "--method", "random", "--norm", "l2", "--max-calls", 100, "--json")
     held = json.loads(ran.out)
     assert held["method"] == "random"
@@ -133,7 +133,7 @@ def test_rules_and_random_words_are_options(tmp_path, asked):
     --timestep last -> --timestep must be a whole number from 0, or first; got 'last'
     --norm l2 --temperature 0.3 --kappa 1 --length 76 -> --length must be at most 75
 """)
-def test_what_cannot_be_asked_is_refused(tmp_path, asked, arguments, words):
+def test_what_cannot_be_asked_is_refused(tmp_path, loaded, arguments, words):
     check_refused(f"memorization search --model m -o {tmp_path}/out {arguments}", words)
     assert not (tmp_path / "out").exists()
 
@@ -141,14 +141,9 @@ def test_what_cannot_be_asked_is_refused(tmp_path, asked, arguments, words):
 BRIEF = ("--iterations", "4", "--candidates", "4", "--patience", "2", "--top", "6")
 
 
-@pytest.fixture(autouse=True)
-def _world(monkeypatch):
-    monkeypatch.setattr(diffusion, "load_model", lambda *given, **how: FiveWords(noisy=True))
-    monkeypatch.setattr(proposals, "load_language_model", lambda *given, **how: FiveProposer())
-
-
 @pytest.fixture
-def triggers(tmp_path):
+def triggers(tmp_path, loaded):
+    loaded.update(model=FiveWords(noisy=True), proposer=FiveProposer())
     path = tmp_path / "triggers.txt"
     path.write_text("ant bee cat\neel dog\nyak \n")
     return path
@@ -183,8 +178,8 @@ def test_verbs_chain_through_files(tmp_path, triggers):
     assert again.code == 0, again.err
 
 
-def test_the_codes_way_is_a_preset(tmp_path, triggers, monkeypatch):
-    monkeypatch.setattr(diffusion, "load_model", lambda *given, **how: PaperWords())
+def test_the_codes_way_is_a_preset(tmp_path, triggers, loaded):
+    loaded["model"] = PaperWords()
     ran = run(
         f"memorization augment --model m --triggers {triggers} --preset official-code --repeats 2"
         f" --iterations 3 --floor 0.1 --json -o {tmp_path}/out",
@@ -199,14 +194,13 @@ def test_the_codes_way_is_a_preset(tmp_path, triggers, monkeypatch):
     assert ran.out.encode() == (tmp_path / "out" / "augment.json").read_bytes()
 
 
-def test_a_note_names_the_preset_of_stable_diffusion_2(tmp_path, triggers, monkeypatch):
-    model = PaperWords()
+def test_a_note_names_the_preset_of_stable_diffusion_2(tmp_path, triggers, loaded):
+    loaded["model"] = model = PaperWords()
     model.shape = (4, 96, 96)
     model.network = SimpleNamespace(config=SimpleNamespace(cross_attention_dim=1024))
-    monkeypatch.setattr(diffusion, "load_model", lambda *given, **how: model)
-    asked = ("memorization", "augment", "--model", "m", "--triggers", triggers)
-    refused(*asked, "-o", tmp_path / "out", code=2, words="or --preset paper-sd2")
-    run(*asked, "--preset", "paper-sd2", *BRIEF, "-o", tmp_path / "out", code=0)
+    call = ("memorization", "augment", "--model", "m", "--triggers", triggers)
+    refused(*call, "-o", tmp_path / "out", code=2, words="or --preset paper-sd2")
+    run(*call, "--preset", "paper-sd2", *BRIEF, "-o", tmp_path / "out", code=0)
 
 
 @refusals("""

@@ -342,7 +342,7 @@ def _pairs(
     return table
 
 
-# -- the card of a published data set, and its description as Croissant ----------------------------
+# -- tables as CSV files for other tools, with all their digits -----------------------------------
 
 
 #: Rows turned into text at a time.
@@ -376,7 +376,7 @@ def _number(value: float | list[float] | None) -> str:
     return str(np.float32(value))
 
 
-# -- tables as CSV files for other tools, with all their digits -----------------------------------
+# -- the card of a published data set, and its description as Croissant ----------------------------
 
 
 #: Columns of the list of leaks, what they hold, and their type in Croissant.
