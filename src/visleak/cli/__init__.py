@@ -1,4 +1,4 @@
-"""The command line: one module a verb. A verb parses, calls a function, renders and exits."""
+"""The command line: commands parse options, call a function, render its result and exit."""
 
 from __future__ import annotations
 

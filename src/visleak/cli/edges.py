@@ -97,7 +97,7 @@ def handled() -> Iterator[_Interrupts]:
 
 
 class _Outlet(io.RawIOBase):
-    """A stream's bytes on their way out; after a reader went (``| head``) they go nowhere."""
+    """A stream's bytes on their way out; dropped once the reader has closed (``| head``)."""
 
     def __init__(self, raw: Any, *, reports: bool) -> None:
         self._raw, self._reports, self._open = raw, reports, True

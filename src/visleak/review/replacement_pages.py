@@ -86,7 +86,7 @@ def finished(replacement: ReplacementSession, request: Request) -> dict[str, obj
 
 
 def _surroundings(replacement: ReplacementSession, chosen: str | None) -> dict[str, object]:
-    """Return what both pages say: how far each class is, and of whom the pool consists."""
+    """Return what both pages show: the counts of each class and the pool."""
     counts = replacement.selection.counts()
     return {
         "counts": counts,
@@ -169,7 +169,7 @@ def link(place: int | None, label: str | None, after: str | None = None) -> str:
     return f"{HOME}/{place + 1}{'?' if query else ''}{query}"
 
 
-#: Gives what is told how far something is, for as long as it lasts.
+#: Opens a display of progress for as long as something takes.
 Bars = Callable[[], AbstractContextManager[Progress]]
 
 

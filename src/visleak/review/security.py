@@ -62,7 +62,7 @@ class Access:
     """The secrets of one run of the server."""
 
     port: int  # where it listens
-    # exchanged for the cookie as often as it comes, until the server ends. It is only printed, so
+    # exchanged for the cookie any number of times until the server ends. It is only printed, so
     # only readers of this terminal know it.
     token: str = field(default_factory=lambda: secrets.token_urlsafe(24), repr=False)
     # another token, good for one exchange. A browser is started with it, and other users of the
@@ -82,7 +82,7 @@ class Access:
         return (f"127.0.0.1:{self.port}", f"localhost:{self.port}")
 
     def url(self, token: str) -> str:
-        """Return the address that lets a browser in."""
+        """Return the address that gives a browser access."""
         return f"http://{self.hosts[0]}/?token={token}"
 
     def accepts(self, token: str) -> bool:
@@ -100,7 +100,7 @@ class Access:
 
 
 def _same(given: str, wanted: str) -> bool:
-    """Compare in a time that tells nothing about the secret."""
+    """Compare in a time that reveals nothing about the secret."""
     return hmac.compare_digest(given.encode("utf-8", "replace"), wanted.encode())
 
 

@@ -216,7 +216,7 @@ PATIENCE: Final = 20.0
 
 
 class PatientProtocol(H11Protocol):
-    """HTTP as uvicorn speaks it, with an end to waiting for the rest of a request."""
+    """HTTP of uvicorn, with an end to waiting for the rest of a request."""
 
     patience: float = PATIENCE
     _deadline: asyncio.TimerHandle | None = None
