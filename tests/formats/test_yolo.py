@@ -2,8 +2,11 @@
 
 import os
 
+import numpy as np
 import pytest
+from PIL import Image
 
+import visleak
 from refusals import refused
 from visleak.errors import UsageError, VisleakError
 from visleak.formats import boxes, boxes_of, open_images, open_splits
@@ -192,3 +195,49 @@ def test_label_files_that_cannot_be_read(small, put, tmp_path, monkeypatch):
     path.unlink()
     monkeypatch.setattr(boxes, "MAX_LABEL_BYTES", 20)
     refused(VisleakError, r"a\.txt has \d+ bytes; label files up to 20 are read", small, read)
+
+
+# -- boxes as images of their own ------------------------------------------------------------------
+
+
+@pytest.fixture
+def pasted(put):
+    """One object on two backgrounds, and boxes of two pixels."""
+    values = np.random.default_rng(0).integers(0, 255, (24, 24, 3), np.uint8)
+    thing = Image.fromarray(values).resize((72, 72), Image.Resampling.NEAREST)
+    for split, at, shade in (("train", (10, 20), 120), ("val", (110, 100), 60)):
+        image = Image.new("RGB", (200, 200), (shade,) * 3)
+        image.paste(thing, at)
+        put(f"images/{split}/a.png", image)
+        x, y = ((start + 36) / 200 for start in at)
+        put(f"labels/{split}/a.txt", f"1 {x} {y} 0.36 0.36\n0 0.01 0.01 0.01 0.01\n")
+    return put("data.yaml", "train: images/train\nval: images/val\nnames: [cup, pen]\n")
+
+
+def test_boxes_are_images_whose_ids_name_image_and_box(pasted):
+    found = open_images(f"yolo:{pasted}#train", objects="boxes")
+    assert found.ids.to_pylist() == ["a.png#0", "a.png#1"]
+    assert found.labels.to_pylist() == ["pen", "cup"]
+    pen, cup = found.opener.read([0, 1])
+    assert pen.shape == (72, 72, 3)
+    assert cup.reason == "unsupported"
+    # alone, as worker processes read them
+    assert np.array_equal(next(found.opener.read([0])), pen)
+
+
+def test_an_audit_of_boxes_finds_an_object_on_another_background(pasted):
+    val, train = (
+        open_images(f"yolo:{pasted}#{split}", name=split, objects="boxes")
+        for split in ("val", "train")
+    )
+    audit = visleak.audit(val, train, cache=None, workers=1)
+    (pair,) = audit.leaks("exact").to_pylist()
+    assert pair["query"].endswith("#0")
+    assert pair["query_label"] == "pen"
+    assert len(audit.unreadable()) == 2
+
+
+def test_sources_without_boxes_are_refused(put, tmp_path):
+    put("a.png")
+    refused(UsageError, "no annotated boxes", tmp_path, objects="boxes")
+    refused(UsageError, "objects", tmp_path, objects="masks")
