@@ -105,3 +105,9 @@ def test_the_reason_of_a_near_pair_contains_its_transform():
 )
 def test_the_reason_of_a_similar_pair_is_the_measure_that_decided(measured, weakest, words):
     assert words in verdict.reason(GRADES.index(Grade.SIMILAR), "", FINE | measured, weakest)
+
+
+@pytest.mark.parametrize(("windows", "words"), [(1.0, "too little"), (9.0, "does not agree")])
+def test_the_reason_of_a_different_pair_is_its_detail(windows, words):
+    check = FINE | {"windows": windows, "matched": 0.1}
+    assert words in verdict.reason(GRADES.index(Grade.DIFFERENT), "", check)
