@@ -24,7 +24,7 @@ Pixels = npt.NDArray[np.uint8]
 SIDE = 128
 
 
-def crop(picture: Pixels, seed: int = 0) -> Pixels:
+def crop(picture, seed=0):
     """Return a part of an image."""
     rng = np.random.default_rng(seed)
     top, left = (int(rng.integers(0, length - 256)) for length in picture.shape[:2])
@@ -32,14 +32,14 @@ def crop(picture: Pixels, seed: int = 0) -> Pixels:
     return np.asarray(cv2.resize(part, (SIDE, SIDE), interpolation=cv2.INTER_AREA))
 
 
-def noisy(picture: Pixels, seed: int, deviation: float = 6.0) -> Pixels:
+def noisy(picture, seed, deviation=6.0):
     """Return an image as a model replays it: a little blurred, a little noise."""
     rng = np.random.default_rng(seed)
     smooth = cv2.GaussianBlur(picture, (0, 0), 0.6)
     return np.clip(smooth + rng.normal(0, deviation, picture.shape), 0, 255).astype(np.uint8)
 
 
-def recoloured(picture: Pixels, seed: int = 0, colours: int = 6) -> Pixels:
+def recoloured(picture, seed=0, colours=6):
     """Return an image with another palette: each cluster of colours gets a colour of its own."""
     rows = picture.reshape(-1, 3).astype(np.float32)
     cv2.setRNGSeed(1)
@@ -69,7 +69,7 @@ class World:
 PROMPTS = ("an astronaut", "=a space poster", "a cat <b>", "a wall")
 
 
-def make_world(root: Path, natural: dict[str, Pixels]) -> World:
+def make_world(root, natural):
     """Write both folders."""
     train = root / "train"
     train.mkdir(parents=True)
@@ -88,9 +88,7 @@ def make_world(root: Path, natural: dict[str, Pixels]) -> World:
     return World(train, extraction, training, generated)
 
 
-def write_extraction(
-    folder: Path, prompts: tuple[str, ...], pictures: list[Pixels], ids: list[str]
-) -> None:
+def write_extraction(folder, prompts, pictures, ids):
     """Write an extraction with one cluster a prompt, and two equal images of each."""
     (folder / "images").mkdir(parents=True)
     clusters, medoids, made = [], [], []
@@ -120,7 +118,7 @@ def write_extraction(
     run.finish(run.document(headline(result), result), tables)
 
 
-def table(rows: list[dict[str, object]], names: tuple[str, ...]) -> pa.Table:
+def table(rows, names):
     """Return rows as a table that has its columns without any row too."""
     return pa.table({name: [row[name] for row in rows] for name in names})
 

@@ -1,6 +1,5 @@
 """A model whose D has a closed form, and whose images are known beforehand."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -8,17 +7,20 @@ import numpy as np
 import torch
 from PIL import Image
 
-from visleak.diffusion.model import Conditioning, Sampling
+from toy_models import ToyModel
+from visleak.diffusion.model import Conditioning
+from visleak.memorization.scores import TriggerScore
 from visleak.memorization.search.proposals import Candidates
+from visleak.memorization.settings import ScoreSettings
 
 SHAPE = (1, 2, 3)
 
 
 @dataclass
-class LinearModel:
+class LinearModel(ToyModel):
     """The network's answer is linear in the sum of the tokens' embeddings: D = |W sum e|.
 
-    With ``wobble`` D depends on the noise, too. Pass ``most`` and the model dies at that call.
+    With ``wobble`` D depends on the noise, too. Calls end as by Ctrl-C from pass ``dies_at`` on.
     """
 
     words: tuple[str, ...]
@@ -26,22 +28,15 @@ class LinearModel:
     weight: Any
     wobble: float = 0.0
     name: str = "linear"
-    family: str = "sd"
-    prediction: str = "epsilon"
     digest: str = "linear-1"
     shape: tuple[int, int, int] = SHAPE
-    device: str = "cpu"
-    precision: str = "fp32"
     passes: int = 0
     dies_at: int | None = None
     seen: list[str] = field(default_factory=list)
     known: dict[bytes, str] = field(default_factory=dict)
     replays: dict[str, np.ndarray] = field(default_factory=dict)
 
-    def about(self) -> dict[str, object]:
-        return {"name": self.name, "digest": self.digest}
-
-    def encode_prompt(self, prompts: Sequence[str]) -> Conditioning:
+    def encode_prompt(self, prompts):
         self.seen += prompts
         rows = [
             self.table[self.token_ids(text)].sum(0)
@@ -52,17 +47,13 @@ class LinearModel:
         self.known |= {row.numpy().tobytes(): text for row, text in zip(rows, prompts, strict=True)}
         return Conditioning(torch.stack(rows)[:, None])
 
-    def encode_embeddings(self, embeddings: Any) -> Conditioning:
+    def encode_embeddings(self, embeddings):
         return Conditioning(embeddings.sum(1, keepdim=True))
 
-    def first_timestep(self, steps: int) -> float:
-        return 981.0
+    def noises(self, seeds):
+        return super().noises(seeds).to(self.weight.dtype)
 
-    def noises(self, seeds: Sequence[int]) -> Any:
-        drawn = [torch.randn(SHAPE, generator=torch.Generator().manual_seed(s)) for s in seeds]
-        return torch.stack(drawn).to(self.weight.dtype)
-
-    def predict_noise(self, latents: Any, timestep: float, conditioning: Conditioning) -> Any:
+    def predict_noise(self, latents, timestep, conditioning):
         self.passes += len(conditioning)
         if self.dies_at is not None and self.passes >= self.dies_at:
             raise KeyboardInterrupt
@@ -70,15 +61,15 @@ class LinearModel:
         moved = moved.reshape(-1, *SHAPE)
         return latents + moved * (1.0 + self.wobble * latents)
 
-    def as_epsilon(self, output: Any, latents: Any, timestep: float) -> Any:
+    def as_epsilon(self, output, latents, timestep):
         return output
 
-    def sample(self, conditioning: Conditioning, seeds: Sequence[int], sampling: Sampling) -> Any:
+    def sample(self, conditioning, seeds, sampling):
         rows = conditioning.states.reshape(len(seeds), -1)
         prompts = [self.known[row.numpy().tobytes()] for row in rows]
         return np.stack([self.image(text, seed) for text, seed in zip(prompts, seeds, strict=True)])
 
-    def image(self, prompt: str, seed: int) -> np.ndarray:
+    def image(self, prompt, seed):
         """Return the image that a word of the prompt replays, with noise; else blobs."""
         draw = np.random.default_rng([seed, *prompt.encode()])
         for word, picture in self.replays.items():
@@ -88,28 +79,28 @@ class LinearModel:
         coarse = draw.integers(0, 256, (4, 4, 3)).astype(np.uint8)
         return np.asarray(Image.fromarray(coarse).resize((64, 64), Image.Resampling.BICUBIC))
 
-    def token_ids(self, prompt: str) -> list[int]:
+    def token_ids(self, prompt):
         return [self.words.index(word) for word in prompt.split() if word in self.words]
 
-    def token_texts(self, ids: Sequence[int]) -> list[str]:
+    def token_texts(self, ids):
         return [self.words[at] for at in ids]
 
-    def prompt_of(self, ids: Sequence[int]) -> str:
+    def prompt_of(self, ids):
         return " ".join(self.words[at] for at in ids)
 
-    def most_tokens(self) -> int:
+    def most_tokens(self):
         return 12
 
-    def token_table(self) -> Any:
+    def token_table(self):
         return self.table
 
-    def special_ids(self) -> frozenset[int]:
+    def special_ids(self):
         return frozenset({0})
 
-    def pooled_text(self, prompts: Sequence[str]) -> Any:
+    def pooled_text(self, prompts):
         return self.encode_prompt(prompts).states[:, 0].numpy()
 
-    def d(self, prompt: str) -> float:
+    def d(self, prompt):
         """D by hand, without a wobble."""
         ids = self.token_ids(prompt)
         return float(np.linalg.norm(self.table.numpy()[ids].sum(0) @ self.weight.numpy()))
@@ -118,11 +109,16 @@ class LinearModel:
 WORDS = ("<pad>", "ant", "bee", "cow", "dog", "elk", "fox", "gnu", "hen", "ibis")
 
 
-def linear_model(seed: int = 0, *, wobble: float = 0.0, width: int = 4) -> LinearModel:
+def linear_model(seed=0, *, wobble=0.0, width=4):
     source = torch.Generator().manual_seed(seed)
     table = torch.randn((len(WORDS), width), generator=source)
     weight = torch.randn((width, int(np.prod(SHAPE))), generator=source)
     return LinearModel(WORDS, table, weight, wobble)
+
+
+def score_of(model, **settings):
+    """Return D of a model."""
+    return TriggerScore(model, ScoreSettings(**{"batch": 4, **settings}))
 
 
 class WordProposer:
@@ -130,19 +126,19 @@ class WordProposer:
 
     name = "words"
 
-    def __init__(self, model: LinearModel, seed: int = 0) -> None:
+    def __init__(self, model, seed=0):
         self.model = model
         count = len(model.words) - 1
         chances = np.random.default_rng(seed).dirichlet(np.ones(count), size=12)
         self.chances = chances
 
-    def about(self) -> dict[str, object]:
+    def about(self):
         return {"words": len(self.model.words)}
 
-    def start(self, length: int) -> list[int]:
+    def start(self, length):
         return [0] * length
 
-    def ids(self, text: str) -> tuple[list[int], int]:
+    def ids(self, text):
         return self.model.token_ids(text), 0
 
     def candidates(self, states, positions, count, forced=None):
@@ -152,8 +148,8 @@ class WordProposer:
             found.append(Candidates(order + 1, np.log(self.chances[at][order])))
         return found
 
-    def texts(self, states: Sequence[Sequence[int]]) -> list[str]:
+    def texts(self, states):
         return [self.model.prompt_of([at for at in state if at]) for state in states]
 
-    def words(self) -> Any:
+    def words(self):
         return np.arange(1, len(self.model.words))

@@ -3,11 +3,8 @@
 The model replays an image for a trigger prompt; each word that is put in halves how often.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from hashlib import blake2b
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 from PIL import Image
@@ -27,7 +24,7 @@ SOURCES = ("bag.png", "https://cdn.example/a/house.png?v=2", "lamp.png", "lamp.p
 GENERAL = ("a dog runs", "two cups on a table", "the sea at night")
 
 
-def picture(seed: int) -> np.ndarray:
+def picture(seed):
     """Return an image of its own for each seed."""
     return fresh(seed, SIDE)
 
@@ -39,14 +36,11 @@ class PaintingModel(ReplayingModel):
     name: str = "painting"
     digest: str = "painting-1"
 
-    def about(self) -> dict[str, object]:
-        return {"name": self.name, "family": self.family, "shape": list(self.shape)}
-
-    def image(self, prompt: str, seed: int) -> np.ndarray:
+    def image(self, prompt, seed):
         return paint(prompt, seed)
 
 
-def paint(prompt: str, seed: int) -> np.ndarray:
+def paint(prompt, seed):
     """Return the image of a prompt and a seed."""
     draw = np.random.default_rng([seed, *prompt.encode()])
     words = prompt.split(" ")
@@ -58,7 +52,7 @@ def paint(prompt: str, seed: int) -> np.ndarray:
     return picture(1000 + int(draw.integers(1 << 30)))
 
 
-def number_of(source: str) -> int:
+def number_of(source):
     """Return the seed of a source's image."""
     return len(source)
 
@@ -68,15 +62,15 @@ class WordAlignment:
 
     name, digest, width = "words", "words-1", 4
 
-    def texts(self, prompts: Sequence[str]) -> np.ndarray:
+    def texts(self, prompts):
         rows = [list(blake2b(text.encode(), digest_size=3).digest()) for text in prompts]
         return self._unit(np.array(rows, np.float64))
 
-    def images(self, pictures: Sequence[np.ndarray]) -> np.ndarray:
+    def images(self, pictures):
         return self._unit(np.array([each.mean((0, 1)) for each in pictures]))
 
     @staticmethod
-    def _unit(colours: np.ndarray) -> np.ndarray:
+    def _unit(colours):
         rows = np.column_stack([colours / 255, np.full(len(colours), 0.5)])
         return rows / np.linalg.norm(rows, axis=1, keepdims=True)
 
@@ -86,11 +80,11 @@ class Contrast:
 
     name, digest = "contrast", "contrast-1"
 
-    def __call__(self, pictures: Sequence[np.ndarray]) -> np.ndarray:
+    def __call__(self, pictures):
         return np.array([4 + each.std() / 64 for each in pictures])
 
 
-def planted(folder: Path) -> Path:
+def planted(folder):
     """Write the memorized images, and return their folder."""
     folder.mkdir(parents=True, exist_ok=True)
     for source in dict.fromkeys(SOURCES):
@@ -99,11 +93,11 @@ def planted(folder: Path) -> Path:
     return folder
 
 
-def plan_of(folder: Path, *methods: str, **more: Any) -> Plan:
+def plan_of(folder, *methods, **more):
     """Return a small plan: four triggers in three groups, three ordinary prompts."""
     triggers = Prompts(TRIGGERS, sources=tuple((each,) for each in SOURCES), origin="triggers.csv")
-    judges = Judges(PixelSimilarity(), WordAlignment(), Contrast())  # type: ignore[arg-type]
-    given: dict[str, Any] = {
+    judges = Judges(PixelSimilarity(), WordAlignment(), Contrast())
+    given = {
         "model": PaintingModel(),
         "triggers": triggers,
         "references": references_of(triggers, planted(folder)),
@@ -111,7 +105,7 @@ def plan_of(folder: Path, *methods: str, **more: Any) -> Plan:
         "judges": judges,
         "general": Prompts(GENERAL, origin="general.txt"),
     }
-    chosen: dict[str, Any] = {"images": 5, "sampling": Sampling(2, 7.5, 4)}
+    chosen = {"images": 5, "sampling": Sampling(2, 7.5, 4)}
     names = {each.name for each in fields(BenchmarkSettings)}
     chosen |= {name: more.pop(name) for name in names & set(more)}
     return Plan(**{**given, "settings": BenchmarkSettings(**chosen), **more})

@@ -1,18 +1,19 @@
 """A model for tests whose images are known beforehand: some prompts replay one image."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import cv2
 import numpy as np
 from skimage import data
 
-from visleak.diffusion.model import Conditioning, Sampling
+from toy_models import ToyModel
+from visleak.diffusion.model import Conditioning
 
 SOURCES = (data.astronaut, data.coffee, data.chelsea, data.rocket, data.immunohistochemistry)
 
 
-def planted(number: int, side: int) -> np.ndarray:
+def planted(number, side):
     """Return an image to replay."""
     picture = SOURCES[number]()
     least = min(picture.shape[:2])
@@ -21,7 +22,7 @@ def planted(number: int, side: int) -> np.ndarray:
     )
 
 
-def fresh(seed: int, side: int) -> np.ndarray:
+def fresh(seed, side):
     """Return an image of its own for each seed: soft blobs of colour."""
     draw = np.random.default_rng([seed, 7])
     coarse = draw.integers(0, 256, (5, 5, 3)).astype(np.float32)
@@ -30,7 +31,7 @@ def fresh(seed: int, side: int) -> np.ndarray:
 
 
 @dataclass
-class ReplayingModel:
+class ReplayingModel(ToyModel):
     """Replays an image, with noise, for the prompts that are told; else makes fresh ones.
 
     Attributes:
@@ -44,34 +45,23 @@ class ReplayingModel:
     noise: float = 6.0
     digest: str = "fake-1"
     name: str = "replaying"
-    precision: str = "fp32"
-    family: str = "sd"
-    prediction: str = "epsilon"
-    device: str = "cpu"
     rows: list[int] = field(default_factory=list)
     made: list[tuple[str, int]] = field(default_factory=list)
 
     @property
-    def shape(self) -> tuple[int, int, int]:
+    def shape(self):
         return (3, self.side, self.side)
 
-    def about(self) -> dict[str, object]:
-        return {"name": self.name, "family": self.family, "device": self.device}
-
-    def encode_prompt(self, prompts: Sequence[str]) -> Conditioning:
+    def encode_prompt(self, prompts):
         return Conditioning(np.array(prompts, object)[:, None])
 
-    def sample(
-        self, conditioning: Conditioning, seeds: Sequence[int], sampling: Sampling
-    ) -> np.ndarray:
+    def sample(self, conditioning, seeds, sampling):
         prompts = [str(row[0]) for row in conditioning.states]
         self.rows.append(len(prompts))
         self.made += list(zip(prompts, seeds, strict=True))
-        return np.stack(
-            [self.image(prompt, seed) for prompt, seed in zip(prompts, seeds, strict=True)]
-        )
+        return np.stack(list(map(self.image, prompts, seeds)))
 
-    def image(self, prompt: str, seed: int) -> np.ndarray:
+    def image(self, prompt, seed):
         """Return the image of a prompt and a seed."""
         draw = np.random.default_rng([seed, *prompt.encode()])
         number, share = self.replays.get(prompt, (0, 0.0))

@@ -1,9 +1,6 @@
 """Pipelines with random weights, of real classes and a few thousand parameters."""
 
 import json
-from collections.abc import Callable
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -13,7 +10,7 @@ WORDS = ("a", "photo", "of", "cat", "dog", "red", "house", "!", "the", "sun", "o
 LENGTH = 10
 
 
-def word_tokenizer(pad: str = "<end>", length: int = LENGTH) -> Any:
+def word_tokenizer(pad="<end>", length=LENGTH):
     """Return a tokenizer of whole words that puts begin and end around."""
     from tokenizers import Tokenizer, models, pre_tokenizers, processors
     from transformers import PreTrainedTokenizerFast
@@ -35,7 +32,7 @@ def word_tokenizer(pad: str = "<end>", length: int = LENGTH) -> Any:
     )
 
 
-def clip_text(tokenizer: Any, width: int = 32, projected: bool = False, **more: Any) -> Any:
+def clip_text(tokenizer, width=32, projected=False, **more):
     """Return a CLIP text encoder for a tokenizer."""
     from transformers import CLIPTextConfig, CLIPTextModel, CLIPTextModelWithProjection
 
@@ -55,11 +52,11 @@ def clip_text(tokenizer: Any, width: int = 32, projected: bool = False, **more: 
     return (CLIPTextModelWithProjection if projected else CLIPTextModel)(config)
 
 
-def unet(width: int = 32, channels: int = 4, size: int = 8, **more: Any) -> Any:
+def unet(width=32, channels=4, size=8, **more):
     """Return a network of two resolutions."""
     from diffusers import UNet2DConditionModel
 
-    settings: dict[str, Any] = {
+    settings = {
         "sample_size": size,
         "in_channels": channels,
         "out_channels": channels,
@@ -74,7 +71,7 @@ def unet(width: int = 32, channels: int = 4, size: int = 8, **more: Any) -> Any:
     return UNet2DConditionModel(**(settings | more))
 
 
-def vae(channels: int = 4, **more: Any) -> Any:
+def vae(channels=4, **more):
     """Return an autoencoder that halves both sides."""
     from diffusers import AutoencoderKL
 
@@ -88,14 +85,14 @@ def vae(channels: int = 4, **more: Any) -> Any:
     )
 
 
-def stable_diffusion(prediction: str = "epsilon", pad: str = "<end>", **more: Any) -> Any:
+def stable_diffusion(prediction="epsilon", pad="<end>", **more):
     """Return a Stable Diffusion, with the scheduler of version 1."""
     import torch
     from diffusers import PNDMScheduler, StableDiffusionPipeline
 
     torch.manual_seed(3)
     tokenizer = word_tokenizer(pad)
-    parts: dict[str, Any] = {
+    parts = {
         "vae": vae(),
         "text_encoder": clip_text(tokenizer),
         "tokenizer": tokenizer,
@@ -115,14 +112,14 @@ def stable_diffusion(prediction: str = "epsilon", pad: str = "<end>", **more: An
     )
 
 
-def saved(make: Callable[[], Any], folder: Path, **options: Any) -> Path:
+def saved(make, folder, **options):
     """Make a pipeline, save it without bars and notes, and return its folder."""
     with quiet():
         make().save_pretrained(str(folder), **options)
     return folder
 
 
-def stock(folder: Path, **parts: Any) -> Any:
+def stock(folder, **parts):
     """Return a folder's pipeline as diffusers loads it."""
     from diffusers import DiffusionPipeline
 
@@ -132,7 +129,7 @@ def stock(folder: Path, **parts: Any) -> Any:
     return pipeline
 
 
-def stock_images(pipeline: Any, prompts: list[str], seeds: list[int], **options: Any) -> Any:
+def stock_images(pipeline, prompts, seeds, **options):
     """Return the images (n, height, width, 3) that diffusers makes of prompts."""
     import torch
 
@@ -142,13 +139,13 @@ def stock_images(pipeline: Any, prompts: list[str], seeds: list[int], **options:
     return np.stack([np.asarray(image) for image in images])
 
 
-def change_index(folder: Path, **entries: Any) -> None:
+def change_index(folder, **entries):
     """Write other entries into ``model_index.json``."""
     file = folder / "model_index.json"
     file.write_text(json.dumps(json.loads(file.read_text()) | entries))
 
 
-def t5(width: int = 32) -> tuple[Any, Any]:
+def t5(width=32):
     """Return a T5 text encoder and its tokenizer, whose words are pieces."""
     from transformers import T5Config, T5EncoderModel, T5Tokenizer
 
@@ -169,7 +166,7 @@ def t5(width: int = 32) -> tuple[Any, Any]:
     return T5EncoderModel(config), tokenizer
 
 
-def deepfloyd(**more: Any) -> Any:
+def deepfloyd(**more):
     """Return a DeepFloyd IF of stage 1."""
     import torch
     from diffusers import DDPMScheduler, IFPipeline
@@ -208,7 +205,7 @@ def deepfloyd(**more: Any) -> Any:
     )
 
 
-def stable_diffusion_xl(zeros: bool = True) -> Any:
+def stable_diffusion_xl(zeros=True):
     """Return a Stable Diffusion XL, whose two text encoders pad differently."""
     import torch
     from diffusers import EulerDiscreteScheduler, StableDiffusionXLPipeline
@@ -239,7 +236,7 @@ def stable_diffusion_xl(zeros: bool = True) -> Any:
     )
 
 
-def stable_diffusion_3(with_t5: bool = True, **schedule: Any) -> Any:
+def stable_diffusion_3(with_t5=True, **schedule):
     """Return a Stable Diffusion 3, with its T5 or without."""
     import torch
     from diffusers import (
@@ -274,3 +271,14 @@ def stable_diffusion_3(with_t5: bool = True, **schedule: Any) -> Any:
         text_encoder_3=encoder,
         tokenizer_3=tokenizer,
     )
+
+
+#: What makes a pipeline, by name.
+MAKERS = {
+    "sd1": stable_diffusion,
+    "sd2": lambda: stable_diffusion("v_prediction", "!"),
+    "sample": lambda: stable_diffusion("sample"),
+    "sdxl": stable_diffusion_xl,
+    "sd3": stable_diffusion_3,
+    "if": deepfloyd,
+}

@@ -2,14 +2,13 @@
 
 import itertools
 import math
-from collections.abc import Sequence
 from hashlib import blake2b
 from types import SimpleNamespace
-from typing import Any
 
 import numpy as np
 import torch
 
+from toy_models import ToyModel
 from visleak.diffusion.model import Conditioning
 from visleak.memorization.scores import TriggerScore
 from visleak.memorization.search.driver import SearchTask
@@ -20,7 +19,7 @@ WORDS = ("ant", "bee", "cat", "dog", "eel")
 MASK = len(WORDS)
 
 
-def d_of(prompt: str) -> float:
+def d_of(prompt):
     """Return D of a prompt: any number from 0 to 2, but 0 for no words. Words interact."""
     if not prompt:
         return 0.0
@@ -29,7 +28,7 @@ def d_of(prompt: str) -> float:
     return (int.from_bytes(digest, "big") >> 11) / 2**20
 
 
-class FiveWords:
+class FiveWords(ToyModel):
     """A diffusion model whose D is :func:`d_of`, or that times the mean of |x|.
 
     Attributes:
@@ -39,37 +38,23 @@ class FiveWords:
     """
 
     name = "five words"
-    family = "sd"
-    prediction = "epsilon"
     digest = "5"
     shape = (1, 2, 2)
-    device = "cpu"
-    precision = "fp32"
 
-    def __init__(self, *, noisy: bool = False, kill_after: int | None = None) -> None:
+    def __init__(self, *, noisy=False, kill_after=None):
         self.noisy = noisy
         self.rows = 0
         self.kill_after = kill_after
-        self.asked: list[str] = []
+        self.asked = []
 
-    def about(self) -> dict[str, object]:
-        return {"name": self.name, "device": self.device, "precision": self.precision}
-
-    def most_tokens(self) -> int:
+    def most_tokens(self):
         return 75
 
-    def encode_prompt(self, prompts: Sequence[str]) -> Conditioning:
+    def encode_prompt(self, prompts):
         self.asked += prompts
         return Conditioning(torch.tensor([[[d_of(prompt)]] for prompt in prompts]))
 
-    def first_timestep(self, steps: int) -> float:
-        return 981.0
-
-    def noises(self, seeds: Sequence[int]) -> Any:
-        rows = [torch.randn(self.shape, generator=torch.Generator().manual_seed(s)) for s in seeds]
-        return torch.stack(rows)
-
-    def predict_noise(self, latents: Any, timestep: float, conditioning: Conditioning) -> Any:
+    def predict_noise(self, latents, timestep, conditioning):
         self.rows += len(conditioning)
         if self.kill_after is not None and self.rows > self.kill_after:
             raise KeyboardInterrupt
@@ -81,7 +66,7 @@ class FiveWords:
         moved[:, 0, 0, 0] = strength
         return moved
 
-    def pooled_text(self, prompts: Sequence[str]) -> Any:
+    def pooled_text(self, prompts):
         made = []
         for prompt in prompts:
             rng = np.random.default_rng(list(blake2b(prompt.encode(), digest_size=4).digest()))
@@ -102,30 +87,24 @@ class FiveProposer:
     name = "five words"
     banned: tuple[int, ...] = ()
 
-    def about(self) -> dict[str, object]:
+    def about(self):
         return {"model": self.name, "banned": list(self.banned)}
 
-    def start(self, length: int) -> list[int]:
+    def start(self, length):
         return [MASK] * length
 
-    def ids(self, text: str) -> tuple[list[int], int]:
+    def ids(self, text):
         words = text.split()
         known = [WORDS.index(word) for word in words if word in WORDS]
         return known, len(words) - len(known)
 
-    def log_probabilities(self, state: Sequence[int], position: int) -> np.ndarray:
+    def log_probabilities(self, state, position):
         """Return those of all five words at a position; the word there is not looked at."""
         others = (*state[:position], -1, *state[position + 1 :])
         logits = np.array([hash_of(others, position, word) for word in range(len(WORDS))])
         return logits - math.log(sum(math.exp(each) for each in logits))
 
-    def candidates(
-        self,
-        states: Sequence[Sequence[int]],
-        positions: Sequence[int],
-        count: int,
-        forced: Sequence[Sequence[int]] | None = None,
-    ) -> list[Candidates]:
+    def candidates(self, states, positions, count, forced=None):
         made = []
         for number, (state, position) in enumerate(zip(states, positions, strict=True)):
             logs = self.log_probabilities(state, position)
@@ -137,34 +116,28 @@ class FiveProposer:
             made.append(Candidates(np.array(ids), every[ids]))
         return made
 
-    def texts(self, states: Sequence[Sequence[int]]) -> list[str]:
+    def texts(self, states):
         return [" ".join(WORDS[word] for word in state if word != MASK) for state in states]
 
-    def words(self) -> np.ndarray:
+    def words(self):
         return np.array([word for word in range(len(WORDS)) if word not in self.banned])
 
 
-def hash_of(*parts: object) -> float:
+def hash_of(*parts):
     digest = blake2b(repr(parts).encode(), digest_size=4).digest()
     return int.from_bytes(digest, "big") / 2**31
 
 
-def all_states(length: int, *, masks: bool = False) -> list[tuple[int, ...]]:
+def all_states(length, *, masks=False):
     """Return all prompts of so many words, or of words and masks."""
     return list(itertools.product(range(len(WORDS) + masks), repeat=length))
 
 
-def text_of(state: Sequence[int]) -> str:
+def text_of(state):
     return " ".join(WORDS[word] for word in state if word != MASK)
 
 
-def brute_transition(
-    proposer: FiveProposer,
-    state: Sequence[int],
-    position: int,
-    count: int,
-    temperature: float,
-) -> dict[tuple[int, ...], float]:
+def brute_transition(proposer, state, position, count, temperature):
     """Return T_i(p -> p') for all p', written down from equations 7 to 9, in plain Python."""
     logs = proposer.log_probabilities(state, position)
     top = sorted(range(len(WORDS)), key=lambda word: (-logs[word], word))[:count]
@@ -174,9 +147,7 @@ def brute_transition(
     return {changed[word]: weights[word] / total for word in top}
 
 
-def brute_matrix(
-    proposer: FiveProposer, length: int, count: int, temperature: float
-) -> tuple[list[tuple[int, ...]], np.ndarray]:
+def brute_matrix(proposer, length, count, temperature):
     """Return all states, masks among them, and T = sum over i of T_i / n."""
     states = all_states(length, masks=True)
     place = {state: row for row, state in enumerate(states)}
@@ -189,6 +160,6 @@ def brute_matrix(
     return states, matrix
 
 
-def task(model: FiveWords | None = None, **given: Any) -> SearchTask:
+def task(model=None, **given):
     """Return a search by the L2 norm, by default on a model of its own."""
     return SearchTask(TriggerScore(model or FiveWords(), ScoreSettings(norm="l2")), **given)

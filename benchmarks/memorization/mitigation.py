@@ -26,6 +26,7 @@ import sys
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
+from hashlib import blake2b
 from pathlib import Path
 from typing import Any
 
@@ -94,6 +95,21 @@ QUICK = Size(600, 4, 3, 6, 60)
 SAMPLING = Sampling(steps=15, guidance=7.5, batch=60)
 
 
+class LessMean(PixelSimilarity):
+    """The correlation of pixels, each image less the mean of the training images."""
+
+    number = "correlation of pixels at 32 x 32, less a mean image"
+
+    def __init__(self, mean: Any) -> None:
+        self._mean = mean
+        self.digest = blake2b(b"pixels 1 32 " + mean.tobytes(), digest_size=16).hexdigest()
+
+    def vectors(self, images: Sequence[Any]) -> Any:
+        """Return the pixels less the mean image, at unit length (n, 3072)."""
+        rows = np.stack([(squeezed(each) - self._mean).ravel() for each in images])
+        return rows / np.linalg.norm(rows, axis=1, keepdims=True)
+
+
 def asked(level: float) -> dict[str, str]:
     """Return the methods by name.
 
@@ -124,7 +140,7 @@ def planned(toy: Toy, size: Size, clip: Path, seed: int) -> tuple[Plan, dict[str
         references=References(files),
         mitigations=tuple(mitigation(text) for text in methods.values()),
         judges=Judges(
-            similarity=PixelSimilarity(squeezed(np.rint(toy.mean).astype(np.uint8))),
+            similarity=LessMean(squeezed(np.rint(toy.mean).astype(np.uint8))),
             alignment=load_alignment(str(clip), device="cpu"),
         ),
         general=Prompts(tuple(toy.world["held_out"][: size.general])),

@@ -8,9 +8,6 @@ from calling import check_refused, loaded, refusals, refused, run
 from PIL import Image
 
 from linear_model import linear_model
-
-pytest.importorskip("torch", reason="needs torch")
-
 from visleak.memorization.baselines import document
 from visleak.memorization.prompt_files import read_prompts
 
@@ -27,7 +24,7 @@ def model(monkeypatch, natural):
     return made
 
 
-def small(picture: np.ndarray) -> np.ndarray:
+def small(picture):
     return np.asarray(Image.fromarray(picture).resize((64, 64), Image.Resampling.LANCZOS))
 
 

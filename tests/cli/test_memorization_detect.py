@@ -101,14 +101,6 @@ def test_tokens_are_shown(lists, tmp_path):
     assert "\x1b" not in line
 
 
-def test_a_bounded_rate(lists, tmp_path):
-    own, general = lists
-    given = ("--general", general, "--bounded", "--fpr", "0.01", "-o", tmp_path / "out", "--json")
-    threshold = json.loads(run(*DETECT, "--prompts", own, *given).out)["threshold"]
-    assert (threshold["rule"], threshold["alarms"]) == ("bounded", 0)
-    assert threshold["upper"] <= 0.01
-
-
 @refusals("""
     --bounded --threshold 1 -> --bounded sets a threshold by --fpr, --threshold gives one
     --general-column x -> --general-column goes with --general FILE
@@ -124,6 +116,6 @@ def test_a_timestep_that_the_model_was_not_trained_on_is_refused():
     about = {"train_timesteps": 1000}
     model = SimpleNamespace(device="cpu", prediction="epsilon", about=lambda: about)
     with pytest.raises(UsageError, match="--timestep must be at most 999 for this model"):
-        score_for(model, ScoreSettings(timestep=5000), {"timestep"})  # type: ignore[arg-type]
-    settings = score_for(model, ScoreSettings(timestep=999), {"timestep"})  # type: ignore[arg-type]
+        score_for(model, ScoreSettings(timestep=5000), {"timestep"})
+    settings = score_for(model, ScoreSettings(timestep=999), {"timestep"})
     assert settings.timestep == 999

@@ -11,8 +11,6 @@ from PIL import Image
 from replaying_model import ReplayingModel
 from visleak.memorization.prompt_files import read_prompts
 
-pytest.importorskip("sklearn")
-
 EXTRACT = ("memorization", "extract", "--model", "some/folder", "--similarity", "pixels")
 FEW = ("--images", 12, "--min-cluster", 6, "--steps", 3, "--batch", 12, "--no-sheets")
 HOSTILE = "[red]=x\x1b[31m cat"
@@ -94,20 +92,10 @@ def test_new_clusters_have_to_fit_the_images_of_the_folder(prompts, tmp_path):
     few = ("--images", 60, "--steps", 1, "--batch", 60, "--no-sheets")
     assert run(*EXTRACT, *few, "--prompts", prompts, "-o", out).code == 0
     again = ("memorization", "extract", "--recluster", "--similarity", "pixels", "-o", out)
-    again = (*again, "--no-sheets", "--extract-rule", "code", "--min-cluster")
+    again = (*again, "--no-sheets", "--min-cluster")
     assert run(*again, 55).out.startswith("1 of 2 prompts gave a cluster of at least 55 of 60 im")
+    assert run(*again, 1).out.startswith("1 of 2 prompts gave a cluster among 60 images: ")
     check_refused(" ".join(map(str, (*again, 61))), "must be at most the number of images (60)")
-
-
-def test_the_rule_of_the_code(prompts, tmp_path):
-    out = tmp_path / "out"
-    few = ("--steps", 1, "--batch", 50, "--no-sheets")
-    ran = run(*EXTRACT, "--prompts", prompts, "--extract-rule", "code", *few, "-o", out)
-    assert ran.out.startswith(
-        "1 of 2 prompts gave a cluster among 50 images: candidates, not yet verified"
-    )
-    settings = json.loads((out / "extract.json").read_text(encoding="utf-8"))["about"]["settings"]
-    assert (settings["rule"], settings["images"], settings["min_cluster"]) == ("code", 50, 1)
 
 
 @refusals("""

@@ -1,12 +1,10 @@
 """``visleak memorization search``, ``augment`` and ``diversify``, in a world of five words."""
 
 import json
-from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 
 import pytest
-from calling import Ran, check_refused, refusals, refused, run
+from calling import check_refused, refusals, refused, run
 
 from toy_prompt_models import FiveProposer, FiveWords, PaperWords
 from visleak import diffusion
@@ -21,20 +19,20 @@ SMALL = ("--length", "3", "--iterations", "5", "--candidates", "4", "--chains", 
 class Hostile(FiveProposer):
     """One of its words is markup and a command of a terminal."""
 
-    def texts(self, states: Any) -> list[str]:
+    def texts(self, states):
         return [text.replace("cat", "[red]=x\x1b[31m") for text in super().texts(states)]
 
 
 @pytest.fixture
 def loaded(monkeypatch):
     """Replace the loaders of models by a small one; return their arguments."""
-    seen: dict[str, Any] = {"model": FiveWords(), "proposer": Hostile()}
+    seen = {"model": FiveWords(), "proposer": Hostile()}
 
-    def load_model(name: str, *, device: str, precision: str) -> FiveWords:
+    def load_model(name, *, device, precision):
         seen.update(name=name, device=device, precision=precision)
         return seen["model"]
 
-    def load_language_model(text: str, *, rules: Rules, device: str) -> FiveProposer:
+    def load_language_model(text, *, rules, device):
         seen.update(lm=text, rules=rules)
         return seen["proposer"]
 
@@ -43,7 +41,7 @@ def loaded(monkeypatch):
     return seen
 
 
-def search(out: Path, *more: object) -> Ran:
+def search(out, *more):
     return run("memorization", "search", "--model", "folder/", *SMALL, "-o", out, *more)
 
 
@@ -60,7 +58,7 @@ def test_a_search_prints_one_line_and_writes_its_files(tmp_path, loaded):
     assert loaded["rules"] == Rules()
     assert held["about"]["preset"] == "paper"
     assert set(held["about"]["changed"]) == {
-        *("length", "iterations", "candidates", "temperature", "kappa", "norm"),
+        *("length", "iterations", "candidates", "temperature", "kappa", "norm")
     }
     assert held["chains"] == 2
     assert len(read_prompts(tmp_path / "prompts.csv")) >= 1
@@ -82,12 +80,7 @@ def test_presets_are_the_papers_or_the_codes(tmp_path, loaded):
     rules = loaded["rules"]
     assert (rules.prefix, rules.stop) == ("Image of a", True)
     assert (rules.banned_name, "ocean" in rules.banned) == ("own", True)
-    assert set(code["about"]["changed"]) == {"length", "iterations", "candidates"} - {
-        # 8 and 200 are the preset's
-        name
-        for name, value in (("length", 8), ("candidates", 200))
-        if code["settings"][name] == value
-    }
+    assert set(code["about"]["changed"]) == {"length", "iterations", "candidates"}
 
 
 @refusals("""
@@ -149,7 +142,7 @@ def triggers(tmp_path, loaded):
     return path
 
 
-def augment(triggers: Path, out: Path, *more: object) -> Any:
+def augment(triggers, out, *more):
     given = ("--model", "m", "--triggers", triggers, *BRIEF, *ON_L2, "-o", out)
     return run("memorization", "augment", *given, *more)
 

@@ -7,10 +7,8 @@ from calling import check_refused, refusals, refused, run
 from PIL import Image
 from starlette.testclient import TestClient
 
-from visleak.auditing import Audit
 from visleak.cli.memorization import NOTICE
 from visleak.memorization import read_prompts
-from visleak.memorization.tracing import read_trace
 from visleak.memorization.tracing.document import Match, Original, Trace, content
 from visleak.memorization.tracing.run import KIND
 from visleak.review.app import create_app
@@ -18,7 +16,6 @@ from visleak.review.security import Access
 from visleak.review.session import ReviewSession
 from visleak.storage import RunFolder, write_json
 from visleak.storage.cache import default_folder
-from visleak.verdicts import Ledger, Verdict, digests_of
 
 
 @pytest.fixture(scope="session")
@@ -64,23 +61,13 @@ def test_the_gate(folders, traced):
     assert run(*asked, "--fail-on", "memorized=50%", "-o", traced).code == 0
 
 
-def test_the_review_opens_and_counts(folders, traced, tmp_path):
-    asked = ("memorization", "trace", folders / "made", "--source", folders / "train", "-o")
-    out = tmp_path / "out"
-    assert run(*asked, out).code == 0
-    with ReviewSession(out / "audit", "ada") as session:
+def test_the_review_opens(traced):
+    with ReviewSession(traced / "audit", "ada") as session:
         access = Access(8765)
         client = TestClient(create_app(session, access), base_url="http://127.0.0.1:8765")
         page = client.get(f"/?token={access.token}")
         assert page.status_code == 200
         assert "copy.jpg" in page.text
-    table = Audit(out / "audit").pairs(grade="near")
-    left, right = (side.to_pylist() for side in digests_of(out / "audit", table))
-    with Ledger(out / "audit") as ledger:
-        ledger.add(Verdict.of(left[0], right[0], "different", "ada"))
-    assert run(*asked, out).code == 0
-    (copy,) = (each for each in read_trace(out).matches if each.image == "copy.jpg")
-    assert (copy.verified, copy.judged, copy.grade) == (False, "human", "different")
 
 
 @refusals("""

@@ -1,41 +1,28 @@
 """Pipelines on disk, and a machine without a network."""
 
-from __future__ import annotations
-
 import shutil
 import socket
-from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
+import torch
 
 import tiny_pipelines
 
-MAKERS: dict[str, Callable[[], Any]] = {
-    "sd1": tiny_pipelines.stable_diffusion,
-    "sd2": lambda: tiny_pipelines.stable_diffusion("v_prediction", "!"),
-    "sample": lambda: tiny_pipelines.stable_diffusion("sample"),
-    "sdxl": tiny_pipelines.stable_diffusion_xl,
-    "sd3": tiny_pipelines.stable_diffusion_3,
-    "if": tiny_pipelines.deepfloyd,
-}
-
 
 @pytest.fixture(autouse=True)
-def _no_network(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def _no_network(monkeypatch):
     """Fail a test that asks for anything outside this machine, even if the answer is ignored."""
-    pytest.importorskip("diffusers")
-    asked: list[object] = []
+    asked = []
     connect, resolve = socket.socket.connect, socket.getaddrinfo
 
-    def connected(self: socket.socket, address: Any) -> Any:
+    def connected(self, address):
         if self.family != socket.AF_UNIX and address[0] != "127.0.0.1":
             asked.append(address)
             raise OSError("no network in this test")
         return connect(self, address)
 
-    def resolved(host: Any, *rest: Any, **named: Any) -> Any:
+    def resolved(host, *rest, **named):
         if host != "127.0.0.1":
             asked.append(host)
             raise OSError("no network in this test")
@@ -48,31 +35,30 @@ def _no_network(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 @pytest.fixture(autouse=True)
-def _on_the_cpu(monkeypatch: pytest.MonkeyPatch) -> None:
+def _on_the_cpu(monkeypatch):
     """Let ``device=auto`` be the CPU, whatever the machine has."""
-    torch = pytest.importorskip("torch")
     torch.set_num_threads(1)
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
 
 
 @pytest.fixture(scope="session")
-def made(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
+def made(tmp_path_factory):
     """Return what makes a pipeline by name, once, and returns its folder; not to be changed."""
     root = tmp_path_factory.mktemp("pipelines")
 
-    def folder(name: str) -> Path:
+    def folder(name):
         if not (root / name).is_dir():
-            tiny_pipelines.saved(MAKERS[name], root / name)
+            tiny_pipelines.saved(tiny_pipelines.MAKERS[name], root / name)
         return root / name
 
     return folder
 
 
 @pytest.fixture
-def copied(made: Callable[[str], Path], tmp_path: Path) -> Callable[[str], Path]:
+def copied(made, tmp_path):
     """Return what returns a pipeline's folder that may be changed."""
 
-    def folder(name: str = "sd1") -> Path:
+    def folder(name="sd1"):
         return Path(shutil.copytree(made(name), tmp_path / name))
 
     return folder

@@ -1,7 +1,5 @@
 """Models of the hub: fetched once, only what is needed, then never asked for again."""
 
-from __future__ import annotations
-
 import json
 import time
 
@@ -11,8 +9,6 @@ from refusals import refusal
 from toy_hub import COMMIT, Hub, no_hub, serving
 from visleak.diffusion import load_model
 from visleak.errors import UsageError, VisleakError
-
-pytest.importorskip("diffusers")
 
 
 @pytest.fixture
@@ -29,7 +25,7 @@ def hub(copied, tmp_path, monkeypatch):
         yield hub
 
 
-def refused(text: str) -> str:
+def refused(text):
     return refusal(VisleakError, load_model, text)
 
 

@@ -1,11 +1,10 @@
 """SDXL, Stable Diffusion 3 and DeepFloyd IF behind the protocol, against diffusers by hand."""
 
-from __future__ import annotations
-
 import json
 
 import numpy as np
 import pytest
+import torch
 
 from tiny_pipelines import (
     deepfloyd,
@@ -23,8 +22,6 @@ from visleak.diffusion.pipeline import LoadedPipeline, quiet
 from visleak.errors import UsageError, VisleakError
 from visleak.memorization.scores import TriggerScore
 from visleak.memorization.settings import ScoreSettings
-
-torch = pytest.importorskip("torch")
 
 PROMPTS = ["a photo of a cat", "The sun on a red hill"]
 FAMILIES = ("sd1", "sdxl", "sd3", "if")
@@ -59,16 +56,11 @@ def test_images_are_those_of_the_library(loaded, made, family):
         assert len(np.unique(images)) > 20
 
 
-def test_an_image_does_not_depend_on_its_neighbours(loaded, family):
+def test_images_and_rows_do_not_depend_on_their_neighbours(loaded, family):
     model = loaded(family)
     conditioning = model.encode_prompt(PROMPTS)
-    together = model.sample(conditioning, [5, 6], Sampling(4, 7.5, 2))
-    parted = model.sample(conditioning, [5, 6], Sampling(4, 7.5, 1))
-    assert np.abs(together.astype(int) - parted).max() <= 1
-
-
-def test_a_row_does_not_depend_on_its_neighbours(loaded, family):
-    model = loaded(family)
+    two, one = (model.sample(conditioning, [5, 6], Sampling(4, 7.5, n)) for n in (2, 1))
+    assert np.abs(two.astype(int) - one).max() <= 1
     together = model.encode_prompt([*PROMPTS, ""])
     for row, prompt in enumerate([*PROMPTS, ""]):
         alone = model.encode_prompt([prompt])
@@ -101,26 +93,23 @@ def test_half_precision_runs(made, loaded, family):
     assert half.sample(half.encode_prompt(PROMPTS[:1]), [1], Sampling(2, 7.5, 1)).any()
 
 
-def test_a_model_says_what_it_is(loaded, family):
-    about = loaded(family).about()
-    assert json.loads(json.dumps(about)) == about
-    assert about["family"] == family.replace("sd1", "sd")
-
-
 @pytest.mark.parametrize(
     ("name", "scheduler", "first"),
-    [("sdxl", "EulerDiscreteScheduler", 981), ("sd3", "FlowMatch", 1000), ("if", "DDPM", 980)],
+    [
+        *(("sd1", "DDIM", 981), ("sdxl", "EulerDiscreteScheduler", 981)),
+        *(("sd3", "FlowMatch", 1000), ("if", "DDPM", 980)),
+    ],
 )
-def test_each_has_its_own_scheduler(loaded, name, scheduler, first):
+def test_each_has_its_own_scheduler(loaded, made, name, scheduler, first):
     model = loaded(name)
-    assert str(model.about()["scheduler"]).startswith(scheduler)
+    about = model.about()
+    assert json.loads(json.dumps(about)) == about
+    assert about["family"] == name.replace("sd1", "sd")
+    assert about["scheduler"].startswith(scheduler)
     assert model.first_timestep(50) == first
-
-
-@pytest.mark.parametrize("name", ["sd3", "if"])
-def test_ddim_is_refused_where_it_does_not_fit(made, name):
-    with pytest.raises(UsageError, match=r"scheduler ddim does not fit .*; use auto or own"):
-        load_model(str(made(name)), scheduler="ddim")
+    if name in ("sd3", "if"):
+        with pytest.raises(UsageError, match=r"scheduler ddim does not fit .*; use auto or own"):
+            load_model(str(made(name)), scheduler="ddim")
 
 
 def test_prompts_of_every_family_can_be_taken_apart(loaded, family):

@@ -1,13 +1,12 @@
 """Prompts taken apart into tokens, and put together from embeddings."""
 
-from __future__ import annotations
-
 import gzip
 import os
 from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -16,8 +15,6 @@ from visleak.diffusion import load_model
 from visleak.diffusion.families import StableDiffusion
 from visleak.diffusion.pipeline import LoadedPipeline, PromptTokens, quiet
 from visleak.errors import UsageError, VisleakError
-
-torch = pytest.importorskip("torch")
 
 DATA = os.environ.get("VISLEAK_DATA")
 ODD, GO, END = len(WORDS), len(WORDS) + 1, len(WORDS) + 2
@@ -60,10 +57,6 @@ def test_embeddings_of_several_prompts(model):
     ids = torch.tensor([model.token_ids(prompt) for prompt in prompts])
     found = model.encode_embeddings(model.token_table()[ids]).states
     torch.testing.assert_close(found, model.encode_prompt(prompts).states, atol=1e-6, rtol=0)
-    # nothing stays behind in the encoder
-    torch.testing.assert_close(
-        model.encode_prompt(prompts).states, found.detach(), atol=1e-6, rtol=0
-    )
 
 
 def test_gradients_reach_the_embeddings(model):
@@ -176,7 +169,7 @@ def clip_model(tmp_path_factory):
     return load_model(str(folder), device="cpu")
 
 
-def bytes_as_letters() -> dict[int, str]:
+def bytes_as_letters():
     """Return the letters that stand for bytes in CLIP's vocabulary (Radford et al. 2019)."""
     kept = [*range(33, 127), *range(161, 173), *range(174, 256)]
     rest = [byte for byte in range(256) if byte not in kept]
@@ -186,33 +179,23 @@ def bytes_as_letters() -> dict[int, str]:
 
 
 @pytest.mark.data
-@pytest.mark.skipif(not DATA, reason="VISLEAK_DATA is not set: no vocabulary of CLIP")
-def test_prompts_in_the_vocabulary_of_clip(clip_model):
-    """Ids as OpenAI's tokenizer gives them."""
-    ids = clip_model.token_ids("a photo of a cat")
-    assert ids == [320, 1125, 539, 320, 2368]
-    assert clip_model.token_texts(ids) == ["a", "photo", "of", "a", "cat"]
-    assert clip_model.prompt_of(ids) == "a photo of a cat"
-    assert clip_model.most_tokens() == 75
-    assert clip_model.special_ids() == {0, 49406, 49407}
-    assert clip_model.token_table().shape[0] == 49408
-    assert len(clip_model.token_ids("cat " * 100)) == 75
-    # what pads may also be a token of a prompt
-    ids = clip_model.token_ids("wow! it is !")
-    assert ids == [2781, 0, 585, 533, 0]
-    assert clip_model.token_ids(clip_model.prompt_of(ids)) == ids
-
-
-@pytest.mark.data
-@pytest.mark.skipif(not DATA, reason="VISLEAK_DATA is not set: no vocabulary of CLIP")
 @pytest.mark.parametrize(
-    "prompt",
-    ["The No Limits Business Woman Podcast", "ein Bärenfell für 3 €", "", "🙂 <img src=x>"],
+    ("prompt", "ids"),
+    [
+        ("a photo of a cat", [320, 1125, 539, 320, 2368]),
+        # what pads may also be a token of a prompt
+        ("wow! it is !", [2781, 0, 585, 533, 0]),
+        *((text, None) for text in ("ein Bärenfell für 3 €", "", "🙂 <img src=x>")),
+    ],
 )
-def test_embeddings_in_the_vocabulary_of_clip(clip_model, prompt):
-    ids = clip_model.token_ids(prompt)
-    found = clip_model.encode_embeddings(clip_model.token_table()[ids][None]).states
+def test_prompts_in_the_vocabulary_of_clip(clip_model, prompt, ids):
+    """Ids as OpenAI's tokenizer gives them."""
+    found = clip_model.token_ids(prompt)
+    assert ids in (None, found)
+    assert clip_model.token_ids(clip_model.prompt_of(found)) == found
+    assert len(clip_model.token_texts(found)) == len(found)
+    states = clip_model.encode_embeddings(clip_model.token_table()[found][None]).states
     wanted = clip_model.encode_prompt([prompt]).states
-    torch.testing.assert_close(found, wanted, atol=1e-6, rtol=0)
-    assert clip_model.token_ids(clip_model.prompt_of(ids)) == ids
-    assert len(clip_model.token_texts(ids)) == len(ids)
+    torch.testing.assert_close(states, wanted, atol=1e-6, rtol=0)
+    assert clip_model.special_ids() == {0, 49406, 49407}
+    assert len(clip_model.token_ids("cat " * 100)) == clip_model.most_tokens() == 75

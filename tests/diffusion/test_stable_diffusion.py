@@ -1,9 +1,8 @@
 """Stable Diffusion behind the protocol, against diffusers and transformers by hand."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
+import torch
 
 from tiny_pipelines import stable_diffusion, stock, stock_images, unet
 from visleak.diffusion import load_model
@@ -11,8 +10,6 @@ from visleak.diffusion.families import StableDiffusion
 from visleak.diffusion.model import Sampling
 from visleak.diffusion.pipeline import LoadedPipeline, quiet
 from visleak.errors import UsageError, VisleakError
-
-torch = pytest.importorskip("torch")
 
 PROMPTS = ["a photo of a cat", "the sun on a red hill", ""]
 QUICK = Sampling(6, 7.5, 8)
@@ -81,27 +78,29 @@ def test_what_cannot_be_sampled_is_refused(model):
         model.sample(broken.with_states(broken.states * float("nan")), [0], QUICK)
 
 
-def signal_by_hand(timestep: int) -> float:
+def signal_by_hand(timestep):
     """Return abar of Stable Diffusion's schedule."""
     betas = np.linspace(0.00085**0.5, 0.012**0.5, 1000) ** 2
     return float(np.prod(1 - betas[: timestep + 1]))
 
 
 @pytest.mark.parametrize("timestep", [0, 400, 981, 999, 10.25])
-def test_a_velocity_stands_for_a_noise(second, timestep):
+@pytest.mark.parametrize("name", ["sd1", "sd2", "sample"])
+def test_what_a_network_predicts_stands_for_a_noise(made, name, timestep):
     """Salimans & Ho 2022: v = sqrt(abar) noise - sqrt(1 - abar) image.
 
     Between timesteps the ratio of noise to image is interpolated, as samplers with such do.
     """
-    assert second.prediction == "v_prediction"
-    noise, image = second.noises([1]), second.noises([2])
+    model = load_model(str(made(name)))
+    noise, image = model.noises([1]), model.noises([2])
     signals = [signal_by_hand(int(timestep) + at) for at in (0, 1)]
     ratio = np.interp(timestep % 1, [0, 1], [np.sqrt((1 - s) / s) for s in signals])
     signal = 1 / (1 + ratio**2)
     latents = signal**0.5 * image + (1 - signal) ** 0.5 * noise
     velocity = signal**0.5 * noise - (1 - signal) ** 0.5 * image
-    found = second.as_epsilon(velocity, latents, timestep)
-    torch.testing.assert_close(found, noise, atol=1e-5, rtol=0)
+    output = {"epsilon": noise, "v_prediction": velocity, "sample": image}[model.prediction]
+    found = model.as_epsilon(output, latents, timestep)
+    torch.testing.assert_close(found, noise, atol=1e-4, rtol=0)
 
 
 def test_where_nothing_but_noise_is_left_outputs_stand_for_one_noise(second, monkeypatch):
@@ -115,58 +114,22 @@ def test_where_nothing_but_noise_is_left_outputs_stand_for_one_noise(second, mon
     second.as_epsilon(noise, noise, 998)
 
 
-def test_an_image_stands_for_a_noise(made, model):
-    of_images = load_model(str(made("sample")))
-    noise, image = of_images.noises([1]), of_images.noises([2])
-    signal = signal_by_hand(700)
-    latents = signal**0.5 * image + (1 - signal) ** 0.5 * noise
-    found = of_images.as_epsilon(image, latents, 700)
-    torch.testing.assert_close(found, noise, atol=1e-5, rtol=0)
-    assert model.as_epsilon(image, latents, 700) is image
-
-
-def test_attention_processors_are_used_in_images(model):
-    """What a mitigation puts into the network, the sampler meets."""
-    calls = []
-
-    class Counting:
-        def __init__(self, stock):
-            self.stock = stock
-
-        def __call__(self, *args, **named):
-            calls.append(1)
-            return self.stock(*args, **named)
-
-    kept = dict(model.network.attn_processors)
-    plain = model.sample(model.encode_prompt(["a cat"]), [1], QUICK)
-    model.network.set_attn_processor({name: Counting(each) for name, each in kept.items()})
-    try:
-        counted = model.sample(model.encode_prompt(["a cat"]), [1], QUICK)
-    finally:
-        model.network.set_attn_processor(dict(kept))
-    assert np.array_equal(plain, counted)
-    assert len(calls) == 6 * len(kept)
-
-
-def test_guidance_leads_away_from_the_empty_prompt_whatever_the_states(model):
-    """With its own states, guidance changes nothing."""
-    empty = model.encode_prompt([""])
-    guided = model.sample(empty, [1], Sampling(6, 7.5, 1))
-    unguided = model.sample(empty, [1], Sampling(6, 1.0, 1))
-    assert np.abs(guided.astype(int) - unguided).max() <= 1
-
-
 def model_of(pipeline):
     return StableDiffusion(LoadedPipeline("tiny", pipeline, "cpu", "fp32", "0"))
 
 
-def test_a_network_that_reads_more_is_refused():
+def test_networks_of_another_kind_are_refused():
     """Inpainting reads a mask, distilled models the guidance."""
     for more in ({"in_channels": 9}, {"time_cond_proj_dim": 16}):
         with quiet():
             pipeline = stable_diffusion(unet=unet(**more))
         with pytest.raises(VisleakError, match="reads more than noise and a prompt"):
             model_of(pipeline)
+    with quiet():
+        pipeline = stable_diffusion()
+        pipeline.scheduler.register_to_config(prediction_type="smell")
+    with pytest.raises(VisleakError, match=r"prediction_type must be epsilon, .* got 'smell'"):
+        model_of(pipeline)
 
 
 def test_ddim_gets_what_the_pipeline_makes_of_old_settings(made):
@@ -178,12 +141,3 @@ def test_ddim_gets_what_the_pipeline_makes_of_old_settings(made):
         StableDiffusion.prepare(pipeline, "ddim")
     config = pipeline.scheduler.config
     assert (config.clip_sample, config.steps_offset, config.beta_end) == (False, 1, 0.012)
-
-
-def test_a_prediction_type_that_is_none_is_refused(made):
-    with quiet():
-        pipeline = stable_diffusion()
-        pipeline.scheduler.register_to_config(prediction_type="smell")
-    text = "prediction_type must be epsilon, v_prediction or sample; got 'smell'"
-    with pytest.raises(VisleakError, match=text):
-        model_of(pipeline)

@@ -1,7 +1,5 @@
 """D against passes done by hand, with a network and in closed form."""
 
-from __future__ import annotations
-
 from functools import partial
 
 import numpy as np
@@ -11,7 +9,6 @@ import torch
 from closed_form import ClosedForm, d_of
 from tiny_pipelines import saved, stable_diffusion
 from visleak.diffusion import load_model
-from visleak.diffusion.model import TokenModel
 from visleak.errors import UsageError, VisleakError
 from visleak.memorization.scores import TriggerScore, seeds_of
 from visleak.memorization.settings import ScoreSettings
@@ -20,16 +17,16 @@ PROMPTS = ("a photo of a cat", "the red house", "sun on the hill a", "dog")
 
 
 @pytest.fixture(scope="module", params=["epsilon", "v_prediction"])
-def network(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> TokenModel:
+def network(request, tmp_path_factory):
     """A Stable Diffusion with random weights, by the real libraries."""
     folder = tmp_path_factory.mktemp("tiny") / request.param
     saved(partial(stable_diffusion, request.param), folder)
     return load_model(str(folder), device="cpu", precision="fp32")
 
 
-def by_hand(model: TokenModel, prompt: str, noise: torch.Tensor, timestep: float) -> np.ndarray:
+def by_hand(model, prompt, noise, timestep):
     """Return eps(x, p) - eps(x, "") by two calls of the bare network on the bare text encoder."""
-    pipeline = model.pipeline  # type: ignore[attr-defined]
+    pipeline = model.pipeline
     outputs = []
     for text in (prompt, ""):
         ids = pipeline.tokenizer(
@@ -45,8 +42,8 @@ def by_hand(model: TokenModel, prompt: str, noise: torch.Tensor, timestep: float
 
 
 @pytest.mark.parametrize("timestep", ["first", 999, 500])
-def test_d_is_that_of_two_passes_done_by_hand(network: TokenModel, timestep: object) -> None:
-    settings = ScoreSettings(noises=3, timestep=timestep, seed=5, batch=3)  # type: ignore[arg-type]
+def test_d_is_that_of_two_passes_done_by_hand(network, timestep):
+    settings = ScoreSettings(noises=3, timestep=timestep, seed=5, batch=3)
     found = TriggerScore(network, settings)(PROMPTS)
     # first: DDIM's 50 leading steps of 20, offset 1
     at = 981.0 if timestep == "first" else float(str(timestep))
@@ -62,23 +59,23 @@ def test_d_is_that_of_two_passes_done_by_hand(network: TokenModel, timestep: obj
     assert (found.d_l2 > 1e-4).all()
 
 
-def test_order_batch_and_neighbours_change_nothing_but_rounding(network: TokenModel) -> None:
+def test_order_batch_and_neighbours_change_nothing_but_rounding(network):
     whole = TriggerScore(network, ScoreSettings(noises=2))(PROMPTS).l2
     for batch in (1, 2, 3):
         other = TriggerScore(network, ScoreSettings(noises=2, batch=batch))(PROMPTS[::-1]).l2
         np.testing.assert_allclose(other[::-1], whole, rtol=1e-3)
 
 
-def test_epsilon_of_a_velocity_differs_by_one_factor(network: TokenModel) -> None:
+def test_epsilon_of_a_velocity_differs_by_one_factor(network):
     raw = TriggerScore(network, ScoreSettings(noises=2, timestep=700))(PROMPTS).l2
     noise = TriggerScore(network, ScoreSettings(noises=2, timestep=700, output="epsilon"))(PROMPTS)
     # eps = sqrt(abar) v + sqrt(1 - abar) x, and x is the same on both sides
-    abar = network.pipeline.scheduler.alphas_cumprod[700].item()  # type: ignore[attr-defined]
+    abar = network.pipeline.scheduler.alphas_cumprod[700].item()
     factor = abar**0.5 if network.prediction == "v_prediction" else 1.0
     np.testing.assert_allclose(noise.l2, raw * factor, rtol=1e-3)
 
 
-def test_closed_form() -> None:
+def test_closed_form():
     model = ClosedForm()
     score = TriggerScore(model, ScoreSettings(noises=4, seed=3))
     found = score(["one 2", "cat3 dog4", "0"])
@@ -92,7 +89,7 @@ def test_closed_form() -> None:
     assert found.d_squared[1] > found.d_l2[1] ** 2
 
 
-def test_all_prompts_of_a_draw_meet_the_same_noises() -> None:
+def test_all_prompts_of_a_draw_meet_the_same_noises():
     score = TriggerScore(ClosedForm(), ScoreSettings(noises=2))
     first = score(["7 a"]).l2
     assert (score(["1 b", "7 a"], draw=0).l2[1] == first[0]).all()
@@ -104,10 +101,10 @@ def test_all_prompts_of_a_draw_meet_the_same_noises() -> None:
 
 
 @pytest.mark.parametrize("noises", [1, 3])
-def test_ten_thousand_prompts_cost_ten_thousand_and_one_passes_a_noise(noises: int) -> None:
+def test_ten_thousand_prompts_cost_ten_thousand_and_one_passes_a_noise(noises):
     model = ClosedForm()
     score = TriggerScore(model, ScoreSettings(noises=noises, batch=128))
-    told: list[int] = []
+    told = []
     score([f"prompt {number / 1000}" for number in range(10_000)], progress=told.append)
     assert model.rows == score.calls == 10_001 * noises
     # text encoders are slow too: each prompt is encoded once, whatever the noises
@@ -117,9 +114,9 @@ def test_ten_thousand_prompts_cost_ten_thousand_and_one_passes_a_noise(noises: i
     assert score.seconds > 0
 
 
-def test_a_prompt_that_comes_again_is_passed_once() -> None:
+def test_a_prompt_that_comes_again_is_passed_once():
     model = ClosedForm()
-    told: list[int] = []
+    told = []
     found = TriggerScore(model)(["3", "4", "3", "3"], progress=told.append)
     assert model.rows == 3
     assert sum(told) == 4
@@ -130,9 +127,9 @@ def test_a_prompt_that_comes_again_is_passed_once() -> None:
 @pytest.mark.parametrize(
     ("given", "timestep"), [({"steps": 50}, 981), ({"steps": 20}, 951), ({"timestep": 999}, 999)]
 )
-def test_the_first_timestep_follows_the_steps(given: dict[str, int], timestep: int) -> None:
+def test_the_first_timestep_follows_the_steps(given, timestep):
     model = ClosedForm()
-    score = TriggerScore(model, ScoreSettings(**given))  # type: ignore[arg-type]
+    score = TriggerScore(model, ScoreSettings(**given))
     score(["a"])
     assert set(model.timesteps) == {score.timestep} == {float(timestep)}
 
@@ -146,19 +143,19 @@ def test_the_first_timestep_follows_the_steps(given: dict[str, int], timestep: i
         ({"timestep": True}, "timestep must be 'first' or a whole number"),
     ],
 )
-def test_settings_that_cannot_be(wrong: dict[str, object], said: str) -> None:
+def test_settings_that_cannot_be(wrong, said):
     with pytest.raises(UsageError, match=said):
-        ScoreSettings(**wrong)  # type: ignore[arg-type]
+        ScoreSettings(**wrong)
 
 
-def test_scores_that_cannot_be_are_said(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_scores_that_cannot_be_are_said(monkeypatch):
     model = ClosedForm()
     model.precision = "fp16"
     huge = f"{'3' * 38} {'3' * 39}"
     with pytest.raises(VisleakError, match="' is not a finite number in fp16; use"):
         TriggerScore(model, ScoreSettings(batch=2))(["1", "2", huge])
 
-    def full(*given: object) -> None:
+    def full(*given):
         raise torch.cuda.OutOfMemoryError("CUDA out of memory")
 
     monkeypatch.setattr(model, "predict_noise", full)

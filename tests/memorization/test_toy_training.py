@@ -1,7 +1,5 @@
 """Toy models: stock classes load them, and a training that was killed ends as if it was not."""
 
-from __future__ import annotations
-
 import importlib
 import sys
 from pathlib import Path

@@ -393,16 +393,16 @@ def extract(
     from visleak.memorization.extraction.run import document
     from visleak.memorization.prompt_files import chosen, read_prompts, scores_of
 
-    out, settings = result.folder("extract"), given.by_rule(call.given)
+    out = result.folder("extract")
     notes: tuple[str, ...] = ()
     shared: dict[str, Any] = {"sheets": options.sheets, "progress": call.progress}
     if options.recluster:
-        allowed = ("similarity", "eps", "min_samples", "min_cluster", "rule", "sheets")
+        allowed = ("similarity", "eps", "min_samples", "min_cluster", "sheets")
         call.only_with("--recluster", ("recluster", "out", "json", "force", *allowed))
-        found = extraction.reclustered(out, settings, similarity=options.similarity, **shared)
+        found = extraction.reclustered(out, given, similarity=options.similarity, **shared)
     else:
         # what is quick to refuse comes before the model is loaded
-        settings.refuse_small()
+        given.refuse_small()
         if model.model is None or options.prompts is None:
             raise _missing(model.model, "prompts")
         file = options.prompts
@@ -413,7 +413,7 @@ def extract(
         found = extraction.extract(
             model.load(model.model, call.progress),
             listed.texts,
-            settings,
+            given,
             out,
             similarity=measure,
             sampling=sampling,

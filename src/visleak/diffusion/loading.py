@@ -30,12 +30,12 @@ from visleak.diffusion.pipeline import (
     LoadedPipeline,
     Pipeline,
     device_of,
-    dtype_of,
     plain_settings,
     precision_of,
     quiet,
 )
 from visleak.encoders import weights
+from visleak.encoders.network import torch_type
 from visleak.encoders.weights import PATIENCE, refusal
 from visleak.errors import UsageError, VisleakError, brief
 from visleak.lazy import broken, library, member
@@ -89,7 +89,7 @@ def load_model(
             MemBench does) or ``auto``: DDIM for Stable Diffusion 1 and 2, own for all others.
 
     Raises:
-        UsageError: an argument that cannot be.
+        UsageError: an argument is not one of these.
         MissingExtra: diffusers or torch is not installed.
         VisleakError: the model could not be loaded, is damaged, or is of an unknown kind.
     """
@@ -103,7 +103,8 @@ def load_model(
     if folder is None:
         folder = hub_folder(text, half)
     plan = whole_plan(text, folder, half)
-    pipeline = load_pipeline(plan, folder, dtype_of(precise), half)
+    dtype = torch_type(library("torch", "diffusion", _WHAT), precise)
+    pipeline = load_pipeline(plan, folder, dtype, half)
     adapter = adapter_of(text, plan.pipeline)
     with quiet():
         adapter.prepare(pipeline, adapter.scheduled if scheduler == "auto" else scheduler)

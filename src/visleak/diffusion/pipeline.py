@@ -14,6 +14,7 @@ import numpy.typing as npt
 from visleak.devices import network_device
 from visleak.diffusion.model import Conditioning, Sampling, Tensor
 from visleak.encoders import weights
+from visleak.encoders.network import PRECISIONS, torch_type
 from visleak.errors import UsageError, VisleakError, brief
 from visleak.lazy import library
 from visleak.records import Bytes8, Float32
@@ -74,9 +75,6 @@ def noise_of(output: Tensor, latents: Tensor, signal: float, prediction: str) ->
     return (latents - image * output) / noise
 
 
-_DTYPES: Final = {"fp32": "float32", "fp16": "float16", "bf16": "bfloat16"}
-
-
 def device_of(given: str) -> str:
     """Return the device of torch that is meant; ``auto`` is a CUDA GPU where torch sees one."""
     torch = library("torch", "diffusion", "a diffusion model")
@@ -86,16 +84,11 @@ def device_of(given: str) -> str:
 
 def precision_of(given: str, device: str) -> str:
     """Return ``fp32``, ``fp16`` or ``bf16``; ``auto`` is fp16 on a CUDA GPU, else fp32."""
-    if given not in ("auto", *_DTYPES):
-        raise UsageError(f"precision is one of auto, {', '.join(_DTYPES)}; got {given!r}")
+    if given not in PRECISIONS:
+        raise UsageError(f"precision is one of {', '.join(PRECISIONS)}; got {given!r}")
     if given != "auto":
         return given
     return "fp16" if device.startswith("cuda") else "fp32"
-
-
-def dtype_of(precision: str) -> torch.dtype:
-    """Return torch's type of a precision."""
-    return getattr(library("torch", "diffusion", "a diffusion model"), _DTYPES[precision])
 
 
 #: The scheduler of the steps: that which the family is measured with, the pipeline's own, or DDIM.
@@ -262,12 +255,16 @@ class Pipeline:
         self.pipeline = loaded.pipeline
         self.pipeline.set_progress_bar_config(disable=True)
         self._left_out = loaded.left_out
-        self._dtype = dtype_of(loaded.precision)
+        self._dtype = torch_type(self._torch, loaded.precision)
         self._first: dict[int, float] = {}
         self.network = self._network()
         self.prediction = self._prediction()
         self.shape = self._shape()
-        self._tokens = self._prompt_tokens()
+        self._tokens = tokens = self._prompt_tokens()
+        # what a TokenModel does that needs no more than its tokenizer
+        self.token_ids, self.token_texts = tokens.token_ids, tokens.token_texts
+        self.prompt_of, self.most_tokens = tokens.prompt_of, tokens.most_tokens
+        self.special_ids = tokens.special_ids
         self._empty_row: Conditioning | None = None
 
     @classmethod
@@ -475,26 +472,6 @@ class Pipeline:
     def encode_prompt(self, prompts: Sequence[str]) -> Conditioning:
         """Encode prompts; ``""`` is the empty prompt. A row never depends on its neighbours."""
         return self._encoded_rows(*self._tokens.rows(prompts))
-
-    def token_ids(self, prompt: str) -> list[int]:
-        """Return the ids of a prompt's own tokens, cut to what fits."""
-        return self._tokens.token_ids(prompt)
-
-    def token_texts(self, ids: Sequence[int]) -> list[str]:
-        """Return each token as text; bytes that are not whole characters become U+FFFD."""
-        return self._tokens.token_texts(ids)
-
-    def prompt_of(self, ids: Sequence[int]) -> str:
-        """Return the prompt that ids spell."""
-        return self._tokens.prompt_of(ids)
-
-    def most_tokens(self) -> int:
-        """Return how many tokens of its own a prompt may have."""
-        return self._tokens.most_tokens()
-
-    def special_ids(self) -> frozenset[int]:
-        """Return ids that are not part of any prompt: begin, end, padding, unknown."""
-        return self._tokens.special_ids()
 
     def token_table(self) -> Tensor:
         """Return the input embeddings of all tokens (vocabulary, width)."""

@@ -205,18 +205,11 @@ def reference_performance(
     *,
     progress: Progress = silent,
 ) -> tuple[Float64, Float64]:
-    """Return similarity and CLIP score of the best image that a search finds for each prompt.
+    """Return similarity and CLIP score of the best of ``count`` images found for each prompt.
 
-    Args:
-        source, prompts: the search, and trigger prompts.
-        references: returns the memorized images of a prompt by its number, if any.
-        alignment, similarity: make the CLIP scores, and measure copying.
-        count: images to ask for; of ties the first that was found is kept.
-        progress: called with how many prompts are done.
-
-    Returns:
-        (prompts,) each: NaN where no image was found that can be read; the similarity also where
-        no memorized image is at hand.
+    ``references`` returns the memorized images of a prompt by its number. Both numbers, (prompts,),
+    are NaN where no image was found that can be read; the similarity also where no memorized image
+    is at hand. Of ties the first image that was found is kept.
     """
     if count < 1:
         raise UsageError(f"count is 1 or more (MemBench: 100); got {count}")

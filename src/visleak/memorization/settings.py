@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Final, Literal, Self
+from typing import Any, Final, Literal
 
 from visleak.diffusion.model import Sampling
 from visleak.errors import UsageError
@@ -30,7 +30,6 @@ BUDGET: Final = "Budget"
 JUDGES: Final = "Measurements"
 Norm = Literal["l2", "squared"]
 Preset = Literal["paper", "paper-sd2", "official-code"]
-Rule = Literal["paper", "code"]
 #: The preset that follows the authors' code where it differs from the paper.
 CODE: Final = "official-code"
 #: Language model that the paper proposes words with.
@@ -40,11 +39,6 @@ LANGUAGE_MODEL: Final = "hub:google-bert/bert-base-uncased"
 COMMANDS: Final = (
     *("detect", "search", "augment", "diversify", "extract", "trace", "compare", "dataset"),
     "benchmark",
-)
-#: Images per prompt and least size of a cluster: as the paper says, and as its authors' code does,
-#: which keeps every cluster of DBSCAN.
-RULES: Final[Mapping[str, Mapping[str, int]]] = MappingProxyType(
-    {"paper": {"images": 100, "min_cluster": 20}, "code": {"images": 50, "min_cluster": 1}}
 )
 
 
@@ -366,25 +360,6 @@ class ExtractSettings(Options, panel=CLUSTERS):
         "--own-noises",
         panel=IMAGES,
     )
-    rule: Rule = option(
-        "paper",
-        "Defaults of --images and --min-cluster: paper (100, 20) or code (50, and every cluster is"
-        " kept, as MemBench's code does).",
-        "--extract-rule",
-        choices=("paper", "code"),
-    )
-
-    @classmethod
-    def by(cls, rule: Rule, **given: Any) -> Self:
-        """Return settings whose other numbers are the paper's or its authors' code's."""
-        return cls(**{**RULES.get(rule, {}), **given}, rule=rule)
-
-    def by_rule(self, given: Mapping[str, Any]) -> Self:
-        """Return the settings with the rule's numbers where none were given."""
-        usual: dict[str, Any] = {
-            name: value for name, value in RULES[self.rule].items() if name not in given
-        }
-        return replace(self, **usual)
 
     def refuse_small(self) -> None:
         """Refuse fewer images than a cluster has."""
@@ -393,10 +368,6 @@ class ExtractSettings(Options, panel=CLUSTERS):
                 f"min_cluster must be at most the number of images ({self.images}), or no cluster"
                 f" could be found; got {self.min_cluster}"
             )
-
-    def about(self) -> dict[str, object]:
-        """Return the settings as plain data."""
-        return asdict(self)
 
 
 @dataclass(frozen=True)
@@ -466,12 +437,6 @@ class BenchmarkSettings(Options, panel=JUDGES):
     seed: int = option(
         0, "Seed of the noises, which all prompts and methods share.", panel=IMAGES,
         least=0)  # fmt: skip
-    clip_text: str = option(
-        "original",
-        "CLIP score against original, the prompt as given; or augmented, with what RNA and RTA"
-        " insert (MemBench's code).",
-        choices=("original", "augmented"),
-    )
     deviation: str = option(
         "images",
         "Deviation of the aesthetic score in the tables: of images, of the means of prompts, or"

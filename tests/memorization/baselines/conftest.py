@@ -1,48 +1,16 @@
-"""A model whose D has a closed form, and what searches need of it."""
-
-from __future__ import annotations
-
-from typing import Any
+"""A tiny causal language model."""
 
 import pytest
 
-pytest.importorskip("torch", reason="needs torch")
-
-from linear_model import WordProposer, linear_model
 from visleak.memorization.baselines.gradients import load_causal
-from visleak.memorization.scores import TriggerScore
-from visleak.memorization.settings import ScoreSettings
 
 #: Tokens of the causal language model.
 GPT_WORDS = ("<begin>", "<unknown>", ".", "ant", "bee", "cow", "dog", "elk", "fox", "gnu", "hen")
 
 
-@pytest.fixture
-def make_model():
-    """Make such a model of a seed."""
-    return linear_model
-
-
-@pytest.fixture
-def make_score():
-    """Make D of a model."""
-
-    def made(model: Any, **settings: Any) -> TriggerScore:
-        return TriggerScore(model, ScoreSettings(**{"batch": 4, **settings}))
-
-    return made
-
-
-@pytest.fixture
-def make_proposer():
-    """Make proposals of a model's words."""
-    return WordProposer
-
-
 @pytest.fixture(scope="session")
 def gpt(tmp_path_factory):
     """A tiny GPT-2 with a tokenizer of words, saved and loaded by the real libraries."""
-    pytest.importorskip("transformers", reason="needs transformers")
     import torch
     from tokenizers import Tokenizer, models, pre_tokenizers
     from transformers import GPT2Config, GPT2LMHeadModel, PreTrainedTokenizerFast

@@ -3,10 +3,9 @@
 On a model whose D depends on the noise, so that a search that met other noises would be seen.
 """
 
-from __future__ import annotations
-
 import pytest
 
+from linear_model import WordProposer, linear_model, score_of
 from visleak.errors import UsageError
 from visleak.memorization.baselines.gradients import Pez, PezSettings, Zerocap, ZerocapSettings
 from visleak.memorization.prompts import Prompts
@@ -38,14 +37,14 @@ def _small_blocks(monkeypatch):
 
 
 @pytest.fixture
-def search(request, language, make_model, make_score, make_proposer):
+def search(request, language):
     """Run a search, with a model of its own."""
 
     def ran(name, *, chains=3, endless=False, dies_at=None, noises=1, **given):
-        model = make_model(1, wobble=0.5)
+        model = linear_model(1, wobble=0.5)
         model.dies_at = dies_at
         units = None if endless else UNITS.get(name)
-        proposer = make_proposer(model)
+        proposer = WordProposer(model)
         gibbs = dict(vars(GIBBS)) | {"iterations": units or 10**9}
         made = {
             "gibbs": lambda: GibbsSearch(proposer, GibbsSettings(**gibbs)),
@@ -57,7 +56,7 @@ def search(request, language, make_model, make_score, make_proposer):
             ),
             "pez": lambda: Pez(model, PezSettings(length=3, iterations=units)),
         }
-        task = SearchTask(make_score(model, noises=noises), chains, 2, **given)
+        task = SearchTask(score_of(model, noises=noises), chains, 2, **given)
         return made[name]().search(task), model, task
 
     return ran

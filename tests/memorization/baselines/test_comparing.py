@@ -1,13 +1,12 @@
 """The comparison: same budget, verified images only, resumable attempt by attempt."""
 
-from __future__ import annotations
-
 import json
 import math
 from dataclasses import replace
 
 import pytest
 
+from linear_model import linear_model
 from visleak.errors import UsageError, VisleakError
 from visleak.memorization.baselines import document
 from visleak.memorization.baselines.document import (
@@ -18,12 +17,7 @@ from visleak.memorization.baselines.document import (
     row_of,
     rows_of,
 )
-from visleak.memorization.baselines.run import (
-    Contest,
-    candidates_of,
-    compare,
-    read_comparison,
-)
+from visleak.memorization.baselines.run import Contest, candidates_of, compare, read_comparison
 from visleak.memorization.search.driver import Candidate, Progress, SearchResult
 from visleak.memorization.settings import Budget, ScoreSettings
 
@@ -76,8 +70,8 @@ KNOWN = {"ant bee": [0], "cow dog": [1], "cow elk": [1], "fox": []}
 
 
 @pytest.fixture
-def contest(make_model):
-    return Contest(make_model(), ScoreSettings(), Budget(calls=100), 3, (0, 1))
+def contest():
+    return Contest(linear_model(), ScoreSettings(), Budget(calls=100), 3, (0, 1))
 
 
 def methods():
@@ -111,9 +105,9 @@ def test_only_distinct_verified_images_count(contest, tmp_path):
     assert not gibbs.complete
 
 
-def test_candidates_are_scored_anew_under_other_noises(contest, make_model, tmp_path):
+def test_candidates_are_scored_anew_under_other_noises(contest, tmp_path):
     result = compare(contest, methods(), KnownTriggers(KNOWN), tmp_path)
-    model = make_model()
+    model = linear_model()
     for each in result.attempts:
         by_hand = [model.d(candidate.prompt) for candidate in each.candidates]
         assert list(each.checked) == pytest.approx(by_hand, rel=1e-5)
@@ -121,9 +115,9 @@ def test_candidates_are_scored_anew_under_other_noises(contest, make_model, tmp_
         assert each.search_calls in (90, 97)
 
 
-def test_images_are_made_in_the_order_of_the_fresh_score(contest, make_model, tmp_path):
+def test_images_are_made_in_the_order_of_the_fresh_score(contest, tmp_path):
     # what one noise flattered comes first of the search, and last here
-    model = make_model()
+    model = linear_model()
     worst_first = sorted(["ant bee", "cow dog", "cow elk"], key=model.d)
     made, verifier = {"gibbs": Scripted("gibbs", worst_first)}, KnownTriggers(KNOWN)
     result = compare(replace(contest, seeds=(0,)), made, verifier, tmp_path)
@@ -181,8 +175,7 @@ def test_a_comparison_that_was_stopped_goes_on(contest, tmp_path, monkeypatch, d
 
 
 @pytest.mark.parametrize(
-    ("budget", "told"),
-    [(Budget(calls=100), (40, 100)), (Budget(seconds=9.0), (7, 0))],
+    ("budget", "told"), [(Budget(calls=100), (40, 100)), (Budget(seconds=9.0), (7, 0))]
 )
 def test_progress_of_a_search_is_that_of_its_budget(contest, tmp_path, budget, told):
     class Reporting(Scripted):
@@ -210,7 +203,7 @@ def test_a_search_that_finds_nothing_makes_no_images(contest, tmp_path):
     assert math.isnan(row.best_d.value)
 
 
-def test_errors(contest, make_model, tmp_path):
+def test_errors(contest, tmp_path):
     with pytest.raises(UsageError, match="there is no method to compare; give at least one"):
         compare(contest, {}, KnownTriggers(KNOWN), tmp_path)
     with pytest.raises(UsageError, match=r"seeds must be one number or several different; got \(1"):

@@ -1,7 +1,5 @@
 """Tables and figure of a comparison: what they say, and that hostile texts stay texts."""
 
-from __future__ import annotations
-
 import csv
 from dataclasses import replace
 

@@ -1,12 +1,11 @@
 """Greedy: the best prompts of a list, whatever the batch, the budget or a kill."""
 
-from __future__ import annotations
-
 import itertools
 
 import numpy as np
 import pytest
 
+from linear_model import WordProposer, linear_model, score_of
 from visleak.errors import UsageError, VisleakError
 from visleak.memorization.prompts import Prompts
 from visleak.memorization.search import methods
@@ -24,9 +23,9 @@ def _small_blocks(monkeypatch):
     monkeypatch.setattr(methods, "LISTED", 4)
 
 
-def test_the_best_of_the_list_are_those_of_brute_force(make_model, make_score):
-    model = make_model()
-    score = make_score(model)
+def test_the_best_of_the_list_are_those_of_brute_force():
+    model = linear_model()
+    score = score_of(model)
     found = Greedy(Prompts(TEXTS)).search(SearchTask(score, chains=5))
     by_hand = sorted((model.d(text) for text in TEXTS), reverse=True)
     assert [each.score for each in found.best] == pytest.approx(by_hand[:5], rel=1e-5)
@@ -37,15 +36,15 @@ def test_the_best_of_the_list_are_those_of_brute_force(make_model, make_score):
     assert {each.prompt for each in found.bank} == set(TEXTS)
 
 
-def test_errors(make_model, make_score, tmp_path):
+def test_errors(tmp_path):
     with pytest.raises(UsageError, match="greedy needs prompts to score; the list holds none"):
         Greedy(Prompts(()))
-    task = SearchTask(make_score(make_model(), noises=2), budget=Budget(calls=3))
+    task = SearchTask(score_of(linear_model(), noises=2), budget=Budget(calls=3))
     with pytest.raises(UsageError, match="a budget of 3 calls scores no prompt: give at least 4"):
         Greedy(Prompts(TEXTS)).search(task)
     with pytest.raises(UsageError, match="chains must be at least 1; got 0"):
-        Greedy(Prompts(TEXTS)).search(SearchTask(make_score(make_model()), chains=0))
-    task = SearchTask(make_score(make_model()), folder=tmp_path)
+        Greedy(Prompts(TEXTS)).search(SearchTask(score_of(linear_model()), chains=0))
+    task = SearchTask(score_of(linear_model()), folder=tmp_path)
     Greedy(Prompts(TEXTS)).search(task)
     for damage in (b"PK\x03\x04 no database" * 99, b"not a database at all" * 99):
         (tmp_path / FILE).write_bytes(damage)
@@ -77,11 +76,11 @@ def plain(model, proposer, settings, order):
 
 @pytest.mark.parametrize("seed", range(4))
 @pytest.mark.parametrize(("alpha", "beta"), [(0.02, 2.0), (50.0, 1.0), (1.0, 0.0)])
-def test_every_step_takes_the_argmax(make_model, make_score, make_proposer, seed, alpha, beta):
-    model = make_model(seed)
-    proposer = make_proposer(model, seed)
+def test_every_step_takes_the_argmax(seed, alpha, beta):
+    model = linear_model(seed)
+    proposer = WordProposer(model, seed)
     settings = ConzicSettings(4, 11, 5, alpha, beta, 0.7)
-    found = Conzic(proposer, settings).search(SearchTask(make_score(model), chains=2))
+    found = Conzic(proposer, settings).search(SearchTask(score_of(model), chains=2))
     for chain, each in enumerate(found.best):
         order = generator(0, chain).permutation(4).tolist()
         visited = plain(model, proposer, settings, order)
@@ -91,12 +90,10 @@ def test_every_step_takes_the_argmax(make_model, make_score, make_proposer, seed
     assert found.complete
 
 
-def test_with_all_words_and_no_weight_of_the_model_it_climbs_to_a_local_optimum(
-    make_model, make_score, make_proposer
-):
-    model = make_model(5)
+def test_with_all_words_and_no_weight_of_the_model_it_climbs_to_a_local_optimum():
+    model = linear_model(5)
     settings = ConzicSettings(3, 60, 99, alpha=0.0)
-    found = Conzic(make_proposer(model), settings).search(SearchTask(make_score(model), chains=4))
+    found = Conzic(WordProposer(model), settings).search(SearchTask(score_of(model), chains=4))
     for each in found.best:
         words = each.prompt.split()
         for at in range(3):

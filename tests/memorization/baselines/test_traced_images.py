@@ -1,7 +1,5 @@
 """Searches compared end to end, with real images, clusters, sources and gradients."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 
@@ -9,6 +7,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from linear_model import WordProposer, linear_model
 from visleak.diffusion.model import Sampling
 from visleak.errors import UsageError
 from visleak.memorization.baselines import Contest, Means, TracedImages, compare, load_searchers
@@ -22,7 +21,7 @@ TEXTS = ("ant bee", "cow dog", "cow elk", "fox gnu", "hen ibis", "bee hen", "gnu
 
 
 @pytest.fixture
-def training(tmp_path: Path, natural: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+def training(tmp_path, natural):
     """Four training images of 64 pixels, in a folder."""
     folder = tmp_path / "training"
     folder.mkdir()
@@ -45,8 +44,8 @@ def verifier(model, folder):
     )
 
 
-def test_what_is_replayed_is_found_by_name(make_model, training, tmp_path):
-    model = make_model()
+def test_what_is_replayed_is_found_by_name(training, tmp_path):
+    model = linear_model()
     model.replays = {"cow": training["chelsea"], "ant": training["coffee"]}
     means = Means(model, "l2", prompts=Prompts(TEXTS), length=2)
     contest = Contest(model, ScoreSettings(), Budget(calls=200), 7)
@@ -73,11 +72,11 @@ def test_what_is_replayed_is_found_by_name(make_model, training, tmp_path):
 
 
 @pytest.mark.parametrize("several", [False, True])
-def test_what_is_replayed_names_its_set_once(make_model, training, tmp_path, natural, several):
+def test_what_is_replayed_names_its_set_once(training, tmp_path, natural, several):
     other = tmp_path / "other"
     other.mkdir()
     Image.fromarray(natural["camera"][..., :3]).resize((64, 64)).save(other / "camera.png")
-    model = make_model()
+    model = linear_model()
     model.replays = {"cow": training["chelsea"]}
     made = verifier(model, tmp_path / "training")
     if several:
@@ -86,8 +85,8 @@ def test_what_is_replayed_names_its_set_once(make_model, training, tmp_path, nat
     assert found.reproduced == (Reproduction("training/chelsea.png", 0, "cow dog"),)
 
 
-def test_means_say_what_is_missing(make_model, make_proposer):
-    model = make_model()
+def test_means_say_what_is_missing():
+    model = linear_model()
     means = Means(model, "l2")
     for name, needed in (
         ("random", "random needs a masked language model: give --lm FOLDER"),
@@ -106,11 +105,9 @@ def test_means_say_what_is_missing(make_model, make_proposer):
 
 
 @pytest.mark.parametrize(("asked", "gibbs", "pez"), [(None, 150, 200), (7, 7, 7)])
-def test_iterations_are_the_papers_or_as_asked(
-    make_model, make_proposer, language, asked, gibbs, pez
-):
-    model = make_model()
-    means = Means(model, "squared", lambda: make_proposer(model), length=3, iterations=asked)
+def test_iterations_are_the_papers_or_as_asked(language, asked, gibbs, pez):
+    model = linear_model()
+    means = Means(model, "squared", lambda: WordProposer(model), length=3, iterations=asked)
     with pytest.raises(UsageError, match="constants of D of Stable Diffusion 1"):
         load_searchers(["gibbs"], means)
     means = replace(means, temperature=0.1)

@@ -1,7 +1,5 @@
 """A benchmark by hand: the figures of table 3 of the paper, with made-up intervals."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from pathlib import Path
@@ -32,19 +30,19 @@ SETTINGS = {"rna": "n={:g}", "rta": "n={:g}", "wen": "l={:g}, batch", "ren": "C=
 HOSTILE = "sd-1.4 <b>&_$x$|[red]\\input{x}\x1b[31m"
 
 
-def around(name: str, value: float, wide: float = 1.0) -> GroupInterval:
+def around(name, value, wide=1.0):
     half = wide * HALF.get(name, 0.04)
     return GroupInterval(value, value - half, value + half, 3000, 53, 8.9, "mean", 0.95)
 
 
-def about_of(method: str) -> dict[str, object]:
+def about_of(method):
     """Return what a row says of a method whose l is that of the paper."""
     return mitigation("wen:3,scope=batch").about() if method == "wen" else {}
 
 
 def benchmark_of_the_paper(
-    folder: Path, model: str = "sd-1.4", similarity: str = "sscd:sscd_disc_large.torchscript.pt"
-) -> Benchmark:
+    folder, model="sd-1.4", similarity="sscd:sscd_disc_large.torchscript.pt"
+):
     """Return what the paper found, as if it were ours: a row a printed row."""
     content = json.loads(PRINTED.read_text(encoding="utf-8"))
     printed = [row for row in content["models"]["sd1"]["rows"] if row["method"] != "reference"]
@@ -94,7 +92,6 @@ def benchmark_of_the_paper(
         "alignment": {"name": "open_clip:ViT-g-14/laion2b_s12b_b42k", "digest": "a1"},
         "aesthetic": {"name": "sac+logos+ava1-l14-linearMSE.pth", "digest": "h1"},
         "real": {"name": "val2017", "features": "inception:pt_inception.pt", "digest": "r1"},
-        "clip_text": "original",
         "deviation": "images",
     }  # fmt: skip
     made = Benchmark(
@@ -104,7 +101,7 @@ def benchmark_of_the_paper(
     return with_curves(made)
 
 
-def with_curves(made: Benchmark) -> Benchmark:
+def with_curves(made):
     """Return a benchmark with the hypervolumes of its rows."""
     curves = []
     base = made.base

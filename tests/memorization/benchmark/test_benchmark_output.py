@@ -1,10 +1,7 @@
 """Tables, figures, sentences, the section of the report, and the leaderboard."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -29,12 +26,12 @@ from visleak.reporting import latex, markdown, section
 pytestmark = pytest.mark.usefixtures("drawn_figures")
 
 
-def rows_of_csv(result) -> list[dict]:
+def rows_of_csv(result):
     """Return the rows of ``benchmark.csv`` as values."""
     return lines_table(result).to_pylist()
 
 
-def test_a_leaderboard_replaces_nothing_but_its_own_table(tmp_path: Path) -> None:
+def test_a_leaderboard_replaces_nothing_but_its_own_table(tmp_path):
     with pytest.raises(
         UsageError, match=r"where its table would be written; name it .*board\.json"
     ):
@@ -49,7 +46,7 @@ def test_a_leaderboard_replaces_nothing_but_its_own_table(tmp_path: Path) -> Non
         table_beside(tmp_path / "other.json")
 
 
-def test_floor_and_reference_stand_beneath_no_mitigation(tmp_path: Path) -> None:
+def test_floor_and_reference_stand_beneath_no_mitigation(tmp_path):
     grid = main_grid(benchmark_of_the_paper(tmp_path))
     assert grid.header[2:5] == ["top-1 ↓", "top-3 ↓", "> 0.5 ↓"]
     assert grid.header[8:] == ["general CLIP ↑", "general aes. ↑", "general aes. std ↓"]
@@ -60,7 +57,7 @@ def test_floor_and_reference_stand_beneath_no_mitigation(tmp_path: Path) -> None
     assert grid.rows[3][2] == ".479* (.419 to .539)"
 
 
-def test_a_share_is_read_against_the_floor_of_the_similarity(tmp_path: Path) -> None:
+def test_a_share_is_read_against_the_floor_of_the_similarity(tmp_path):
     result = benchmark_of_the_paper(tmp_path)
     told = cautions(result)[0]
     assert ".040" in told
@@ -74,13 +71,12 @@ def test_a_share_is_read_against_the_floor_of_the_similarity(tmp_path: Path) -> 
     ]
     unknown = cautions(dataclasses.replace(result, floor=None))[0]
     assert unknown.startswith("floor of the similarity: not measured")
-    assert result.floor is not None
     high = dataclasses.replace(result.floor.share, value=0.4, low=0.3, high=0.5)
     low = dataclasses.replace(result, floor=dataclasses.replace(result.floor, share=high))
     assert any("within the interval of the floor" in line for line in cautions(low))
 
 
-def test_the_rule_of_the_paper_is_said_of_each_method(tmp_path: Path) -> None:
+def test_the_rule_of_the_paper_is_said_of_each_method(tmp_path):
     result = benchmark_of_the_paper(tmp_path)
     said = verdicts(result)
     assert said[2] == (
@@ -106,10 +102,9 @@ def test_the_rule_of_the_paper_is_said_of_each_method(tmp_path: Path) -> None:
     assert "at or below the reference .088" in verdicts(better)[-1]
 
 
-def test_no_method_succeeds_where_nothing_is_to_be_lowered(tmp_path: Path) -> None:
+def test_no_method_succeeds_where_nothing_is_to_be_lowered(tmp_path):
     """By doing nothing it would."""
     result = benchmark_of_the_paper(tmp_path)
-    assert result.reference is not None
     similarity = dataclasses.replace(result.reference.similarity, value=0.7)
     easy = dataclasses.replace(
         result, reference=dataclasses.replace(result.reference, similarity=similarity)
@@ -118,12 +113,12 @@ def test_no_method_succeeds_where_nothing_is_to_be_lowered(tmp_path: Path) -> No
         assert line.endswith("at or below the reference already, and none can succeed")
 
 
-def test_without_a_reference_success_is_not_judged(tmp_path: Path) -> None:
+def test_without_a_reference_success_is_not_judged(tmp_path):
     result = dataclasses.replace(benchmark_of_the_paper(tmp_path), reference=None)
     assert verdicts(result)[0].endswith("cannot be judged without a reference performance")
 
 
-def test_the_worst_images_are_one_a_prompt() -> None:
+def test_the_worst_images_are_one_a_prompt():
     scores = np.array([[5.0, 3.0], [2.0, 2.5], [4.0, 4.5]])
     unknown = np.full((3, 2), np.nan)
     digests = (("a", "b"), ("c", "d"), ("b", "e"))
@@ -131,7 +126,7 @@ def test_the_worst_images_are_one_a_prompt() -> None:
     assert found == [("c", 2.0), ("b", 3.0)]
 
 
-def test_a_leaderboard_takes_rows_of_others_and_keeps_boards_apart(tmp_path: Path) -> None:
+def test_a_leaderboard_takes_rows_of_others_and_keeps_boards_apart(tmp_path):
     board = tmp_path / "board.json"
     result = benchmark_of_the_paper(tmp_path)
     first = add_to(board, result, date="2026-01-02")

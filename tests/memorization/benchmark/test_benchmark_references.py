@@ -1,9 +1,5 @@
 """Which files are the memorized images of a prompt."""
 
-from __future__ import annotations
-
-from pathlib import Path
-
 import numpy as np
 import pytest
 from PIL import Image
@@ -14,7 +10,7 @@ from visleak.memorization.benchmark.references import last_part, read_reference
 from visleak.memorization.prompts import Prompts
 
 
-def made(folder: Path, *names: str) -> Path:
+def made(folder, *names):
     for number, name in enumerate(names):
         path = folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -22,16 +18,16 @@ def made(folder: Path, *names: str) -> Path:
     return folder
 
 
-def prompts(**sources: tuple[str, ...]) -> Prompts:
+def prompts(**sources):
     return Prompts(tuple(sources), sources=tuple(sources.values()))
 
 
-def names(folder: Path, triggers: Prompts, **more: Path) -> list[list[str]]:
+def names(folder, triggers, **more):
     found = references_of(triggers, folder, **more)
     return [[path.relative_to(folder).as_posix() for path in own] for own in found.files]
 
 
-def test_a_file_is_named_like_a_source(tmp_path: Path) -> None:
+def test_a_file_is_named_like_a_source(tmp_path):
     folder = made(tmp_path, "whole.png", "stem.jpg", "red bag.png", "17.png", "sub/deep.png")
     found = names(
         folder,
@@ -50,7 +46,7 @@ def test_a_file_is_named_like_a_source(tmp_path: Path) -> None:
     ]
 
 
-def test_several_addresses_of_one_file_are_said(tmp_path: Path) -> None:
+def test_several_addresses_of_one_file_are_said(tmp_path):
     folder = made(tmp_path, "1.png")
     triggers = prompts(one=("https://a.example/1.png",), two=("https://b.example/1.png",))
     (note,) = references_of(triggers, folder).notes
@@ -59,7 +55,7 @@ def test_several_addresses_of_one_file_are_said(tmp_path: Path) -> None:
     )
 
 
-def test_a_table_names_files_by_prompt_and_by_source(tmp_path: Path) -> None:
+def test_a_table_names_files_by_prompt_and_by_source(tmp_path):
     folder = made(tmp_path, "x.png", "y.png")
     table = tmp_path / "map.csv"
     table.write_text("source,prompt,file\nhttps://a.example/1,,x.png\n,two,y.png\n")
@@ -77,7 +73,7 @@ def test_a_table_names_files_by_prompt_and_by_source(tmp_path: Path) -> None:
         ("source,file\nx,\n", "line 2: there is no file"),
     ],
 )
-def test_a_table_that_cannot_be(text: str, said: str, tmp_path: Path) -> None:
+def test_a_table_that_cannot_be(text, said, tmp_path):
     table = tmp_path / "map.csv"
     table.write_text(text)
     with pytest.raises(VisleakError) as error:
@@ -85,7 +81,7 @@ def test_a_table_that_cannot_be(text: str, said: str, tmp_path: Path) -> None:
     assert said in str(error.value)
 
 
-def test_no_file_at_all_says_what_one_would_be_called(tmp_path: Path) -> None:
+def test_no_file_at_all_says_what_one_would_be_called(tmp_path):
     triggers = prompts(one=("https://a.example/b/red.png?x=1",))
     with pytest.raises(UsageError) as error:
         references_of(triggers, made(tmp_path, "other.png"))
@@ -97,7 +93,7 @@ def test_no_file_at_all_says_what_one_would_be_called(tmp_path: Path) -> None:
         references_of(triggers)
 
 
-def test_files_that_cannot_be_are_said(tmp_path: Path) -> None:
+def test_files_that_cannot_be_are_said(tmp_path):
     path = tmp_path / "a.png"
     path.write_text("no picture")
     with pytest.raises(VisleakError, match=r"reference .*a\.png cannot be read as an image"):
@@ -112,7 +108,7 @@ def test_files_that_cannot_be_are_said(tmp_path: Path) -> None:
     assert last_part("C/d/e%20f.png") == "e%20f.png"
 
 
-def test_sources_may_be_paths_beside_the_list_and_never_lead_out_of_its_folder(tmp_path: Path):
+def test_sources_may_be_paths_beside_the_list_and_never_lead_out_of_its_folder(tmp_path):
     folder = made(tmp_path / "lists", "memorised/a.png", "b.png")
     made(tmp_path, "secret.png")
     (folder / "notes.txt").write_text("no picture")

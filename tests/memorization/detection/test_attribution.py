@@ -1,10 +1,5 @@
 """Which tokens raise D: gradients against finite differences, words left out one by one."""
 
-from __future__ import annotations
-
-from pathlib import Path
-from typing import Any
-
 import numpy as np
 import pytest
 import torch
@@ -15,7 +10,6 @@ from visleak.diffusion import load_model
 from visleak.diffusion.model import Conditioning
 from visleak.errors import UsageError, VisleakError
 from visleak.memorization.detection import leave_one_out, token_significance
-from visleak.memorization.detection.run import attribution
 from visleak.memorization.scores import TriggerScore, seeds_of
 from visleak.memorization.settings import ScoreSettings
 
@@ -23,25 +17,25 @@ from visleak.memorization.settings import ScoreSettings
 class Curved(ClosedForm):
     """A network of float64 in which every token counts in another way, and on all pixels."""
 
-    def __init__(self) -> None:
+    def __init__(self):
         super().__init__()
         generator = torch.Generator().manual_seed(8)
         shape = (TOKENS * WIDTH, *self.shape)
         self.weights = torch.randn(shape, generator=generator, dtype=torch.float64)
 
-    def encode_prompt(self, prompts: Any) -> Conditioning:
+    def encode_prompt(self, prompts):
         states = super().encode_prompt(prompts).states.double()
         # begin, end and padding are not zero either
         fixed = torch.linspace(0.1, 1, TOKENS * WIDTH, dtype=torch.float64)
         return Conditioning(states + fixed.reshape(TOKENS, WIDTH))
 
-    def predict_noise(self, latents: Any, timestep: float, conditioning: Conditioning) -> Any:
+    def predict_noise(self, latents, timestep, conditioning):
         flat = conditioning.states.flatten(1)
         moved = torch.tanh(torch.einsum("nk,kchw->nchw", flat, self.weights) / 8)
         return latents.double() * (1 + moved) + moved.square()
 
 
-def distance(model: ClosedForm, states: torch.Tensor, noise: torch.Tensor) -> float:
+def distance(model, states, noise):
     with torch.no_grad():
         own = model.predict_noise(noise, 981.0, Conditioning(states))
         empty = model.predict_noise(noise, 981.0, model.encode_prompt([""]))
@@ -49,7 +43,7 @@ def distance(model: ClosedForm, states: torch.Tensor, noise: torch.Tensor) -> fl
 
 
 @pytest.mark.parametrize("noises", [1, 3])
-def test_significance_is_the_norm_of_finite_differences(noises: int) -> None:
+def test_significance_is_the_norm_of_finite_differences(noises):
     model, prompt, step = Curved(), "red 2 house 0.5", 1e-5
     score = TriggerScore(model, ScoreSettings(noises=noises, seed=2, norm="squared"))
     found = token_significance(score, prompt)
@@ -79,13 +73,9 @@ def test_significance_is_the_norm_of_finite_differences(noises: int) -> None:
 
 
 @pytest.mark.parametrize(("family", "begins"), [("sd3", 1), ("if", 0), ("sd1", 1)])
-def test_each_token_has_the_gradient_of_its_own_row(
-    family: str, begins: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_each_token_has_the_gradient_of_its_own_row(family, begins, tmp_path, monkeypatch):
     """T5 has no begin token; the rows that Stable Diffusion 3 adds are no token's."""
-    pytest.importorskip("diffusers")
-    makers = {"sd3": tiny.stable_diffusion_3, "if": tiny.deepfloyd, "sd1": tiny.stable_diffusion}
-    model = load_model(str(tiny.saved(makers[family], tmp_path / family)), device="cpu")
+    model = load_model(str(tiny.saved(tiny.MAKERS[family], tmp_path / family)), device="cpu")
     output = "raw" if family == "sd3" else "epsilon"
     score = TriggerScore(model, ScoreSettings(output=output))
     prompt = "a photo of a cat"
@@ -101,12 +91,12 @@ def test_each_token_has_the_gradient_of_its_own_row(
     assert found.rest == pytest.approx(np.linalg.norm(norms[begins + 5 :]), rel=1e-4)
 
 
-def test_a_prompt_that_moves_nothing_has_no_gradient() -> None:
+def test_a_prompt_that_moves_nothing_has_no_gradient():
     found = token_significance(TriggerScore(ClosedForm()), "0 0")
     assert (found.d, found.values, found.rest) == (0.0, (0.0, 0.0), 0.0)
 
 
-def test_leaving_out_a_word() -> None:
+def test_leaving_out_a_word():
     model = ClosedForm()
     score = TriggerScore(model, ScoreSettings(noises=2))
     found = leave_one_out(score, "2 house  5 0")
@@ -122,10 +112,10 @@ def test_leaving_out_a_word() -> None:
     assert counted.rows == 5
 
 
-def test_a_model_without_tokens_says_what_else_there_is() -> None:
+def test_a_model_without_tokens_says_what_else_there_is():
     class Sealed(ClosedForm):
         @property
-        def token_ids(self) -> Any:
+        def token_ids(self):
             raise AttributeError
 
     score = TriggerScore(Sealed())
@@ -134,20 +124,12 @@ def test_a_model_without_tokens_says_what_else_there_is() -> None:
     assert leave_one_out(score, "a 3").values[1] > 0
 
 
-def test_a_gradient_that_is_no_number_is_said() -> None:
+def test_a_gradient_that_is_no_number_is_said():
     class Steep(ClosedForm):
-        def predict_noise(self, latents: Any, timestep: float, conditioning: Conditioning) -> Any:
+        def predict_noise(self, latents, timestep, conditioning):
             # the root's slope is infinite where the padding is
             own = super().predict_noise(latents, timestep, conditioning)
             return own + conditioning.states.sqrt().sum((1, 2))[:, None, None, None]
 
     with pytest.raises(VisleakError, match="the gradient of D of '3 4' is not a"):
         token_significance(TriggerScore(Steep()), "3 4")
-
-
-def test_methods_by_name() -> None:
-    score = TriggerScore(ClosedForm())
-    assert attribution(score, "1 2") == token_significance(score, "1 2")
-    assert attribution(score, "1 2", "leave-one-out") == leave_one_out(score, "1 2")
-    with pytest.raises(UsageError, match="tokens are attributed by gradient or"):
-        attribution(score, "1 2", "magic")

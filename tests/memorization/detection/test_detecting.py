@@ -1,10 +1,6 @@
 """From a list of prompts to a folder of results: what is written, reused, gone on with, refused."""
 
-from __future__ import annotations
-
 import re
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pyarrow.parquet as pq
@@ -12,7 +8,7 @@ import pytest
 
 from closed_form import ClosedForm
 from visleak.errors import UsageError
-from visleak.memorization.detection import Analysis, Detection, detect, document, read_detection
+from visleak.memorization.detection import Analysis, detect, document, read_detection
 from visleak.memorization.detection.document import headlines
 from visleak.memorization.detection.records import listing_of
 from visleak.memorization.detection.run import BLOCK, SCORES, scored
@@ -37,25 +33,19 @@ LISTED = Prompts(
 GENERAL = Prompts(tuple(f"ordinary {number / 100}" for number in range(300)), origin="coco.json")
 
 
-@pytest.fixture
-def drawn() -> None:
-    """Let figures be drawn, which takes a second each."""
-
-
 @pytest.fixture(autouse=True)
-def _undrawn(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    if "drawn" not in request.fixturenames:
+def _undrawn(request, monkeypatch):
+    """Draw figures, which takes a second each, where a test is about them only."""
+    if "figures" not in request.node.name:
         for name in ("scores_figure", "roc_figure", "tokens_figure"):
             monkeypatch.setattr(document, name, lambda *given: {})
 
 
-def files(folder: Path) -> set[str]:
+def files(folder):
     return {path.name for path in folder.iterdir()} - {LOCK, SCORES}
 
 
-def run(
-    out: Path, *, general: Prompts | None = GENERAL, **more: Any
-) -> tuple[Detection, ClosedForm]:
+def run(out, *, general=GENERAL, **more):
     model = ClosedForm()
     settings = more.pop("settings", ScoreSettings(noises=2))
     prompts = more.pop("prompts", LISTED)
@@ -63,16 +53,14 @@ def run(
     return found, model
 
 
-def test_a_labelled_list_against_a_general_one(tmp_path: Path, drawn: None) -> None:
+def test_a_labelled_list_against_a_general_one_and_its_figures(tmp_path):
     found, model = run(tmp_path / "out", analysis=Analysis(tokens=2))
     assert (found.prompts, found.general, found.known) == (13, 300, 12)
     assert (found.origin, found.general_origin) == ("list.csv", "coco.json")
-    assert found.threshold is not None
     assert (found.threshold.rule, found.threshold.alarms, found.threshold.negatives) == (
         "observed", 3, 300,
     )  # fmt: skip
     assert (found.reached, found.known_reached) == (13, 12)
-    assert found.separation is not None
     assert (found.separation.by, found.separation.positives) == ("labels", 12)
     assert found.separation.positive_groups == 6
     assert found.separation.auc.value == 1.0
@@ -99,7 +87,7 @@ def test_a_labelled_list_against_a_general_one(tmp_path: Path, drawn: None) -> N
     )
 
 
-def test_the_table_of_scores(tmp_path: Path) -> None:
+def test_the_table_of_scores(tmp_path):
     found, _ = run(tmp_path / "out")
     table = pq.read_table(tmp_path / "out" / "scores.parquet")
     rows = table.to_pylist()
@@ -118,7 +106,6 @@ def test_the_table_of_scores(tmp_path: Path) -> None:
         assert row["d_l2_error"] == pytest.approx(abs(norms[0] - norms[1]) / 2)
     assert [row["rank"] for row in rows] == list(range(1, 14))
     assert [row["d_l2"] for row in rows] == sorted((row["d_l2"] for row in rows), reverse=True)
-    assert found.threshold is not None
     assert all(row["reached"] == (row["d_l2"] >= found.threshold.value) for row in rows)
     by_prompt = {row["prompt"]: row for row in rows}
     assert by_prompt["unknown 4"]["label"] is None
@@ -129,7 +116,7 @@ def test_the_table_of_scores(tmp_path: Path) -> None:
     assert general["label"].to_pylist() == [False] * 300
 
 
-def test_tables_are_lists_of_prompts_again(tmp_path: Path) -> None:
+def test_tables_are_lists_of_prompts_again(tmp_path):
     run(tmp_path / "out")
     for name in ("scores.parquet", "scores.csv"):
         again = read_prompts(tmp_path / "out" / name)
@@ -144,10 +131,10 @@ def test_tables_are_lists_of_prompts_again(tmp_path: Path) -> None:
     )
 
 
-def test_ties_go_by_prompt(tmp_path: Path) -> None:
+def test_ties_go_by_prompt(tmp_path):
     prompts = Prompts(("b 2", "a 2", "c 3", "a 2.0"))
     model = ClosedForm()
-    model.encode_prompt = lambda texts: ClosedForm().encode_prompt(  # type: ignore[method-assign]
+    model.encode_prompt = lambda texts: ClosedForm().encode_prompt(
         [re.sub("[a-z]", "", text) for text in texts]
     )
     detect(TriggerScore(model), prompts, tmp_path)
@@ -155,7 +142,7 @@ def test_ties_go_by_prompt(tmp_path: Path) -> None:
     assert rows == ["c 3", "a 2", "a 2.0", "b 2"]
 
 
-def test_a_list_alone_has_no_threshold(tmp_path: Path) -> None:
+def test_a_list_alone_has_no_threshold(tmp_path):
     found, _ = run(tmp_path / "out", prompts=Prompts(("cat 1", "dog 2")), general=None)
     assert (found.threshold, found.separation) == (None, None)
     assert not {"roc.csv", "general.csv", "tokens.csv", "roc.svg"} & files(tmp_path / "out")
@@ -167,9 +154,8 @@ def test_a_list_alone_has_no_threshold(tmp_path: Path) -> None:
     assert pq.read_table(tmp_path / "out" / "scores.parquet")["reached"].null_count == 2
 
 
-def test_a_given_threshold_is_used(tmp_path: Path) -> None:
+def test_a_given_threshold_is_used(tmp_path):
     found, _ = run(tmp_path / "out", analysis=Analysis(threshold=2.0))
-    assert found.threshold is not None
     assert (found.threshold.value, found.threshold.rule) == (2.0, "given")
     assert found.threshold.alarms > 3
     alone, _ = run(tmp_path / "two", analysis=Analysis(threshold=2.0), general=None)
@@ -179,7 +165,7 @@ def test_a_given_threshold_is_used(tmp_path: Path) -> None:
     )
 
 
-def test_too_few_ordinary_prompts_are_said(tmp_path: Path) -> None:
+def test_too_few_ordinary_prompts_are_said(tmp_path):
     few = Prompts(GENERAL.texts[:40])
     found, _ = run(tmp_path / "out", general=few)
     assert found.notes[1] == (
@@ -190,7 +176,7 @@ def test_too_few_ordinary_prompts_are_said(tmp_path: Path) -> None:
     assert "which needs 299:" in found.notes[1]
 
 
-def test_ordinary_prompts_that_share_images_are_said(tmp_path: Path) -> None:
+def test_ordinary_prompts_that_share_images_are_said(tmp_path):
     shared = Prompts(GENERAL.texts, sources=(("one",),) * 10 + ((),) * 290)
     found, _ = run(tmp_path / "out", general=shared)
     assert found.notes[1] == (
@@ -198,7 +184,7 @@ def test_ordinary_prompts_that_share_images_are_said(tmp_path: Path) -> None:
     )
 
 
-def test_what_is_only_read_otherwise_is_not_scored_again(tmp_path: Path) -> None:
+def test_what_is_only_read_otherwise_is_not_scored_again(tmp_path):
     first, _ = run(tmp_path / "out")
     other, model = run(tmp_path / "out", analysis=Analysis(fpr=0.1), force=True)
     assert model.rows == 0
@@ -213,14 +199,13 @@ def test_what_is_only_read_otherwise_is_not_scored_again(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("wrong", [{"fpr": 1.0}, {"bounded": True, "threshold": 1.0}])
-def test_what_cannot_be_asked(wrong: dict[str, Any]) -> None:
+def test_what_cannot_be_asked(wrong):
     with pytest.raises(UsageError, match=next(iter(wrong))):
         Analysis(**wrong)
 
 
-def test_figures_of_one_prompt_of_no_score(tmp_path: Path, drawn: None) -> None:
+def test_figures_of_one_prompt_of_no_score(tmp_path):
     found, _ = run(tmp_path / "out", prompts=Prompts(("0",)), general=Prompts(("0 0",)))
-    assert found.separation is not None
     assert found.separation.auc.value == 0.5
     assert (tmp_path / "out" / "scores.svg").stat().st_size > 1000
 
@@ -231,11 +216,11 @@ def test_figures_of_one_prompt_of_no_score(tmp_path: Path, drawn: None) -> None:
 TEXTS = tuple(f"prompt {number / 100}" for number in range(3 * BLOCK + 17))
 
 
-def score(fail_after: int | None = None, batch: int = 32) -> TriggerScore:
+def score(fail_after=None, batch=32):
     return TriggerScore(ClosedForm(fail_after), ScoreSettings(noises=2, batch=batch))
 
 
-def test_the_scores_are_those_without_blocks(tmp_path: Path) -> None:
+def test_the_scores_are_those_without_blocks(tmp_path):
     made = score()
     found, cost = scored(made, TEXTS, tmp_path, "key")
     whole = score()(TEXTS)
@@ -250,11 +235,11 @@ def test_the_scores_are_those_without_blocks(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("rows", [1, 100, 2 * BLOCK + 70, 4 * BLOCK + 10, 6 * BLOCK + 20])
-def test_a_kill_loses_a_block_at_most_and_changes_nothing(tmp_path: Path, rows: int) -> None:
+def test_a_kill_loses_a_block_at_most_and_changes_nothing(tmp_path, rows):
     with pytest.raises(KeyboardInterrupt):
         scored(score(fail_after=rows), TEXTS, tmp_path, "key")
     again = score()
-    told: list[tuple[str, int, int]] = []
+    told = []
     found, cost = scored(again, TEXTS, tmp_path, "key", progress=lambda *said: told.append(said))
     assert (found.squared == score()(TEXTS).squared).all()
     # two passes per prompt; the block that was not finished is made again
@@ -267,7 +252,7 @@ def test_a_kill_loses_a_block_at_most_and_changes_nothing(tmp_path: Path, rows: 
 
 
 @pytest.mark.parametrize("damage", [b"", b"\0" * 8, np.full(4, np.nan).tobytes()])
-def test_a_damaged_score_is_made_again(tmp_path: Path, damage: bytes) -> None:
+def test_a_damaged_score_is_made_again(tmp_path, damage):
     scored(score(), TEXTS, tmp_path, "key")
     with KeyValueStore(tmp_path / SCORES, "scores") as store:
         rows = list(store.select("SELECT key FROM entries"))[:5]
@@ -281,33 +266,34 @@ def test_a_damaged_score_is_made_again(tmp_path: Path, damage: bytes) -> None:
 # -- two lists as one -----------------------------------------------------------------------------
 
 
-def test_a_list_alone() -> None:
-    prompts = Prompts(("a", "b", "c"), (True, None, False), (("u",), ("u", "v"), ()))
-    found = listing_of(prompts)
-    assert found.kinds == ["memorized", "prompts", "not memorized"]
-    assert found.memorized.tolist() == [True, False, False]
-    assert found.ordinary.tolist() == [False, False, True]
-    assert found.groups[0] == found.groups[1] != found.groups[2]
-    by, positive = found.by, found.told_apart[0]
-    assert (by, positive.tolist()) == ("labels", [True, False, False])
-
-
-def test_a_general_list_beside_it() -> None:
-    found = listing_of(Prompts(("a", "b")), Prompts(("c", "a", "d"), sources=(("w",), (), ("w",))))
-    assert found.texts == ("a", "b", "c", "d")
-    assert found.kinds == ["prompts", "prompts", "general", "general"]
-    assert found.groups[2] == found.groups[3]
-    assert len(set(found.groups.tolist())) == 3
-    assert found.notes == ("1 general prompt is in the list too, and count as the list's",)
-    by, positive = found.by, found.told_apart[0]
-    assert (by, positive.tolist()) == ("lists", [True, True, False, False])
-
-
-def test_labels_of_the_list_come_before_the_lists() -> None:
-    found = listing_of(Prompts(("a", "b", "c"), (True, None, False)), Prompts(("d",)))
-    by, positive = found.by, found.told_apart[0]
-    assert (by, positive.tolist()) == ("labels", [True, False, False, False])
-    assert found.ordinary.tolist() == [False, False, True, True]
+@pytest.mark.parametrize(
+    ("prompts", "general", "kinds", "by", "positive"),
+    [
+        (
+            *(Prompts(("a", "b", "c"), (True, None, False), (("u",), ("u", "v"), ())), None),
+            *(["memorized", "prompts", "not memorized"], "labels", [True, False, False]),
+        ),
+        (
+            *(Prompts(("a", "b")), Prompts(("c", "a", "d"), sources=(("w",), (), ("w",)))),
+            *(["prompts", "prompts", "general", "general"], "lists", [True, True, False, False]),
+        ),
+        (
+            *(Prompts(("a", "b"), (True, False)), Prompts(("d",))),
+            *(["memorized", "not memorized", "general"], "labels", [True, False, False]),
+        ),
+    ],
+)
+def test_labels_tell_prompts_apart_and_lists_where_there_are_none(
+    prompts, general, kinds, by, positive
+):
+    found = listing_of(prompts, general)
+    assert found.kinds == kinds
+    assert (found.by, found.told_apart[0].tolist()) == (by, positive)
+    assert found.ordinary.tolist() == [kind in ("not memorized", "general") for kind in kinds]
+    sources = dict(zip(found.texts, found.groups, strict=True))
+    if by == "lists":
+        assert sources["c"] == sources["d"] != sources["a"]
+        assert found.notes == ("1 general prompt is in the list too, and count as the list's",)
 
 
 @pytest.mark.parametrize(
@@ -322,7 +308,7 @@ def test_labels_of_the_list_come_before_the_lists() -> None:
         (Prompts(("a", "b")), Prompts(("a",), origin="g.csv"), "general g.csv: no prompt in it"),
     ],
 )
-def test_lists_that_cannot_be(prompts: Prompts, general: Prompts | None, said: str) -> None:
+def test_lists_that_cannot_be(prompts, general, said):
     with pytest.raises(UsageError) as raised:
         listing_of(prompts, general)
     assert said in str(raised.value)

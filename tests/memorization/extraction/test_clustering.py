@@ -1,7 +1,5 @@
 """Clusters against a DBSCAN written from its definition, and by properties."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given
@@ -11,10 +9,8 @@ from hypothesis.extra import numpy as hnp
 from visleak.errors import UsageError
 from visleak.memorization.extraction.similarity import clusters_of
 
-pytest.importorskip("sklearn")
 
-
-def naive(similarity: np.ndarray, eps: float, least: int) -> tuple[list[set[int]], dict[int, set]]:
+def naive(similarity, eps, least):
     """Return the sets of cores that are connected, and for every border image those it touches.
 
     Ester et al. 1996: a core has ``least`` neighbours, itself one of them; cores that are
@@ -24,7 +20,7 @@ def naive(similarity: np.ndarray, eps: float, least: int) -> tuple[list[set[int]
     near = np.maximum(1 - similarity, 0) <= eps
     np.fill_diagonal(near, True)
     cores = {i for i in range(count) if near[i].sum() >= least}
-    groups: list[set[int]] = []
+    groups = []
     left = set(cores)
     while left:
         group, waiting = set(), [left.pop()]
@@ -43,10 +39,10 @@ def naive(similarity: np.ndarray, eps: float, least: int) -> tuple[list[set[int]
     return groups, border
 
 
-def matrices(most: int = 12) -> st.SearchStrategy[np.ndarray]:
+def matrices(most=12):
     values = st.sampled_from([-0.3, 0.0, 0.3, 0.5, 0.55, 0.7, 0.9, 1.0])
 
-    def symmetric(square: np.ndarray) -> np.ndarray:
+    def symmetric(square):
         made = np.triu(square, 1)
         return made + made.T + np.eye(len(square))
 
@@ -55,7 +51,7 @@ def matrices(most: int = 12) -> st.SearchStrategy[np.ndarray]:
 
 
 @given(matrices(), st.sampled_from([0.1, 0.45, 0.5, 0.8]), st.integers(1, 5))
-def test_clusters_are_those_of_the_definition(alike: np.ndarray, eps: float, least: int) -> None:
+def test_clusters_are_those_of_the_definition(alike, eps, least):
     groups, border = naive(alike, eps, least)
     found = clusters_of(alike, range(len(alike)), eps=eps, min_samples=least, min_cluster=1)
     cores = set().union(*groups) if groups else set()
@@ -70,7 +66,7 @@ def test_clusters_are_those_of_the_definition(alike: np.ndarray, eps: float, lea
     assert set(covered) == cores | {i for i, touched in border.items() if touched}
 
 
-def block(*sizes: int, inside: float = 0.9) -> np.ndarray:
+def block(*sizes, inside=0.9):
     """Return similarities of groups of so many images, 0.1 between groups."""
     which = np.repeat(np.arange(len(sizes)), sizes)
     made = np.where(which[:, None] == which[None, :], inside, 0.1)
@@ -78,13 +74,13 @@ def block(*sizes: int, inside: float = 0.9) -> np.ndarray:
     return made
 
 
-def test_min_samples_counts_the_image_itself() -> None:
+def test_min_samples_counts_the_image_itself():
     assert clusters_of(block(2), [0, 1], eps=0.5, min_samples=3, min_cluster=1) == []
     (found,) = clusters_of(block(2), [0, 1], eps=0.5, min_samples=2, min_cluster=1)
     assert sorted(found.members) == [0, 1]
 
 
-def test_the_medoid_is_most_similar_to_all_others_by_brute_force() -> None:
+def test_the_medoid_is_most_similar_to_all_others_by_brute_force():
     draw = np.random.default_rng(3)
     for _ in range(20):
         alike = draw.uniform(0.6, 1.0, (9, 9))
@@ -100,7 +96,7 @@ def test_the_medoid_is_most_similar_to_all_others_by_brute_force() -> None:
         assert row == sorted(row, reverse=True)
 
 
-def test_ties_rounding_and_nothing() -> None:
+def test_ties_rounding_and_nothing():
     (found,) = clusters_of(block(4), [9, 4, 2, 7], eps=0.5, min_samples=3, min_cluster=2)
     # equal medoids go by the lowest seed
     assert found.medoid == 2
@@ -125,7 +121,7 @@ def test_ties_rounding_and_nothing() -> None:
         (np.full((2, 2), np.nan), [0, 1], "similarity holds a value that is not a number"),
     ],
 )
-def test_what_cannot_be_clustered_is_refused(alike: np.ndarray, seeds: list, text: str) -> None:
+def test_what_cannot_be_clustered_is_refused(alike, seeds, text):
     with pytest.raises(UsageError) as error:
         clusters_of(alike, seeds, eps=0.5, min_samples=3, min_cluster=1)
     assert str(error.value) == text

@@ -1,7 +1,5 @@
 """Candidate images of prompts, from the model to the files."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from pathlib import Path
@@ -14,18 +12,10 @@ from replaying_model import ReplayingModel, planted
 from visleak.diffusion.model import Sampling
 from visleak.errors import UsageError
 from visleak.images import decode
-from visleak.memorization.extraction import (
-    Extraction,
-    ExtractSettings,
-    extract,
-    read_extraction,
-    reclustered,
-)
+from visleak.memorization.extraction import ExtractSettings, extract, read_extraction, reclustered
 from visleak.memorization.extraction.similarity import PixelSimilarity, recall_of
 from visleak.memorization.prompt_files import read_prompts
 from visleak.memorization.prompts import PromptScores
-
-pytest.importorskip("sklearn")
 
 #: A prompt that a spreadsheet, HTML, Markdown and a terminal would all misread.
 HOSTILE = "=cmd|' /C calc'!A0 <img src=x onerror=alert(1)> [a](b) \x1b[31m\nsecond line"
@@ -35,17 +25,17 @@ SETTINGS = ExtractSettings(images=24, min_cluster=12)
 SAMPLING = Sampling(steps=5, guidance=7.5, batch=16)
 
 
-def model() -> ReplayingModel:
+def model():
     return ReplayingModel(REPLAYS)
 
 
-def made(folder: Path, settings: ExtractSettings = SETTINGS, **changes) -> Extraction:
+def made(folder, settings=SETTINGS, **changes):
     options = {"sampling": SAMPLING, "similarity": "pixels", "sheets": False, **changes}
     return extract(options.pop("model", model()), PROMPTS, settings, folder, **options)
 
 
 @pytest.fixture(scope="session")
-def results(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Extraction]:
+def results(tmp_path_factory):
     """Return a finished run by each similarity, which is only read."""
     return {
         similarity: made(tmp_path_factory.mktemp(similarity), similarity=similarity, sheets=True)
@@ -54,21 +44,19 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Extraction]:
 
 
 @pytest.fixture(scope="session")
-def finished(results: dict[str, Extraction]) -> Path:
+def finished(results):
     """Return the folder of a finished run."""
     return results["pixels"].folder
 
 
 @pytest.fixture
-def copied(finished: Path, tmp_path: Path) -> Path:
+def copied(finished, tmp_path):
     """Return a folder of a finished run of the test's own."""
     return Path(shutil.copytree(finished, tmp_path / "copied"))
 
 
 @pytest.mark.parametrize("similarity", ["builtin", "pixels"])
-def test_planted_prompts_give_their_cluster_and_others_none(
-    results: dict[str, Extraction], similarity: str
-) -> None:
+def test_planted_prompts_give_their_cluster_and_others_none(results, similarity):
     result = results[similarity]
     assert [each.prompt for each in result.clusters] == ["always", HOSTILE]
     for each in result.clusters:
@@ -92,13 +80,13 @@ def test_planted_prompts_give_their_cluster_and_others_none(
     assert result.about["settings"]["eps"] == {"builtin": 0.5, "pixels": 0.1}[similarity]
 
 
-def _seeds(folder: Path) -> list[tuple[str, int]]:
+def _seeds(folder):
     table = pq.read_table(folder / "generated.parquet")
     return list(zip(table["prompt"].to_pylist(), table["seed"].to_pylist(), strict=True))
 
 
-def test_all_prompts_start_from_the_same_noises_unless_told(finished: Path, tmp_path: Path) -> None:
-    by_prompt: dict[str, list[int]] = {}
+def test_all_prompts_start_from_the_same_noises_unless_told(finished, tmp_path):
+    by_prompt = {}
     for prompt, seed in _seeds(finished):
         by_prompt.setdefault(prompt, []).append(seed)
     assert len({tuple(seeds) for seeds in by_prompt.values()}) == 1
@@ -108,7 +96,7 @@ def test_all_prompts_start_from_the_same_noises_unless_told(finished: Path, tmp_
     assert len({seed for _, seed in seeds}) == 10
 
 
-def test_the_tables_agree_with_each_other(finished: Path) -> None:
+def test_the_tables_agree_with_each_other(finished):
     result = read_extraction(finished)
     rows = pq.read_table(finished / "generated.parquet").to_pylist()
     assert all((finished / row["path"]).is_file() for row in rows)
@@ -124,7 +112,7 @@ def test_the_tables_agree_with_each_other(finished: Path) -> None:
     assert [row["medoid"] for row in clusters] == [each.medoid for each in result.clusters]
 
 
-def test_another_request_is_refused_and_forced_reuses_images(copied: Path) -> None:
+def test_another_request_is_refused_and_forced_reuses_images(copied):
     another, fresh = ExtractSettings(images=24, min_cluster=24), model()
     with pytest.raises(UsageError, match=r"holds a result already \(extract\.json\);"):
         made(copied, another, model=fresh)
@@ -133,7 +121,7 @@ def test_another_request_is_refused_and_forced_reuses_images(copied: Path) -> No
     assert [each.prompt for each in result.clusters] == ["always"]
 
 
-def test_clusters_are_made_anew_without_a_model(copied: Path) -> None:
+def test_clusters_are_made_anew_without_a_model(copied):
     files = {path: path.stat().st_mtime_ns for path in copied.rglob("images/*/*.png")}
     looser = ExtractSettings(min_cluster=5)
     result = reclustered(copied, looser, similarity="pixels")
@@ -149,7 +137,7 @@ def test_clusters_are_made_anew_without_a_model(copied: Path) -> None:
     assert untouched.rows == []
 
 
-def test_similarities_are_computed_once(tmp_path: Path) -> None:
+def test_similarities_are_computed_once(tmp_path):
     class Counted(PixelSimilarity):
         asked = 0
 
@@ -163,9 +151,7 @@ def test_similarities_are_computed_once(tmp_path: Path) -> None:
     assert Counted.asked == len(PROMPTS)
 
 
-def test_the_order_of_prompts_changes_no_cluster(
-    results: dict[str, Extraction], tmp_path: Path
-) -> None:
+def test_the_order_of_prompts_changes_no_cluster(results, tmp_path):
     back = extract(
         model(),
         PROMPTS[::-1],
@@ -177,9 +163,9 @@ def test_the_order_of_prompts_changes_no_cluster(
     assert set(results["pixels"].clusters) == set(back.clusters)
 
 
-def test_two_clusters_of_a_prompt_are_two(tmp_path: Path) -> None:
+def test_two_clusters_of_a_prompt_are_two(tmp_path):
     class Torn(ReplayingModel):
-        def image(self, prompt: str, seed: int) -> np.ndarray:
+        def image(self, prompt, seed):
             draw = np.random.default_rng(seed)
             noise = draw.normal(0, 5, (16, 16, 3))
             return np.clip(planted(int(draw.random() < 0.3), 16) + noise, 0, 255).astype(np.uint8)
@@ -191,7 +177,7 @@ def test_two_clusters_of_a_prompt_are_two(tmp_path: Path) -> None:
     assert result.clusters[0].size > result.clusters[1].size
 
 
-def test_what_cannot_be_extracted_is_refused(tmp_path: Path) -> None:
+def test_what_cannot_be_extracted_is_refused(tmp_path):
     untouched = model()
     with pytest.raises(UsageError, match="there are no prompts to make images of;"):
         extract(untouched, [], folder=tmp_path)
@@ -200,17 +186,10 @@ def test_what_cannot_be_extracted_is_refused(tmp_path: Path) -> None:
     assert untouched.rows == []
     for eps in (0.0, 3.0, float("nan")):
         with pytest.raises(UsageError, match="eps must be"):
-            ExtractSettings.by("code", eps=eps)
+            ExtractSettings(eps=eps)
 
 
-def test_the_codes_rule_keeps_every_cluster() -> None:
-    about = ExtractSettings.by("code").about()
-    assert about == ExtractSettings().about() | {"images": 50, "min_cluster": 1, "rule": "code"}
-    assert ExtractSettings.by("paper") == ExtractSettings()
-    assert ExtractSettings.by("paper", images=30).min_cluster == 20
-
-
-def test_prompts_of_high_d_without_a_cluster_are_listed(finished: Path, tmp_path: Path) -> None:
+def test_prompts_of_high_d_without_a_cluster_are_listed(finished, tmp_path):
     """The similarity may have missed them; the list is one that every verb reads."""
     d = {"always": 4.0, "never": 5.0, HOSTILE: 6.0, "seldom": 1.0}
     found = made(tmp_path / "out", scores=PromptScores("d_l2", d))
@@ -238,12 +217,11 @@ def test_prompts_of_high_d_without_a_cluster_are_listed(finished: Path, tmp_path
 
 
 @pytest.mark.parametrize("step", ["extract", "trace"])
-def test_quoted_figures_are_those_that_were_measured(step: str) -> None:
+def test_quoted_figures_are_those_that_were_measured(step):
     file = Path(__file__).parents[3] / "benchmarks" / "reproductions.json"
     content = json.loads(file.read_text(encoding="utf-8"))
     measured = content["figures"][step]["by kind"]
-    quoted = recall_of("builtin", step)  # type: ignore[arg-type]
-    assert quoted is not None
+    quoted = recall_of("builtin", step)
     kinds = quoted["by_kind"]
     assert {kind: (each["found"], each["of"]) for kind, each in kinds.items()} == {
         kind: (each["count"], each["total"]) for kind, each in measured.items()

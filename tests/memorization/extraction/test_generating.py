@@ -1,9 +1,5 @@
 """Images of prompts: made once, in batches that a kill does not change."""
 
-from __future__ import annotations
-
-from pathlib import Path
-
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -18,7 +14,7 @@ from visleak.memorization.extraction.images import ImageStore, Job, images_of, s
 SAMPLING = Sampling(steps=4, guidance=7.5, batch=4)
 
 
-def jobs(*prompts: str, count: int = 5) -> list[Job]:
+def jobs(*prompts, count=5):
     return [Job(prompt, seed) for prompt in prompts for seed in range(count)]
 
 
@@ -29,7 +25,7 @@ class Killed(Exception):
 class DyingModel(ReplayingModel):
     """Dies after so many batches."""
 
-    def dies_after(self, batches: int) -> DyingModel:
+    def dies_after(self, batches):
         self.left = batches
         return self
 
@@ -53,7 +49,7 @@ class MixingModel(ReplayingModel):
         return made
 
 
-def test_each_image_is_the_models_and_named_by_its_content(tmp_path: Path) -> None:
+def test_each_image_is_the_models_and_named_by_its_content(tmp_path):
     model = ReplayingModel()
     wanted = jobs("a", "b")
     with ImageStore(tmp_path) as store:
@@ -69,9 +65,7 @@ def test_each_image_is_the_models_and_named_by_its_content(tmp_path: Path) -> No
 @pytest.mark.parametrize(
     ("change", "made"), [({"steps": 5}, True), ({"guidance": 3.0}, True), ({"batch": 2}, False)]
 )
-def test_another_sampling_makes_other_images_and_another_batch_does_not(
-    tmp_path: Path, change: dict, made: bool
-) -> None:
+def test_another_sampling_makes_other_images_and_another_batch_does_not(tmp_path, change, made):
     model = ReplayingModel()
     with ImageStore(tmp_path) as store:
         images_of(store, model, jobs("a"), SAMPLING)
@@ -83,9 +77,7 @@ def test_another_sampling_makes_other_images_and_another_batch_does_not(
 
 @settings(max_examples=12)
 @given(st.integers(0, 5), st.integers(1, 4), st.integers(1, 4))
-def test_a_run_that_died_goes_on_to_the_same_images(
-    tmp_path_factory: pytest.TempPathFactory, batches: int, count: int, batch: int
-) -> None:
+def test_a_run_that_died_goes_on_to_the_same_images(tmp_path_factory, batches, count, batch):
     """Even those of a model that lets neighbours show: batches are cut alike."""
     sampling = Sampling(4, 7.5, batch)
     wanted = jobs("a", "b", "c", count=count)
@@ -110,7 +102,7 @@ def test_a_run_that_died_goes_on_to_the_same_images(
     assert len(model.rows) == -(-len(wanted) // batch)
 
 
-def test_an_image_whose_file_went_is_made_anew(tmp_path: Path) -> None:
+def test_an_image_whose_file_went_is_made_anew(tmp_path):
     model = ReplayingModel()
     with ImageStore(tmp_path) as store:
         found = images_of(store, model, jobs("a"), SAMPLING)
@@ -122,7 +114,7 @@ def test_an_image_whose_file_went_is_made_anew(tmp_path: Path) -> None:
 
 @settings(max_examples=12)
 @given(st.integers(0, 99), st.integers(1, 20), st.text(max_size=5))
-def test_seeds_are_distinct_and_more_images_keep_them(seed: int, count: int, text: str) -> None:
+def test_seeds_are_distinct_and_more_images_keep_them(seed, count, text):
     for prompt in (None, text):
         made = seeds_of(seed, count, prompt)
         assert len(set(made)) == count
@@ -131,7 +123,7 @@ def test_seeds_are_distinct_and_more_images_keep_them(seed: int, count: int, tex
     assert seeds_of(seed, count) != seeds_of(seed + 1, count)
 
 
-def test_what_is_no_image_is_refused(tmp_path: Path) -> None:
+def test_what_is_no_image_is_refused(tmp_path):
     class Wrong(ReplayingModel):
         def sample(self, conditioning, seeds, sampling):
             return np.zeros((4, 3, 8, 8), np.float32)
@@ -148,11 +140,11 @@ def test_what_is_no_image_is_refused(tmp_path: Path) -> None:
 PICTURE = np.arange(48, dtype=np.uint8).reshape(4, 4, 3)
 
 
-def put(store: ImageStore, key: str = "k", prompt: str = "a", seed: int = 1) -> None:
+def put(store, key="k", prompt="a", seed=1):
     store.add([key], [Job(prompt, seed)], PICTURE[None], 2.0)
 
 
-def test_a_damaged_picture_is_told(tmp_path: Path) -> None:
+def test_a_damaged_picture_is_told(tmp_path):
     with ImageStore(tmp_path) as store:
         put(store)
         (found,) = store.known(["k"]).values()
@@ -165,7 +157,7 @@ def test_a_damaged_picture_is_told(tmp_path: Path) -> None:
             store.pixels(found.digest)
 
 
-def test_similarities_come_back_as_they_were(tmp_path: Path) -> None:
+def test_similarities_come_back_as_they_were(tmp_path):
     draw = np.random.default_rng(0).uniform(size=(5, 5)).astype(np.float32)
     matrix = (draw + draw.T) / 2
     np.fill_diagonal(matrix, 1.0)

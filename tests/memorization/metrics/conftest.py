@@ -1,20 +1,11 @@
 """Small images for the tests of metrics."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 
 
-@pytest.fixture(scope="session", autouse=True)
-def _one_torch_thread() -> None:
-    """Both cores are busy with tests already: threads of torch would only wait for each other."""
-    torch = pytest.importorskip("torch")
-    torch.set_num_threads(1)
-
-
 @pytest.fixture(scope="session")
-def small_pictures() -> list[np.ndarray]:
+def small_pictures():
     """Return eight images of 16 x 16 pixels, each of another colour and pattern."""
     rng = np.random.default_rng(7)
     flat = rng.integers(0, 256, (8, 1, 1, 3)) * 0.7

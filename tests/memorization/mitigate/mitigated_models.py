@@ -1,43 +1,20 @@
 """Tiny pipelines behind the protocol, without a folder."""
 
-from __future__ import annotations
-
-from typing import Any
-
 import torch
 
-from tiny_pipelines import (
-    deepfloyd,
-    stable_diffusion,
-    stable_diffusion_3,
-    stable_diffusion_xl,
-)
-from visleak.diffusion.families import (
-    DeepFloyd,
-    StableDiffusion,
-    StableDiffusion3,
-    StableDiffusionXL,
-)
+from tiny_pipelines import MAKERS
+from visleak.diffusion.loading import adapter_of
 from visleak.diffusion.pipeline import LoadedPipeline, quiet
-
-#: Adapter, maker and scheduler.
-FAMILIES: dict[str, tuple[Any, Any, str]] = {
-    "sd1": (StableDiffusion, stable_diffusion, "ddim"),
-    "sd2": (StableDiffusion, lambda: stable_diffusion("v_prediction", "!"), "ddim"),
-    "sdxl": (StableDiffusionXL, stable_diffusion_xl, "own"),
-    "sd3": (StableDiffusion3, stable_diffusion_3, "own"),
-    "if": (DeepFloyd, deepfloyd, "own"),
-}
 
 PRECISIONS = {"fp32": torch.float32, "bf16": torch.bfloat16}
 
 
-def tiny(name: str = "sd1", precision: str = "fp32", loud: float = 1.0) -> Any:
+def tiny(name="sd1", precision="fp32", loud=1.0):
     """Return a tiny model; random networks hardly hear a prompt, and attention can be louder."""
-    adapter, make, scheduler = FAMILIES[name]
     with quiet():
-        pipeline = make()
-        adapter.prepare(pipeline, scheduler)
+        pipeline = MAKERS[name]()
+        adapter = adapter_of(name, type(pipeline).__name__)
+        adapter.prepare(pipeline, adapter.scheduled)
         pipeline.to(PRECISIONS[precision])
     for part in pipeline.components.values():
         if isinstance(part, torch.nn.Module):

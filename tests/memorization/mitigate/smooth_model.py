@@ -1,20 +1,17 @@
 """A smooth model in float64, whose D and its slopes can be worked out exactly."""
 
-from __future__ import annotations
-
-from collections.abc import Sequence
 from hashlib import blake2b
-from typing import Any
 
 import numpy as np
 import torch
 
-from visleak.diffusion.model import Conditioning, Sampling
+from toy_models import ToyModel
+from visleak.diffusion.model import Conditioning
 
 TOKENS, WIDTH, SHAPE = 5, 3, (2, 2, 2)
 
 
-class SmoothModel:
+class SmoothModel(ToyModel):
     """``eps(x, c) = x + sum over tokens of tanh(A c_t + B x)``, other for every noise and prompt.
 
     Attributes:
@@ -23,27 +20,20 @@ class SmoothModel:
     """
 
     name = "smooth"
-    family = "sd"
-    prediction = "epsilon"
     digest = "smooth-1"
     shape = SHAPE
-    device = "cpu"
-    precision = "fp32"
 
-    def __init__(self, dtype: Any = torch.float64) -> None:
+    def __init__(self, dtype=torch.float64):
         draw = torch.Generator().manual_seed(11)
         size = int(np.prod(SHAPE))
         self.a = torch.randn((size, WIDTH), generator=draw, dtype=torch.float64)
         self.b = torch.randn((size, size), generator=draw, dtype=torch.float64) / size
         self.dtype = dtype
-        self.batches: list[int] = []
-        self.timesteps: list[float] = []
-        self.sampled: list[tuple[Conditioning, list[int]]] = []
+        self.batches = []
+        self.timesteps = []
+        self.sampled = []
 
-    def about(self) -> dict[str, object]:
-        return {"name": self.name}
-
-    def encode_prompt(self, prompts: Sequence[str]) -> Conditioning:
+    def encode_prompt(self, prompts):
         seeds = [int.from_bytes(blake2b(p.encode(), digest_size=4).digest()) for p in prompts]
         rows = [
             torch.randn((TOKENS, WIDTH), generator=torch.Generator().manual_seed(seed))
@@ -51,29 +41,28 @@ class SmoothModel:
         ]
         return Conditioning(torch.stack(rows).to(self.dtype))
 
-    def first_timestep(self, steps: int) -> float:
+    def first_timestep(self, steps):
         return 1000.0 - steps
 
-    def noises(self, seeds: Sequence[int]) -> Any:
-        rows = [torch.randn(SHAPE, generator=torch.Generator().manual_seed(s)) for s in seeds]
-        return torch.stack(rows).double()
+    def noises(self, seeds):
+        return super().noises(seeds).double()
 
-    def predict_noise(self, latents: Any, timestep: float, conditioning: Conditioning) -> Any:
+    def predict_noise(self, latents, timestep, conditioning):
         self.batches.append(len(latents))
         self.timesteps.append(timestep)
         flat = latents.double().flatten(1)
         moved = conditioning.states.double() @ self.a.T + (flat @ self.b.T)[:, None]
         return (flat + torch.tanh(moved).sum(1)).reshape(latents.shape)
 
-    def as_epsilon(self, output: Any, latents: Any, timestep: float) -> Any:
+    def as_epsilon(self, output, latents, timestep):
         return 0.5 * output + latents
 
-    def sample(self, conditioning: Conditioning, seeds: Sequence[int], sampling: Sampling) -> Any:
+    def sample(self, conditioning, seeds, sampling):
         self.sampled.append((conditioning, list(seeds)))
         return np.zeros((len(seeds), 2, 2, 3), np.uint8)
 
 
-def distance(model: SmoothModel, states: Any, seed: int) -> Any:
+def distance(model, states, seed):
     """Return D of one embedding (tokens, width) at one noise, written out."""
     noise = model.noises([seed])
     empty = model.encode_prompt([""])

@@ -1,7 +1,5 @@
 """Mitigations by name: what a text stands for, what is stored of it, and what is refused."""
 
-from __future__ import annotations
-
 import math
 from types import SimpleNamespace
 

@@ -1,11 +1,8 @@
 """Who enters a data set: prompts with a record of verification, and nobody else unless asked."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 from hypothesis import given
@@ -27,23 +24,12 @@ from visleak.memorization.prompt_files.selection import selected
 from visleak.memorization.tracing.document import Match, Original, Replication, Trace
 
 
-def match(prompt: str, reference: str | None, memorized: int | None, **fields: Any) -> Match:
-    known: dict[str, Any] = {
-        "image": f"{prompt}.png",
-        "prompt": prompt,
-        "size": 40,
-        "source": "train",
-        "reference": reference,
-        "similarity": 0.9,
-        "grade": "near",
-        "probability": 0.9,
-        "verified": memorized is not None,
-        "memorized": memorized,
-    }
-    return Match(**{**known, **fields})
+def match(prompt, reference, memorized, **fields):
+    known = (f"{prompt}.png", prompt, 40, "train", reference, 0.9, "near", 0.9)
+    return replace(Match(*known, memorized is not None, memorized), **fields)
 
 
-def test_lists_join_and_fill_each_other() -> None:
+def test_lists_join_and_fill_each_other():
     triggers = Prompts(("a", "b"), (True, None), (("u",), ()), {"group": ("0", "1")}, "one.csv")
     scores = Prompts(
         ("b", "a"),
@@ -62,19 +48,19 @@ def test_lists_join_and_fill_each_other() -> None:
     assert both.origin == "one.csv, scores.parquet"
 
 
-def test_lists_that_contradict_each_other() -> None:
+def test_lists_that_contradict_each_other():
     with pytest.raises(VisleakError, match="x, y, prompt 1 of y: this prompt stands"):
         joined([Prompts(("a",), (True,), origin="x"), Prompts(("a",), (False,), origin="y")])
     with pytest.raises(UsageError, match="prompts: give at least one list"):
         joined([])
 
 
-def record(prompts: Prompts) -> list[tuple[str, str]]:
+def record(prompts):
     return list(zip(prompts.columns["verified"], prompts.columns["verified_by"], strict=True))
 
 
 @pytest.mark.parametrize("turned", [False, True])
-def test_one_list_that_verifies_a_prompt_is_enough_in_any_order(turned: bool) -> None:
+def test_one_list_that_verifies_a_prompt_is_enough_in_any_order(turned):
     """Who verified comes from the list that says true, never from one that says false."""
     one = Prompts(
         ("a", "b", "c"),
@@ -93,7 +79,7 @@ def test_one_list_that_verifies_a_prompt_is_enough_in_any_order(turned: bool) ->
     }
 
 
-def trace_of(matches: list[Match], originals: list[tuple[str, ...]]) -> Trace:
+def trace_of(matches, originals):
     return Trace(
         folder=Path("trace"),
         about={"sets": ["train"]},
@@ -108,7 +94,7 @@ def trace_of(matches: list[Match], originals: list[tuple[str, ...]]) -> Trace:
     )
 
 
-def test_a_trace_verifies_prompts_and_names_all_copies_of_their_image() -> None:
+def test_a_trace_verifies_prompts_and_names_all_copies_of_their_image():
     prompts = Prompts(("a", "b", "c", "d"), sources=(("given",), (), (), ()))
     matches = [
         match("a", "red.png", 0, judged="human"),
@@ -140,19 +126,7 @@ def test_a_trace_verifies_prompts_and_names_all_copies_of_their_image() -> None:
     assert (chosen.candidates, chosen.left_out) == (4, {"not verified": 2})
 
 
-def test_a_trace_of_all_images_says_how_often_a_prompt_replicates() -> None:
-    trace = replace(
-        trace_of([match("a", "r", 0)], [("r",)]),
-        prompts=(Replication("a", 20, 15, 0.75, 0.5, 0.9, trigger=True),),
-    )
-    found = traced(Prompts(("a", "b")), trace)
-    assert found.columns["replicated_share"] == ("0.75", "")
-    assert found.columns["tau"] == ("0.5", "")
-    table = prompt_table(selected(found).prompts)
-    assert table["replicated_share"].to_pylist() == [0.75]
-
-
-def test_one_copy_among_many_images_makes_no_trigger() -> None:
+def test_one_copy_among_many_images_makes_no_trigger():
     trace = replace(
         trace_of([match("a", "r", 0), match("b", "r", 0)], [("r",)]),
         prompts=(
@@ -164,10 +138,12 @@ def test_one_copy_among_many_images_makes_no_trigger() -> None:
     assert found.columns["verified"] == ("false", "true")
     assert found.labels == (None, True)
     assert found.columns["replicated_share"] == ("0.01", "0.8")
+    assert found.columns["tau"] == ("0.5", "0.5")
+    assert prompt_table(selected(found).prompts)["replicated_share"].to_pylist() == [0.8]
     assert selected(found).left_out == {"not verified": 1}
 
 
-def shares(share: float, *, trigger: bool, tau: float = 0.5) -> Trace:
+def shares(share, *, trigger, tau=0.5):
     """Return a trace of all images of prompt ``a``, one of which is a copy."""
     count = round(20 * share)
     measured = Replication("a", 20, count, share, 0.0, 1.0, trigger=trigger)
@@ -176,9 +152,7 @@ def shares(share: float, *, trigger: bool, tau: float = 0.5) -> Trace:
 
 @pytest.mark.parametrize("turned", [False, True])
 @pytest.mark.parametrize("judged", ["", "human"])
-def test_a_share_that_is_too_small_outweighs_copies_of_other_traces(
-    turned: bool, judged: str
-) -> None:
+def test_a_share_that_is_too_small_outweighs_copies_of_other_traces(turned, judged):
     """What people judge in a trace is a pair of images, and not how often a prompt repeats one."""
     medoids = trace_of([match("a", "r", 0, judged=judged), match("b", "s", 1)], [("r",), ("s",)])
     traces = [medoids, shares(0.25, trigger=False)]
@@ -189,7 +163,7 @@ def test_a_share_that_is_too_small_outweighs_copies_of_other_traces(
     assert selected(found).prompts.texts == ("b",)
 
 
-def test_a_share_that_is_too_small_takes_back_what_a_trace_said_before() -> None:
+def test_a_share_that_is_too_small_takes_back_what_a_trace_said_before():
     """A list that an earlier trace verified, or nobody who is named; a person is believed."""
     for by, kept in (("trace in train: near", False), ("", False), ("Ann, by eye", True)):
         columns = {"verified": ("true",), "verified_by": (by,)}
@@ -199,19 +173,19 @@ def test_a_share_that_is_too_small_takes_back_what_a_trace_said_before() -> None
     assert record(vouched(traced(images, shares(0.25, trigger=False)), "Ann")) == [("true", "Ann")]
 
 
-def test_prompts_of_a_trace_alone() -> None:
+def test_prompts_of_a_trace_alone():
     trace = trace_of([match("b", None, None), match("a", "r", 0)], [("r",)])
     assert prompts_of(trace).texts == ("a", "b")
     with pytest.raises(VisleakError, match="the trace in trace holds no prompts"):
         prompts_of(trace_of([], []))
 
 
-def test_a_trace_against_a_label_is_told() -> None:
+def test_a_trace_against_a_label_is_told():
     with pytest.raises(VisleakError, match="prompt 'a' is labelled not memorized,"):
         traced(Prompts(("a",), (False,)), trace_of([match("a", "r", 0)], [("r",)]))
 
 
-def test_somebody_vouches_for_prompts_that_name_an_image() -> None:
+def test_somebody_vouches_for_prompts_that_name_an_image():
     prompts = vouched(Prompts(("a", "b"), sources=(("u",), ())), " Hong  et al. ")
     assert prompts.columns["verified"] == ("true", "false")
     assert prompts.columns["verified_by"] == ("Hong et al.", "")
@@ -223,7 +197,7 @@ def test_somebody_vouches_for_prompts_that_name_an_image() -> None:
 
 
 @pytest.mark.parametrize("labels", [(), (None, None), (True, None)])
-def test_candidates_without_a_record_never_enter(labels: tuple[bool | None, ...]) -> None:
+def test_candidates_without_a_record_never_enter(labels):
     """Neither a high D nor a label nor the name of an image is a verification."""
     prompts = Prompts(("a", "b"), labels, (("u",), ()), {"d_l2": ("99", "98")})
     with pytest.raises(VisleakError, match="none of 2 prompts is verified; trace"):
@@ -233,7 +207,7 @@ def test_candidates_without_a_record_never_enter(labels: tuple[bool | None, ...]
     assert chosen.prompts.columns["verified"] == ("false", "false")
 
 
-def test_a_list_with_its_own_record_is_believed_and_named() -> None:
+def test_a_list_with_its_own_record_is_believed_and_named():
     columns = {"verified": ("yes", "0", ""), "verified_by": ("Ann", "", "")}
     prompts = Prompts(("a", "b", "c"), columns=columns, origin="list.csv (CSV)")
     assert selected(prompts).prompts.columns["verified_by"] == ("Ann",)
@@ -243,7 +217,7 @@ def test_a_list_with_its_own_record_is_believed_and_named() -> None:
         selected(Prompts(("a",), columns={"verified": ("perhaps",)}, origin="list.csv (CSV)"))
 
 
-def test_what_is_labelled_not_memorized_is_left_out_in_any_case() -> None:
+def test_what_is_labelled_not_memorized_is_left_out_in_any_case():
     prompts = Prompts(("a", "b"), (False, None))
     chosen = selected(prompts, unverified=True)
     assert chosen.prompts.texts == ("b",)
@@ -253,23 +227,23 @@ def test_what_is_labelled_not_memorized_is_left_out_in_any_case() -> None:
 # -- by D -----------------------------------------------------------------------------------------
 
 
-def table(folder: Path, header: str, *rows: str) -> Path:
+def table(folder, header, *rows):
     file = folder / "prompts.csv"
     file.write_text("\n".join((header, *rows)) + "\n")
     return file
 
 
-def result(folder: Path, verb: str, **settings: Any) -> None:
+def result(folder, verb, **settings):
     """Write as much of a result as names its verb and settings."""
     content = {"kind": f"visleak memorization {verb}", "settings": settings}
     (folder / f"{verb}.json").write_text(json.dumps(content))
 
 
-def taken(file: Path, **choice: Any) -> Prompts:
+def taken(file, **choice):
     return chosen(read_prompts(file), file, **choice)
 
 
-def test_the_top_are_those_of_the_highest_d_and_a_note_says_so(tmp_path: Path) -> None:
+def test_the_top_are_those_of_the_highest_d_and_a_note_says_so(tmp_path):
     file = table(tmp_path, "prompt,d_squared,word", "b,2,x", "c,10,y", "a,2,z", "d,,w")
     assert taken(file) == read_prompts(file)
     best = taken(file, top=2)
@@ -281,7 +255,7 @@ def test_the_top_are_those_of_the_highest_d_and_a_note_says_so(tmp_path: Path) -
 
 
 @given(st.lists(st.floats(0, 1e6), min_size=1, max_size=30), st.integers(1, 30))
-def test_nothing_that_is_left_out_is_higher(scores: list[float], top: int) -> None:
+def test_nothing_that_is_left_out_is_higher(scores, top):
     texts = tuple(f"prompt {number}" for number in range(len(scores)))
     prompts = Prompts(texts, columns={"d_l2": tuple(map(repr, scores))})
     found = chosen(prompts, Path(__file__), top)
@@ -293,7 +267,7 @@ def test_nothing_that_is_left_out_is_higher(scores: list[float], top: int) -> No
 
 
 @pytest.mark.parametrize("verb", ["search", "augment"])
-def test_reached_is_at_least_the_kappa_of_the_search(tmp_path: Path, verb: str) -> None:
+def test_reached_is_at_least_the_kappa_of_the_search(tmp_path, verb):
     file = table(tmp_path, "prompt,d_squared", "b,4.99", "c,7", "a,5")
     result(tmp_path, verb, norm="squared", kappa=5)
     found = taken(file, reached=True)
@@ -304,7 +278,7 @@ def test_reached_is_at_least_the_kappa_of_the_search(tmp_path: Path, verb: str) 
     assert both.notes[-1].endswith("reached kappa 5 (d_squared) and have the highest d_squared")
 
 
-def test_what_nobody_knows_is_refused_in_a_line(tmp_path: Path) -> None:
+def test_what_nobody_knows_is_refused_in_a_line(tmp_path):
     plain = tmp_path / "list.txt"
     plain.write_text("a\nb\n")
     with pytest.raises(UsageError, match="has no column d_l2 or d_squared; score"):
@@ -324,25 +298,22 @@ def test_what_nobody_knows_is_refused_in_a_line(tmp_path: Path) -> None:
         taken(table(tmp_path, "prompt,d_squared", "a,high"), top=1)
 
 
-def test_what_reached_a_threshold_is_high(tmp_path: Path) -> None:
+def test_what_reached_a_threshold_is_high(tmp_path):
     file = table(tmp_path, "prompt,d_squared", "b,4.99", "c,7", "a,5", "e,")
     result(tmp_path, "search", norm="squared", kappa=5)
     found = scores_of(read_prompts(file), file)
-    assert found is not None
     assert found.values == {"b": 4.99, "c": 7.0, "a": 5.0}
     assert found.high(()) == (frozenset("ac"), "D reached kappa 5 (d_squared)")
     (tmp_path / "search.json").unlink()
     file = table(tmp_path, "prompt,d_l2,reached", "b,4,false", "c,7,true")
     found = scores_of(read_prompts(file), file)
-    assert found is not None
     assert found.high(("b",)) == (frozenset("c"), "D reached the threshold of detect")
 
 
-def test_without_a_threshold_the_lowest_d_with_a_cluster_counts(tmp_path: Path) -> None:
+def test_without_a_threshold_the_lowest_d_with_a_cluster_counts(tmp_path):
     rows = [f"p{number},{number}" for number in range(20)]
     file = table(tmp_path, "prompt,d_l2", *rows)
     found = scores_of(read_prompts(file), file)
-    assert found is not None
     high, rule = found.high(("p15", "p18"))
     assert high == {f"p{number}" for number in range(15, 20)}
     assert "lowest D with a cluster" in rule

@@ -1,11 +1,8 @@
 """Data sets of prompts: the table, the datasheet, and what becomes of hostile texts."""
 
-from __future__ import annotations
-
 import json
 import os
 from pathlib import Path
-from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
@@ -30,7 +27,7 @@ PROMPTS = vouched(
 )
 
 
-def test_what_is_written_is_read_again(tmp_path: Path) -> None:
+def test_what_is_written_is_read_again(tmp_path):
     data = write_prompts(PROMPTS, tmp_path, day="2024-05-01")
     assert sorted(each.name for each in tmp_path.glob("[!.]*")) == [
         "dataset.json",
@@ -62,7 +59,7 @@ def test_what_is_written_is_read_again(tmp_path: Path) -> None:
     assert content["verified_by"] == {"a look at both": 3}
 
 
-def test_candidates_carry_the_word_in_name_and_sheet(tmp_path: Path) -> None:
+def test_candidates_carry_the_word_in_name_and_sheet(tmp_path):
     prompts = Prompts(("a", "b"), sources=(("u",), ()))
     with pytest.raises(VisleakError, match="none of 2 prompts is verified"):
         write_prompts(prompts, tmp_path)
@@ -79,10 +76,10 @@ def test_candidates_carry_the_word_in_name_and_sheet(tmp_path: Path) -> None:
     assert (tmp_path / "prompts.parquet").exists()
 
 
-def test_a_data_set_is_reused_and_read_again(tmp_path: Path) -> None:
+def test_a_data_set_is_reused_and_read_again(tmp_path):
     first = write_prompts(PROMPTS, tmp_path)
     held = {each: each.stat().st_mtime_ns for each in tmp_path.iterdir()}
-    said: list[str] = []
+    said = []
     again = write_prompts(PROMPTS, tmp_path, note=said.append)
     assert again == first == read_prompt_set(tmp_path)
     assert len(said) == 1
@@ -94,7 +91,7 @@ def test_a_data_set_is_reused_and_read_again(tmp_path: Path) -> None:
     assert len(said) == 1
 
 
-def _result(folder: Path, verb: str, model: dict[str, Any], **more: Any) -> Path:
+def _result(folder, verb, model, **more):
     folder.mkdir()
     content = {"kind": f"visleak memorization {verb}", "schema": 1, "model": model, **more}
     (folder / f"{verb}.json").write_text(json.dumps(content))
@@ -105,7 +102,7 @@ def _result(folder: Path, verb: str, model: dict[str, Any], **more: Any) -> Path
     return table
 
 
-def test_a_list_says_which_verb_model_and_settings_made_it(tmp_path: Path) -> None:
+def test_a_list_says_which_verb_model_and_settings_made_it(tmp_path):
     model = {"name": "/home/ann/models/sd-1.4/", "digest": "ab12", "family": "sd"}
     table = _result(tmp_path / "d", "detect", model, settings={"noises": 4, "more": [1]})
     origin = provenance_of(table)
@@ -128,7 +125,7 @@ def test_a_list_says_which_verb_model_and_settings_made_it(tmp_path: Path) -> No
     assert (provenance_of(traced).verb, provenance_of(traced).model) == ("trace", model)
 
 
-def test_prompts_of_two_models_are_two_data_sets(tmp_path: Path) -> None:
+def test_prompts_of_two_models_are_two_data_sets(tmp_path):
     tables = [
         _result(tmp_path / name, "search", {"name": name, "digest": name}) for name in ("x", "y")
     ]
@@ -138,7 +135,7 @@ def test_prompts_of_two_models_are_two_data_sets(tmp_path: Path) -> None:
 
 @pytest.mark.data
 @pytest.mark.skipif(not DATA, reason="VISLEAK_DATA is not set: no prompts of MemBench")
-def test_membench_as_a_data_set(tmp_path: Path) -> None:
+def test_membench_as_a_data_set(tmp_path):
     file = Path(str(DATA)) / "membench" / "SD1_final.csv"
     prompts = vouched(read_prompts(file), "Hong et al. 2024")
     data = write_prompts(prompts, tmp_path, origins=[provenance_of(file)])

@@ -1,9 +1,6 @@
 """Algorithm 2 against a literal reading of it, and what becomes of its bank."""
 
-from __future__ import annotations
-
 import dataclasses
-from pathlib import Path
 
 import pytest
 
@@ -11,8 +8,8 @@ from toy_prompt_models import WORDS, FiveProposer, FiveWords, d_of, task, text_o
 from visleak.errors import UsageError, VisleakError
 from visleak.memorization.scores import seeds_of
 from visleak.memorization.search import gibbs
-from visleak.memorization.search.driver import BankEntry, generator
-from visleak.memorization.search.gibbs import AugmentResult, AugmentSettings, augment
+from visleak.memorization.search.driver import generator
+from visleak.memorization.search.gibbs import AugmentSettings, augment
 
 SETTINGS = AugmentSettings(
     iterations=6, candidates=4, temperature=0.4, kappa=1.0, patience=2, top=None, norm="l2"
@@ -21,15 +18,15 @@ CODE = dataclasses.replace(SETTINGS, preset="official-code", floor=0.8, repeats=
 TRIGGERS = ("ant bee cat", "eel dog", "cat cat cat cat")
 
 
-def without_time(made: AugmentResult) -> AugmentResult:
+def without_time(made):
     return dataclasses.replace(made, seconds=0.0)
 
 
-def literal(trigger: str, settings: AugmentSettings, seed: int = 0) -> dict[str, list[float]]:
+def literal(trigger, settings, seed=0):
     """Return every D of every prompt that Algorithm 2 scores, as two plain loops."""
     proposer = FiveProposer()
     first = [WORDS.index(word) for word in trigger.split()]
-    bank: dict[str, list[float]] = {}
+    bank = {}
     for repeat in range(settings.repeats):
         state, count, step = list(first), 0, 0
         chains = len(first) + (not settings.code)
@@ -66,12 +63,10 @@ def literal(trigger: str, settings: AugmentSettings, seed: int = 0) -> dict[str,
 @pytest.mark.parametrize("settings", [SETTINGS, CODE], ids=["paper", "code"])
 @pytest.mark.parametrize("trigger", TRIGGERS)
 @pytest.mark.parametrize("kappa", [0.2, 1.0, 1.6, 3.0])
-def test_the_bank_is_that_of_a_literal_reading(
-    settings: AugmentSettings, trigger: str, kappa: float
-) -> None:
+def test_the_bank_is_that_of_a_literal_reading(settings, trigger, kappa):
     settings = dataclasses.replace(settings, kappa=kappa, floor=None)
     wanted = literal(trigger, settings)
-    held: list[BankEntry] = []
+    held = []
     made = augment(task(), FiveProposer(), [trigger], settings, bank=held.extend)
     assert {each.prompt: each.times for each in held} == {
         prompt: len(scores) for prompt, scores in wanted.items()
@@ -83,10 +78,10 @@ def test_the_bank_is_that_of_a_literal_reading(
     assert made.complete
 
 
-def test_top_and_floor_keep_the_best() -> None:
+def test_top_and_floor_keep_the_best():
     every = augment(task(), FiveProposer(), TRIGGERS, SETTINGS)
     top = augment(task(), FiveProposer(), TRIGGERS, dataclasses.replace(SETTINGS, top=5))
-    held: list[BankEntry] = []
+    held = []
     floor = augment(
         task(), FiveProposer(), TRIGGERS, dataclasses.replace(SETTINGS, floor=1.5), bank=held.extend
     )
@@ -101,7 +96,7 @@ def test_top_and_floor_keep_the_best() -> None:
     assert len(held) == sum(len(each.prompts) for each in floor.triggers)
 
 
-def test_a_trigger_gives_the_same_alone_and_among_others(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_trigger_gives_the_same_alone_and_among_others(monkeypatch):
     together = augment(task(FiveWords(noisy=True)), FiveProposer(), TRIGGERS, CODE)
     monkeypatch.setattr(gibbs, "TOGETHER", 2)
     waves = augment(task(FiveWords(noisy=True)), FiveProposer(), TRIGGERS, CODE)
@@ -112,9 +107,7 @@ def test_a_trigger_gives_the_same_alone_and_among_others(monkeypatch: pytest.Mon
 
 
 @pytest.mark.parametrize("rows", [3, 40, 111, 222])
-def test_an_interrupted_augmentation_ends_with_identical_results(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rows: int
-) -> None:
+def test_an_interrupted_augmentation_ends_with_identical_results(tmp_path, monkeypatch, rows):
     monkeypatch.setattr(gibbs, "TOGETHER", 2)
     whole = augment(task(FiveWords(noisy=True)), FiveProposer(), TRIGGERS, CODE)
     stopped = task(FiveWords(noisy=True, kill_after=rows), folder=tmp_path)
@@ -128,7 +121,7 @@ def test_an_interrupted_augmentation_ends_with_identical_results(
     assert model.rows == 0
 
 
-def test_words_that_nobody_knows_are_left_out_and_counted() -> None:
+def test_words_that_nobody_knows_are_left_out_and_counted():
     made = augment(task(), FiveProposer(), ["ant yak bee", "yak", "cat dog"], SETTINGS)
     first, second, third = made.triggers
     assert (first.start, first.unknown, first.scored > 0) == ("ant bee", 1, True)
@@ -144,21 +137,19 @@ def test_words_that_nobody_knows_are_left_out_and_counted() -> None:
         (["yak", "gnu"], VisleakError, "the language model five words knows no word of the 2"),
     ],
 )
-def test_triggers_that_cannot_be_are_refused(
-    triggers: list[str], error: type[VisleakError], said: str
-) -> None:
+def test_triggers_that_cannot_be_are_refused(triggers, error, said):
     with pytest.raises(error) as refused:
         augment(task(), FiveProposer(), triggers, SETTINGS)
     assert said in str(refused.value)
 
 
-def test_repeats_meet_noises_of_their_own() -> None:
+def test_repeats_meet_noises_of_their_own():
     """The mean D of a prompt that several runs score at one step is a mean over noises."""
     model = FiveWords(noisy=True)
     settings = dataclasses.replace(
         SETTINGS, iterations=1, kappa=0.0, preset="official-code", candidates=5, repeats=4
     )
-    held: list[BankEntry] = []
+    held = []
     made = augment(task(model), FiveProposer(), ["ant"], settings, bank=held.extend)
     strengths = [
         float(model.noises([seed]).abs().mean())

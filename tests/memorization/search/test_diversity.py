@@ -1,7 +1,5 @@
 """Algorithm 3 against an exhaustive reading of it."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np
@@ -14,7 +12,7 @@ from visleak.memorization.search.run import diversify, farthest_points
 PROMPTS = [text_of(state) for state in all_states(2)]
 
 
-def exhaustive(vectors: np.ndarray, count: int, first: int) -> list[int]:
+def exhaustive(vectors, count, first):
     """Return the picks of Algorithm 3, every cosine worked out anew for every pick."""
     rows = [[float(value) for value in row] for row in vectors]
     rest = [row for row in range(len(rows)) if row != first]
@@ -25,13 +23,13 @@ def exhaustive(vectors: np.ndarray, count: int, first: int) -> list[int]:
     return picked
 
 
-def cosine(one: list[float], other: list[float]) -> float:
+def cosine(one, other):
     dot = math.fsum(a * b for a, b in zip(one, other, strict=True))
     return dot / math.sqrt(math.fsum(a * a for a in one) * math.fsum(b * b for b in other))
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_picks_are_those_of_exhaustive_search(seed: int) -> None:
+def test_picks_are_those_of_exhaustive_search(seed):
     rng = np.random.default_rng(seed)
     vectors = rng.standard_normal((30, 8)) * rng.uniform(0.1, 50.0, (30, 1))
     for count in (1, 2, 12, 99):
@@ -43,7 +41,7 @@ def test_picks_are_those_of_exhaustive_search(seed: int) -> None:
             assert closest == pytest.approx(wanted, abs=1e-12)
 
 
-def test_ties_go_to_the_first() -> None:
+def test_ties_go_to_the_first():
     """Copies of a vector have equal cosines to the last bit."""
     rng = np.random.default_rng(0)
     few = rng.standard_normal((4, 7))
@@ -55,12 +53,12 @@ def test_ties_go_to_the_first() -> None:
 
 
 @pytest.mark.parametrize("value", [0.0, np.nan, np.inf])
-def test_vectors_without_a_direction_are_refused(value: float) -> None:
+def test_vectors_without_a_direction_are_refused(value):
     with pytest.raises(VisleakError, match=r"zero or not finite; such prompts have no direction"):
         list(farthest_points(np.array([[1.0, 0.0], [value, 0.0]]), 2, 0))
 
 
-def test_the_first_pick_is_seeded_and_each_prompt_is_picked_once() -> None:
+def test_the_first_pick_is_seeded_and_each_prompt_is_picked_once():
     firsts = set()
     for seed in range(8):
         picks = diversify(FiveWords(), PROMPTS, 30, seed=seed)
@@ -80,9 +78,7 @@ def test_the_first_pick_is_seeded_and_each_prompt_is_picked_once() -> None:
         (["a"], {"sources": ["b", "c"]}, "sources are one per prompt, 1; got 2"),
     ],
 )
-def test_what_cannot_be_picked_from_is_refused(
-    prompts: list[str], given_: dict[str, object], said: str
-) -> None:
+def test_what_cannot_be_picked_from_is_refused(prompts, given_, said):
     with pytest.raises(UsageError) as refused:
-        diversify(FiveWords(), prompts, **given_)  # type: ignore[arg-type]
+        diversify(FiveWords(), prompts, **given_)
     assert said in str(refused.value)

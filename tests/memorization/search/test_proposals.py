@@ -1,10 +1,7 @@
 """Proposals of a real masked language model, made from a configuration and loaded offline."""
 
-from __future__ import annotations
-
 import json
 import shutil
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -22,7 +19,6 @@ from transformers import (
 
 from visleak.errors import UsageError, VisleakError
 from visleak.memorization.search.proposals import (
-    MaskedLanguageModel,
     Rules,
     best_candidates,
     load_language_model,
@@ -40,7 +36,7 @@ LETTERS = "red bag old image of a"
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def folder(tmp_path_factory):
     """A BERT of 2 layers with a vocabulary of word pieces, as transformers saves it."""
     path = tmp_path_factory.mktemp("mlm")
     vocabulary = {token: number for number, token in enumerate(TOKENS)}
@@ -76,11 +72,11 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def ids(*words: str) -> list[int]:
+def ids(*words):
     return [TOKENS.index(word) for word in words]
 
 
-def by_hand(folder: Path, row: list[int], place: int) -> np.ndarray:
+def by_hand(folder, row, place):
     """Return log-probabilities at a place of an input, straight from the network."""
     network = BertForMaskedLM.from_pretrained(folder).eval()
     with torch.no_grad():
@@ -88,11 +84,11 @@ def by_hand(folder: Path, row: list[int], place: int) -> np.ndarray:
     return torch.log_softmax(logits, -1).numpy()
 
 
-def model(folder: Path, **rules: object) -> MaskedLanguageModel:
-    return load_language_model(str(folder), rules=Rules(**rules))  # type: ignore[arg-type]
+def model(folder, **rules):
+    return load_language_model(str(folder), rules=Rules(**rules))
 
 
-def test_candidates_are_the_most_probable_words_at_the_masked_position(folder: Path) -> None:
+def test_candidates_are_the_most_probable_words_at_the_masked_position(folder):
     state = ids("old", "red", "bag")
     row = [2, state[0], 4, state[2], 3]
     logs = by_hand(folder, row, 2)
@@ -104,7 +100,7 @@ def test_candidates_are_the_most_probable_words_at_the_masked_position(folder: P
         assert np.allclose(found.log_probabilities, logs[wanted[:count]], atol=1e-5)
 
 
-def test_prompts_of_several_lengths_are_read_as_each_alone(folder: Path) -> None:
+def test_prompts_of_several_lengths_are_read_as_each_alone(folder):
     lm = model(folder)
     states = [ids("old", "red"), lm.start(4), ids("bag"), ids("of", "old"), ids(*LETTERS.split())]
     positions = [1, 3, 0, 0, 2]
@@ -115,7 +111,7 @@ def test_prompts_of_several_lengths_are_read_as_each_alone(folder: Path) -> None
         assert np.allclose(alone.log_probabilities, found.log_probabilities, atol=1e-5)
 
 
-def test_a_prefix_is_read_by_the_language_model_alone(folder: Path) -> None:
+def test_a_prefix_is_read_by_the_language_model_alone(folder):
     lm = model(folder, prefix="Image of a")
     state = ids("old", "red")
     logs = by_hand(folder, [2, *ids("image", "of", "a"), state[0], 4, 3], 5)
@@ -125,7 +121,7 @@ def test_a_prefix_is_read_by_the_language_model_alone(folder: Path) -> None:
     assert lm.about()["prefix"] == "Image of a"
 
 
-def test_texts_merge_pieces_and_leave_masks_out(folder: Path) -> None:
+def test_texts_merge_pieces_and_leave_masks_out(folder):
     lm = model(folder)
     states = [
         ids("[MASK]", "bag", "##s", "[MASK]", "old"),
@@ -139,7 +135,7 @@ def test_texts_merge_pieces_and_leave_masks_out(folder: Path) -> None:
     assert lm.texts(states)[3] == "##let bag."
 
 
-def test_stop_words_are_made_by_rule(folder: Path) -> None:
+def test_stop_words_are_made_by_rule(folder):
     (found,) = model(folder, stop=True).candidates([ids("old")], [0], 99)
     words = {TOKENS[number] for number in found.ids.tolist()}
     # the apostrophe is punctuation; the full stop has a rule of its own
@@ -148,7 +144,7 @@ def test_stop_words_are_made_by_rule(folder: Path) -> None:
     }
 
 
-def test_banned_words_are_never_proposed(folder: Path) -> None:
+def test_banned_words_are_never_proposed(folder):
     lm = model(folder, banned=("Ocean", "red", "bags", "sea"), banned_name="mine")
     (found,) = lm.candidates([ids("old")], [0], 99)
     words = {TOKENS[number] for number in found.ids.tolist()}
@@ -160,7 +156,7 @@ def test_banned_words_are_never_proposed(folder: Path) -> None:
     assert lm.about()["banned_words"] == 4
 
 
-def test_a_full_stop_may_be_kept_for_the_end(folder: Path) -> None:
+def test_a_full_stop_may_be_kept_for_the_end(folder):
     lm = model(folder, stop=True)
     stop = TOKENS.index(".")
     middle, end = lm.candidates([ids("old", "bag")] * 2, [0, 1], 99)
@@ -170,9 +166,7 @@ def test_a_full_stop_may_be_kept_for_the_end(folder: Path) -> None:
 
 
 @given(st.lists(st.floats(-9, 0), min_size=1, max_size=12), st.integers(1, 14), st.data())
-def test_best_candidates_are_the_top_with_what_is_forced(
-    values: list[float], count: int, data: st.DataObject
-) -> None:
+def test_best_candidates_are_the_top_with_what_is_forced(values, count, data):
     size = len(values)
     allowed = np.array(data.draw(st.lists(st.booleans(), min_size=size, max_size=size)), bool)
     forced = data.draw(st.lists(st.integers(0, size - 1), max_size=2, unique=True))
@@ -186,14 +180,14 @@ def test_best_candidates_are_the_top_with_what_is_forced(
         assert found == free
 
 
-def test_texts_are_read_into_pieces_and_what_is_unknown_is_counted(folder: Path) -> None:
+def test_texts_are_read_into_pieces_and_what_is_unknown_is_counted(folder):
     lm = model(folder)
     assert lm.ids("Old bags") == (ids("old", "bag", "##s"), 0)
     assert lm.ids("old zebra bag") == (ids("old", "bag"), 1)
     assert lm.start(3) == [lm.mask] * 3
 
 
-def test_prompts_longer_than_the_model_reads_are_refused(folder: Path) -> None:
+def test_prompts_longer_than_the_model_reads_are_refused(folder):
     lm = model(folder, prefix="image of a")
     assert len(lm.start(11)) == 11
     for call in (lambda: lm.start(12), lambda: lm.ids("old " * 12)):
@@ -201,13 +195,13 @@ def test_prompts_longer_than_the_model_reads_are_refused(folder: Path) -> None:
             call()
 
 
-def test_a_list_that_bans_every_word_is_refused(folder: Path) -> None:
+def test_a_list_that_bans_every_word_is_refused(folder):
     with pytest.raises(VisleakError) as refused:
         model(folder, banned=tuple(TOKENS))
     assert str(refused.value) == (f"every word of language model {folder} is banned; ban fewer")
 
 
-def test_what_is_no_masked_language_model_is_refused(folder: Path, tmp_path: Path) -> None:
+def test_what_is_no_masked_language_model_is_refused(folder, tmp_path):
     with pytest.raises(UsageError, match=r"there is no such folder; give one with a language"):
         load_language_model(str(tmp_path / "none"))
     empty = tmp_path / "empty"
@@ -244,14 +238,14 @@ def test_what_is_no_masked_language_model_is_refused(folder: Path, tmp_path: Pat
 # -- banned words ---------------------------------------------------------------------------------
 
 
-def test_our_list_is_of_single_lower_case_words_each_once() -> None:
+def test_our_list_is_of_single_lower_case_words_each_once():
     words = own_banned_words()
     assert len(words) == len(set(words)) > 250
     assert all(word.isalpha() and word.islower() and word.isascii() for word in words)
     assert {"surf", "glacier", "violet", "logo", "icon", "texture", "background"} <= set(words)
 
 
-def test_lists_are_read_from_files(tmp_path: Path) -> None:
+def test_lists_are_read_from_files(tmp_path):
     file = tmp_path / "banned.txt"
     file.write_bytes(b"\xef\xbb\xbfred\r\n# colours\r\nblue # sky\r\n\r\nred\r\n")
     assert read_banned_words(file) == ("red", "blue")

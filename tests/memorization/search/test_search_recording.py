@@ -1,18 +1,14 @@
 """What a search leaves in its folder, and what a second call makes of it."""
 
-from __future__ import annotations
-
 import csv
 import json
-from dataclasses import asdict
-from pathlib import Path
-from typing import Any
+from dataclasses import replace
 
 import pyarrow.parquet as pq
 import pytest
 
-from toy_prompt_models import WORDS, FiveProposer, FiveWords, d_of, task
-from visleak.errors import UsageError
+from toy_prompt_models import FiveProposer, FiveWords, d_of, task
+from visleak.errors import UsageError, VisleakError
 from visleak.memorization.prompt_files import read_prompts, read_values
 from visleak.memorization.prompts import Prompts
 from visleak.memorization.search import (
@@ -24,16 +20,9 @@ from visleak.memorization.search import (
     diversify_into,
     search_into,
 )
-from visleak.memorization.search.driver import (
-    FILE,
-    Candidate,
-    Ledger,
-    ScoredCandidate,
-    calls_so_far,
-)
+from visleak.memorization.search.driver import FILE, Ledger, ScoredCandidate
 from visleak.memorization.search.run import folder_of
 from visleak.memorization.settings import DiversifySettings
-from visleak.storage import claimed
 
 GIBBS = GibbsSettings(length=3, iterations=6, candidates=4, temperature=0.4, kappa=1.0, norm="l2")
 AUGMENT = AugmentSettings(
@@ -42,7 +31,7 @@ AUGMENT = AugmentSettings(
 TRIGGERS = Prompts(("ant bee cat", "eel dog", "=cmd() ant"), origin="mine.txt (text)")
 
 
-def searched(out: Path, model: FiveWords | None = None, **given: Any) -> dict[str, Any]:
+def searched(out, model=None, **given):
     force, said = given.pop("force", False), given.pop("note", None)
     settings = given.pop("settings", GIBBS)
     return search_into(
@@ -56,7 +45,7 @@ def searched(out: Path, model: FiveWords | None = None, **given: Any) -> dict[st
     )
 
 
-def test_a_search_writes_what_the_next_verb_reads(tmp_path: Path) -> None:
+def test_a_search_writes_what_the_next_verb_reads(tmp_path):
     found = searched(tmp_path)
     held = json.loads((tmp_path / "search.json").read_text())
     assert held == found == folder_of(tmp_path, "search").content()
@@ -81,11 +70,11 @@ def test_a_search_writes_what_the_next_verb_reads(tmp_path: Path) -> None:
     assert [each["reached"] for each in held["best"]] == reached
 
 
-def test_a_search_that_its_budget_ended_goes_on_with_a_larger_one(tmp_path: Path) -> None:
+def test_a_search_that_its_budget_ended_goes_on_with_a_larger_one(tmp_path):
     part = searched(tmp_path / "a", budget=Budget(calls=30))
     assert not part["complete"]
     assert part["headline"].endswith("; the budget ended it")
-    said: list[str] = []
+    said = []
     assert searched(tmp_path / "a", budget=Budget(calls=30), note=said.append) == part
     whole = searched(tmp_path / "a", note=said.append)
     assert said[1:] == [
@@ -99,33 +88,36 @@ def test_a_search_that_its_budget_ended_goes_on_with_a_larger_one(tmp_path: Path
         assert (tmp_path / "a" / name).read_bytes() == (tmp_path / "b" / name).read_bytes()
 
 
-def test_a_search_that_was_killed_says_from_where_it_goes_on(tmp_path: Path) -> None:
+@pytest.mark.parametrize("rows", [2, 40])
+def test_a_search_that_was_killed_says_from_where_it_goes_on(tmp_path, rows):
     with pytest.raises(KeyboardInterrupt):
-        searched(tmp_path, FiveWords(kill_after=40))
-    said: list[str] = []
+        searched(tmp_path, FiveWords(kill_after=rows))
+    said = []
     rest = FiveWords()
     found = searched(tmp_path, rest, note=said.append)
     begun = found["calls"] - rest.rows
-    assert 0 < begun <= 40
-    assert said == [f"{tmp_path} holds this search, unfinished: it resumes at {begun} passes"]
+    assert begun == 0 if rows == 2 else 0 < begun <= 40
+    note = f"{tmp_path} holds this search, unfinished: it resumes at {begun} passes"
+    assert said == ([note] if begun else [])
 
 
-def test_an_unfinished_search_of_another_kind_is_refused_unless_forced(tmp_path: Path) -> None:
+@pytest.mark.parametrize("damaged", [False, True])
+def test_an_unfinished_search_of_another_kind_is_refused_unless_forced(tmp_path, damaged):
     with pytest.raises(KeyboardInterrupt):
         searched(tmp_path, FiveWords(kill_after=40))
-    with pytest.raises(UsageError, match=r"is of another search \(other temperature\)"):
-        searched(tmp_path, settings=GibbsSettings(**{**asdict(GIBBS), "temperature": 1.0}))
-    found = searched(
-        tmp_path, settings=GibbsSettings(**{**asdict(GIBBS), "temperature": 1.0}), force=True
-    )
-    assert found["settings"]["temperature"] == 1.0
+    if damaged:
+        (tmp_path / FILE).write_bytes(b"no database at all" * 100)
+    other, words = replace(GIBBS, temperature=1.0), r"another search \(other temperature\)|remove"
+    with pytest.raises(VisleakError, match=words):
+        searched(tmp_path, settings=other)
+    assert searched(tmp_path, settings=other, force=True)["settings"]["temperature"] == 1.0
 
 
-def augmented(out: Path, **given: Any) -> dict[str, Any]:
+def augmented(out, **given):
     return augment_into(task(**given), FiveProposer(), TRIGGERS, AUGMENT, out)
 
 
-def test_an_augmentation_writes_the_best_and_the_bank(tmp_path: Path) -> None:
+def test_an_augmentation_writes_the_best_and_the_bank(tmp_path):
     made = augmented(tmp_path)
     assert made == folder_of(tmp_path, "augment").content()
     assert [each["trigger"] for each in made["triggers"]] == list(TRIGGERS.texts)
@@ -149,11 +141,11 @@ def test_an_augmentation_writes_the_best_and_the_bank(tmp_path: Path) -> None:
     assert cells == {"ant bee cat", "eel dog", "'=cmd() ant"}
 
 
-def test_picks_of_a_bank_are_per_trigger(tmp_path: Path) -> None:
+def test_picks_of_a_bank_are_per_trigger(tmp_path):
     augmented(tmp_path / "augmented")
     prompts = read_prompts(tmp_path / "augmented" / "prompts.parquet")
-    out = tmp_path / "diverse"
-    made = diversify_into(FiveWords(), prompts, out, DiversifySettings(count=3, per_source=True))
+    out, three = tmp_path / "diverse", DiversifySettings(count=3, per_source=True)
+    made = diversify_into(FiveWords(), prompts, out, three)
     assert made == folder_of(out, "diversify").content()
     rows = pq.read_table(out / "prompts.parquet").to_pylist()
     assert made["picks"] == len(rows) == sum(made["sources"].values())
@@ -165,27 +157,19 @@ def test_picks_of_a_bank_are_per_trigger(tmp_path: Path) -> None:
     together = diversify_into(FiveWords(), prompts, tmp_path / "one", DiversifySettings(count=99))
     assert together["picks"] == len(prompts)
     assert together["short"] == 1
-    assert (
-        diversify_into(FiveWords(), prompts, out, DiversifySettings(count=3, per_source=True))
-        == made
-    )
+    assert diversify_into(FiveWords(), prompts, out, three) == made
     with pytest.raises(UsageError, match=r"holds a result already \(diversify\.json\)"):
         diversify_into(FiveWords(), prompts, out, DiversifySettings(count=4, per_source=True))
 
 
-def test_a_prompt_of_several_triggers_is_in_the_bank_of_each(tmp_path: Path) -> None:
+def test_a_prompt_of_several_triggers_is_in_the_bank_of_each(tmp_path):
     """A trigger whose prompts all come from another one too has picks like any other."""
     bank = tmp_path / "bank.csv"
     bank.write_text("prompt,trigger\nant,one\nbee,one\ncat,one\ncat,two\nbee,two\ndog,three\n")
     pairs = read_values(bank, "trigger")
     out = tmp_path / "diverse"
-    made = diversify_into(
-        FiveWords(),
-        read_prompts(bank),
-        out,
-        DiversifySettings(count=3, per_source=True),
-        triggers=pairs,
-    )
+    three = DiversifySettings(count=3, per_source=True)
+    made = diversify_into(FiveWords(), read_prompts(bank), out, three, triggers=pairs)
     assert made["sources"] == {"one": 3, "two": 2, "three": 1}
     assert made["short"] == 2
     assert made["headline"].startswith("6 of 6 prompts picked")
@@ -195,73 +179,16 @@ def test_a_prompt_of_several_triggers_is_in_the_bank_of_each(tmp_path: Path) -> 
     # other triggers make no difference to the picks of one
     alone = tmp_path / "alone.csv"
     alone.write_text("prompt,trigger\ncat,two\nbee,two\n")
-    diversify_into(
-        FiveWords(),
-        read_prompts(alone),
-        tmp_path / "a",
-        DiversifySettings(count=3, per_source=True),
-    )
+    diversify_into(FiveWords(), read_prompts(alone), tmp_path / "a", three)
     picks = [row["prompt"] for row in rows if row["trigger"] == "two"]
     assert pq.read_table(tmp_path / "a" / "prompts.parquet")["prompt"].to_pylist() == picks
 
 
-def test_a_list_without_triggers_cannot_be_picked_per_source(tmp_path: Path) -> None:
-    prompts = Prompts(tuple(WORDS), origin="words.txt (text)")
-    with pytest.raises(UsageError, match="--per-source needs the column trigger"):
-        diversify_into(FiveWords(), prompts, tmp_path, DiversifySettings(per_source=True))
-
-
-# -- the state of a search ------------------------------------------------------------------------
-
-
-KEY = {"seed": 1, "settings": {"length": 3}}
-
-
-def fill(ledger: Ledger, *scores: float) -> None:
-    rows = [Candidate(f"prompt {score}", score, 0, 1) for score in scores]
-    calls, seconds = ledger.calls + len(rows) + 1, ledger.seconds + 0.5
-    ledger.save({"step": len(rows)}, rows, calls=calls, seconds=seconds)
-
-
-def test_a_prompt_scored_again_keeps_its_mean_and_where_it_was_highest() -> None:
-    with Ledger(None, KEY) as ledger:
+def test_a_prompt_scored_again_keeps_its_mean_and_where_it_was_highest():
+    with Ledger(None, {}) as ledger:
         for step, score in enumerate((1.0, 3.0, 2.0, 3.0)):
-            ledger.save(
-                step, [ScoredCandidate("a", score, step, step, 4 - step)], calls=1, seconds=0.0
-            )
+            scored = ScoredCandidate("a", score, step, step, 4 - step)
+            ledger.save(step, [scored], calls=1, seconds=0.0)
         (held,) = ledger.best()
     assert (held.mean, held.best, held.times) == (2.25, 3.0, 4)
     assert (held.chain, held.step, held.changed) == (1, 1, 1)
-
-
-def test_the_state_of_another_search_is_refused_and_forgotten_when_asked(tmp_path: Path) -> None:
-    with claimed(tmp_path):  # as every search does
-        pass
-    with Ledger(tmp_path, KEY) as ledger:
-        fill(ledger, 0.1)
-    other = {"seed": 1, "settings": {"length": 4}}
-    with pytest.raises(UsageError, match=r"is of another search \(other length\); choose another"):
-        Ledger(tmp_path, other)
-    assert calls_so_far(tmp_path, KEY, force=True) == 2
-    with Ledger(tmp_path, KEY) as ledger:
-        assert ledger.count() == 1
-    assert calls_so_far(tmp_path, other, force=True) is None
-    assert not (tmp_path / FILE).exists()
-    (tmp_path / FILE).write_bytes(b"no database at all" * 100)
-    assert calls_so_far(tmp_path, other, force=True) is None
-    assert not (tmp_path / FILE).exists()
-
-
-def test_how_far_a_search_is_can_be_asked_without_going_on(tmp_path: Path) -> None:
-    with claimed(tmp_path):  # as every search does
-        pass
-    assert calls_so_far(tmp_path, KEY) is None
-    with Ledger(tmp_path, KEY):
-        # opened, and nothing done
-        pass
-    assert calls_so_far(tmp_path, KEY) is None
-    with Ledger(tmp_path, KEY) as ledger:
-        fill(ledger, 0.1, 0.2)
-    assert calls_so_far(tmp_path, KEY) == 3
-    with pytest.raises(UsageError, match=r"is of another search \(other seed\)"):
-        calls_so_far(tmp_path, {**KEY, "seed": 2})

@@ -1,19 +1,13 @@
 """One traced world, for tests that only read it."""
 
-from __future__ import annotations
-
-from collections.abc import Iterator
-from pathlib import Path
-
-import numpy as np
 import pytest
 
-from generated_images import World, make_world
-from visleak.memorization.tracing import Trace, trace
+from generated_images import make_world
+from visleak.memorization.tracing import trace
 
 
 @pytest.fixture(scope="session", autouse=True)
-def _own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+def _own_cache(tmp_path_factory):
     """Keep the user's cache out of it, but one for all tests of the room."""
     patch = pytest.MonkeyPatch()
     patch.setenv("VISLEAK_CACHE", str(tmp_path_factory.mktemp("cache")))
@@ -22,11 +16,11 @@ def _own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 
 
 @pytest.fixture(scope="session")
-def world(tmp_path_factory: pytest.TempPathFactory, natural: dict[str, np.ndarray]) -> World:
+def world(tmp_path_factory, natural):
     return make_world(tmp_path_factory.mktemp("world"), natural)
 
 
 @pytest.fixture(scope="session")
-def traced(world: World, tmp_path_factory: pytest.TempPathFactory) -> Trace:
-    folder: Path = tmp_path_factory.mktemp("traced") / "out"
+def traced(world, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("traced") / "out"
     return trace(world.extraction, [str(world.train)], folder, workers=1)

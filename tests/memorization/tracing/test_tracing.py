@@ -1,13 +1,10 @@
 """Tracing, from an extraction's folder to the pages of the audit."""
 
-from __future__ import annotations
-
 import json
 import math
 import shutil
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pyarrow.parquet as pq
@@ -17,20 +14,20 @@ from hypothesis import strategies as st
 from PIL import Image
 
 import visleak
-from generated_images import PROMPTS, World, noisy, write_extraction
+from generated_images import PROMPTS, noisy, write_extraction
 from visleak.auditing import Audit
 from visleak.embedding import encode
 from visleak.errors import UsageError, VisleakError
 from visleak.formats import open_images
 from visleak.memorization.extraction.similarity import recall_of
 from visleak.memorization.settings import TraceSettings
-from visleak.memorization.tracing import Trace, read_trace, trace
+from visleak.memorization.tracing import read_trace, trace
 from visleak.memorization.tracing.document import Hit, headlines
 from visleak.memorization.tracing.run import best, counts, families, read_categories
 from visleak.verdicts import Ledger, Verdict, digests_of
 
 
-def run(world: World, out: Path, *, target: object = None, sources: Any = None, **given: Any):
+def run(world, out, *, target=None, sources=None, **given):
     """Trace the clusters of the world, by default without looking for layouts."""
     options = {name: given.pop(name) for name in ("force",) if name in given}
     settings = TraceSettings(**{"layouts": False, **given})
@@ -38,7 +35,7 @@ def run(world: World, out: Path, *, target: object = None, sources: Any = None, 
     return trace(target or world.extraction, sources, out, settings, workers=1, **options)
 
 
-def test_what_is_copied_is_found(traced: Trace) -> None:
+def test_what_is_copied_is_found(traced):
     assert headlines(traced)[:2] == [
         "2 of 4 clusters are near-duplicates of 1 training image in train",
         "1 more repeats the layout of 1 training image in other colours",
@@ -57,7 +54,7 @@ def test_what_is_copied_is_found(traced: Trace) -> None:
     assert traced.originals[1].references == ("chelsea.png",)
 
 
-def test_tau_looks_at_similarity_alone(traced: Trace) -> None:
+def test_tau_looks_at_similarity_alone(traced):
     nearest = [match.nearest for match in traced.matches]
     assert [value > 0.7 for value in nearest] == [True, True, False, False]
     share, low, high = traced.share
@@ -68,16 +65,15 @@ def test_tau_looks_at_similarity_alone(traced: Trace) -> None:
     assert traced.about["similarity"] == "builtin"
 
 
-def test_the_audit_is_an_audit(traced: Trace) -> None:
+def test_the_audit_is_an_audit(traced):
     audit = visleak.Audit(traced.folder / "audit")
     assert [each["name"] for each in audit.summary.as_dict()["sets"]] == ["generated", "train"]
     assert {row["query"] for row in audit.pairs(grade="near").to_pylist()} == {"p0c0", "p1c0"}
 
 
-def test_what_is_not_found_is_not_shown_to_be_new(traced: Trace) -> None:
+def test_what_is_not_found_is_not_shown_to_be_new(traced):
     """The measured recall of the default similarity is on the page and in the files."""
     recall = recall_of("builtin", "trace")
-    assert recall is not None
     content = json.loads((traced.folder / "trace.json").read_text(encoding="utf-8"))
     assert content["recall"] == recall
     text = (traced.folder / "trace.md").read_text(encoding="utf-8")
@@ -87,7 +83,7 @@ def test_what_is_not_found_is_not_shown_to_be_new(traced: Trace) -> None:
         assert "reproductions" in page
 
 
-def test_people_decide(world: World, traced: Trace, tmp_path: Path) -> None:
+def test_people_decide(world, traced, tmp_path):
     folder = Path(shutil.copytree(traced.folder, tmp_path / "out"))
     table = visleak.Audit(folder / "audit").pairs()
     sides = [side.to_pylist() for side in digests_of(folder / "audit", table)]
@@ -112,7 +108,7 @@ def test_people_decide(world: World, traced: Trace, tmp_path: Path) -> None:
     )
 
 
-def test_all_images_say_which_prompts_replicate(world: World, tmp_path: Path) -> None:
+def test_all_images_say_which_prompts_replicate(world, tmp_path):
     found = run(world, tmp_path, every=True)
     assert len(found.matches) == 8
     assert {each.prompt for each in found.prompts if each.trigger} == set(PROMPTS[:2])
@@ -125,7 +121,7 @@ def test_all_images_say_which_prompts_replicate(world: World, tmp_path: Path) ->
     assert not any(each.trigger for each in strict.prompts)
 
 
-def test_without_a_training_set_nothing_is_memorized(world: World, tmp_path: Path) -> None:
+def test_without_a_training_set_nothing_is_memorized(world, tmp_path):
     found = trace(world.extraction, [], tmp_path)
     assert headlines(found) == [
         "4 clusters are candidates, unverified: there was no training set, and a result without"
@@ -137,14 +133,14 @@ def test_without_a_training_set_nothing_is_memorized(world: World, tmp_path: Pat
     assert not (tmp_path / "audit").exists()
 
 
-def test_no_cluster_no_trace(world: World, tmp_path: Path) -> None:
+def test_no_cluster_no_trace(world, tmp_path):
     write_extraction(tmp_path / "extract", (), [], [])
     found = run(world, tmp_path / "out", target=tmp_path / "extract", layouts=True)
     assert headlines(found) == ["there are no clusters to trace"]
     assert read_trace(tmp_path / "out").matches == ()
 
 
-def test_fingerprints_verify_nothing(world: World, tmp_path: Path) -> None:
+def test_fingerprints_verify_nothing(world, tmp_path):
     encode(open_images(world.train), "builtin", tmp_path / "prints", workers=1)
     found = trace(world.extraction, [f"emb:{tmp_path / 'prints'}"], tmp_path / "out", workers=1)
     assert [match.grade for match in found.matches] == [""] * 4
@@ -157,7 +153,7 @@ def test_fingerprints_verify_nothing(world: World, tmp_path: Path) -> None:
     assert json.loads((tmp_path / "out" / "trace.json").read_text("utf-8"))["recall"] is None
 
 
-def test_two_sources(world: World, tmp_path: Path) -> None:
+def test_two_sources(world, tmp_path):
     other = tmp_path / "other"
     other.mkdir()
     shutil.copy(world.train / "astronaut.png", other / "same.png")
@@ -173,7 +169,7 @@ def test_two_sources(world: World, tmp_path: Path) -> None:
     assert found.matches[3].source == "web"
 
 
-def test_any_pictures_can_be_traced(world: World, tmp_path: Path) -> None:
+def test_any_pictures_can_be_traced(world, tmp_path):
     pictures = tmp_path / "pictures"
     pictures.mkdir()
     Image.fromarray(world.generated["p0c0"]).save(pictures / "a.png")
@@ -192,7 +188,7 @@ def test_any_pictures_can_be_traced(world: World, tmp_path: Path) -> None:
     assert not (tmp_path / "other").exists()
 
 
-def test_tiny_pictures(natural: dict[str, np.ndarray], tmp_path: Path) -> None:
+def test_tiny_pictures(natural, tmp_path):
     small = [np.asarray(Image.fromarray(p[:256, :256]).resize((16, 16))) for p in natural.values()]
     for name in ("train", "made"):
         (tmp_path / name).mkdir()
@@ -217,7 +213,7 @@ def test_tiny_pictures(natural: dict[str, np.ndarray], tmp_path: Path) -> None:
         ({"categories": "none.csv"}, "categories none.csv is not a file; give a CSV file"),
     ],
 )
-def test_arguments(world: World, tmp_path: Path, wrong: dict[str, object], said: str) -> None:
+def test_arguments(world, tmp_path, wrong, said):
     with pytest.raises(UsageError) as caught:
         run(world, tmp_path, **wrong)
     assert said in str(caught.value)
@@ -225,7 +221,7 @@ def test_arguments(world: World, tmp_path: Path, wrong: dict[str, object], said:
         run(world, tmp_path, sources=[open_images(world.train, name="generated")])
 
 
-def test_damaged_files(world: World, traced: Trace, tmp_path: Path) -> None:
+def test_damaged_files(world, traced, tmp_path):
     broken = Path(shutil.copytree(world.extraction, tmp_path / "extract"))
     (broken / "medoids.parquet").write_bytes(b"PAR1")
     with pytest.raises(VisleakError, match=r"medoids.parquet cannot be read .* extract again"):
@@ -239,7 +235,7 @@ def test_damaged_files(world: World, traced: Trace, tmp_path: Path) -> None:
         read_trace(tmp_path)
 
 
-def test_a_picture_that_is_gone_is_said(world: World, tmp_path: Path) -> None:
+def test_a_picture_that_is_gone_is_said(world, tmp_path):
     broken = Path(shutil.copytree(world.extraction, tmp_path / "extract"))
     path = pq.read_table(broken / "medoids.parquet")["path"][3].as_py()
     (broken / path).write_bytes(b"no picture")
@@ -252,14 +248,12 @@ def test_a_picture_that_is_gone_is_said(world: World, tmp_path: Path) -> None:
     assert found.share[0] == pytest.approx(2 / 3)
 
 
-def test_an_image_that_is_gone_when_layouts_are_compared(
-    world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_image_that_is_gone_when_layouts_are_compared(world, tmp_path, monkeypatch):
     """It is never left out in silence: the trace would be another one."""
     train = Path(shutil.copytree(world.train, tmp_path / "train"))
     read = Audit.decoded_images
 
-    def lose(self: Audit, *given: Any, **options: Any) -> dict[str, np.ndarray]:
+    def lose(self, *given, **options):
         shutil.rmtree(train, ignore_errors=True)
         train.mkdir()
         return read(self, *given, **options)
@@ -275,7 +269,7 @@ def test_an_image_that_is_gone_when_layouts_are_compared(
 PLAIN = Hit("a", "train", "1", 0.5, "different", 0.1)
 
 
-def test_copies_come_before_layouts_and_these_before_the_rest() -> None:
+def test_copies_come_before_layouts_and_these_before_the_rest():
     hits = [
         PLAIN,
         replace(PLAIN, reference="2", grade="similar", similarity=0.9),
@@ -287,14 +281,13 @@ def test_copies_come_before_layouts_and_these_before_the_rest() -> None:
     order = []
     while hits:
         chosen = best(hits)
-        assert chosen is not None
         order.append(chosen.reference)
         hits.remove(chosen)
     assert order == ["4", "3", "5", "2", "1", "6"]
     assert best([]) is None
 
 
-def test_what_people_said_comes_before_what_the_machine_did() -> None:
+def test_what_people_said_comes_before_what_the_machine_did():
     machine = replace(PLAIN, grade="near", probability=0.99)
     person = replace(PLAIN, grade="near", probability=1.0, judged="human", reference="z")
     assert best([machine, person]) == person
@@ -316,15 +309,13 @@ def test_what_people_said_comes_before_what_the_machine_did() -> None:
         max_size=8,
     )
 )
-def test_the_order_of_hits_never_matters(hits: list[Hit]) -> None:
+def test_the_order_of_hits_never_matters(hits):
     one, other = best(hits), best(hits[::-1])
-    assert one is not None
-    assert other is not None
     assert counts(one) == any(counts(hit) for hit in hits)
     assert (one.source, one.reference, one.grade) == (other.source, other.reference, other.grade)
 
 
-def test_families_are_prompts_and_shared_sources() -> None:
+def test_families_are_prompts_and_shared_sources():
     prompts = ["a", "a", "b", "c", ""]
     assert families(prompts, [None, "x", "x", None, None]).tolist() == [0, 0, 0, 1, 2]
     assert families([], []).tolist() == []
@@ -333,27 +324,32 @@ def test_families_are_prompts_and_shared_sources() -> None:
 # -- categories -----------------------------------------------------------------------------------
 
 
-def written(folder: Path, text: str) -> Path:
-    file = folder / "categories.csv"
-    file.write_text(text)
-    return file
+def categories(folder, text):
+    (folder / "categories.csv").write_text(text)
+    return read_categories(folder / "categories.csv")
 
 
-def test_by_reference(traced: Trace, tmp_path: Path) -> None:
-    file = written(tmp_path, "reference,category\nastronaut.png,Human\nnobody.png,artwork\n")
-    told = read_categories(file).applied_to(traced)
-    assert [each.category for each in told.originals] == ["human", ""]
-    assert told.notes == ("rows of categories.csv about no memorized image: 1",)
-
-
-def test_by_prompt_with_a_formula_sign(traced: Trace, tmp_path: Path) -> None:
-    file = written(tmp_path, "prompt,category\n'=a space poster,artwork\nan astronaut,human\n")
-    told = read_categories(file).applied_to(traced)
-    assert told.originals[0].category == "human"
-    assert told.notes == (
-        "memorized image 0 has several categories in categories.csv: human, artwork; the first is"
-        " taken",
-    )
+@pytest.mark.parametrize(
+    ("text", "found", "note"),
+    [
+        (
+            "reference,category\nastronaut.png,Human\nnobody.png,artwork\n",
+            ["human", ""],
+            "rows of categories.csv about no memorized image: 1",
+        ),
+        (
+            "prompt,category\n'=a space poster,artwork\nan astronaut,human\n",
+            ["human", ""],
+            "memorized image 0 has several categories in categories.csv: human, artwork; the first"
+            " is taken",
+        ),
+    ],
+)
+def test_memorized_images_have_categories(traced, tmp_path, text, found, note):
+    """By reference or by prompt, which may begin like a formula."""
+    told = categories(tmp_path, text).applied_to(traced)
+    assert [each.category for each in told.originals] == found
+    assert told.notes == (note,)
 
 
 @pytest.mark.parametrize(
@@ -364,6 +360,6 @@ def test_by_prompt_with_a_formula_sign(traced: Trace, tmp_path: Path) -> None:
         ("image,category\na,cat\n", "line 2: category is one of commercial product, human,"),
     ],
 )
-def test_refused(tmp_path: Path, text: str, said: str) -> None:
+def test_refused(tmp_path, text, said):
     with pytest.raises(VisleakError, match=said):
-        read_categories(written(tmp_path, text))
+        categories(tmp_path, text)

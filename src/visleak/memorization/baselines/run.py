@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final, Literal, Protocol
 
@@ -35,13 +35,7 @@ from visleak.memorization.baselines.gradients import (
 from visleak.memorization.extraction import CopySimilarity, extract
 from visleak.memorization.prompts import Prompts
 from visleak.memorization.scores import TriggerScore
-from visleak.memorization.search.driver import (
-    Candidate,
-    Search,
-    SearchResult,
-    SearchTask,
-    draw_of,
-)
+from visleak.memorization.search.driver import Candidate, Search, SearchResult, SearchTask, draw_of
 from visleak.memorization.search.driver import Progress as Searched
 from visleak.memorization.search.gibbs import GibbsSearch, refuse_other_scale
 from visleak.memorization.search.methods import (
@@ -216,7 +210,7 @@ class TracedImages:
     def about(self) -> dict[str, object]:
         """Return how images are made, clustered and looked up; another state is another one."""
         return {
-            "images": {**self.settings.about(), "similarity": self.similarity.name},
+            "images": {**asdict(self.settings), "similarity": self.similarity.name},
             "similarity": self.similarity.digest,
             "sampling": {"steps": self.sampling.steps, "guidance": float(self.sampling.guidance)},
             "tracing": self.tracing,
@@ -404,15 +398,9 @@ def compare(
     """Let methods search at one budget, and count the memorized images they find.
 
     Every method and seed is an attempt with a folder of its own. A finished attempt is kept: an
-    interrupted comparison resumes, and more seeds or methods run only what is new.
-
-    Args:
-        contest: model, D, budget, chains, seeds.
-        methods: searchers by name.
-        verifier: decides which candidates give memorized images.
-        out: the folder; a finished comparison of the same request is returned as it is.
-        force: another comparison, and attempts with other settings, may be replaced.
-        progress, note: called for searches, images and verification; with what is reused.
+    interrupted comparison resumes, and more seeds or methods run only what is new. A finished
+    comparison of the same request is returned as it is; ``force`` replaces another one, and
+    attempts with other settings.
 
     Raises:
         UsageError: the folder holds another comparison, or a method refuses its settings.

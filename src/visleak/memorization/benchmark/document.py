@@ -363,9 +363,7 @@ def about(result: Benchmark) -> Iterator[str]:
         yield f"{plain.prompts:,} general prompts, {counted(plain.images, 'image')} each"
     yield f"similarity: {named(facts['similarity']['name'])} ({facts['similarity']['number']})"
     if facts["alignment"] is not None:
-        texts = {"original": "the original prompt", "augmented": "the prompt after mitigation"}
-        which = texts[facts["clip_text"]]
-        yield f"CLIP score: {named(facts['alignment']['name'])}, cosine against {which}"
+        yield f"CLIP score: {named(facts['alignment']['name'])}, cosine against the prompt"
     if facts["aesthetic"] is not None:
         yield f"aesthetic score: {named(facts['aesthetic']['name'])}"
     if facts["real"] is not None:

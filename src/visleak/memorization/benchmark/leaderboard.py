@@ -46,12 +46,7 @@ def add_to(path: str | os.PathLike[str], result: Benchmark, *, date: str = "") -
     """Put every row of a result on a leaderboard, and return all of its entries, best first.
 
     An entry of the same board, method and setting is replaced; a result added again changes
-    nothing but its date.
-
-    Args:
-        path: the file; made if need be.
-        result: of a benchmark.
-        date: of the entries, by default today in UTC.
+    nothing but its date, which is today in UTC by default.
 
     Raises:
         VisleakError: the file is damaged or no leaderboard.
@@ -86,7 +81,7 @@ def board_of(result: Benchmark) -> str:
     return digest_of(
         [
             *(model["digest"], model["precision"], about["sampling"], about["seed"], *judges),
-            *(about["aesthetic"] and about["aesthetic"]["digest"], about["clip_text"]),
+            about["aesthetic"] and about["aesthetic"]["digest"],
             about.get("references"),
             [each and [each.digest, each.images, each.referenced] for each in lists],
         ]

@@ -14,12 +14,7 @@ import numpy as np
 
 from visleak.diffusion.model import DiffusionModel, about_model
 from visleak.documents import digest_of
-from visleak.encoders.features import (
-    Alignment,
-    ImageFeatures,
-    clip_scores,
-    precision_note,
-)
+from visleak.encoders.features import Alignment, ImageFeatures, clip_scores, precision_note
 from visleak.errors import UsageError, VisleakError
 from visleak.images import content_digest, decode
 from visleak.memorization.benchmark.references import References, read_reference
@@ -202,16 +197,10 @@ class Measurer:
     judges: Judges  #: by what they are judged
     report: Callable[[int], None]  #: gets counts of measured images, by each judge
 
-    def measured(
-        self,
-        made: Sequence[StoredImage],
-        texts: Sequence[str],
-        prompts: int,
-        memorized: MemorizedImages | None,
-    ) -> Measurements:
-        """Return what is known of the images of one method in one scenario."""
-        count = len(made) // prompts
-        digests = [each.digest for each in made]
+    def measured(self, scene: Scene, made: Sequence[StoredImage]) -> Measurements:
+        """Return the measurements of the images of one method in one scenario."""
+        texts, digests = [job.prompt for job in scene.jobs], [each.digest for each in made]
+        shape = len(scene.prompts), len(scene.seeds)
         clip = aesthetic = similarity = np.full(len(made), math.nan)
         model, judge = self.judges.alignment, self.judges.aesthetic
         if model is not None:
@@ -225,13 +214,13 @@ class Measurer:
         if judge is not None:
             keys = [digest_of(["aesthetic", 1, judge.digest, digest]) for digest in digests]
             aesthetic = self._measured(keys, digests, lambda pixels, _: judge(pixels))
-        if memorized is not None:
-            similarity = self.similarity(digests, count, memorized, range(prompts))
+        if scene.memorized is not None:
+            similarity = self.similarity(digests, shape[1], scene.memorized, range(shape[0]))
         seconds = np.array([each.seconds for each in made])
-        rows = tuple(tuple(digests[at : at + count]) for at in range(0, len(digests), count))
-        found = {"similarity": similarity, "clip": clip, "aesthetic": aesthetic, "seconds": seconds}
-        tables = {name: column.reshape(prompts, count) for name, column in found.items()}
-        return Measurements(**tables, digests=rows)
+        return Measurements(
+            *(column.reshape(shape) for column in (similarity, clip, aesthetic, seconds)),
+            digests=tuple(map(tuple, np.reshape(digests, shape).tolist())),
+        )
 
     def similarity(
         self,
@@ -336,7 +325,6 @@ class Plan:
                 )
             },
             "real": judges.real and judges.real.about(),
-            "clip_text": settings.clip_text,
             "deviation": settings.deviation,
         }
 

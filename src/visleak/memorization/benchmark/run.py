@@ -105,16 +105,11 @@ def benchmark(
 ) -> Benchmark:
     """Measure what mitigations do to the images of a model, and what they cost.
 
-    Every image and every measurement is kept in the folder under all that it depends on: a run
-    that was stopped continues and ends with the same table, another judge makes no image again, and
-    another method only its own. A finished result of the same request is returned as it is.
-
-    Args:
-        plan: model, prompts, methods, and by what images are judged.
-        out: folder of the result; see :class:`Benchmark` for what is written.
-        force: write over another result in the folder; its images and measurements stay.
-        progress: called for images made and measured, over all methods.
-        note: called with what the run will cost, and what is found on the way.
+    Every image and every measurement is kept in the folder under all that it depends on: an
+    interrupted run resumes and ends with the same table, another judge makes no image again, and
+    another method only its own. A finished result of the same request is returned as it is;
+    ``force`` replaces another one, whose images and measurements stay. ``note`` is called with what
+    the run will cost.
 
     Raises:
         UsageError: a method does not fit the model, or the folder holds another result.
@@ -205,12 +200,7 @@ class _Run:
         for mitigation, own in zip(plan.mitigations, made, strict=True):
             measured: dict[str, Measurements] = {}
             for scene, stored, count in zip(self.scenes, own, counts, strict=True):
-                # what the CLIP score of an image is against
-                texts = [job.prompt for job in scene.jobs]
-                if plan.settings.clip_text != "original":
-                    texts = [mitigation.prompt_of(job, plan.model) for job in scene.jobs]
-                found = measuring.measured(stored, texts, len(scene.prompts), scene.memorized)
-                measured[scene.name] = found
+                measured[scene.name] = measuring.measured(scene, stored)
                 steps.done(count)
             distance = None
             if judges.real is not None:

@@ -10,7 +10,7 @@ import numpy as np
 
 from visleak.diffusion.model import about_model, with_tokens
 from visleak.documents import digest_of
-from visleak.errors import UsageError, VisleakError
+from visleak.errors import VisleakError
 from visleak.lazy import library
 from visleak.memorization.detection.document import files, headlines, ranked
 from visleak.memorization.detection.records import (
@@ -56,22 +56,13 @@ def detect(
 ) -> Detection:
     """Score prompts, tell memorized from ordinary ones, and write the result.
 
-    A finished result of the same prompts, model and settings is returned as it is; an unfinished
-    one resumes, and loses a block of prompts at most.
-
-    Args:
-        score: D, by a model.
-        prompts: the list; its labels, where it has any, mark the memorized ones.
-        out: folder of the result.
-        general: ordinary prompts, which count as not memorized.
-        analysis: what is made of the scores.
-        force: another result in the folder may be replaced; its scores are used where they are
-            by the same model and settings.
-        progress: called with steps, units done and units to do.
-        note: called with what a user should know of the run.
+    Labels mark the memorized prompts of the list, where it has any; those of ``general`` count as
+    not memorized. A finished result of the same prompts, model and settings is returned as it is;
+    an unfinished one resumes, and loses a block of prompts at most. ``force`` replaces another
+    result in the folder; its scores are used where they are by the same model and settings.
 
     Raises:
-        UsageError: the folder holds another result, or something asked for cannot be.
+        UsageError: the folder holds another result, or an argument does not fit.
         VisleakError: a score is not a finite number, or the disk refuses.
     """
     analysis, run = analysis or Analysis(), RunFolder(out, KIND)
@@ -99,8 +90,9 @@ def detect(
         reached = np.zeros(len(d), np.bool_) if threshold is None else d >= threshold.value
         rows = ranked(listing, d, general=False).tolist()
         tokens = []
+        attribution = token_significance if analysis.method == "gradient" else leave_one_out
         for done, row in enumerate(rows[: analysis.tokens], 1):
-            tokens.append(attribution(score, listing.texts[row], analysis.method))
+            tokens.append(attribution(score, listing.texts[row]))
             report("attributing tokens", done, len(rows[: analysis.tokens]))
         result = Detection(
             key=key,
@@ -193,18 +185,6 @@ def _notes(
 # -- scores of prompts, block by block, and the tokens that raise them ----------------------------
 
 
-METHODS: Final = ("gradient", "leave-one-out")
-
-
-def attribution(score: TriggerScore, prompt: str, method: str = "gradient") -> Attribution:
-    """Return what each token of a prompt has to do with its D, by one of :data:`METHODS`."""
-    if method == "gradient":
-        return token_significance(score, prompt)
-    if method == "leave-one-out":
-        return leave_one_out(score, prompt)
-    raise UsageError(f"tokens are attributed by {' or '.join(METHODS)}; got {method!r}")
-
-
 def token_significance(score: TriggerScore, prompt: str) -> Attribution:
     """Return how strongly D depends on the embedding of each token after the text encoder.
 
@@ -216,12 +196,8 @@ def token_significance(score: TriggerScore, prompt: str) -> Attribution:
     the end and padding are returned as one figure, ``rest``. The row of a begin token is the same
     for all prompts, and is left out; T5 (DeepFloyd IF) has none.
 
-    Tokens are those of the model's first text encoder. The rows that a T5 adds to those of CLIP
-    (Stable Diffusion 3) belong to other tokens, and are in ``rest`` whole.
-
-    Args:
-        score: at whose timestep and noises, and of which model.
-        prompt: the text; what the model cuts off has no token.
+    Tokens are those of the model's first text encoder; what it cuts off has none. The rows that a
+    T5 adds to those of CLIP (Stable Diffusion 3) belong to other tokens, and are in ``rest`` whole.
 
     Raises:
         UsageError: the model's prompts cannot be taken apart into tokens.

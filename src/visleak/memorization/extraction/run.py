@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
@@ -290,19 +290,12 @@ def extract(
 
     Every image is kept in the folder under all that it depends on: an interrupted run resumes,
     more images or prompts generate only what is missing, and another similarity or ``eps``
-    generates none. A finished result of the same request is returned as it is.
+    generates none. A finished result of the same request is returned as it is; ``force`` replaces
+    another one, whose images stay. See :class:`Extraction` for what is written.
 
-    Args:
-        model: makes the images.
-        prompts: texts; one that stands twice counts once.
-        settings: images per prompt, and what counts as a cluster.
-        folder: of the result; see :class:`Extraction` for what is written.
-        similarity: that distances are made of, or its name, see :func:`load_similarity`.
-        sampling: steps, guidance, images per batch.
-        scores: D of the prompts: those of high D without a cluster are then listed.
-        sheets: also draw a contact sheet of each cluster.
-        progress: called for images and of prompts.
-        force: write over another result in the folder; its images stay.
+    A prompt that is given twice counts once. A similarity may be named, see
+    :func:`load_similarity`. With ``scores``, D of the prompts, those of high D without a cluster
+    are listed. ``sheets`` draws a contact sheet of each cluster.
 
     Raises:
         UsageError: an argument does not fit, or the folder holds another result.
@@ -411,14 +404,13 @@ class _Clustering:
     @property
     def about(self) -> dict[str, Any]:
         used = {name: getattr(self.similarity, name) for name in ("name", "number", "digest")}
-        settings = {**self.settings.about(), "eps": self.eps}
+        settings = asdict(self.settings) | {"eps": self.eps}
         return {**self.request, "similarity": used, "settings": settings}
 
     @property
     def key(self) -> str:
         """Key of the request; on which device it is carried out is not part of it."""
         model, settings = self.request["model"], self.about["settings"]
-        settings.pop("rule")
         parts = (model["digest"], model["precision"], self.similarity.digest)
         d = [self.request["d"]] if "d" in self.request else []
         sampling = self.request["sampling"]

@@ -37,16 +37,7 @@ from visleak.pipeline.encoded_set import EncodedSet
 from visleak.pipeline.fingerprints import fingerprint
 from visleak.pipeline.verification import equal_bytes, verify
 from visleak.rates import percent
-from visleak.records import (
-    GRADES,
-    Bool,
-    Bytes8,
-    Encoder,
-    Float64,
-    Grade,
-    Int64,
-    Pairs,
-)
+from visleak.records import GRADES, Bool, Bytes8, Encoder, Float64, Grade, Int64, Pairs
 from visleak.reporting.gallery import shrink
 from visleak.search.exact import ExactSearch
 from visleak.verification import check
@@ -185,37 +176,24 @@ class EncoderSimilarity(_VectorSimilarity):
 
 
 class PixelSimilarity(_VectorSimilarity):
-    """Normalised cross-correlation of pixels at 32 x 32, exact and without a model.
-
-    ``mean``: image (32, 32, 3) in grey levels to subtract, such as that of a training set; by
-    default each image's own mean colour.
+    """Normalised cross-correlation of pixels at 32 x 32, each image less its mean colour.
 
     Blind to brightness and contrast, and to nothing else: a shift by a few pixels is another
     image. Images without any variation are similar where they are equal, and else not at all.
     """
 
     name = "pixels"
+    number = f"correlation of pixels at {SIDE} x {SIDE}, less its mean colour"
+    digest = hashlib.blake2b(f"pixels 1 {SIDE} ".encode(), digest_size=16).hexdigest()
     eps: float | None = PIXEL_EPS
 
-    def __init__(self, mean: npt.ArrayLike | None = None) -> None:
-        self._mean = None if mean is None else np.asarray(mean, np.float64)
-        if self._mean is not None and self._mean.shape != (SIDE, SIDE, 3):
-            raise UsageError(
-                f"mean must be an image {SIDE} x {SIDE} x 3; got an array {self._mean.shape}"
-            )
-        subtracted = "its mean colour" if mean is None else "a mean image"
-        self.number = f"correlation of pixels at {SIDE} x {SIDE}, less {subtracted}"
-        stamp = b"" if self._mean is None else self._mean.tobytes()
-        text = f"pixels 1 {SIDE} ".encode() + stamp
-        self.digest = hashlib.blake2b(text, digest_size=16).hexdigest()
-
     def vectors(self, images: Sequence[Bytes8]) -> Float64:
-        """Return the pixels less their mean at unit length (n, 3072)."""
+        """Return the pixels less their mean colour, at unit length (n, 3072)."""
         rows = np.empty((len(images), SIDE * SIDE * 3))
         for row, pixels in zip(rows, images, strict=True):
             square = squeezed(pixels)
             colour = square.mean((0, 1))
-            row[:] = (square - (colour if self._mean is None else self._mean)).ravel()
+            row[:] = (square - colour).ravel()
             if np.linalg.norm(row) <= 1e-3:
                 # a blank one becomes a random direction of its colour
                 drawn = np.random.default_rng([*np.rint(colour).astype(np.uint8).tolist(), 1])
@@ -413,15 +391,10 @@ class _Verifier:
 
 
 def load_similarity(text: str = "builtin") -> CopySimilarity:
-    """Return the similarity of a text.
+    """Return the similarity of a name.
 
-    Args:
-        text: ``builtin`` (fingerprint and verification), ``pixels``, or any encoder of
-            :func:`visleak.encoders.load_encoder`, such as ``sscd:FILE``, which MemBench uses.
-
-    Raises:
-        UsageError: there is no similarity of that name.
-        VisleakError: the encoder's weights could not be loaded.
+    It is ``builtin`` (fingerprint and verification), ``pixels``, or any encoder of
+    :func:`visleak.encoders.load_encoder`, such as ``sscd:FILE``, which MemBench uses.
     """
     if text == "pixels":
         return PixelSimilarity()

@@ -52,10 +52,7 @@ PAPER_C: Final = ("1.0", "1.1", "1.2", "1.3")
 
 
 def mitigation(text: str) -> Mitigation:
-    """Return the mitigation that a text stands for.
-
-    Args:
-        text: ``NAME``, ``NAME:STRENGTH`` or ``NAME:STRENGTH,OPTION=VALUE,...``.
+    """Return the mitigation of ``NAME``, ``NAME:STRENGTH`` or ``NAME:STRENGTH,OPTION=VALUE,...``.
 
     Raises:
         UsageError: the method, option or value is unknown; the message lists those available.

@@ -82,10 +82,6 @@ class Mitigation:
         """Return what makes its images; refuse what the model cannot do."""
         raise NotImplementedError
 
-    def prompt_of(self, job: Job, model: DiffusionModel | None = None) -> str:
-        """Return the text that the network is given: methods that change it have their own."""
-        return job.prompt
-
 
 def place_of(seed: int, seeds: Sequence[int], method: Mitigation) -> int:
     """Return which of a prompt's images a seed stands for, from 0."""
@@ -180,12 +176,15 @@ class Insertion(Mitigation):
         """Return what makes images of prompts with insertions."""
         return Maker(self.key(), self._images)
 
+    def prompt_of(self, job: Job, model: DiffusionModel | None = None) -> str:
+        """Return the prompt with insertions; no other prompt, image or order changes it."""
+        raise NotImplementedError
+
     def _images(self, model: DiffusionModel, jobs: Sequence[Job], sampling: Sampling) -> Bytes8:
         made = [Job(self.prompt_of(job, model), job.seed) for job in jobs]
         return plain_images(model, made, sampling)
 
     def _drawn(self, job: Job, value: Callable[[np.random.Generator], str]) -> str:
-        """Return the prompt with drawn values; no other prompt, image or order changes it."""
         image = job.seed if self.draw == "image" else None
         draw = generator_of(self.name, self.count, self.seed, job.prompt, image)
         return drawn_prompt(job.prompt, self.count, draw, value)
@@ -204,7 +203,7 @@ class NumberAddition(Insertion):
     seed: int = 0  #: of the draws; the images' noises do not depend on it
 
     def prompt_of(self, job: Job, model: DiffusionModel | None = None) -> str:
-        """Return the prompt with numbers; no other prompt, image or order changes it."""
+        """Return the prompt with numbers."""
         return self._drawn(job, lambda draw: str(int(draw.integers(BELOW))))
 
 
@@ -228,7 +227,7 @@ class TokenAddition(Insertion):
         return super().prepared(model, seeds)
 
     def prompt_of(self, job: Job, model: DiffusionModel | None = None) -> str:
-        """Return the prompt with tokens; no other prompt, image or order changes it."""
+        """Return the prompt with tokens."""
         if model is None:
             raise UsageError("rta draws tokens of the model: a model is needed to know its prompts")
         known = with_tokens(model, self.name)

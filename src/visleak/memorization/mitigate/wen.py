@@ -16,7 +16,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache, partial
 from types import ModuleType
-from typing import TYPE_CHECKING, Final, Literal
+from typing import Final, Literal
 
 from visleak.diffusion.model import Conditioning, DiffusionModel, Sampling, Tensor
 from visleak.errors import UsageError, VisleakError
@@ -27,9 +27,6 @@ from visleak.memorization.scores import TriggerScore
 from visleak.memorization.settings import ScoreSettings
 from visleak.records import Bytes8
 
-if TYPE_CHECKING:
-    pass
-
 #: From embeddings (n, tokens, width) and which rows of all they are to losses (n,) and the slope
 #: of each row's loss (n, tokens, width).
 Losses = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
@@ -38,39 +35,18 @@ Losses = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
 FACTORS: Final = (1024.0, 32.0, 1.0)
 
 
-@dataclass(frozen=True, slots=True)
-class Descent:
-    """How embeddings are moved."""
+def descend(states: Tensor, losses_of: Losses, free: Tensor, how: PromptOptimisation) -> Tensor:
+    """Return each row (tokens, width) moved until its loss is at most the limit.
 
-    limit: float  #: l; an embedding whose loss is not above it stays
-    steps: int = 10  #: updates at most
-    rate: float = 0.05  #: learning rate
-
-
-@dataclass(frozen=True, slots=True)
-class DescentResult:
-    """Embeddings that were moved."""
-
-    states: Tensor  #: (n, tokens, width); without an update what was given, bit for bit
-    first: Tensor  #: (n,) losses before the first update
-    last: Tensor  #: (n,) last losses that were seen; none is worked out after the last update
-    updates: Tensor  #: (n,) how many there were
-
-
-def descend(states: Tensor, losses_of: Losses, free: Tensor, how: Descent) -> DescentResult:
-    """Move each row (tokens, width) until its loss is at most the limit; stopped rows stay."""
+    A row without an update is returned bit for bit.
+    """
     torch, given = torch_of(), states.detach()
     moving = given.to(torch.promote_types(given.dtype, torch.float32)).clone().requires_grad_(True)
     optimiser = torch.optim.Adam([moving], lr=how.rate)
     counts = free.to(moving).expand(len(given), -1, 1)
     going = torch.arange(len(given), device=given.device)
-    first = last = torch.zeros(len(given), dtype=torch.float64)
-    updates = torch.zeros(len(given), dtype=torch.long, device=given.device)
-    for step in range(how.steps):
+    for _ in range(how.steps):
         losses, slopes = losses_of(moving.detach()[going], going)
-        last = last.clone()
-        last[going.cpu()] = losses.detach().double().cpu()
-        first = last if step == 0 else first
         if not (torch.isfinite(losses).all() and torch.isfinite(slopes).all()):
             raise VisleakError(
                 "D of a prompt or its slope is not a finite number; use --precision bf16 or fp32"
@@ -85,8 +61,7 @@ def descend(states: Tensor, losses_of: Losses, free: Tensor, how: Descent) -> De
         moving.grad = before.new_zeros(before.shape).index_copy(0, going, free_slopes)
         optimiser.step()
         moving.data = before.index_copy(0, going, moving.data[going])
-        updates[going] += 1
-    return DescentResult(moving.detach().to(given.dtype), first, last, updates.cpu())
+    return moving.detach().to(given.dtype)
 
 
 def each_alone(
@@ -256,8 +231,8 @@ class PromptOptimisation(Mitigation):
         for start in range(0, len(jobs), sampling.batch):
             some = jobs[start : start + sampling.batch]
             encoded = _encoded(model, [job.prompt for job in some])
-            moved = optimised_each(score, encoded, [job.seed for job in some], self.descent)
-            parts.append(encoded.with_states(moved.states))
+            states = optimised_each(score, encoded, [job.seed for job in some], self)
+            parts.append(encoded.with_states(states))
         return joined(parts)
 
     def _shared(
@@ -266,18 +241,12 @@ class PromptOptimisation(Mitigation):
         """Return the embedding of a prompt, whatever batch its images are made in."""
         encoded, score = _encoded(model, [prompt]), self._score(model, sampling)
         norm: Literal["mean", "frobenius"] = "frobenius" if self.scope == "batch" else "mean"
-        moved = optimised_together(score, encoded, seeds, self.descent, norm)
-        return encoded.with_states(moved.states)
-
-    @property
-    def descent(self) -> Descent:
-        """How embeddings are moved."""
-        return Descent(self.limit, self.steps, self.rate)
+        return encoded.with_states(optimised_together(score, encoded, seeds, self, norm))
 
 
 def optimised_each(
-    score: TriggerScore, encoded: Conditioning, seeds: Sequence[int], how: Descent
-) -> DescentResult:
+    score: TriggerScore, encoded: Conditioning, seeds: Sequence[int], how: PromptOptimisation
+) -> Tensor:
     """Return embeddings, each optimised on the noise of its own seed; all in one batch."""
     noises = score.model.noises(seeds)
     losses_of = each_alone(score, encoded, noises, answers_to_nothing(score, noises, len(seeds)))
@@ -288,9 +257,9 @@ def optimised_together(
     score: TriggerScore,
     encoded: Conditioning,
     seeds: Sequence[int],
-    how: Descent,
+    how: PromptOptimisation,
     norm: Literal["mean", "frobenius"],
-) -> DescentResult:
+) -> Tensor:
     """Return one embedding, optimised on the noises of several seeds."""
     noises, batch = score.model.noises(seeds), score.settings.batch
     targets = answers_to_nothing(score, noises, batch)

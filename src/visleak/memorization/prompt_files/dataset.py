@@ -88,15 +88,8 @@ def write_prompts(
 
     Only prompts with a record of verification enter (columns ``verified``, ``verified_by``). With
     ``unverified`` all candidates do, and the table is called ``prompts-unverified.parquet``. A
-    finished result of the same request is returned as it is.
-
-    Args:
-        prompts, folder: the candidates, and the folder of the result.
-        origins: files the prompts come from.
-        unverified: take candidates without a record.
-        force: replace another data set.
-        day: it is made; today by default.
-        note: called with a line about what was reused.
+    finished result of the same request is returned as it is; ``force`` replaces another one.
+    ``origins`` are the files that the prompts come from; ``day`` is today by default.
 
     Raises:
         UsageError: the folder holds another data set, or the lists are about several models.

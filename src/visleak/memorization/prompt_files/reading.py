@@ -501,15 +501,10 @@ def read_prompts(path: str | os.PathLike[str], *, column: str | None = None) -> 
     ``.json`` (a list, prompts with their images, or COCO's captions, the first of each image),
     ``.txt`` (one per line), ``.pickle`` (legacy; data only). Prompts are in the column ``prompt``,
     else ``caption``, else ``text``; memorized images in ``sources``, ``urls``, ``url``; whether a
-    prompt is known to be memorized in ``label`` or ``memorized``.
+    prompt is known to be memorized in ``label`` or ``memorized``. Text is UTF-8.
 
-    Args:
-        path: the file, UTF-8 where it is text.
-        column: with the prompts, where it has another name.
-
-    Returns:
-        The prompts in the order of the file, each once: equal ones join their images, empty ones
-        are left out; ``notes`` counts both.
+    Prompts are in the order of the file, each once: equal ones join their images, empty ones are
+    left out; ``notes`` counts both.
 
     Raises:
         UsageError: no such file, column or format.
@@ -532,19 +527,9 @@ def read_values(
 ) -> tuple[tuple[str, str], ...]:
     """Read every value that prompts have in a further column of their file.
 
-    :func:`read_prompts` keeps one value of a prompt that comes again, which is too few where the
-    rows of a file are pairs, such as prompts that ``augment`` made of several triggers.
-
-    Args:
-        path, column: as of :func:`read_prompts`.
-        name: of the further column.
-
-    Returns:
-        Prompts and values in the order of the file, each pair once. An empty value is left out
-        where its prompt has another.
-
-    Raises:
-        UsageError, VisleakError: as of :func:`read_prompts`.
+    :func:`read_prompts` keeps one value of a prompt, which is too few where the rows of a file are
+    pairs, such as prompts that ``augment`` made of several triggers. Pairs of prompt and value are
+    in the order of the file, each once; an empty value is left out where its prompt has another.
 
     >>> import tempfile
     >>> file = Path(tempfile.mkdtemp()) / "list.csv"

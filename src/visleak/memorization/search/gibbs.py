@@ -308,13 +308,9 @@ def augment(
     """Make many prompts of known triggers (Algorithm 2); an interrupted run resumes.
 
     A run's prompts depend on the seed, its trigger and its number alone, not on other triggers.
-
-    Args:
-        task: D, seed, budget and folder; its ``chains`` are not used.
-        proposer: the language model.
-        triggers: the prompts to begin with, each once.
-        settings: of the algorithm; the paper's for Stable Diffusion 1 by default.
-        bank: called with all prompts from the floor on, by mean D, before the state is closed.
+    Settings are the paper's for Stable Diffusion 1 by default; the ``chains`` of the task are not
+    used. ``bank`` is called with all prompts from the floor on, by mean D, before the state is
+    closed.
 
     Raises:
         UsageError: no trigger, one twice, settings and D on two scales, or a budget that does not

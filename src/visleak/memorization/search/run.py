@@ -178,9 +178,8 @@ def search_into(
     """Search, and write ``search.json``, ``prompts.parquet``, ``prompts.csv``, ``bank.parquet``.
 
     An interrupted search resumes, as does one that its budget ended, with a larger one; the task's
-    ``folder`` is not used. Chains with D >= ``kappa`` are counted, if it is given; ``about`` is
-    noted in the result; ``force`` replaces another search; ``note`` is called with a line about
-    what is reused. Returns the content of ``search.json``.
+    ``folder`` is not used. Chains with D >= ``kappa`` are counted; ``about`` is a part of the
+    result. Returns the content of ``search.json``.
 
     Raises:
         UsageError, VisleakError: as the searcher; or the folder holds another search.
@@ -233,8 +232,7 @@ def augment_into(
 ) -> dict[str, object]:
     """Augment triggers, and write ``augment.json``, ``prompts.parquet`` and ``bank.parquet``.
 
-    The task's ``folder`` and ``chains`` are not used; ``about``, ``force``, ``note`` are as of
-    :func:`search_into`. Returns the content of ``augment.json``.
+    The task's ``folder`` and ``chains`` are not used. Returns the content of ``augment.json``.
 
     Raises:
         UsageError, VisleakError: as :func:`~visleak.memorization.search.gibbs.augment`; or the
@@ -299,10 +297,9 @@ def diversify_into(
 ) -> dict[str, object]:
     """Pick diverse prompts, and write ``diversify.json``, ``prompts.parquet``, ``prompts.csv``.
 
-    ``triggers``: with ``per_source``, prompts of the bank and what each was made from; one that was
-    made from several is listed with each of them, as ``read_values`` of ``prompt_files`` reads
-    them. Empty takes the column, which holds one of them. ``force``, ``note`` are as of
-    :func:`search_into`. Returns the content of ``diversify.json``.
+    ``triggers``: with ``per_source``, pairs of a prompt and what it was made from, as
+    ``read_values`` of ``prompt_files`` reads them; empty takes the column, which has one trigger of
+    each prompt. Returns the content of ``diversify.json``.
 
     Raises:
         UsageError: the list has no column ``trigger``, a number does not fit, or the folder holds
@@ -420,17 +417,11 @@ def diversify(
     sources: Sequence[str] = (),
     seed: int = 0,
 ) -> list[Pick]:
-    """Pick prompts with different meanings by a model's text encoder (Algorithm 3).
+    """Pick ``count`` prompts with different meanings by a model's text encoder (Algorithm 3).
 
-    Args:
-        model, prompts: the text encoder, and the bank.
-        count: of picks; of every source where there are any (the paper: 20 an original prompt).
-        sources: the prompt that each was made from; empty takes all as one bank.
-        seed: of the first pick; that of a source does not depend on other sources.
-
-    Returns:
-        Picks, sources in order of first sight, and in each in the order of picking. A bank of fewer
-        prompts is picked whole.
+    With ``sources``, the prompt that each was made from, ``count`` prompts of each source are
+    picked (the paper: 20), whatever the other sources are; a bank of fewer is picked whole. Picks
+    are in the order of picking, sources in the order of the list.
 
     Raises:
         UsageError: nothing to pick from, or numbers that do not fit.

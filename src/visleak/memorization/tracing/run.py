@@ -308,14 +308,12 @@ def trace(
 
     Args:
         target: folder of ``visleak memorization extract``, or any SOURCE of generated images.
-        sources: training sets, folders, published embeddings (sets or SOURCE text). Without a
-            set nothing is ever called memorized.
-        out: folder of the result; a result of the same request is brought up to date.
+        sources: training sets or published embeddings; without a training set nothing is called
+            memorized.
+        out: folder of the result; a result of the same request is brought up to date, another one
+            is replaced with ``force``.
         settings: how images are compared.
-        workers, cache, device: as of :func:`visleak.audit`; they never change the answer.
-        progress: called with how far each step is.
-        force: replace another result in ``out``.
-        command: command line to note in the audit.
+        workers, cache, device, progress, command: as of :func:`visleak.audit`.
 
     Raises:
         UsageError: an argument does not fit, or ``out`` holds another result.

@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 import os
 import re
-from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import Any, Final
@@ -26,6 +26,7 @@ from visleak.memorization.tracing.document import LAYOUT, Answer, Hit
 from visleak.pipeline.embeddings import encoder_for
 from visleak.progress import Progress
 from visleak.records import AnySet, Bytes8, EmbeddingSet, Encoder, ImageSet
+from visleak.reporting.gallery import decoded
 from visleak.settings import Settings
 from visleak.storage import IMAGES, PAIRS, read_table
 from visleak.verdicts import judged_pairs
@@ -141,14 +142,7 @@ def refusals(made: Audit, name: str, hits: Iterable[Hit]) -> list[Hit]:
 
 
 def _decoded(made: Audit, places: Iterable[Place]) -> dict[Place, Bytes8]:
-    wanted = defaultdict[str, set[str]](set)
-    for source, name in places:
-        wanted[source].add(name)
-    return {
-        (source, name): pixels
-        for source, names in wanted.items()
-        for name, pixels in made.decoded_images(source, names, complete=True).items()
-    }
+    return decoded((), partial(made.decoded_images, complete=True), places)
 
 
 #: An image by the name of its set and its id; digest, width and height of images by these.
