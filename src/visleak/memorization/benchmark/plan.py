@@ -201,7 +201,8 @@ class Measurer:
         """Return the measurements of the images of one method in one scenario."""
         texts, digests = [job.prompt for job in scene.jobs], [each.digest for each in made]
         shape = len(scene.prompts), len(scene.seeds)
-        clip = aesthetic = similarity = np.full(len(made), math.nan)
+        unknown: Float64 = np.full(len(made), math.nan)
+        clip = aesthetic = similarity = unknown
         model, judge = self.judges.alignment, self.judges.aesthetic
         if model is not None:
             pairs = zip(digests, texts, strict=True)
@@ -216,11 +217,10 @@ class Measurer:
             aesthetic = self._measured(keys, digests, lambda pixels, _: judge(pixels))
         if scene.memorized is not None:
             similarity = self.similarity(digests, shape[1], scene.memorized, range(shape[0]))
-        seconds = np.array([each.seconds for each in made])
-        return Measurements(
-            *(column.reshape(shape) for column in (similarity, clip, aesthetic, seconds)),
-            digests=tuple(map(tuple, np.reshape(digests, shape).tolist())),
-        )
+        columns = (similarity, clip, aesthetic, np.array([each.seconds for each in made]))
+        similarity, clip, aesthetic, seconds = (column.reshape(shape) for column in columns)
+        rows = tuple(map(tuple, np.reshape(digests, shape).tolist()))
+        return Measurements(similarity, clip, aesthetic, seconds, rows)
 
     def similarity(
         self,
