@@ -68,7 +68,7 @@ class Result(Printed, Replaced):
     )
 
     def folder(self, command: str, sources: Iterable[tuple[str, str]] = ()) -> Path:
-        """Return the folder, which lies in none of the sources (name, place)."""
+        """Return the folder; refuse one among the sources (name, place)."""
         from visleak.storage import refuse_foreign, refuse_inputs
 
         out = self.out or Path(f"visleak-{command}")
@@ -349,7 +349,7 @@ def dataset(options: inputs.Dataset, result: Result) -> Reply:
 
     if not options.prompts and not options.trace:
         raise UsageError("dataset needs prompts: name a list of them, or --trace DIR")
-    # what is quick to refuse comes first
+    # refusals that take no time come first
     out = result.folder("dataset")
     found = [read_trace(folder) for folder in options.trace]
     lists = [prompt_files.read_prompts(path, column=options.column) for path in options.prompts]
@@ -401,7 +401,7 @@ def extract(
         call.only_with("--recluster", ("recluster", "out", "json", "force", *allowed))
         found = extraction.reclustered(out, given, similarity=options.similarity, **shared)
     else:
-        # what is quick to refuse comes before the model is loaded
+        # refusals come before the model is loaded
         given.refuse_small()
         if model.model is None or options.prompts is None:
             raise _missing(model.model, "prompts")
@@ -508,14 +508,14 @@ def benchmark(
     from visleak.memorization.benchmark import add_to, read_benchmark
     from visleak.memorization.benchmark import benchmark as run
     from visleak.memorization.benchmark.document import SECTION, document
-    from visleak.memorization.benchmark.leaderboard import leaderboard_markdown, table_beside
+    from visleak.memorization.benchmark.leaderboard import leaderboard_markdown, table_path
     from visleak.report import show_in_report
     from visleak.reporting import section
     from visleak.storage import write_text
 
     out = result.folder("benchmark", [("references", str(lists.references or ""))])
     if options.leaderboard is not None:
-        beside = table_beside(options.leaderboard)  # refused now rather than after hours
+        table = table_path(options.leaderboard)  # refused now rather than after hours
     if model.model is None and lists.triggers is None:
         if set(call.given) - {"out", "leaderboard", "audit", "json", "force"}:
             raise _missing(None, "triggers")
@@ -534,8 +534,8 @@ def benchmark(
         show_in_report(Audit(options.audit), SECTION, content, private=False)
     if options.leaderboard is not None:
         entries = add_to(options.leaderboard, found)
-        write_text(beside, leaderboard_markdown(entries))
-        notes.append(f"{options.leaderboard}: {len(entries):,} entries; {beside}")
+        write_text(table, leaderboard_markdown(entries))
+        notes.append(f"{options.leaderboard}: {len(entries):,} entries; {table}")
     file, shown = out / "benchmark.json", document(found, drawn=False)
     return reply(shown, file, notes=tuple(notes), rows=100, intervals=False)
 
@@ -555,7 +555,7 @@ def _plan(
 
     if model.model is None or lists.triggers is None:
         raise _missing(model.model, "triggers")
-    # what is quick to refuse comes before anything is loaded
+    # refusals come before anything is loaded
     measures.refuse_halves()
     for text in options.method:
         if text != "paper":

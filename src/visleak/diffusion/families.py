@@ -97,7 +97,7 @@ class StableDiffusionXL(PooledPipeline):
             self._torch.zeros_like(empty.states), self._torch.zeros_like(empty.pooled)
         )
 
-    def _answer(self, inputs: Tensor, moment: Tensor, conditioning: Conditioning) -> Tensor:
+    def _output_of(self, inputs: Tensor, moment: Tensor, conditioning: Conditioning) -> Tensor:
         size = self.image_size()
         row = self._torch.tensor([*size, 0, 0, *size], dtype=self._dtype, device=self.device)
         return self.network(
@@ -176,7 +176,7 @@ class StableDiffusion3(PooledPipeline):
             " stand for are all equal at the first step; compare raw outputs (output raw)"
         )
 
-    def _answer(self, inputs: Tensor, moment: Tensor, conditioning: Conditioning) -> Tensor:
+    def _output_of(self, inputs: Tensor, moment: Tensor, conditioning: Conditioning) -> Tensor:
         return self.network(
             hidden_states=inputs,
             timestep=moment.expand(len(inputs)),

@@ -36,8 +36,8 @@ from visleak.diffusion.pipeline import (
 )
 from visleak.encoders import weights
 from visleak.encoders.network import torch_type
-from visleak.encoders.weights import PATIENCE, refusal
-from visleak.errors import UsageError, VisleakError, brief
+from visleak.encoders.weights import PATIENCE, Found, loading, refusal, refuse_missing
+from visleak.errors import UsageError, VisleakError
 from visleak.lazy import broken, library, member
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ LIBRARIES: Final = dict.fromkeys((*CLIP_TEXT, *T5_TEXT, *TOKENIZERS), "transform
 )
 STEMS: Final = {"diffusers": "diffusion_pytorch_model", "transformers": "model"}
 
-#: The seam: class of a pipeline -> the adapter that speaks the protocol, imported on use.
+#: The seam: class of a pipeline -> its adapter to the protocol, imported on use.
 PIPELINES: Final[Mapping[str, str]] = {
     "IFPipeline": "visleak.diffusion.families:DeepFloyd",
     "StableDiffusion3Pipeline": "visleak.diffusion.families:StableDiffusion3",
@@ -64,7 +64,7 @@ PIPELINES: Final[Mapping[str, str]] = {
     "StableDiffusionXLPipeline": "visleak.diffusion.families:StableDiffusionXL",
 }
 
-#: Grows when the same files come to give other images or scores.
+#: Raised when the same files give other images or scores.
 VERSION: Final = 1
 #: What libraries note in a configuration and networks do not depend on.
 _NOTES: Final = frozenset({"name_or_path", "transformers_version", "torch_dtype", "dtype"})
@@ -79,7 +79,7 @@ def load_model(
 
     Only safetensors are read, code that comes with a model is never run, and the network is
     reached for a model of the hub alone, where it is not in the cache. Safety checkers and
-    watermarks are left out, which ``about()`` says.
+    watermarks are left out, see ``about()``.
 
     Args:
         text: folder of a pipeline of diffusers, or ``hub:OWNER/NAME[@REVISION]``.
@@ -125,7 +125,7 @@ def adapter_of(name: str, pipeline: object) -> type[Pipeline]:
     dotted = PIPELINES.get(str(pipeline))
     if dotted is None:
         raise VisleakError(
-            f"model {name}: {INDEX} says it is a {str(pipeline)[:80]!r}; known pipelines are"
+            f"model {name}: {INDEX} names the class {str(pipeline)[:80]!r}; known pipelines are"
             f" {', '.join(sorted(PIPELINES))}"
         )
     module, _, own = dotted.partition(":")
@@ -173,7 +173,7 @@ class Part:
         """Return which files of its folder are its weights, and their variant; none where none are.
 
         Weights stored in half precision come first if ``half``. Of weights in several files an
-        index comes first, then the pieces, whose variant stands before or after their number.
+        index comes first, then the pieces, whose variant comes before or after their number.
         """
         known, stem = sorted(names), STEMS[self.library]
         for variant in ("fp16", "") if half else ("", "fp16"):
@@ -329,7 +329,7 @@ def load_pipeline(plan: Plan, folder: Path, dtype: torch.dtype, half: bool) -> D
     with quiet():
         factory = member(diffusers(), plan.pipeline, _WHAT)
         given = {part.name: load_part(plan.name, folder, part, dtype, half) for part in plan.parts}
-        # what the class wants in addition to the parts that are loaded
+        # further arguments of the class
         for key, parameter in signature(factory.__init__).parameters.items():
             if key in given or key == "self":
                 continue
@@ -339,13 +339,8 @@ def load_pipeline(plan: Plan, folder: Path, dtype: torch.dtype, half: bool) -> D
                 given[key] = plan.settings[key]
             elif parameter.default is parameter.empty:
                 given[key] = None
-        try:
+        with loading(f"model {plan.name}: its parts do not make a {plan.pipeline}"):
             return factory(**given)
-        except Exception as error:
-            # the library checks its parts in many ways
-            raise VisleakError(
-                f"model {plan.name}: its parts do not make a {plan.pipeline} ({brief(error)})"
-            ) from error
 
 
 def load_part(name: str, folder: Path, part: Part, dtype: torch.dtype, half: bool) -> object:
@@ -353,7 +348,7 @@ def load_part(name: str, folder: Path, part: Part, dtype: torch.dtype, half: boo
     source = str(folder / part.name)
     factory = member(library(part.library, "diffusion", _WHAT), part.kind, f"model {name}")
     if part.is_scheduler and not issubclass(factory, diffusers().SchedulerMixin):
-        raise VisleakError(f"model {name}: {part.kind} of its scheduler is none")
+        raise VisleakError(f"model {name}: its scheduler {part.kind} is not one of diffusers")
     options: dict[str, object] = {"local_files_only": True}
     if part.library == "transformers":
         options["trust_remote_code"] = False
@@ -361,25 +356,17 @@ def load_part(name: str, folder: Path, part: Part, dtype: torch.dtype, half: boo
         options |= {"use_safetensors": True, "torch_dtype": dtype, "output_loading_info": True}
         if variant := part.weights(os.listdir(source), half)[0]:
             options["variant"] = variant
-    try:
-        loaded = factory.from_pretrained(source, **options)
-    except ImportError as error:
-        raise broken(part.library, f"model {name}", error) from error
-    except Exception as error:
-        # the libraries raise OSError, ValueError, KeyError, RuntimeError, SafetensorError ...
-        raise VisleakError(
-            f"model {name}: its {part.name} cannot be loaded from {source} ({brief(error)})"
-        ) from error
+    with loading(f"model {name}: its {part.name} cannot be loaded from {source}"):
+        try:
+            loaded = factory.from_pretrained(source, **options)
+        except ImportError as error:
+            raise broken(part.library, f"model {name}", error) from error
     if not part.is_network:
         return loaded
     network, about = loaded
     keys = (*about["missing_keys"], *about["mismatched_keys"])
-    missing = {str(key[0] if isinstance(key, tuple) else key) for key in keys}
-    if missing:
-        raise VisleakError(
-            f"model {name}: the weights in {source} lack {len(missing)} tensors, such as"
-            f" {min(missing)}; they are of another network than config.json says"
-        )
+    missing = frozenset(str(key[0] if isinstance(key, tuple) else key) for key in keys)
+    refuse_missing(Found(name, folder / part.name), missing)
     return network.eval().requires_grad_(False)
 
 

@@ -1,6 +1,6 @@
 """What a text-to-image diffusion model has to do for visleak: one small protocol.
 
-Scores, searches, extraction and mitigations speak to this protocol only; adapters for pipelines of
+Scores, searches, extraction and mitigations use this protocol only; adapters for pipelines of
 ``diffusers`` are in :mod:`visleak.diffusion.families`. Tensors are torch's, on the model's own
 device.
 """
@@ -28,7 +28,7 @@ class Guidance(Options, panel="Images"):
     steps: int = option(50, "Steps of the sampler.", least=1)
     guidance: float = option(
         7.5,
-        "Scale of classifier-free guidance; 1 is none and halves the cost.",
+        "Scale of classifier-free guidance; 1 turns it off and halves the cost.",
         metavar="G",
         least=0,
         most=1000,

@@ -133,7 +133,7 @@ class PromptTokens:
         self._tokenizer, self._encoder, self._cleaned = tokenizer, encoder, cleaned
         self._table = table or encoder.get_input_embeddings()
         self.length = length
-        # an empty prompt is what stands around every prompt
+        # the tokens of an empty prompt are those around every prompt
         around = [int(each) for each in tokenizer("").input_ids]
         if tokenizer.eos_token_id not in around or tokenizer.pad_token_id is None:
             raise VisleakError(
@@ -261,7 +261,7 @@ class Pipeline:
         self.prediction = self._prediction()
         self.shape = self._shape()
         self._tokens = tokens = self._prompt_tokens()
-        # what a TokenModel does that needs no more than its tokenizer
+        # methods of a TokenModel that need its tokenizer alone
         self.token_ids, self.token_texts = tokens.token_ids, tokens.token_texts
         self.prompt_of, self.most_tokens = tokens.prompt_of, tokens.most_tokens
         self.special_ids = tokens.special_ids
@@ -388,10 +388,10 @@ class Pipeline:
         """Return the raw output of the network (n, channels, height, width), without guidance."""
         inputs = latents.to(device=self.device, dtype=self._dtype)
         moment = self._torch.tensor(float(timestep), dtype=self._torch.float32, device=self.device)
-        output = self._answer(inputs, moment, conditioning)
+        output = self._output_of(inputs, moment, conditioning)
         return output[:, : self.shape[0]]
 
-    def _answer(self, inputs: Tensor, moment: Tensor, conditioning: Conditioning) -> Tensor:
+    def _output_of(self, inputs: Tensor, moment: Tensor, conditioning: Conditioning) -> Tensor:
         return self.network(
             inputs,
             moment,

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from visleak.memorization.prompts import Prompts
     from visleak.progress import Progress
 
-#: Files of prompts, as `read_prompts` takes them; named here, for help must not load pyarrow.
+#: Formats of `read_prompts`; listed here, because help must not load pyarrow.
 FORMATS: Final = ".csv, .tsv, .txt, .jsonl, .json, .parquet or .pickle"
 
 
@@ -56,7 +56,7 @@ def workers_option() -> int | None:
     return option(None, "Worker processes.", metavar="N", panel=SPEED, least=1)
 
 
-#: What ``--model`` takes.
+#: Help of ``--model``.
 PIPELINE: Final = "A diffusers pipeline: a folder, or hub:OWNER/NAME, which is fetched once."
 
 
@@ -359,7 +359,7 @@ class BenchmarkLists(General):
 
 @dataclass(frozen=True)
 class Measures(Options, panel=JUDGES):
-    """What images are measured by."""
+    """What generated images are measured with."""
 
     similarity: str = similarity_option("Similarity to the memorized images", JUDGES)
     clip: str | None = option(

@@ -3,9 +3,10 @@
 Copying: the similarity of an image is the largest to any memorized image of its prompt; the images
 of a prompt give three numbers, each then averaged over prompts.
 
-Reference performance: of the 100 images that a search returns for a prompt, the one with the best
-CLIP score fits the prompt and was not made from it. A mitigation should come down to its similarity
-to the memorized image and keep its CLIP score (appendix D; Stable Diffusion 1: .088 and .310).
+Reference performance: of the images that a search returns for a prompt, the one with the best CLIP
+score fits the prompt and was not made from it. Images are searched by the same CLIP here, so that
+it is the nearest. A mitigation should come down to its similarity to the memorized image and keep
+its CLIP score (appendix D; Stable Diffusion 1: .088 and .310).
 
 Aesthetic score, from 1 to 10 or so: the published head (``sac+logos+ava1-l14-linearMSE``, Schuhmann
 2022) is a stack of linear layers without activations on the unit vector of an image by OpenAI's
@@ -23,7 +24,7 @@ from dataclasses import dataclass
 from hashlib import blake2b
 from itertools import pairwise
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
@@ -32,7 +33,6 @@ from visleak.auditing import open_cache, workers_for
 from visleak.encoders.clip import clip_encoder
 from visleak.encoders.features import (
     AESTHETIC_CLIP,
-    Alignment,
     ClipAlignment,
     EncoderFeatures,
     ImageFeatures,
@@ -47,7 +47,7 @@ from visleak.memorization.extraction.similarity import CopySimilarity
 from visleak.pipeline.context import RunContext
 from visleak.pipeline.fingerprints import fingerprint
 from visleak.progress import Progress, silent
-from visleak.records import Bytes8, DecodedImage, Float64, ImageSet
+from visleak.records import Bytes8, Float64, ImageSet, Int64, Unreadable
 from visleak.vectors import NORM_TOLERANCE
 
 #: Similarity above which an image counts as a copy; strictly above.
@@ -101,21 +101,6 @@ BLOCK: Final = 8_192
 TIES: Final = 12
 
 
-class ImagesByPrompt(Protocol):
-    """Finds images by words: what a search for a prompt would have shown instead."""
-
-    name: str  #: of the source
-
-    def find_by_prompt(self, prompts: Sequence[str], count: int) -> Sequence[Sequence[str]]:
-        """Return the ids of up to ``count`` images per prompt, the best first."""
-
-    def about(self) -> dict[str, object]:
-        """Return everything a result has to name, as plain data."""
-
-    def pixels(self, ids: Sequence[str]) -> Sequence[Bytes8 | None]:
-        """Return the images of some ids, ``None`` where one could not be loaded."""
-
-
 class FolderByPrompt:
     """A set of images that is searched by words: nearest by CLIP, vectors kept in the cache."""
 
@@ -143,106 +128,63 @@ class FolderByPrompt:
         if not len(prints):
             first = f", such as {self.problems[0].id!r}" if self.problems else ""
             raise VisleakError(f"none of the images of {self.name} can be read{first}")
-        self._ids = prints.ids.to_pylist()
         # what it finds depends on its images: a folder of one name and size may have others
-        hasher = blake2b(json.dumps(self._ids).encode(), digest_size=16)
+        hasher = blake2b(json.dumps(prints.ids.to_pylist()).encode(), digest_size=16)
         for start in range(0, len(self._matrix), BLOCK):
             hasher.update(self._matrix[start : start + BLOCK].tobytes())
         self._digest = hasher.hexdigest()
-        self._rows = dict(zip(self._ids, range(len(self._ids)), strict=True))
         self._positions = prints.rows
 
     def about(self) -> dict[str, object]:
         """Return source, sizes, model, and a digest of names and vectors."""
         return {
             "source": self.name,
-            "pictures": len(self._ids),
+            "pictures": len(self._matrix),
             "unreadable": len(self.problems),
             "alignment": self.alignment,
             "digest": self._digest,
         }
 
-    def find_by_prompt(self, prompts: Sequence[str], count: int) -> list[list[str]]:
-        """Return the ids of the ``count`` nearest images per prompt, ties by place in the set."""
-        if count < 1:
-            raise UsageError(f"count is 1 or more (MemBench: 100); got {count}")
-        if not len(prompts):
-            return []
+    def nearest(self, prompts: Sequence[str]) -> tuple[Int64, Float64]:
+        """Return row and cosine of the nearest image of each prompt; ties by place in the set."""
         texts = self._texts(prompts)
-        scores, rows = np.empty((len(texts), 0)), np.empty((len(texts), 0), np.int64)
+        rows, cosines = np.zeros(len(texts), np.int64), np.full(len(texts), -math.inf)
         for start in range(0, len(self._matrix), BLOCK):
             # products of equal vectors differ in their last digits with the width of a block
             block = np.round(texts @ unit(self._matrix[start : start + BLOCK]).T, TIES)
-            numbers = np.broadcast_to(start + np.arange(block.shape[1]), block.shape)
-            scores, rows = np.hstack([scores, block]), np.hstack([rows, numbers])
-            best = np.argsort(-scores, axis=1, kind="stable")[:, :count]
-            scores = np.take_along_axis(scores, best, axis=1)
-            rows = np.take_along_axis(rows, best, axis=1)
-        return [[self._ids[row] for row in found] for found in rows.tolist()]
+            best, better = block.argmax(1), block.max(1) > cosines
+            rows[better], cosines[better] = start + best[better], block.max(1)[better]
+        return rows, np.clip(cosines, -1.0, 1.0)
 
-    def vectors(self, ids: Sequence[str]) -> Float64:
-        """Return the vectors that the model made of some images (n, width), unit rows."""
-        return unit(self._matrix[[self._rows[each] for each in ids]])
-
-    def pixels(self, ids: Sequence[str]) -> list[Bytes8 | None]:
-        """Return some images, ``None`` where one can no longer be read."""
-        rows = np.unique([self._rows[each] for each in ids]).astype(np.int64)
-        stored = self._images.opener.read(self._positions[rows].tolist())
-        found: dict[str, Bytes8 | None] = {}
-        for row, data in zip(rows.tolist(), stored, strict=True):
-            seen = data if not isinstance(data, bytes | np.ndarray) else decode(data)
-            found[self._ids[row]] = seen.pixels if isinstance(seen, DecodedImage) else None
-        return [found[each] for each in ids]
+    def pixels(self, row: int) -> Bytes8 | None:
+        """Return the image of a row, ``None`` where it can no longer be read."""
+        (data,) = self._images.opener.read([int(self._positions[row])])
+        image = data if isinstance(data, Unreadable) else decode(data)
+        return None if isinstance(image, Unreadable) else image.pixels
 
 
 def reference_performance(
-    source: ImagesByPrompt,
+    source: FolderByPrompt,
     prompts: Sequence[str],
     references: Callable[[int], Sequence[Bytes8]],
-    alignment: Alignment,
     similarity: CopySimilarity,
-    count: int = 100,
     *,
     progress: Progress = silent,
 ) -> tuple[Float64, Float64]:
-    """Return similarity and CLIP score of the best of ``count`` images found for each prompt.
+    """Return similarity and CLIP score, (prompts,) each, of the image found for each prompt.
 
-    ``references`` returns the memorized images of a prompt by its number. Both numbers, (prompts,),
-    are NaN where no image was found that can be read; the similarity also where no memorized image
-    is at hand. Of ties the first image that was found is kept.
+    ``references`` returns the memorized images of a prompt by its number. The similarity is NaN
+    where none is at hand, or the image that was found cannot be read.
     """
-    if count < 1:
-        raise UsageError(f"count is 1 or more (MemBench: 100); got {count}")
-    found, texts = source.find_by_prompt(prompts, count), alignment.texts(prompts)
-    similar, clip = np.full(len(prompts), math.nan), np.full(len(prompts), math.nan)
-    known: dict[str, Float64 | None] = {}
-    for number, text in enumerate(texts):
-        ids, own = found[number][:count], references(number)
-        # each image is read once, whichever prompt found it
-        new = [each for each in dict.fromkeys(ids) if each not in known]
-        known.update(zip(new, _vectors(source, alignment, new), strict=True))
-        there = [(each, row) for each in ids if (row := known[each]) is not None]
-        if there:
-            scores = np.array([float(np.clip(row @ text, -1.0, 1.0)) for _, row in there])
-            best = int(np.argmax(scores))
-            clip[number] = scores[best]
-            (pixels,) = source.pixels([there[best][0]]) if len(own) else (None,)
-            if pixels is not None:
-                similar[number] = against_references(similarity, [pixels], own)[0]
+    rows, cosines = source.nearest(prompts)
+    similar = np.full(len(prompts), math.nan)
+    for number, row in enumerate(rows.tolist()):
+        own = references(number)
+        pixels = source.pixels(row) if len(own) else None
+        if pixels is not None:
+            similar[number] = against_references(similarity, [pixels], own)[0]
         progress("searching", number + 1, len(prompts))
-    return similar, clip
-
-
-def _vectors(
-    source: ImagesByPrompt, alignment: Alignment, ids: Sequence[str]
-) -> list[Float64 | None]:
-    if isinstance(source, FolderByPrompt) and source.alignment == alignment.digest:
-        # it has read them all by the same model
-        return list(source.vectors(ids))
-    seen = source.pixels(ids) if ids else ()
-    readable = [pixels for pixels in seen if pixels is not None]
-    rows = iter(alignment.images(readable) if readable else ())
-    return [None if pixels is None else next(rows) for pixels in seen]
+    return similar, cosines
 
 
 # -- aesthetic score -------------------------------------------------------------------------------

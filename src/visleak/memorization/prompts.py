@@ -23,7 +23,7 @@ class PromptScores:
     threshold: str = ""  #: what they reached, in words
 
     def high(self, clustered: Collection[str]) -> tuple[frozenset[str], str]:
-        """Return the prompts whose D is high, and the rule that says so.
+        """Return the prompts whose D is high, and the rule.
 
         ``clustered``: prompts whose images gave a cluster: without a threshold, a D is high from
         the lowest of theirs on. Without these, the highest tenth is.

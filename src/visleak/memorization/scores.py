@@ -49,7 +49,7 @@ class Scores:
 class TriggerScore:
     """D of prompts, by one model.
 
-    All prompts of one draw meet the same noises (common random numbers), and the empty prompt is
+    All prompts of one draw share their noises (common random numbers), and the empty prompt is
     passed once per noise, so n prompts cost n + 1 passes per noise.
 
     Attributes:
@@ -122,7 +122,7 @@ class TriggerScore:
         return squared
 
     def noises(self, draw: int) -> list[tuple[Tensor, Tensor]]:
-        """Return the noises of a draw, each with the network's answer to the empty prompt."""
+        """Return the noises of a draw, each with the network's output for the empty prompt."""
         if self._kept is not None and self._kept[0] == draw:
             return self._kept[1]
         if self._empty is None:
@@ -131,20 +131,20 @@ class TriggerScore:
         with self._torch.no_grad():
             for seed in seeds_of(self.settings.seed, draw, self.settings.noises):
                 noise = self.model.noises([seed])
-                pairs.append((noise, self.answer(self._empty, noise)))
+                pairs.append((noise, self.predict(self._empty, noise)))
         self._kept = (draw, pairs)
         return pairs
 
     def squared_distance(self, encoded: Conditioning, noise: Tensor, empty: Tensor) -> Tensor:
         """Return || eps(x, p) - eps(x, "") ||^2 of each prompt in float64, (n,); gradients flow."""
-        output = self.answer(encoded, noise)
+        output = self.predict(encoded, noise)
         if output.device.type == "mps":
             # Apple's devices have no float64
             output, empty = output.cpu(), empty.cpu()
         return (output.double() - empty.double()).square().flatten(1).sum(1)
 
-    def answer(self, encoded: Conditioning, noise: Tensor) -> Tensor:
-        """Return the network's answer to prompts at one noise (1, c, h, w), and count the calls."""
+    def predict(self, encoded: Conditioning, noise: Tensor) -> Tensor:
+        """Return the network's output for prompts at one noise (1, c, h, w); count the calls."""
         latents = noise.expand(len(encoded), *noise.shape[1:])
         self.calls += len(encoded)
         output = self.model.predict_noise(latents, self.timestep, encoded)

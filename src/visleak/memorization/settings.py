@@ -35,7 +35,7 @@ CODE: Final = "official-code"
 #: Language model that the paper proposes words with.
 LANGUAGE_MODEL: Final = "hub:google-bert/bert-base-uncased"
 #: Commands whose results are folders; their tables share names, so that each needs its own. The
-#: file that says what a folder holds is named like its command.
+#: file that describes a folder is named like its command.
 COMMANDS: Final = (
     *("detect", "search", "augment", "diversify", "extract", "trace", "compare", "dataset"),
     "benchmark",
@@ -434,9 +434,7 @@ class BenchmarkSettings(Options, panel=JUDGES):
         1, "Images per general prompt.", panel=IMAGES, least=1, most=100_000
     )
     sampling: Sampling = field(default_factory=Sampling)  #: steps, guidance, images per batch
-    seed: int = option(
-        0, "Seed of the noises, which all prompts and methods share.", panel=IMAGES,
-        least=0)  # fmt: skip
+    seed: int = option(0, "Seed of the noises that all methods share.", panel=IMAGES, least=0)
     deviation: str = option(
         "images",
         "Deviation of the aesthetic score in the tables: of images, of the means of prompts, or"

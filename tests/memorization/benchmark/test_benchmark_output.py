@@ -19,7 +19,7 @@ from visleak.memorization.benchmark.document import (
     verdicts,
     worst_of,
 )
-from visleak.memorization.benchmark.leaderboard import board_of, leaderboard_markdown, table_beside
+from visleak.memorization.benchmark.leaderboard import board_of, leaderboard_markdown, table_path
 from visleak.memorization.benchmark.results import Measurements
 from visleak.reporting import latex, markdown, section
 
@@ -35,15 +35,15 @@ def test_a_leaderboard_replaces_nothing_but_its_own_table(tmp_path):
     with pytest.raises(
         UsageError, match=r"where its table would be written; name it .*board\.json"
     ):
-        table_beside(tmp_path / "board.md")
+        table_path(tmp_path / "board.md")
     (tmp_path / "README.md").write_text("# Mine\n")
     with pytest.raises(UsageError, match=r"README\.md is not a table of a leaderboard"):
-        table_beside(tmp_path / "README.json")
+        table_path(tmp_path / "README.json")
     (tmp_path / "README.md").write_text("# Mitigation leaderboard\n\n## sd\n")
-    assert table_beside(tmp_path / "README.json") == tmp_path / "README.md"
+    assert table_path(tmp_path / "README.json") == tmp_path / "README.md"
     (tmp_path / "other.json").write_text("{}")
     with pytest.raises(VisleakError, match="it is not a leaderboard"):
-        table_beside(tmp_path / "other.json")
+        table_path(tmp_path / "other.json")
 
 
 def test_floor_and_reference_stand_beneath_no_mitigation(tmp_path):

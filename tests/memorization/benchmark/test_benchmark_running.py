@@ -266,13 +266,13 @@ class Search:
     name = "told"
 
     def about(self):
-        return {"source": "told"}
+        return {"source": "told", "digest": "told"}
 
-    def find_by_prompt(self, prompts, count):
-        return [["1", "2"], ["3"], [], ["2"]]
+    def nearest(self, prompts):
+        return np.array([1, 3, 2, 2]), np.full(4, 0.3)
 
-    def pixels(self, ids):
-        return [picture(int(each)) for each in ids]
+    def pixels(self, row):
+        return picture(row)
 
 
 @pytest.mark.parametrize(

@@ -49,18 +49,37 @@ def scores(model, pictures):
 
 
 @pytest.mark.parametrize("block", [2, 100])
-def test_the_nearest_come_first(source, model, small_pictures, block, monkeypatch):
-    """By sorting all pairs; of two equal images the first in the set comes first."""
+def test_the_nearest_image_is_kept(source, model, small_pictures, block, monkeypatch):
+    """By all pairs; of two equal images the first in the set, and its memorized images."""
     # a function of the same name hides the module
     monkeypatch.setattr(sys.modules[FolderByPrompt.__module__], "BLOCK", block)
-    table = scores(model, [*small_pictures, small_pictures[2]])
-    table[:, 8] -= 1e-9
-    expected = [[f"{place}.png" for place in np.argsort(-row)] for row in table]
-    assert source.find_by_prompt(PROMPTS, 4) == [row[:4] for row in expected]
-    assert source.find_by_prompt(PROMPTS[1:2], 100) == [expected[1]]
-    assert source.find_by_prompt([], 5) == []
-    with pytest.raises(UsageError, match=r"count is 1 or more \(MemBench: 100\); got 0"):
-        source.find_by_prompt(PROMPTS, 0)
+    table = scores(model, small_pictures)
+    best = table.argmax(1)
+    rows, cosines = source.nearest(PROMPTS)
+    assert rows.tolist() == best.tolist()
+    np.testing.assert_allclose(cosines, table.max(1), atol=1e-6)
+    assert [len(each) for each in source.nearest([])] == [0, 0]
+    measure, told = PixelSimilarity(), []
+    references = [[small_pictures[6], small_pictures[7]], [], [small_pictures[0]]]
+    similarity, clip = reference_performance(
+        *(source, PROMPTS, references.__getitem__, measure),
+        progress=lambda step, done, total: told.append((done, total)),
+    )
+    np.testing.assert_array_equal(clip, cosines)
+    for number in (0, 2):
+        wanted = measure.between([small_pictures[best[number]]], references[number]).max()
+        assert similarity[number] == pytest.approx(wanted)
+    assert np.isnan(similarity[1])
+    assert told[-1] == (3, 3)
+
+
+def test_an_image_that_is_lost_has_no_similarity(model, small_pictures, tmp_path):
+    Image.fromarray(small_pictures[0]).save(tmp_path / "0.png")
+    source = FolderByPrompt(str(tmp_path), model, workers=1, cache=None)
+    (tmp_path / "0.png").write_bytes(b"words")
+    found = reference_performance(source, PROMPTS, lambda _: small_pictures[:1], PixelSimilarity())
+    assert np.isnan(found[0]).all()
+    assert np.isfinite(found[1]).all()
 
 
 def test_another_picture_of_the_same_name_is_another_search(model, small_pictures, tmp_path):
@@ -78,70 +97,6 @@ def test_a_folder_without_pictures(tmp_path, model):
     (tmp_path / "words.png").write_bytes(b"words")
     with pytest.raises(VisleakError, match=r"none of the images of \S+ can be read, such as 'wo"):
         FolderByPrompt(str(tmp_path), model, workers=1, cache=None)
-
-
-class Listed:
-    """A search that answers from a list, and counts what it is asked for."""
-
-    name = "listed"
-
-    def __init__(self, answers, pictures):
-        self._answers, self._pictures = answers, pictures
-        self.asked = []
-
-    def about(self):
-        return {}
-
-    def find_by_prompt(self, prompts, count):
-        return [each[:count] for each in self._answers]
-
-    def pixels(self, ids):
-        self.asked += ids
-        return [self._pictures[each] for each in ids]
-
-
-def test_the_best_score_is_kept(model, small_pictures):
-    """Not the first that is named; what cannot be had is left out; unknown stays unknown."""
-    pictures = {str(place): pixels for place, pixels in enumerate(small_pictures)}
-    pictures["lost"] = None
-    answers = [["0", "lost", "1", "2", "3"], ["3", "2"], ["lost"]]
-    references = [[small_pictures[6], small_pictures[7]], [], [small_pictures[0]]]
-    source = Listed(answers, pictures)
-    told = []
-    measure = PixelSimilarity()
-    similarity, clip = reference_performance(
-        source,
-        PROMPTS,
-        references.__getitem__,
-        model,
-        measure,
-        progress=lambda step, done, total: told.append((done, total)),
-    )
-    table = scores(model, small_pictures)
-    best = [[0, 1, 2, 3][table[0, :4].argmax()], [3, 2][table[1, [3, 2]].argmax()]]
-    np.testing.assert_allclose(clip[:2], [table[0, best[0]], table[1, best[1]]], atol=1e-6)
-    expected = measure.between([small_pictures[best[0]]], references[0]).max()
-    assert similarity[0] == pytest.approx(expected)
-    assert np.isnan([similarity[1], similarity[2], clip[2]]).all()
-    assert told[-1] == (3, 3)
-    # each was read once to be scored; the kept one of the first prompt once more to be compared
-    assert sorted(source.asked) == sorted(["0", "lost", "1", "2", "3", str(best[0])])
-
-
-def test_a_folder_as_the_source(source, model, small_pictures):
-    """Its own vectors serve; another search by the same images finds the same."""
-    every = [f"{place}.png" for place in range(8)]
-    listed = Listed([every] * 3, dict(zip(every, small_pictures, strict=True)))
-    found, again = (
-        reference_performance(
-            each, PROMPTS, lambda _: [small_pictures[0]], model, PixelSimilarity(), count
-        )
-        for each, count in ((source, 5), (listed, 100))
-    )
-    np.testing.assert_allclose(found[1], again[1], atol=1e-6)
-    np.testing.assert_allclose(found[0], again[0])
-    with pytest.raises(UsageError, match="count is 1 or more"):
-        reference_performance(source, PROMPTS, lambda _: [], model, PixelSimilarity(), count=0)
 
 
 # -- shares of copies -----------------------------------------------------------------------------

@@ -8,7 +8,7 @@ from mitigated_models import tiny
 from visleak.diffusion.model import Sampling
 from visleak.memorization.extraction.images import Job, seeds_of
 from visleak.memorization.mitigate import PromptOptimisation, mitigation, usual_methods
-from visleak.memorization.mitigate.wen import answers_to_nothing, each_alone, optimised_each
+from visleak.memorization.mitigate.wen import each_alone, empty_outputs, optimised_each
 from visleak.memorization.scores import TriggerScore
 from visleak.memorization.settings import ScoreSettings
 
@@ -95,7 +95,7 @@ def test_slopes_through_a_network_are_those_of_finite_differences():
     encoded = model.encode_prompt(PROMPTS)
     states, rows = encoded.states.double(), torch.arange(2)
     noises = model.noises([3, 4])
-    asked = each_alone(score, encoded, noises, answers_to_nothing(score, noises, 2))
+    asked = each_alone(score, encoded, noises, empty_outputs(score, noises, 2))
     _, slopes = asked(states, rows)
     ways = [slopes, torch.randn(slopes.shape, generator=torch.Generator().manual_seed(1)).double()]
     for towards in ways:
@@ -111,7 +111,7 @@ def d_of(score, encoded):
     for row, seed in enumerate((3, 4)):
         noise = score.model.noises([seed])
         with torch.no_grad():
-            nothing = score.answer(score.model.encode_prompt([""]), noise)
+            nothing = score.predict(score.model.encode_prompt([""]), noise)
             losses.append(score.squared_distance(encoded[row : row + 1], noise, nothing).sqrt())
     return torch.cat(losses)
 

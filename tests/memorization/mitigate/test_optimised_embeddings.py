@@ -9,8 +9,8 @@ from visleak.errors import UsageError, VisleakError
 from visleak.memorization.extraction.images import Job
 from visleak.memorization.mitigate import PromptOptimisation, mitigation
 from visleak.memorization.mitigate.wen import (
-    answers_to_nothing,
     each_alone,
+    empty_outputs,
     free_rows,
     one_for_all,
     optimised_each,
@@ -71,7 +71,7 @@ def wen(limit, steps=10, rate=0.05):
 def test_the_slope_at_no_distance_is_zero(model, score):
     encoded = model.encode_prompt(["", "a cat"])
     noises = model.noises([5, 6])
-    targets = answers_to_nothing(score, noises, 2)
+    targets = empty_outputs(score, noises, 2)
     losses, slopes = each_alone(score, encoded, noises, targets)(encoded.states, torch.arange(2))
     assert float(losses[0]) == 0.0
     assert float(slopes[0].abs().max()) == 0.0
@@ -92,7 +92,7 @@ def test_an_embedding_with_d_not_above_the_limit_is_returned_bit_for_bit(dtype):
     score = TriggerScore(model, ScoreSettings(batch=3))
     encoded = model.encode_prompt(PROMPTS)
     noises = model.noises(SEEDS)
-    targets = answers_to_nothing(score, noises, 3)
+    targets = empty_outputs(score, noises, 3)
     d, _ = each_alone(score, encoded, noises, targets)(encoded.states, torch.arange(4))
     # exactly D is not above D; the second row moves beside those that do not
     limit = float(d.sort().values[2])
@@ -213,7 +213,7 @@ def test_what_cannot_be_optimised_is_refused(model, monkeypatch):
         raise torch.cuda.OutOfMemoryError("full")
 
     maker = mitigation("wen:3,scope=batch").prepared(model, SEEDS)
-    with pytest.raises(UsageError, match=r"wen \(l=3, batch\) needs all seeds .* seed 9 is none"):
+    with pytest.raises(UsageError, match=r"wen \(l=3, batch\) needs all seeds .* seed 9 is not"):
         maker(model, [Job("a cat", 9)], BIT)
     with pytest.raises(UsageError, match="wen with scope=prompt needs the seeds"):
         mitigation("wen:3,scope=prompt").prepared(model, [])

@@ -101,7 +101,7 @@ def test_with_c_of_1_and_nothing_hidden_it_is_the_stock_processor_bit_for_bit(ki
     hidden, states = torch.randn(2, 6, 4).double(), torch.randn(2, 5, 3).double()
     found = Rescaling(stock(kind), Change(1.0, [5]))(module, hidden, states)
     assert torch.equal(found, stock(kind)(module, hidden, states))
-    with pytest.raises(VisleakError, match="asked for 3 rows at once for 2 images"):
+    with pytest.raises(VisleakError, match="got 3 rows at once for 2 images"):
         Change(1.0, [2, 2]).of(torch.zeros((3, 5, 2)))
 
 

@@ -165,7 +165,7 @@ NESTED = b"]" * 100_000 + b"a" * 99_999
         ("a.csv", "prompt,urls\na,['u'\n", "FILE, line 2: images of a prompt are a flat list of"),
         ("a.csv", "prompt,urls\na,[1]\n", "FILE, line 2: images of a prompt are a flat list of"),
         ("a.csv", "prompt,label\na,cat\n", "FILE, line 2: a label is 1, 0, true, false, yes, no"),
-        ("a.csv", "prompt,label\na,1\nb,\na,0\n", "FILE, line 4: this prompt stands at line 2"),
+        ("a.csv", "prompt,label\na,1\nb,\na,0\n", "FILE, line 4: this prompt is also at line 2"),
         ("a.txt", "a\nb\0c\n", "FILE, line 2: a prompt with a null byte; save the file as UTF-8"),
         ("a.txt", "a".encode("utf-16"), "FILE is not UTF-8 text (invalid start byte); save it"),
         ("a.txt", b"caf\xe9\n", "FILE is not UTF-8 text (invalid continuation byte); save it as"),
@@ -180,7 +180,7 @@ NESTED = b"]" * 100_000 + b"a" * 99_999
         ("a.json", '{"annotations": [{"image_id": 1}]}', "FILE, annotation 1: captions of COCO"),
         ("a.json", '{"a": 3}', "FILE, entry 1: images of a prompt are a list of texts; got 3"),
         ("a.parquet", "no", "FILE cannot be read as Parquet: Parquet file size is 2 bytes,"),
-        ("a.doc", "a", "prompts FILE: the ending says what a file is, one of .csv, .tsv, .txt,"),
+        ("a.doc", "a", "prompts FILE: its ending must be one of .csv, .tsv, .txt,"),
     ],
 )
 def test_errors_name_the_line_and_what_to_do(tmp_path, name, content, message):

@@ -49,7 +49,7 @@ def test_lists_join_and_fill_each_other():
 
 
 def test_lists_that_contradict_each_other():
-    with pytest.raises(VisleakError, match="x, y, prompt 1 of y: this prompt stands"):
+    with pytest.raises(VisleakError, match="x, y, prompt 1 of y: this prompt is also at"):
         joined([Prompts(("a",), (True,), origin="x"), Prompts(("a",), (False,), origin="y")])
     with pytest.raises(UsageError, match="prompts: give at least one list"):
         joined([])

@@ -29,7 +29,7 @@ from visleak.memorization.search.gibbs import (
     Move,
     advance,
     boltzmann,
-    draw_of,
+    draw_of_step,
 )
 from visleak.memorization.search.methods import RandomSettings, RandomWords
 from visleak.memorization.settings import Budget, ScoreSettings
@@ -171,7 +171,7 @@ def test_random_numbers_depend_on_seed_chain_and_step_alone():
     first = [generator(*key).random() for key in keys]
     assert first == [generator(*key).random() for key in keys]
     assert len(set(first)) == len(keys)
-    draws = {draw_of(seed, step) for seed in range(3) for step in range(5)}
+    draws = {draw_of_step(seed, step) for seed in range(3) for step in range(5)}
     assert len(draws) == 15
 
 

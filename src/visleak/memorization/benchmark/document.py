@@ -314,7 +314,7 @@ def _floor(result: Benchmark) -> Iterator[str]:
 
 
 def _limits(result: Benchmark) -> Iterator[str]:
-    """Yield where a number says less than its name."""
+    """Yield the limits of what the numbers show."""
     many, plain = result.triggers.images, result.general
     if result.base.value(TRIGGER, "share") == 0:
         yield (

@@ -1,7 +1,7 @@
 """A file of mitigations by what they reach, to which others add rows of their own.
 
 Rows are compared only where they are of one board: same model, prompts, images (generated and
-memorized), sampling and judges. Each row says which result it is of, so that others can verify it.
+memorized), sampling and judges. Each row names its result, so that others can verify it.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from visleak.reporting.markup import Entry, Grid, Leaderboard, markdown_cell, ma
 
 #: First line of a leaderboard as Markdown.
 TITLE: Final = "# Mitigation leaderboard"
-#: What a row says of a board, all texts; and what it says of itself.
+#: Fields of a row that describe its board, and all fields that are texts.
 _BOARD: Final = ("model", "model_digest", "triggers", "judged_by", "clip_model", "aesthetic_head")
 _TEXTS: Final = ("board", "method", "setting", "date", "result", *_BOARD)
 
@@ -55,8 +55,8 @@ def add_to(path: str | os.PathLike[str], result: Benchmark, *, date: str = "") -
     return BOARD.add(path, [_entry(result, row, board, date) for row in result.rows])
 
 
-def table_beside(path: Path) -> Path:
-    """Return the file beside a leaderboard that has it as Markdown."""
+def table_path(path: Path) -> Path:
+    """Return the path of a leaderboard as Markdown; refuse it where another file is there."""
     table = path.with_suffix(".md")
     if table == path:
         raise UsageError(
@@ -113,8 +113,8 @@ def _entry(result: Benchmark, row: MethodRow, board: str, date: str) -> Entry:
     }
 
 
-def _place(entry: Mapping[str, Any]) -> tuple[object, ...]:
-    """Return where an entry stands: boards apart, then the lowest top-1 similarity first."""
+def _order(entry: Mapping[str, Any]) -> tuple[object, ...]:
+    """Return the sort key of an entry: boards apart, then the lowest top-1 similarity first."""
     top = entry["top1"]
     return (entry["board"], top is None, top or 0.0, entry["method"], entry["setting"])
 
@@ -129,7 +129,7 @@ def _is_entry(entry: object) -> bool:
 
 
 BOARD: Final = Leaderboard(
-    "visleak mitigation leaderboard", ("board", "method", "setting"), _place, _is_entry
+    "visleak mitigation leaderboard", ("board", "method", "setting"), _order, _is_entry
 )
 read_leaderboard = BOARD.read
 

@@ -32,7 +32,7 @@ from visleak.memorization.extraction.images import ImageStore, Job, StoredImage,
 from visleak.memorization.extraction.similarity import CopySimilarity
 from visleak.memorization.metrics import (
     Aesthetic,
-    ImagesByPrompt,
+    FolderByPrompt,
     against_references,
     reference_performance,
 )
@@ -172,7 +172,8 @@ class Judges:
     alignment: Alignment | None = None  #: CLIP score
     aesthetic: Aesthetic | None = None  #: score of how an image looks
     real: RealImages | None = None  #: set of images that the distances are to
-    source: ImagesByPrompt | None = None  #: a search for prompts, for the reference performance
+    #: images that are searched for prompts by the same CLIP, for the reference performance
+    source: FolderByPrompt | None = None
 
     def __post_init__(self) -> None:
         if self.source is not None and self.alignment is None:
@@ -239,7 +240,7 @@ class Measurer:
         for own, rows in prompts.items():
             places = [row * images + number for row in rows for number in range(images)]
             wanted = [digests[place] for place in places]
-            # the largest of them is meant, so that their order is none
+            # the largest counts, so that their order does not matter
             keys = [digest_of(["similarity", 1, judged_by, each, sorted(own)]) for each in wanted]
 
             def against(
@@ -335,10 +336,7 @@ class Plan:
         # by digests alone: a judge whose files were moved is the same
         for judge in ("similarity", "alignment", "aesthetic", "real"):
             about[judge] = about[judge] and about[judge]["digest"]
-        search = None
-        if source is not None:
-            known = dict(source.about())
-            search = [known.get("digest", [source.name, known]), settings.count]
+        search = source and [source.about()["digest"], settings.count]
         methods = [[each.name, each.setting, each.about()] for each in self.mitigations]
         groups = self.groups(references).tolist()
         lists: list[object] = [[list(self.triggers.texts), groups, settings.images], None]
@@ -432,15 +430,14 @@ class Steps:
 
 
 def referred(plan: Plan, memorized: MemorizedImages, progress: Progress) -> ReferencePoint | None:
-    """Return the reference performance over prompts that have both numbers; ``None`` without it."""
-    source, alignment, count = plan.judges.source, plan.judges.alignment, plan.settings.count
-    if source is None or alignment is None:
+    """Return the reference performance over prompts with memorized images; ``None`` without it."""
+    source, judged_by = plan.judges.source, plan.judges.similarity
+    if source is None:
         return None
-    judges = (alignment, plan.judges.similarity)
     similarities, clips = reference_performance(
-        source, plan.triggers.texts, memorized.pixels, *judges, count, progress=progress
+        source, plan.triggers.texts, memorized.pixels, judged_by, progress=progress
     )
-    known = np.isfinite(similarities) & np.isfinite(clips)
+    known = np.isfinite(similarities)
     if not known.any():
         raise VisleakError(
             f"{source.name} has no image for any trigger prompt with its memorized images at"
@@ -450,8 +447,8 @@ def referred(plan: Plan, memorized: MemorizedImages, progress: Progress) -> Refe
     similarity = group_interval(similarities[known], groups)
     return ReferencePoint(
         source=source.name,
-        count=count,
-        similarity=bounded(similarity, plan.judges.similarity.least, SCORES["top1"].most),
+        count=plan.settings.count,
+        similarity=bounded(similarity, judged_by.least, SCORES["top1"].most),
         clip=bounded(group_interval(clips[known], groups), clip.least, clip.most),
         about=dict(source.about()),
     )

@@ -34,7 +34,7 @@ from visleak.stats.permutation import holm
 #: The two scenarios (Hong et al. 2024, section 5): prompts that reproduce, and ordinary ones.
 TRIGGER: Final = "trigger"
 GENERAL: Final = "general"
-#: The method that is none.
+#: Name of no mitigation.
 NONE: Final = "none"
 
 
@@ -108,7 +108,7 @@ class Line:
 
     @classmethod
     def of(cls, method: str, setting: str) -> Line:
-        """Return the line of a method; in its setting the strength stands first."""
+        """Return the line of a method; the strength comes first in a setting."""
         return cls(method, setting.partition(", ")[2])
 
 
@@ -135,7 +135,7 @@ class ReferencePoint:
 
 @dataclass(frozen=True, slots=True)
 class Floor:
-    """What a judge says of images that reproduce none of the images they are compared with."""
+    """Similarity of images to memorized images that they do not reproduce."""
 
     #: whose images: ``trigger``, those of trigger prompts, each compared with the memorized images
     #: of a prompt of another group; ``general``, those of general prompts, each compared with the
@@ -173,7 +173,7 @@ class Benchmark:
     rows: tuple[MethodRow, ...]  #: none first, then in the order given
     curves: tuple[Curve, ...]  #: by method and what stays up
     reference: ReferencePoint | None  #: ``None`` where no source was given
-    notes: tuple[str, ...]  #: what a reader has to know beside
+    notes: tuple[str, ...]  #: what a reader has to know, a line each
     key: str  #: of everything in the request; equal keys are equal requests
     floor: Floor | None = None  #: ``None`` where there are no other images to compare with
 
@@ -244,7 +244,7 @@ NAMES: Final = {
     **{NONE: "no mitigation", "rna": "RNA", "rta": "RTA"},
     **{"wen": "Wen et al.", "ren": "Ren et al."},
 }
-#: Folders before the last part of an absolute path, wherever it stands in a name.
+#: Folders before the last part of an absolute path, anywhere in a name.
 _FOLDERS: Final = re.compile(r"(?<![\w.])~?/(?:[^\s/]+/)*([^\s/]+)/?")
 
 

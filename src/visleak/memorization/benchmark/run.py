@@ -55,7 +55,7 @@ def shuffled(groups: Int64, known: Sequence[int]) -> Iterator[tuple[int, int]]:
     draw = np.random.default_rng([len(groups), 1])
     rows = np.asarray(known, np.int64)
     for row in draw.permutation(rows)[:MOST].tolist():
-        # a group is drawn first, so that no large one stands for all
+        # a group is drawn first, so that large groups do not dominate
         others = np.unique(groups[rows][groups[rows] != groups[row]])
         if len(others):
             yield row, int(draw.choice(rows[groups[rows] == draw.choice(others)]))
@@ -124,7 +124,7 @@ def benchmark(
     found = folder.reused(
         Benchmark, key, force=force, keeps="and keeps its images and measurements", folder=path
     )
-    # with another wish for the sheet of images all files are written again
+    # files are written again where the sheet of images is to be added or left out
     if found is not None and (path / SHEET).is_file() == plan.sheet:
         note(f"{path} holds this benchmark, finished")
         return found

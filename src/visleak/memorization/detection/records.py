@@ -84,7 +84,7 @@ class Detection:
     key: str  #: of all that the result depends on
     scores_key: str  #: of all that the scores depend on
     settings: dict[str, Any]  #: what D is made of, as plain data
-    timestep: float  #: that the network was asked at
+    timestep: float  #: of the network's prediction
     model: dict[str, object]  #: what the model is, as plain data
     origin: str  #: (origin, general_origin) the files; empty where there is none
     general_origin: str

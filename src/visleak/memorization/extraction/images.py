@@ -1,8 +1,8 @@
 """Generated images: PNG files named by their content, and what each was made of; each made once.
 
-An image is stored once, whatever requests it, and never made again: the index knows it by all
-that it depends on. A batch is in the index as a whole or not at all, after its files are on disk,
-so that a kill costs one batch, and what a later run makes is what this one would have made.
+An image is stored once, under a key of all that it depends on, and is never made again. A batch
+enters the index as a whole, after its files are on disk: an interrupted run loses one batch at
+most, and a later run makes the same images.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class StoredImage:
 
     @property
     def path(self) -> str:
-        """Where the file lies, relative to the store's folder."""
+        """Path of the file, relative to the store's folder."""
         return path_of(self.digest)
 
 
@@ -99,18 +99,17 @@ class ImageStore:
         path = self.folder / path_of(digest)
         if _is_there(path):
             return digest
-        # beside the folders of the images, where the next run looks for what a kill left; not
-        # flushed one by one, which takes longer than small images do: what a power cut left of
-        # a file is seen by its digest
-        beside = self.folder / f".{digest}.png.{os.getpid()}.part"
+        # in the folder from which the next run removes what a killed one left; not flushed, which
+        # takes longer than a small image: a file damaged by a power cut has another digest
+        part = self.folder / f".{digest}.png.{os.getpid()}.part"
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            beside.write_bytes(out.getvalue())
-            os.replace(beside, path)
+            part.write_bytes(out.getvalue())
+            os.replace(part, path)
         except OSError as error:
             raise VisleakError(f"{path} cannot be written ({error.strerror})") from error
         finally:
-            beside.unlink(missing_ok=True)
+            part.unlink(missing_ok=True)
         return digest
 
     def pixels(self, digest: str) -> Bytes8:
@@ -126,7 +125,7 @@ class ImageStore:
         seen = decode(data)
         if content_digest(data).hex() != digest or isinstance(seen, Unreadable):
             raise VisleakError(
-                f"{path} is damaged: its content is not what its name says; delete it and run the"
+                f"{path} is damaged: its content does not match its name; delete it and run the"
                 " same command again"
             )
         return seen.pixels
@@ -169,17 +168,17 @@ STEP: Final = "making images"
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """An image that is wanted."""
+    """An image to make."""
 
     prompt: str
-    seed: int  #: of its noise, and of whatever else is random about it
+    seed: int  #: of its noise, and of all else that is random about it
 
 
 @dataclass(frozen=True, slots=True)
 class Maker:
     """Makes images of jobs: by the model as it is, or with something done against memorization."""
 
-    key: str  #: all that images depend on beside model, sampling, prompt and seed
+    key: str  #: all that images depend on in addition to model, sampling, prompt and seed
     #: one image per job, (n, height, width, 3), independent of its neighbours
     make: Callable[[DiffusionModel, Sequence[Job], Sampling], Bytes8]
 
@@ -225,9 +224,8 @@ def images_of(
 ) -> list[StoredImage]:
     """Return the images of jobs, and make those that are not there yet.
 
-    Batches are cut from the whole list, whatever is there already, and always have
-    ``sampling.batch`` rows, the last one filled up: so an image is the same, to the last bit,
-    whether the run was killed in between or not.
+    Batches are cut from the whole list, known images included, and always have ``sampling.batch``
+    rows, the last one filled up: an interrupted run ends with the same images, bit for bit.
     """
     distinct = list(dict.fromkeys(jobs))
     # all that an image depends on

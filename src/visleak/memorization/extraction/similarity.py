@@ -223,7 +223,7 @@ GATE: Final = 0.5
 BOUND: Final = 128
 #: Refusals after which an image is not verified again.
 REFUSALS: Final = 10
-#: Middle images that a part is compared with in turn; what is left then stands alone.
+#: Middle images that a part is compared with in turn; those left are parts of their own.
 MIDDLES: Final = 10
 #: Version of how pairs are chosen: part of the digest.
 VERSION: Final = 2

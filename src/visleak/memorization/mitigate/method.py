@@ -84,11 +84,11 @@ class Mitigation:
 
 
 def place_of(seed: int, seeds: Sequence[int], method: Mitigation) -> int:
-    """Return which of a prompt's images a seed stands for, from 0."""
+    """Return the number of the image that a seed belongs to, from 0."""
     if seed not in seeds:
         raise UsageError(
             f"{method.name} ({method.setting}) needs all seeds of a prompt's images beforehand;"
-            f" seed {seed} is none of the {len(seeds)} that it was prepared for"
+            f" seed {seed} is not among the {len(seeds)} that it was prepared for"
         )
     return list(seeds).index(seed)
 
@@ -102,7 +102,7 @@ class Unmitigated(Mitigation):
 
     @property
     def strength(self) -> float:
-        """NaN: there is none."""
+        """NaN."""
         return math.nan
 
     def about(self) -> dict[str, object]:

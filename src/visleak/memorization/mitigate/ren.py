@@ -38,7 +38,7 @@ class Change:
     """What is done to the rows of a batch of images."""
 
     factor: float  #: C, in rows with a prompt
-    kept: Sequence[int]  #: number of tokens that are seen, from the begin token on, by image
+    kept: Sequence[int]  #: visible tokens of each image, from the begin token on
 
     def of(self, states: Tensor) -> tuple[Tensor | None, Tensor | None]:
         """Return begin-token factors (rows, 1, 1) and added logits (rows, 1, tokens), if any."""
@@ -47,8 +47,8 @@ class Change:
         images = len(self.kept)
         if rows not in (images, 2 * images):
             raise VisleakError(
-                f"the network was asked for {rows} rows at once for {images} images; ren knows"
-                " their meaning only where prompts, or empty prompts and prompts, come together"
+                f"the network got {rows} rows at once for {images} images; ren needs a row for each"
+                " prompt, or for each empty prompt and each prompt"
             )
         empty = rows - images
         ends = [*[tokens] * empty, *self.kept]
@@ -79,7 +79,7 @@ class _BeginScaled:
 
 
 class Rescaling:
-    """An attention processor of diffusers that changes what cross-attention sees."""
+    """An attention processor of diffusers that rescales and masks cross-attention."""
 
     def __init__(self, stock: AttnProcessor, change: Change) -> None:
         self.stock, self.change = stock, change
@@ -106,7 +106,7 @@ class Rescaling:
 
 @contextmanager
 def processors(network: ModelMixin, made: Callable[[AttnProcessor], Rescaling]) -> Iterator[None]:
-    """Replace the attention processors of a network for a while, whatever happens."""
+    """Replace the attention processors of a network within a context."""
     stock = dict(network.attn_processors)
     try:
         # the library empties the table that it is given

@@ -5,8 +5,7 @@ the text encoder is optimised, on the noise that an image starts from and at the
 step, until D < l, without guidance. The paper's formula is of one image; the authors' code (and
 MemBench's) takes one norm over all images that it makes of a prompt, about root(n) times as large.
 
-Embeddings, moments and losses are float32 or better whatever the network is: it rounds what it is
-given.
+Embeddings, moments and losses are float32 or better, whatever the precision of the network.
 """
 
 from __future__ import annotations
@@ -127,7 +126,7 @@ def root(squared: Tensor) -> Tensor:
 
 
 def slope(loss: Tensor, states: Tensor, precision: str) -> Tensor:
-    """Return the slope of a loss; a network of half precision meets a larger loss."""
+    """Return the slope of a loss, which is scaled up for a network of half precision."""
     torch, factors = torch_of(), FACTORS if precision == "fp16" else FACTORS[-1:]
     for factor in factors:
         (found,) = torch.autograd.grad(loss * factor, [states], retain_graph=factor != factors[-1])
@@ -140,7 +139,7 @@ SOURCE: Final = (
     "Wen et al. 2024, Detecting, Explaining, and Mitigating Memorization in Diffusion Models,"
     " section 5"
 )
-#: Families whose prompts begin with their first word: T5 puts no token before it.
+#: Families without a begin token: T5 has none.
 WITHOUT_BEGIN: Final = frozenset({"if"})
 #: From jobs to the embeddings that their images are made of, one row per job.
 Embedding = Callable[[DiffusionModel, Sequence[Job], Sampling], Conditioning]
@@ -238,7 +237,7 @@ class PromptOptimisation(Mitigation):
     def _shared(
         self, seeds: Sequence[int], model: DiffusionModel, sampling: Sampling, prompt: str
     ) -> Conditioning:
-        """Return the embedding of a prompt, whatever batch its images are made in."""
+        """Return the embedding of a prompt; it does not depend on the batches of its images."""
         encoded, score = _encoded(model, [prompt]), self._score(model, sampling)
         norm: Literal["mean", "frobenius"] = "frobenius" if self.scope == "batch" else "mean"
         return encoded.with_states(optimised_together(score, encoded, seeds, self, norm))
@@ -249,7 +248,7 @@ def optimised_each(
 ) -> Tensor:
     """Return embeddings, each optimised on the noise of its own seed; all in one batch."""
     noises = score.model.noises(seeds)
-    losses_of = each_alone(score, encoded, noises, answers_to_nothing(score, noises, len(seeds)))
+    losses_of = each_alone(score, encoded, noises, empty_outputs(score, noises, len(seeds)))
     return descend(encoded.states, losses_of, free_rows(score.model, encoded), how)
 
 
@@ -262,20 +261,20 @@ def optimised_together(
 ) -> Tensor:
     """Return one embedding, optimised on the noises of several seeds."""
     noises, batch = score.model.noises(seeds), score.settings.batch
-    targets = answers_to_nothing(score, noises, batch)
+    targets = empty_outputs(score, noises, batch)
     losses_of = one_for_all(score, encoded, noises, targets, norm, batch)
     return descend(encoded.states, losses_of, free_rows(score.model, encoded), how)
 
 
-def answers_to_nothing(score: TriggerScore, noises: Tensor, batch: int) -> Tensor:
-    """Return the network's answers to the empty prompt, a batch of noises at a time."""
+def empty_outputs(score: TriggerScore, noises: Tensor, batch: int) -> Tensor:
+    """Return the network's outputs for the empty prompt, a batch of noises at a time."""
     empty, parts = _encoded(score.model, [""]), noises.split(batch)
     with torch_of().no_grad():
-        return torch_of().cat([score.answer(empty.repeated(len(part)), part) for part in parts])
+        return torch_of().cat([score.predict(empty.repeated(len(part)), part) for part in parts])
 
 
 def free_rows(model: DiffusionModel, conditioning: Conditioning) -> Tensor:
-    """Return 1 where a token's row may move, (n or 1, tokens, 1): not begin, and no masked one."""
+    """Return 1 where a token's row may move, (n or 1, tokens, 1): not the begin or masked ones."""
     states, mask = conditioning.states, conditioning.mask
     free = states.new_ones((1, states.shape[1], 1))
     if model.family not in WITHOUT_BEGIN:

@@ -124,14 +124,14 @@ def prompt_table(prompts: Prompts) -> pa.Table:
     """Return prompts as a table that ``read_prompts`` reads, with their record."""
     count = len(prompts)
     nothing = ("",) * count
-    said, by = (prompts.columns.get(name, nothing) for name in (VERIFIED, VERIFIED_BY))
+    verified, by = (prompts.columns.get(name, nothing) for name in (VERIFIED, VERIFIED_BY))
     images = [list(each) for each in prompts.sources or ((),) * count]
     columns = {
         "prompt": pa.array(prompts.texts, pa.string()),
         "label": pa.array(prompts.labels or (None,) * count, pa.bool_()),
         "sources": pa.array(images, pa.list_(pa.string())),
         "group": pa.array(prompts.groups()),
-        VERIFIED: pa.array([cell == "true" for cell in said], pa.bool_()),
+        VERIFIED: pa.array([cell == "true" for cell in verified], pa.bool_()),
         VERIFIED_BY: pa.array([cell or None for cell in by], pa.string()),
     }
     for name, cells in prompts.columns.items():
@@ -221,7 +221,7 @@ def document(data: PromptSet) -> Document:
         reading=(
             "purpose: auditing the model for which the prompts reproduce training images, and"
             " evaluating mitigations; not for training generative models",
-            "images are named, not included; addresses may no longer answer, and the images have"
+            "images are named, not included; addresses may no longer exist, and the images have"
             " owners and terms of their own",
             "no splits are recommended: prompts of one group, which are often variants of each"
             " other, belong to one part, and intervals draw on groups",

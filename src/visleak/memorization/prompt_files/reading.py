@@ -31,7 +31,7 @@ from visleak.storage import csv_text
 PROMPT_COLUMNS: Final = ("prompt", "caption", "text")
 SOURCE_COLUMNS: Final = ("sources", "urls", "url")
 LABEL_COLUMNS: Final = ("label", "memorized")
-#: Columns of the record of verification, and how the name of a trace in it begins.
+#: Columns of the record of verification, and the prefix of a trace in it.
 VERIFIED: Final = "verified"
 VERIFIED_BY: Final = "verified_by"
 RECORD: Final = (VERIFIED, VERIFIED_BY)
@@ -87,13 +87,13 @@ def label_of(value: object, where: str) -> bool | None:
     >>> label_of("TRUE", "a"), label_of(0, "a"), label_of("", "a")
     (True, False, None)
     """
-    said = "" if value is None else str(value).strip().lower()
-    if said not in _LABELS:
+    word = "" if value is None else str(value).strip().lower()
+    if word not in _LABELS:
         raise VisleakError(
-            f"{where}: a label is 1, 0, true, false, yes, no or empty; got {said[:40]!r} (another"
+            f"{where}: a label is 1, 0, true, false, yes, no or empty; got {word[:40]!r} (another"
             " meaning needs another column name)"
         )
-    return _LABELS[said]
+    return _LABELS[word]
 
 
 def sources_of(value: object, where: str) -> list[str]:
@@ -152,11 +152,11 @@ def stronger(one: Mapping[str, str], other: Mapping[str, str]) -> dict[str, str]
     """Return the one of two records that counts: verified, by a person, by a trace, whole."""
 
     def strength(record: Mapping[str, str]) -> tuple[object, ...]:
-        said, by = record.get(VERIFIED, ""), record.get(VERIFIED_BY, "")
-        # an unknown answer stays, so that who needs the record sees it
+        value, by = record.get(VERIFIED, ""), record.get(VERIFIED_BY, "")
+        # an unknown value is kept, and refused where the record is used
         places = {None: 0, False: 1, True: 2}
-        place = places[_LABELS[key]] if (key := said.strip().lower()) in _LABELS else 3
-        return place, is_human(by), bool(by), by, said
+        place = places[_LABELS[key]] if (key := value.strip().lower()) in _LABELS else 3
+        return place, is_human(by), bool(by), by, value
 
     best = max(one, other, key=strength)
     return {name: best.get(name, "") for name in RECORD}
@@ -184,8 +184,7 @@ class _Entry:
             self.label = row.label
         elif row.label not in (None, self.label):
             raise VisleakError(
-                f"{where}: this prompt stands at {self.place} too, with another label; make them"
-                " agree"
+                f"{where}: this prompt is also at {self.place}, with another label; make them agree"
             )
 
 
@@ -251,8 +250,8 @@ def row_of(place: str, origin: str, values: Mapping[str, object], column: str | 
         if name == column:
             continue
         if key in LABEL_COLUMNS:
-            said = label_of(value, where)
-            label = label if said is None else said
+            found = label_of(value, where)
+            label = label if found is None else found
         elif key in SOURCE_COLUMNS:
             sources += sources_of(value, where)
         elif name:
@@ -455,10 +454,10 @@ class _Unpickler(pickle.Unpickler):
     """Imports nothing."""
 
     def find_class(self, module: str, name: str) -> NoReturn:
-        raise pickle.UnpicklingError(f"it asks for {module}.{name}")
+        raise pickle.UnpicklingError(f"it imports {module}.{name}")
 
     def persistent_load(self, pid: object) -> NoReturn:
-        raise pickle.UnpicklingError("it asks for an object kept elsewhere")
+        raise pickle.UnpicklingError("it refers to an object outside the file")
 
 
 def load_plain(path: Path) -> object:
@@ -556,8 +555,7 @@ def _rows(file: Path, column: str | None) -> Iterator[tuple[str, Iterator[Row]]]
         raise UsageError(f"prompts {file}: there is no such file")
     if file.suffix.lower() not in FORMATS:
         raise UsageError(
-            f"prompts {file}: the ending says what a file is, one of {', '.join(FORMATS)}; got"
-            f" {file.suffix!r}"
+            f"prompts {file}: its ending must be one of {', '.join(FORMATS)}; got {file.suffix!r}"
         )
     kind, rows = FORMATS[file.suffix.lower()]
     try:

@@ -54,7 +54,7 @@ def kept(prompts: Prompts, rows: Sequence[int]) -> Prompts:
     )
 
 
-# -- where a list comes from ----------------------------------------------------------------------
+# -- provenance -----------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -95,7 +95,7 @@ def model_of(origins: Sequence[Provenance]) -> Mapping[str, object]:
 
 
 def provenance_of(file: Path) -> Provenance:
-    """Return where a file of prompts comes from; of a foreign file, its digest."""
+    """Return the provenance of a file of prompts; of a foreign file, its digest."""
     try:
         with file.open("rb") as content:
             digest = hashlib.file_digest(content, "sha256").hexdigest()
@@ -121,7 +121,7 @@ def _result(path: Path) -> Mapping[str, object]:
         content = _table(json.loads(text))
     except OSError as error:
         raise VisleakError(
-            f"{path} cannot be read ({error.strerror}); it tells what {path.parent} holds"
+            f"{path} cannot be read ({error.strerror}); it describes what {path.parent} holds"
         ) from error
     except (ValueError, RecursionError):
         return {}
@@ -146,7 +146,7 @@ def chosen(
     if top is None and not reached:
         return prompts
     made_by = provenance_of(file)
-    taken, said = prompts, []
+    taken, reasons = prompts, []
     if reached:
         rows, what = _reaching(taken, made_by)
         if rows is None:
@@ -161,7 +161,7 @@ def chosen(
                 " --top N"
             )
         taken = kept(taken, rows)
-        said.append(f"reached {what}")
+        reasons.append(f"reached {what}")
     if top is not None:
         name = made_by.column(taken)
         if name is None:
@@ -172,8 +172,8 @@ def chosen(
         # a prompt without a D is taken last
         d, texts = _numbers(taken, name), taken.texts
         taken = kept(taken, sorted(range(len(d)), key=lambda at: (-d[at], texts[at]))[:top])
-        said.append(f"have the highest {name}")
-    note = f"{len(taken):,} of {len(prompts):,} prompts are taken, which {' and '.join(said)}"
+        reasons.append(f"have the highest {name}")
+    note = f"{len(taken):,} of {len(prompts):,} prompts are taken, which {' and '.join(reasons)}"
     return replace(taken, notes=(*prompts.notes, note))
 
 
@@ -233,7 +233,7 @@ class Selection:
 def joined(lists: Sequence[Prompts]) -> Prompts:
     """Return several lists as one: equal prompts join their images and fill each other's columns.
 
-    One that any list calls verified is verified, by whom that list says.
+    A prompt that any list has as verified is verified, by the person whom that list names.
 
     >>> one = Prompts(("a",), sources=(("u",),))
     >>> other = Prompts(("a", "b"), columns={"d_l2": ("1.5", "2.5")})
@@ -245,7 +245,7 @@ def joined(lists: Sequence[Prompts]) -> Prompts:
         raise UsageError("prompts: give at least one list")
     origin = ", ".join(each.origin or "a list" for each in lists)
     merged = gathered(chain.from_iterable(map(_rows, lists)), origin, origin)
-    # a prompt that comes again in another list is what joining is for
+    # prompts of several lists are expected here, and not counted
     notes = tuple(f"{each.origin}: {note}" for each in lists for note in each.notes)
     return replace(merged, notes=notes)
 
@@ -298,7 +298,7 @@ def traced(prompts: Prompts, *traces: Trace) -> Prompts:
         by, names = found[text]
         if labels[number] is False:
             raise VisleakError(
-                f"prompt {text!r:.80} is labelled not memorized, and a {by} says otherwise; correct"
+                f"prompt {text!r:.80} is labelled not memorized, and verified by {by!r}; correct"
                 " the label or the verdict"
             )
         sources[number] = tuple(dict.fromkeys((*sources[number], *names)))
@@ -354,7 +354,7 @@ def vouched(prompts: Prompts, by: str) -> Prompts:
 
 
 def selected(prompts: Prompts, *, unverified: bool = False) -> Selection:
-    """Return the prompts of a data set: the verified ones, or all candidates if so asked.
+    """Return the prompts of a data set: the verified ones, or all candidates.
 
     High D alone is not memorization: searches find prompts of the D of true triggers that reproduce
     nothing (Hong et al. 2024, section 5), and where the training data is unknown (Stable Diffusion

@@ -1,4 +1,4 @@
-"""Searches for prompts that a model answers with memorized images (Hong et al. 2024)."""
+"""Searches for prompts that reproduce memorized images (Hong et al. 2024)."""
 
 from visleak.memorization.search.driver import SearchTask
 from visleak.memorization.search.gibbs import GibbsSearch, augment

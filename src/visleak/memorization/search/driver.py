@@ -27,9 +27,8 @@ from visleak.memorization.scores import TriggerScore
 from visleak.memorization.settings import Budget, Norm
 from visleak.storage import Database, claimed
 
-#: A pass with its gradient costs about two: one forward and one backward. It is three where weights
-#: are trained; here they are frozen, and only what lies on the way to the prompt is derived
-#: (measured on a small UNet2DConditionModel on a CPU: 2.03 times a pass without).
+#: A pass with its gradient costs about two: one forward and one backward. Where weights are trained
+#: it costs three; here they are frozen (measured on a small UNet2DConditionModel on a CPU: 2.03).
 GRADIENT_CALLS: Final = 2
 #: Prompts that a search keeps in addition to its best ones.
 BANK: Final = 1000
@@ -255,7 +254,7 @@ class Ledger(Database):
         self.added += len(rows)
 
     def keep_best(self, count: int) -> None:
-        """Forget all but the prompts of the highest D; one comes back only if scored higher."""
+        """Remove all but the prompts of the highest D."""
         if self.count() > count:
             with self.writing() as db:
                 db.execute(

@@ -62,7 +62,7 @@ class Move:
     position: int  #: that changes, from 0
     chance: float  #: uniform in [0, 1), which decides the draw
     forced: tuple[int, ...] = ()  #: ids that have to be among the candidates
-    repeat: int = 0  #: number of the run; runs that repeat a search meet other noises
+    repeat: int = 0  #: number of the run; repeated runs have other noises
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +106,7 @@ def drawn(probabilities: Float64, chance: float) -> int:
     return min(index, int(np.flatnonzero(probabilities)[-1]))
 
 
-def draw_of(seed: int, step: int, repeat: int = 0) -> int:
+def draw_of_step(seed: int, step: int, repeat: int = 0) -> int:
     """Return the number of the noises of a step, which all chains of a run share."""
     return (repeat << 128) + (seed << 32) + step
 
@@ -132,7 +132,7 @@ def advance(
     if not run.affords(noises * sum(len(prompts) + 1 for prompts in distinct.values())):
         return None
     for repeat, prompts in distinct.items():
-        distinct[repeat] = run.scores(prompts, draw_of(run.task.seed, step, repeat))
+        distinct[repeat] = run.scores(prompts, draw_of_step(run.task.seed, step, repeat))
     made = []
     for each, options, own in zip(moves, states, texts, strict=True):
         scores = np.array([distinct[each.repeat][text] for text in own])
@@ -156,8 +156,8 @@ class Walk:
 class GibbsSearch(Search):
     """Algorithm 1, its chains in lockstep.
 
-    Chain k draws its positions and words from (seed, k) alone, and all chains meet the same noises
-    at the same step, so that a chain walks the same way alone or among others (up to rounding).
+    Chain k draws its positions and words from (seed, k) alone, and all chains share the
+    noises of a step, so that a chain is the same alone and among others (up to rounding).
     """
 
     name = "gibbs"
@@ -324,8 +324,8 @@ def augment(
     read = [proposer.ids(trigger) for trigger in triggers]
     if not any(ids for ids, _ in read):
         raise VisleakError(
-            f"the language model {proposer.name} knows no word of the {len(triggers):,} triggers;"
-            " give another --lm, or prompts in its language"
+            f"no word of the {len(triggers):,} triggers is in the vocabulary of the language model"
+            f" {proposer.name}; give another --lm, or prompts in its language"
         )
     about = about_augment(proposer, settings)
     runs = [

@@ -26,8 +26,7 @@ from visleak.memorization.search.driver import (
     draw_of,
     generator,
 )
-from visleak.memorization.search.gibbs import boltzmann
-from visleak.memorization.search.gibbs import draw_of as draw_of_step
+from visleak.memorization.search.gibbs import boltzmann, draw_of_step
 from visleak.memorization.search.proposals import Candidates, Proposer
 from visleak.options import Options, option
 from visleak.records import Float64

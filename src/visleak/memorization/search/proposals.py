@@ -185,7 +185,7 @@ class MaskedLanguageModel:
         )
         self._inner = {number for text, number in tokens.items() if text.startswith("##")}
         self._prefix = list(tokenizer(rules.prefix, add_special_tokens=False)["input_ids"])
-        # what stands around a text, such as [CLS] and [SEP]; calls for it differ between versions
+        # the tokens around a text, such as [CLS]; versions have other functions for them
         around = list(tokenizer(tokenizer.mask_token)["input_ids"])
         place = around.index(self.mask)
         self._before, self._after = around[:place], around[place + 1 :]
@@ -230,20 +230,20 @@ class MaskedLanguageModel:
         self, states: Rows, positions: Sequence[int], count: int, forced: Rows | None = None
     ) -> list[Candidates]:
         """Return the most probable words of one position of each prompt; ties by id."""
-        answers = np.empty((len(states), self._size))
+        logs = np.empty((len(states), self._size))
         lengths = np.array([len(state) for state in states])
         for length in dict.fromkeys(lengths.tolist()):
             rows = np.flatnonzero(lengths == length).tolist()
             for start in range(0, len(rows), BATCH):
                 part = rows[start : start + BATCH]
-                answers[part] = self._pass([(states[at], positions[at]) for at in part])
+                logs[part] = self._pass([(states[at], positions[at]) for at in part])
         made = []
         for at, (state, position) in enumerate(zip(states, positions, strict=True)):
             allowed = self._allowed
             if self._full_stop is not None and position != len(state) - 1:
                 allowed = allowed.copy()
                 allowed[self._full_stop] = False
-            made.append(best_candidates(answers[at], allowed, count, forced[at] if forced else ()))
+            made.append(best_candidates(logs[at], allowed, count, forced[at] if forced else ()))
         return made
 
     def _pass(self, places: Sequence[tuple[Sequence[int], int]]) -> Float64:

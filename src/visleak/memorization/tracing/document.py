@@ -63,7 +63,7 @@ class Original:
     matches: int  #: generated images that repeat it
     prompts: int  #: that made them
     layout: bool  #: it is repeated in other colours only
-    category: str = ""  #: of :data:`CATEGORIES`, where the user said so
+    category: str = ""  #: of :data:`CATEGORIES`, where the user gave one
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +95,7 @@ class Trace:
     share: tuple[float, float, float]
     originals: tuple[Original, ...] = ()  #: the memorized images
     prompts: tuple[Replication, ...] = ()  #: where all images were traced; else empty
-    notes: tuple[str, ...] = ()  #: what a reader has to know beside
+    notes: tuple[str, ...] = ()  #: what a reader has to know, a line each
     key: str = ""  #: of everything in the request but verdicts; equal keys are equal requests
 
     @property
@@ -135,8 +135,8 @@ class Hit:
 
 
 @dataclass(frozen=True)
-class Answer:
-    """What the sets hold of generated images."""
+class Findings:
+    """What a search of the sets for generated images found."""
 
     hits: Sequence[Hit]  #: possible sources, in any order
     nearest: Mapping[str, float]  #: similarity to the most similar image, by generated image
@@ -168,7 +168,7 @@ def document(result: Trace) -> Document:
         headline=first,
         lines=tuple(lines),
         tables=(_originals(result), prompts, _matches(result)),
-        figures=(Figure("fates", "Grades of the generated images", fates(result)),),
+        figures=(Figure("fates", "Grades of the generated images", grade_bars(result)),),
         notes=(*about(result), *result.notes),
         reading=tuple(reading(result)),
     )
@@ -297,7 +297,7 @@ def _matches(result: Trace) -> Table:
     return Table.of("Generated images", names, rows, 2, show=show, file=CSV)
 
 
-def fates(result: Trace) -> dict[str, bytes]:
+def grade_bars(result: Trace) -> dict[str, bytes]:
     """Return bars of how many images are copies, of the same layout, or neither."""
     grades = [match.grade if match.verified else "" for match in result.matches]
     kinds = (

@@ -23,7 +23,7 @@ from visleak.memorization.tracing.document import (
     CATEGORIES,
     LAYOUT,
     SECTION,
-    Answer,
+    Findings,
     Hit,
     Match,
     Original,
@@ -60,7 +60,7 @@ def counts(hit: Hit) -> bool:
 
 
 def best(hits: Iterable[Hit]) -> Hit | None:
-    """Return the hit that says most: what counts, people, grade, probability, similarity."""
+    """Return the strongest hit: by whether it counts, grade, people, probability, similarity."""
 
     def place(hit: Hit) -> tuple[object, ...]:
         farther = math.inf if math.isnan(hit.similarity) else -hit.similarity
@@ -94,22 +94,24 @@ MOST_COMPARED: Final = 600
 
 
 def conclude(
-    folder: Path, queries: Queries, answer: Answer, sets: Sets | None, settings: TraceSettings
+    folder: Path, queries: Queries, findings: Findings, sets: Sets | None, settings: TraceSettings
 ) -> Trace:
-    """Return the trace that an answer leads to, without ``about`` and ``key``."""
+    """Return the trace of the findings, without ``about`` and ``key``."""
     names = [] if queries.images is None else queries.images.ids.to_pylist()
     hits = defaultdict[str, list[Hit]](list)
-    for hit in answer.hits:
+    for hit in findings.hits:
         hits[hit.image].append(hit)
     chosen = [best(hits[name]) for name in names]
     notes: list[str] = []
     numbers = _numbers(chosen, None if sets is None else sets.audited, notes)
     placed = zip(names, queries.prompts, queries.sizes, chosen, numbers, strict=True)
-    matches = tuple(_match(*each, answer.nearest.get(each[0], math.nan)) for each in placed)
+    matches = tuple(_match(*each, findings.nearest.get(each[0], math.nan)) for each in placed)
     replicated = [match for match in matches if not math.isnan(match.nearest)]
     if len(replicated) < len(matches) and sets is not None:
-        gone = len(matches) - len(replicated)
-        notes.append(f"{gone:,} of {len(matches):,} images have no M_tau: they were not compared")
+        missing = len(matches) - len(replicated)
+        notes.append(
+            f"{missing:,} of {len(matches):,} images have no M_tau: they were not compared"
+        )
     several = sets is not None and len(sets.references) > 1
     return Trace(
         folder=folder,
@@ -120,7 +122,7 @@ def conclude(
         share=_share(replicated, settings.tau),
         originals=tuple(_originals(matches, hits, several=several)),
         prompts=tuple(_prompts(replicated, settings)) if queries.every else (),
-        notes=(*answer.notes, *notes),
+        notes=(*findings.notes, *notes),
     )
 
 
@@ -349,7 +351,7 @@ def trace(
         "layouts": settings.layouts,
         "origin": dict(queries.origin),
     }
-    # where a source cannot be stamped, its listing stands for it
+    # a source without a stamp is described by its name and size
     every = references if queries.images is None else [queries.images, *references]
     stamps = [stamp_of(each) or f"{each.name} {len(each)}" for each in every]
     key = digest_of([about, settings.tau, stamps])
@@ -357,8 +359,8 @@ def trace(
     # a finished trace of the same request is brought up to date: people may have judged pairs
     run.reused(Trace, key, force=force, folder=folder)
     with run.claimed():
-        answer = Answer((), {}) if sets is None else sets.find(queries, progress)
-        made = conclude(folder, queries, answer, sets, settings)
+        findings = Findings((), {}) if sets is None else sets.find(queries, progress)
+        made = conclude(folder, queries, findings, sets, settings)
         if known is not None:
             made = known.applied_to(made)
         audit = folder / AUDIT_FOLDER

@@ -22,7 +22,7 @@ from visleak.errors import UsageError, VisleakError
 from visleak.formats import open_image_set, open_images
 from visleak.formats.opening import distinct_names, named_sets
 from visleak.memorization.settings import TraceSettings
-from visleak.memorization.tracing.document import LAYOUT, Answer, Hit
+from visleak.memorization.tracing.document import LAYOUT, Findings, Hit
 from visleak.pipeline.embeddings import encoder_for
 from visleak.progress import Progress
 from visleak.records import AnySet, Bytes8, EmbeddingSet, Encoder, ImageSet
@@ -60,7 +60,7 @@ _AGAIN: Final = "run visleak memorization extract again"
 
 @dataclass(frozen=True)
 class Queries:
-    """Generated images, and where they come from."""
+    """Generated images and their origin."""
 
     images: ImageSet | None  #: the set; ``None`` where there are none to trace
     prompts: tuple[str, ...]  #: by image, in the order of the set; empty texts if unknown
@@ -203,10 +203,10 @@ class Sets:
             for each in self.references
         ]
 
-    def find(self, queries: Queries, progress: Progress) -> Answer:
+    def find(self, queries: Queries, progress: Progress) -> Findings:
         """Audit the generated images against the sets, with what people judged laid over."""
         if queries.images is None:
-            return Answer((), {})
+            return Findings((), {})
         name = queries.images.name
         made = self.audited = audit(
             queries.images,
@@ -231,7 +231,7 @@ class Sets:
             for each in made.summary.sets
             if each.unreadable
         )
-        return Answer(hits, dict(zip(*columns, strict=True)), unread)
+        return Findings(hits, dict(zip(*columns, strict=True)), unread)
 
     def _with_layouts(
         self, made: Audit, sides: Sides, queries: Queries, hits: list[Hit], progress: Progress
