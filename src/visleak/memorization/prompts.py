@@ -70,7 +70,7 @@ class Prompts:
     sources: tuple[tuple[str, ...], ...] = ()  #: memorized images of each prompt; empty without any
     columns: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  #: further ones, as text
     origin: str = ""  #: file and format they were read from
-    notes: tuple[str, ...] = ()  #: what came twice, what was empty, a line each
+    notes: tuple[str, ...] = ()  #: what came twice, what was empty, one line each
 
     def __post_init__(self) -> None:
         for name, column in {

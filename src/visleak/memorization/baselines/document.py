@@ -300,7 +300,7 @@ def candidates(result: Comparison) -> Table:
 
 
 def reading(result: Comparison) -> list[str]:
-    """Return how to read the tables, a line each."""
+    """Return how to read the tables, one line each."""
     lines = [
         "only verified images count: a candidate's images gave a cluster, and its medoid is a"
         " near-duplicate, or of the layout, of an image of the source; high D alone is not"

@@ -132,10 +132,10 @@ SECTION: Final = "memorization-benchmark.json"
 #: Images per row of the sheet, and rows at most.
 ACROSS: Final = 8
 ROWS: Final = 40
-#: From which probability on a change is called one, and the mark of a number that changed.
+#: A change with a smaller probability is significant; the mark of a number that changed.
 LEVEL: Final = 0.05
 CHANGED: Final = "*"
-#: Which way a number is to go.
+#: Which direction of a number is better.
 ARROWS: Final[Mapping[bool, str]] = {True: "↑", False: "↓"}
 #: Images that the floor of a similarity is measured on.
 FLOORS: Final[Mapping[str, str]] = {TRIGGER: "other prompts' images", GENERAL: "general prompts"}
@@ -249,7 +249,7 @@ def _verdict(result: Benchmark, lowest: MethodRow) -> str:
 
 
 def _surely(row: MethodRow, name: str) -> str:
-    """Return the probability of a number's own change, for the text behind this number."""
+    """Return the probability of a number's own change, as text in brackets."""
     score = row.score(TRIGGER, name)
     if score is None or score.change is None:
         return ""
@@ -263,7 +263,7 @@ def _is_significant(row: MethodRow, name: str) -> bool:
 
 
 def cautions(result: Benchmark) -> list[str]:
-    """Return what must be known before any number is believed, a line each."""
+    """Return what limits every number below, one line each."""
     lines = []
     name = str(result.about["similarity"]["name"])
     if not name.startswith("sscd"):
@@ -342,7 +342,7 @@ def _limits(result: Benchmark) -> Iterator[str]:
 
 
 def about(result: Benchmark) -> Iterator[str]:
-    """Yield what was measured, a line each."""
+    """Yield what was measured, one line each."""
 
     def named(value: object) -> str:
         return cut(str(value), LONGEST)
@@ -379,7 +379,7 @@ def about(result: Benchmark) -> Iterator[str]:
 
 
 def reading(result: Benchmark) -> list[str]:
-    """Return how to read the tables, a line each."""
+    """Return how to read the tables, one line each."""
     shown = list(dict.fromkeys(name for _, name in columns_of(result)))
     lines = [
         "; ".join(f"{SCORES[name].short}: {SCORES[name].words}" for name in shown),
@@ -426,7 +426,7 @@ def main_grid(result: Benchmark, by: str = "") -> Grid:
 
 
 def heading(scenario: str, name: str) -> str:
-    """Return the heading of a number, with the way it is to go."""
+    """Return the heading of a number, with the direction that is better."""
     column = SCORES[name]
     text = f"{column.short} {ARROWS[column.rising]}"
     return text if scenario == TRIGGER else f"general {text}"

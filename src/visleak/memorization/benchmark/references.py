@@ -30,7 +30,7 @@ class References:
     """The memorized images of trigger prompts."""
 
     files: tuple[tuple[Path, ...], ...]  #: by prompt, in their order; empty where none is at hand
-    notes: tuple[str, ...] = ()  #: what a reader has to know, a line each
+    notes: tuple[str, ...] = ()  #: what a reader must know, one line each
 
     @property
     def known(self) -> int:

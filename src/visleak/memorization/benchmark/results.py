@@ -173,7 +173,7 @@ class Benchmark:
     rows: tuple[MethodRow, ...]  #: none first, then in the order given
     curves: tuple[Curve, ...]  #: by method and what stays up
     reference: ReferencePoint | None  #: ``None`` where no source was given
-    notes: tuple[str, ...]  #: what a reader has to know, a line each
+    notes: tuple[str, ...]  #: what a reader must know, one line each
     key: str  #: of everything in the request; equal keys are equal requests
     floor: Floor | None = None  #: ``None`` where there are no other images to compare with
 

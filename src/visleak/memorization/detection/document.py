@@ -281,7 +281,7 @@ def threshold_text(threshold: Threshold) -> str:
 
 
 def about(result: Detection) -> list[str]:
-    """Return what was measured and what it cost, a line each."""
+    """Return what was measured and what it cost, one line each."""
     settings, cost, model = result.settings, result.throughput, result.model
     reused = f"; {counted(cost.reused, 'score', 'was', 'were')} reused" if cost.reused else ""
     return [
@@ -372,7 +372,7 @@ def _tokens_of(each: Attribution, rank: int) -> Table:
 
 
 def reading(result: Detection) -> list[str]:
-    """Return how to read the result, a line each."""
+    """Return how to read the result, one line each."""
     lines = [
         "D is how far a prompt moves the first step of denoising away from that of the empty"
         " prompt; larger is more likely memorized, but only images decide: a high D alone is not"

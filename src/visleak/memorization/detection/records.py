@@ -99,7 +99,7 @@ class Detection:
     top: tuple[Ranked, ...]  #: the prompts of the list with the largest D, largest first
     tokens: tuple[Attribution, ...]  #: of the first prompts, if asked for
     throughput: Throughput
-    notes: tuple[str, ...]  #: what a reader must know, a line each
+    notes: tuple[str, ...]  #: what a reader must know, one line each
 
 
 @dataclass(frozen=True)
@@ -111,7 +111,7 @@ class Listing:
     sources: tuple[tuple[str, ...], ...]  #: memorized images of each prompt, often none
     general: Bool  #: (n,), whether a prompt is from the general list
     groups: Int64  #: (n,), number of the group of shared images
-    notes: tuple[str, ...] = ()  #: what was left out, a line each
+    notes: tuple[str, ...] = ()  #: what was left out, one line each
 
     def __len__(self) -> int:
         return len(self.texts)

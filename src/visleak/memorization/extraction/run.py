@@ -145,7 +145,7 @@ def headline(result: Extraction) -> str:
 
 
 def cautions(result: Extraction) -> list[str]:
-    """Return what must be known of images that are in no cluster, a line each."""
+    """Return why images without a cluster may be reproductions too, one line each."""
     lines = [recall_line(result.about["similarity"]["name"], "extract")]
     if missed := len(result.unclustered):
         lines.append(

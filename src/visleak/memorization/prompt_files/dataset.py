@@ -64,7 +64,7 @@ class PromptSet:
     left_out: Mapping[str, int]  #: how many were left out, by reason
     model: Mapping[str, object]  #: of the prompts; empty if no list names one
     origins: tuple[Mapping[str, Any], ...]  #: files it was made of: name, sha256, command, settings
-    notes: tuple[str, ...]  #: what a reader must know, a line each
+    notes: tuple[str, ...]  #: what a reader must know, one line each
     day: str  #: it was made, as ``YYYY-MM-DD``
     key: str = ""  #: of the request without the day
 

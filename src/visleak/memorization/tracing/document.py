@@ -95,7 +95,7 @@ class Trace:
     share: tuple[float, float, float]
     originals: tuple[Original, ...] = ()  #: the memorized images
     prompts: tuple[Replication, ...] = ()  #: where all images were traced; else empty
-    notes: tuple[str, ...] = ()  #: what a reader has to know, a line each
+    notes: tuple[str, ...] = ()  #: what a reader must know, one line each
     key: str = ""  #: of everything in the request but verdicts; equal keys are equal requests
 
     @property
@@ -140,7 +140,7 @@ class Findings:
 
     hits: Sequence[Hit]  #: possible sources, in any order
     nearest: Mapping[str, float]  #: similarity to the most similar image, by generated image
-    notes: tuple[str, ...] = ()  #: what a reader has to know, one line each
+    notes: tuple[str, ...] = ()  #: what a reader must know, one line each
 
 
 #: Files of a trace, and of its section among those of the audit.
@@ -232,7 +232,7 @@ def compares_images(result: Trace) -> bool:
 
 
 def about(result: Trace) -> Iterator[str]:
-    """Yield what was compared, a line each."""
+    """Yield what was compared, one line each."""
     for each in _sets(result):
         what = "images" if each["pictures"] else "embeddings"
         place = cut(str(each["source"]) or "given in memory", LONGEST)
@@ -245,7 +245,7 @@ def about(result: Trace) -> Iterator[str]:
 
 
 def reading(result: Trace) -> Iterator[str]:
-    """Yield how to read the result, a line each."""
+    """Yield how to read the result, one line each."""
     if not result.compared:
         return
     yield (
