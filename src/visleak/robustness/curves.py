@@ -268,10 +268,6 @@ class SearchResult:
     r1: Rate  # share whose most similar reference is the original, or a twin of it
     curve: Curve  # true pairs against all others
 
-    def as_dict(self) -> dict[str, object]:
-        """Return what is stored."""
-        return without_condition(self) | self.curve.as_dict()
-
 
 @dataclass(frozen=True)
 class PipelineResult:
@@ -284,10 +280,6 @@ class PipelineResult:
     wrong_near: int
     wrong_exact: int
     wrong_candidates: int  # wrong pairs that were candidates
-
-    def as_dict(self) -> dict[str, object]:
-        """Return what is stored."""
-        return without_condition(self)
 
 
 @dataclass(frozen=True)
@@ -326,8 +318,8 @@ class EncoderResult:
             "pairs_left_out": self.left_out,
             "original": self.original.as_dict(points=True) if self.original else None,
             "trans": self.trans.as_dict(points=True) if self.trans else None,
-            "conditions": {each.condition: each.as_dict() for each in self.direct},
-            "pipeline": {each.condition: each.as_dict() for each in self.pipeline} or None,
+            "conditions": {e.condition: _numbers(e) | e.curve.as_dict() for e in self.direct},
+            "pipeline": {each.condition: _numbers(each) for each in self.pipeline} or None,
             "wrong": as_plain(self.wrong),
         }
 
@@ -387,7 +379,7 @@ def _r1(found: Sequence[SearchResult] | Sequence[PipelineResult]) -> Rate:
     return Rate.of(sum(each.r1.count for each in changed), sum(each.r1.total for each in changed))
 
 
-def without_condition(record: SearchResult | PipelineResult) -> dict[str, object]:
+def _numbers(record: SearchResult | PipelineResult) -> dict[str, object]:
     """Return the stored numbers of a condition, without its name and curve."""
     names = (each.name for each in fields(record) if each.name not in ("condition", "curve"))
     return {name: as_plain(getattr(record, name)) for name in names}
