@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -115,7 +115,7 @@ def measure(
     found: Found,
     judged: dict[tuple[str, str], int],
     sample: Sample,
-    others: Sequence[Sample],
+    others: Mapping[str, Sample],
 ) -> tuple[dict[str, Any], Float64]:
     """Return all results, and the cross-validated probability of each checked pair."""
     queries = Queries.of(judged)
@@ -184,7 +184,7 @@ def _backgrounds(found: Found, sample: Sample, queries: Queries) -> dict[str, di
         fold = other.query // 2 % fit_grader.FOLDS
         probability = np.empty(len(other))
         for number in range(fit_grader.FOLDS):
-            scale = tiny_near(other.only(fold != number), [])
+            scale = tiny_near(other.only(fold != number), {})
             held = other.only(fold == number)
             probability[fold == number] = scale.probability(held.columns)
         score, rows = by_query(other.query, probability), queries.counted

@@ -1,9 +1,9 @@
-"""Image sets of many domains with what is known of their truth, and true copies planted in them.
+"""Image sets of several domains with their ground truth, and copies planted in them.
 
-Each set is split by a hash of the file name: rules are fitted on one half, figures reported on the
-other. Two images of one ``group`` are copies of each other; every other pair of a set is wrong,
-except doubtful ones: frames of one drive while the car stands still, and fields of view that
-overlap.
+Each set is split by a hash of the file name: models are fitted on one half, and figures are
+reported on the other. Two images of one ``group`` are copies of each other. Every other pair of a
+set is wrong, except pairs of unknown truth: frames of one drive while the car stands still, and
+fields of view that overlap.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ FOLDERS = {
     "coco": "coco128/images/train2017",
 }
 
-#: Halves of a set. Of the fitting half, this many images, and documents of each kind, belong to
-#: the network that sees altered content: the grader is fitted on what the network has not seen.
+#: Halves of a set. The networks that detect altered content are trained on this many images of the
+#: fitting half, and documents of each kind; the grader is fitted on the others.
 FITTING, REPORTED = 0, 1
 OF_NETWORK, DOCUMENTS_OF_NETWORK = 22, 16
 
@@ -57,17 +57,17 @@ _SUFFIXES = {".jpg", ".jpeg", ".png"}
 
 @dataclass(frozen=True)
 class DomainSet:
-    """A set of images with what is known of its truth.
+    """A set of images with its ground truth.
 
     Attributes:
         name: of the set.
         root: its folder.
         names: paths of the images relative to the root, sorted.
         groups: one per image: images of one group are copies of each other.
-        told_by_colour: another colour makes another image.
+        distinguished_by_colour: images of other colours are different images.
     """
 
-    told_by_colour: ClassVar[bool] = False
+    distinguished_by_colour: ClassVar[bool] = False
 
     name: str
     root: Path
@@ -91,35 +91,35 @@ class DomainSet:
         hashes = (hashlib.blake2b(name.encode(), digest_size=2).digest() for name in self.names)
         return np.array([digest[0] & 1 for digest in hashes])
 
-    def image(self, place: int) -> Pixels:
+    def image(self, position: int) -> Pixels:
         """Return the pixels of an image."""
-        with Image.open(self.root / self.names[place]) as file:
+        with Image.open(self.root / self.names[position]) as file:
             return np.asarray(file.convert("RGB"))
 
     def sources(self, half: int, most: int, skip: int = 0) -> list[int]:
-        """Return images of a half to plant, at most so many, drawn once and for all.
+        """Return a fixed random sample of the images of a half, to be planted.
 
         Args:
             half: ``FITTING`` or ``REPORTED``.
-            most: images at most.
-            skip: images that would be drawn first and are left to another use.
+            most: size of the sample, if there are so many.
+            skip: images at the start of the random order to leave out.
         """
-        places = np.flatnonzero(self.halves == half)
-        drawn = generator("sources", self.name, half).permutation(places)[skip : skip + most]
-        return sorted(int(place) for place in drawn)
+        positions = np.flatnonzero(self.halves == half)
+        drawn = generator("sources", self.name, half).permutation(positions)[skip : skip + most]
+        return sorted(drawn.tolist())
 
     def doubtful(
         self, one: npt.NDArray[np.int64], other: npt.NDArray[np.int64], columns: Columns
     ) -> npt.NDArray[np.bool_]:
-        """Return the pairs of different groups of which nobody can say that they are wrong.
+        """Return the pairs of different groups that may be near-duplicates.
 
         Frames of one drive while the car stands still, fields of one blood smear that overlap, and
-        lesions that were photographed twice. The truth of these sets does not name them, so they
-        are known by what is measured: shown to a person, all those looked at were near.
+        lesions that were photographed twice. The ground truth does not list them, so they are
+        recognised by measurements: all that a person looked at were near.
 
         Args:
-            one, other: places of the images, (n,).
-            columns: what the grader looks at, (n,) each.
+            one, other: positions of the images, (n,).
+            columns: features of the grader, (n,) each.
         """
         if self.name == "camvid":
             return self.of_one_scene(one, other) & (np.exp(columns["drift"]) < STANDING)
@@ -129,7 +129,7 @@ class DomainSet:
     def of_one_scene(
         self, one: npt.NDArray[np.int64], other: npt.NDArray[np.int64]
     ) -> npt.NDArray[np.bool_]:
-        """Return the pairs that may truly be near for what is known of their origin, (n,).
+        """Return the pairs whose origin permits that they are near, (n,).
 
         Frames of one drive within a minute of each other, and all pairs of sets whose fields of
         view may overlap.
@@ -145,11 +145,11 @@ class DomainSet:
 def planted(
     images: DomainSet, sources: Sequence[int], names: Sequence[str]
 ) -> Iterator[tuple[Pixels, int, str]]:
-    """Yield true copies of some images: pixels, the source's place, the name of the change."""
-    for place in sources:
-        pixels = images.image(place)
+    """Yield copies of some images: pixels, position of the source, name of the change."""
+    for source in sources:
+        pixels = images.image(source)
         for name in names:
-            yield changed(pixels, name, images.names[place]), place, name
+            yield changed(pixels, name, images.names[source]), source, name
 
 
 def _groups(path: Path) -> dict[str, str]:

@@ -1,14 +1,14 @@
-"""How well grades hold in twelve domains: every figure of the table in docs/detection.md.
+"""Precision and recall of the grades in twelve domains: the tables of docs/detection.md.
 
 usage: VISLEAK_DATA=FOLDER python benchmarks/domains.py [SET ...]
 
-For each set: all pairs within it, and true copies of the images of the reported half, graded by the
-whole pipeline with its defaults. Every image is planted once, the changes take turns. Photographs
-also go through every change that covers or distorts a part. Rendered documents of kinds that no
-rule has seen have one field changed, or are copied. ``leaf`` and ``screens`` had no part in any
+For each set, all pairs within it and copies of the images of the reported half are graded by the
+whole pipeline with its defaults. Each image is copied once; the changes take turns. Photographs
+also undergo every change that covers or distorts a part. Rendered documents, of kinds that were not
+fitted on, have one field changed or are copied. ``leaf`` and ``screens`` had no part in any
 fitting.
 
-Writes ``domains.json`` set by set. Where sets are named, the others keep the figures they have.
+Writes ``domains.json`` set by set. If sets are named, the others keep their figures.
 """
 
 from __future__ import annotations
@@ -41,14 +41,13 @@ from visleak.settings import Settings
 
 EXACT, NEAR = GRADES.index(Grade.EXACT), GRADES.index(Grade.NEAR)
 
-#: Images of each set that are planted at most, all of most sets; documents of each kind, and how
-#: many of them have copies.
+#: Most images of a set that are copied; documents of each kind, and how many of them have copies.
 SOURCES, DOCUMENTS, COPIED = 140, 20, 5
 
-#: Wrong pairs of a set that are listed, within it and of its copies.
+#: Most wrong pairs that are listed, within a set and of its copies.
 LISTED = 6
 
-#: Sets of photographs, which also go through the occluding changes.
+#: Sets that also undergo the occluding changes.
 PHOTOGRAPHS = ("photos",)
 
 PRECISION, FOUND, FOUND_TINY, CALIBRATION, VERIFIED = 0.98, 0.95, 0.90, 0.05, 60
@@ -58,7 +57,7 @@ OCCLUDED = {**dict.fromkeys(OCCLUDING, 0.95), "mosaic 12": 0.80}
 #: The name of the rendered documents among the sets.
 DRAWN = "documents"
 
-#: The images of one set are compared with each other as one component; the names of its sides.
+#: Names of the two sides of a comparison.
 QUERIES, REFERENCES = "queries", "references"
 
 
@@ -70,7 +69,7 @@ def graded(queries: ImageSet, references: ImageSet | None, place: RunContext) ->
 
 
 class Tally:
-    """Verified pairs of a set: what was said of them, and what is true."""
+    """Counts of the verified pairs of a set: their grades against the truth."""
 
     def __init__(self) -> None:
         self.probability: list[float] = []
@@ -81,7 +80,7 @@ class Tally:
     def count(
         self, compared: Comparison, true: npt.NDArray[np.bool_], doubtful: npt.NDArray[np.bool_]
     ) -> npt.NDArray[np.int64]:
-        """Count the pairs of a comparison; return the rows that are wrong, the surest first."""
+        """Count the pairs of a comparison; return the wrong rows, the most probable first."""
         assert compared.grades is not None
         assert compared.relations is not None
         grades, probability = compared.grades.grade, compared.grades.probability
@@ -149,7 +148,7 @@ def _errors(
     images: DomainSet, compared: Comparison, rows: npt.NDArray[np.int64],
     source: npt.NDArray[np.int64], kinds: npt.NDArray[np.str_],
 ) -> list[dict[str, Any]]:  # fmt: skip
-    """Return the first of some wrong pairs, by name."""
+    """Return the first of some wrong pairs with the names of their images."""
     assert compared.grades is not None
     return [
         {
@@ -165,7 +164,7 @@ def _errors(
 def in_turn(
     images: DomainSet, sources: Sequence[int], names: Sequence[str]
 ) -> Iterator[tuple[npt.NDArray[np.uint8], int, str]]:
-    """Yield one true copy of each image: pixels, the source's place, the name of its change."""
+    """Yield one copy of each image: pixels, position of the source, name of the change."""
     for number, source in enumerate(sources):
         yield from planted(images, [source], [names[number % len(names)]])
 
@@ -173,17 +172,17 @@ def in_turn(
 def _doubtful(
     images: DomainSet, one: npt.NDArray[np.int64], other: npt.NDArray[np.int64]
 ) -> npt.NDArray[np.bool_]:
-    """Return the pairs of which nobody can say that they are wrong, whatever was measured."""
+    """Return the pairs whose truth is unknown."""
     return images.of_one_scene(one, other)
 
 
 def _found(
     compared: Comparison, true: npt.NDArray[np.bool_], kinds: npt.NDArray[np.str_]
 ) -> dict[str, float]:
-    """Return the share of the copies of each kind that is graded near or exact.
+    """Return the share of the copies of each kind that are graded near or exact.
 
-    With its original or a near-duplicate of that: where near pairs connect a copy with its original
-    already, the two are not verified.
+    The pair with the original or with a copy of it counts: two images that near pairs connect
+    already are not verified.
     """
     assert compared.grades is not None
     grades = compared.grades.grade

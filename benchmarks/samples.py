@@ -1,8 +1,8 @@
-"""Candidate pairs with what is known about them, for fitting and for measuring the grader.
+"""Candidate pairs with their ground truth, for fitting and measuring the grader.
 
 - CIFAR-10, test against train: pairs of even test index, judged by people (``verdicts_dev.csv``).
-- Photographs: the fitting half of the collection (positions 0 and 1 modulo 4 by name) is cropped,
-  mirrored, compressed and blurred; the own original is near, every other candidate is different.
+- Photographs: those of the fitting half (positions 0 and 1 modulo 4 by name) are cropped, mirrored,
+  compressed and blurred. The pair with the original is near, every other candidate is different.
   Pairs of :mod:`hard_negatives` are never near; another shot of a scene is similar.
 - Sets of other domains (:mod:`domain_sets`) with planted copies, and rendered documents
   (:mod:`documents`) with one field changed.
@@ -45,24 +45,24 @@ from visleak.search.exact import ExactSearch
 from visleak.search.hits import Wanted
 from visleak.settings import Settings
 
-#: Verdicts beside those of people (0 exact, 1 near, 2 similar, 3 different).
+#: Verdicts of pairs without a human judgement (0 exact, 1 near, 2 similar, 3 different).
 UNJUDGED, LEFT_OUT = -1, -2
 
 #: Hard negatives that are another shot of the scene.
 ANOTHER_SHOT = ("parallax", "stereo", "motion")
 
-#: Side of photographs that are made as small as CIFAR-10's.
+#: Side of the images of CIFAR-10, to which photographs are reduced.
 TINY = 32
 
 
 @dataclass(frozen=True)
 class Found:
-    """Candidate pairs of two sets and what was measured.
+    """Candidate pairs of two sets with their measurements.
 
     Attributes:
         query, reference: ids.
         pairs: the candidates.
-        evidence: what was measured.
+        evidence: the measurements.
     """
 
     query: npt.NDArray[np.str_]
@@ -72,12 +72,12 @@ class Found:
 
     @property
     def columns(self) -> dict[str, npt.NDArray[np.float64]]:
-        """What the grader looks at."""
+        """The features of the grader."""
         return features(self.pairs.similarity, self.pairs.background, self.evidence)
 
     @property
     def checked(self) -> npt.NDArray[np.bool_]:
-        """Pairs that were checked in full."""
+        """Pairs that had the full check."""
         return ~np.isnan(self.evidence.checks["gradient"])
 
 
@@ -86,12 +86,12 @@ class Sample:
     """Pairs to fit on.
 
     Attributes:
-        columns: what the grader looks at, one row a pair.
+        columns: features of the grader, one row per pair.
         verdict: see the module; ``int64`` (n,).
-        query: which query each pair belongs to: a group for cross-validation.
+        query: the query of each pair: a group for cross-validation.
         reference: id of the reference.
-        kind: how the pair came about: a condition or a kind of hard negative, ``wrong`` for any
-            other pair of photographs, empty for CIFAR-10.
+        kind: origin of the pair: a condition or a kind of hard negative, ``wrong`` for any other
+            pair of photographs, empty for CIFAR-10.
     """
 
     columns: dict[str, npt.NDArray[np.float64]]
@@ -117,12 +117,12 @@ def candidates(
     place: RunContext,
     keep: Callable[[Pairs], npt.NDArray[np.bool_]] | None = None,
 ) -> Found:
-    """Return the candidates of two sets with the evidence on them, as an audit has them.
+    """Return the candidates of two sets with their evidence, as an audit finds them.
 
     Args:
-        query, reference: the sets; one set twice for the pairs within it.
-        place: where to work.
-        keep: which candidates are verified; all by default.
+        query, reference: the sets; the same set twice for the pairs within it.
+        place: execution context.
+        keep: selects the candidates that are verified; all by default.
     """
     encoder = load_encoder()
     views, engine = views_for(encoder, "all"), ExactSearch()
@@ -157,24 +157,24 @@ def _only(pairs: Pairs, keep: npt.NDArray[np.bool_]) -> Pairs:
 
 # -- other domains -------------------------------------------------------------------------------
 
-#: Changes that every source gets, how many of the others it gets, and sets of photographs, whose
-#: sources get all that cover or distort a part.
+#: Changes of every source, and the number of further ones. Sources of photographs undergo all
+#: changes that cover or distort a part.
 ALWAYS, FURTHER = tuple(PLANTED), 4
 PHOTOGRAPHS = ("photos", "coco", "clothing")
 
-#: Changes that make another image of one that is told by its colour.
+#: Changes after which an image that is distinguished by its colour is a different one.
 COLOURS = ("hue", "inverted", "grey, gamma", "combined")
 
-#: Wrong pairs within a set that are verified, those of the highest rank.
+#: Wrong pairs within a set that are verified: those of the highest rank.
 WITHIN = 300
 
 
 def stored(images: Iterable[npt.NDArray[np.uint8]], folder: Path, name: str) -> ImageSet:
-    """Return images as a set of files: what is in memory every worker would hold a copy of.
+    """Store images as files and return them as a set, so that workers hold no copies in memory.
 
     Args:
         images: RGB ``uint8``.
-        folder: a new one is made in it, by name.
+        folder: receives a folder of this name.
         name: of the set.
     """
     root = folder / name
@@ -192,14 +192,14 @@ def number_of(names: npt.NDArray[np.str_]) -> npt.NDArray[np.int64]:
 def domain_sample(
     images: DomainSet, half: int, most: int, place: RunContext, *, skip: int = 0, wrong: int = 1
 ) -> Sample:
-    """Return pairs of one domain: planted copies, their best wrong pairs, the best within the set.
+    """Return pairs of a domain: copies, their best-ranked wrong pairs, and the best within the set.
 
     Args:
         images: the set.
-        half: whose images are sources, and references of the wrong pairs.
-        most: images that are planted, at most.
-        place: where to work.
-        skip: sources that are left to another use.
+        half: its images are sources, and references of the wrong pairs.
+        most: most images that are copied.
+        place: execution context.
+        skip: sources to leave out.
         wrong: wrong pairs of each copy.
     """
     sources = images.sources(half, most, skip)
@@ -210,7 +210,7 @@ def domain_sample(
         names = [
             name
             for name in (*OCCLUDING, *FITTED)
-            if name not in always and not (images.told_by_colour and name in COLOURS)
+            if name not in always and not (images.distinguished_by_colour and name in COLOURS)
         ]
         further = rng.choice(names, FURTHER, replace=False).tolist()
         copies += planted(images, [source], (*always, *further))
@@ -269,12 +269,12 @@ def _of_domain(
 
 
 def document_sample(kinds: Sequence[str], numbers: Sequence[int], place: RunContext) -> Sample:
-    """Return pairs of rendered documents: true copies, and copies with one or all fields changed.
+    """Return pairs of rendered documents: copies, and copies with one or all fields changed.
 
     Args:
         kinds: of :mod:`documents`.
-        numbers: which documents of each kind.
-        place: where to work.
+        numbers: of the documents of each kind.
+        place: execution context.
     """
     jobs = [(kind, number, True) for kind in kinds for number in numbers]
     with tempfile.TemporaryDirectory() as folder:
@@ -288,21 +288,21 @@ def document_sample(kinds: Sequence[str], numbers: Sequence[int], place: RunCont
     return sample.only(found.checked)
 
 
-#: Pairs of one document, at most: the first of the next one has a number so much higher.
+#: Distance of the numbers of two documents' first pairs; a document has fewer pairs.
 _PAIRS = 100
 
 
 @dataclass(frozen=True)
 class Drawn:
-    """What is true of a pair of renderings.
+    """Ground truth of a pair of renderings.
 
     Attributes:
         kind: of document.
         number: of the document among its kind.
         pair: of the document.
-        near: the query is a true copy of the original.
-        change: of the field, empty for a true copy.
-        copy: how the query was processed, empty where it was not.
+        near: the query is a copy of the original.
+        change: of the field; empty for a copy.
+        copy: processing of the query; empty if there was none.
     """
 
     kind: str
@@ -318,13 +318,13 @@ def documents_in(
 ) -> tuple[dict[int, Drawn], ImageSet, ImageSet]:
     """Render documents into a folder; return the truth by number, queries and originals.
 
-    There is one original per document, in the order of the jobs. Queries have numbers; see
-    :func:`number_of`.
+    There is one original per document, in the order of the jobs. Queries are named by their
+    numbers; see :func:`number_of`.
 
     Args:
         folder: an empty folder.
-        jobs: kind and number of each document, and whether true copies are made as well.
-        place: where to work.
+        jobs: kind and number of each document, and whether copies are made as well.
+        place: execution context.
     """
     sets = ("queries", "originals")
     for name in sets:
@@ -336,13 +336,13 @@ def documents_in(
 
 
 def of_one_document(truths: Mapping[int, Drawn]) -> Callable[[Pairs], npt.NDArray[np.bool_]]:
-    """Return which candidates are a query and the original of its document."""
+    """Return a selection of the pairs of a query with the original of its document."""
     document = np.array(sorted(truths)) // _PAIRS
     return lambda pairs: document[pairs.query] == pairs.reference
 
 
 def _drawn(folder: Path, place: int, job: tuple[str, int, bool]) -> dict[int, Drawn]:
-    """Store a document and its pairs; return what is true of each pair, by number."""
+    """Store a document and its pairs; return the truth of each pair by number."""
     kind, own, copied = job
     made = documents.document(kind, own)
     Image.fromarray(made.original).save(folder / "originals" / f"{place:06}.png", compress_level=1)
@@ -361,7 +361,7 @@ def _drawn(folder: Path, place: int, job: tuple[str, int, bool]) -> dict[int, Dr
 
 
 def cifar(data: Path, place: RunContext) -> Found:
-    """Return the candidates of CIFAR-10's test images, ids are indices."""
+    """Return the candidates of CIFAR-10's test images; ids are indices."""
     test, train = (
         open_images(data / "cifar10" / f"{name}.parquet", name=name) for name in ("test", "train")
     )
@@ -369,7 +369,7 @@ def cifar(data: Path, place: RunContext) -> Found:
 
 
 def judgements(data: Path) -> dict[tuple[str, str], int]:
-    """Return people's verdicts by pair of ids, ``LEFT_OUT`` where they differ."""
+    """Return human verdicts by pair of ids, ``LEFT_OUT`` where two judgements differ."""
     with (data / "cifar10" / "verdicts_dev.csv").open() as lines:
         return {
             (row["TestID"], row["TrainID"]): (
@@ -382,9 +382,9 @@ def judgements(data: Path) -> dict[tuple[str, str], int]:
 def cifar_sample(found: Found, judged: dict[tuple[str, str], int]) -> Sample:
     """Return the checked pairs of even test index with their verdicts.
 
-    Several detectors proposed the pairs to judge, so the unjudged ones of queries without any
-    leak count as different when fitting. A query that leaks once may leak again, unjudged: its
-    unjudged pairs are left out.
+    Several detectors proposed the pairs to judge, so unjudged pairs of queries without a leak count
+    as different when fitting. Unjudged pairs of leaking queries are left out: they may be near as
+    well.
     """
     leaking = {query for (query, _), verdict in judged.items() if 0 <= verdict <= 2}
     verdict = np.array(
@@ -427,13 +427,13 @@ def tiny(picture: Image.Image) -> Image.Image:
     return Image.fromarray(square)
 
 
-#: Conditions that the grader may be fitted on: crop, flip, blur and JPEG.
+#: Conditions that the grader is fitted on: crop, flip, blur and JPEG.
 SEEN = (
     *("original", "crop-20", "crop-50", "crop-100", "flip-h", "flip-v"),
     *("gauss", "jpeg-5", "jpeg-10", "jpeg-30"),
 )
 
-#: The same for images of 32 pixels: cropped and mirrored while they are large, the rest after.
+#: The same for images of 32 pixels: crops and mirrors before the reduction, the others after it.
 TINY_SEEN = ("crop-20", "crop-50", "flip-h")
 TINY_AFTER: dict[str, Callable[[Image.Image], Image.Image]] = {
     "jpeg": lambda picture: compress(picture, 50),
@@ -444,7 +444,7 @@ TINY_AFTER: dict[str, Callable[[Image.Image], Image.Image]] = {
 def changed(
     originals: Sequence[Image.Image], *, small: bool
 ) -> Iterator[tuple[Image.Image, int, str]]:
-    """Yield changed photographs, whose each is, and the condition."""
+    """Yield changed photographs, the number of the original, and the condition."""
     for name in TINY_SEEN if small else SEEN:
         for number, picture in enumerate(originals):
             pixels = CONDITIONS[name].of(np.asarray(picture), str(number))
@@ -474,7 +474,7 @@ def changed_sample(
     same = owner == found.reference.astype(np.int64)
     kind = np.where(same, np.array(names)[row], "wrong")
     sample = Sample(found.columns, np.where(same, 1, 3), owner, found.reference, kind)
-    # nobody asks the grader about pairs that are exact
+    # exact pairs are not graded
     return sample.only(found.checked & (found.evidence.checks["exact"] != 1))
 
 

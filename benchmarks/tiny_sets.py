@@ -1,8 +1,8 @@
-"""Sets of tiny images beside CIFAR-10, to fit and to measure on: photographs, articles, renderings.
+"""Sets of tiny images for fitting and measuring, beside CIFAR-10.
 
-Images of other domains are reduced; icons, flags and block mosaics are drawn, and larger ones of
-them, too. They are what is hardest: few edges, plain areas, and images that differ in a colour or
-in a length; mosaics share a grid of edges and nothing else.
+Images of other domains are reduced. Icons, flags and block mosaics are drawn, tiny and larger.
+Drawn images are the hardest: they have few edges and plain areas, and differ in one colour or one
+length; mosaics share a grid of edges and nothing else.
 """
 
 from __future__ import annotations
@@ -21,29 +21,29 @@ from PIL import Image, ImageDraw, ImageFont
 
 Pixels = npt.NDArray[np.uint8]
 
-#: Long side, pixels, at which images of each set are fitted on, and of sets that are not.
+#: Long side in pixels of the reduced images, for sets that are fitted on and sets that are not.
 FITTED_SIDES = {"fashion": 28, "photos": 32, "coco": 32, "clothing": 40, "xray": 28}
 LEFT_OUT_SIDES = {"leaf": 48, "skin": 28}
 
-#: Drawn sets, and images of a set of flags, and of mosaics.
+#: Drawn sets; number of flags and of mosaics.
 DRAWN = ("icons", "flags", "mosaics")
 FLAGS, MOSAICS = 300, 240
 
-#: Blocks along the short side of a mosaic, and long sides of tiny and of larger ones, pixels: few,
-#: because what two of one grid share is wanted.
+#: Blocks along the short side of a mosaic, and long sides of tiny and of larger ones in pixels.
+#: There are few choices, so that many mosaics share a grid.
 BLOCKS_OF_MOSAIC = (4, 4, 4, 6, 8, 8, 12, 16)
 TINY_SIDES, MOSAIC_SIDES = (24, 28, 32, 40, 48), (64, 64, 96, 128, 256)
 
 #: Least and greatest long side of larger drawings, pixels.
 LARGE_SIDES = (64, 420)
 
-#: Blocks of characters that icons are drawn of: arrows, signs, shapes, letters of five scripts.
+#: Unicode blocks of the icons: arrows, signs, shapes, letters of five scripts.
 BLOCKS = (
     *((0x2190, 0x21FF), (0x2300, 0x232B), (0x25A0, 0x27BF), (0x2900, 0x297F), (0x2B00, 0x2B1A)),
     *((0x0531, 0x0556), (0x10D0, 0x10F0), (0x16A0, 0x16F0)),
 )
 
-#: Mean difference in any view, levels, below which two icons are the same one.
+#: Two icons are the same if their mean difference in any view is below this, levels.
 SAME_ICON = 12
 
 COLOURS = np.array(
@@ -72,9 +72,9 @@ class Reduced(DomainSet):
         own = DomainSet.of(data, name)
         return cls(f"{name} at {side}", own.root, own.names, own.groups, side)
 
-    def image(self, place: int) -> Pixels:
+    def image(self, position: int) -> Pixels:
         """Return the pixels of an image."""
-        pixels = super().image(place)
+        pixels = super().image(position)
         ratio = self.side / max(pixels.shape[:2])
         size = [max(8, round(length * ratio)) for length in pixels.shape[1::-1]]
         return np.asarray(cv2.resize(pixels, size, interpolation=cv2.INTER_AREA), np.uint8)
@@ -90,17 +90,17 @@ class Drawn(DomainSet):
 
     images: tuple[Pixels, ...] = ()
 
-    told_by_colour = True
+    distinguished_by_colour = True
 
     @classmethod
     def of_images(cls, name: str, images: Sequence[tuple[str, Pixels]]) -> Drawn:
-        """Return a set of named images, which are all different."""
+        """Return a set of named images that are all different."""
         names = tuple(own for own, _ in images)
         return cls(name, Path(), names, names, tuple(pixels for _, pixels in images))
 
-    def image(self, place: int) -> Pixels:
+    def image(self, position: int) -> Pixels:
         """Return the pixels of an image."""
-        return self.images[place]
+        return self.images[position]
 
 
 def tiny_set(data: Path, name: str) -> DomainSet:
@@ -110,16 +110,16 @@ def tiny_set(data: Path, name: str) -> DomainSet:
         return Drawn.of_images(name, made())
     own = Reduced.at(data, name, {**FITTED_SIDES, **LEFT_OUT_SIDES}[name])
     drawn = generator("tiny", name).permutation(len(own.names))[:450]
-    chosen = sorted(int(place) for place in drawn)
+    chosen = sorted(drawn.tolist())
     return replace(
         own,
-        names=tuple(own.names[place] for place in chosen),
-        groups=tuple(own.groups[place] for place in chosen),
+        names=tuple(own.names[position] for position in chosen),
+        groups=tuple(own.groups[position] for position in chosen),
     )
 
 
 def large_drawn(name: str) -> DomainSet:
-    """Return one of the drawn sets, each image at a size of its own, and some with noise."""
+    """Return a drawn set with images of random sizes, half of them with noise."""
     made = []
     drawings = {"icons": lambda: icons(10.0), "flags": lambda: flags(4.0), "mosaics": mosaics}
     for own, pixels in drawings[name]():
@@ -138,7 +138,7 @@ def large_drawn(name: str) -> DomainSet:
 
 
 def icons(scale: float = 1.0) -> list[tuple[str, Pixels]]:
-    """Return icons of 28 pixels times a scale, no two of which are the same in any view."""
+    """Return icons of 28 pixels times a scale; no two are the same in any view."""
     rng, masks, result = generator("icons"), [], []
     for code in (code for first, last in BLOCKS for code in range(first, last + 1)):
         mask = _icon(code, 1.0)
@@ -167,7 +167,7 @@ def _icon(code: int, scale: float) -> npt.NDArray[np.int64]:
 
 
 def flags(scale: float = 0.25) -> list[tuple[str, Pixels]]:
-    """Return flags of 128 x 88 pixels times a scale, no two of which are the same in any view."""
+    """Return flags of 128 x 88 pixels times a scale; no two are the same in any view."""
     rng, known, result = generator("flags"), set(), []
     while len(result) < FLAGS:
         layout = str(rng.choice(list(LAYOUTS)))
