@@ -89,7 +89,7 @@ def test_a_grader_is_read_from_its_text():
 
 def test_the_shipped_grader_is_small_and_has_known_features_and_provenance():
     text = resources.files("visleak.grading").joinpath("grader.json").read_text("utf-8")
-    assert len(text) < 1_500_000
+    assert len(text) < 5_000_000
     shipped = load_grader()
     assert load_grader() is shipped
     assert "CIFAR-10" in shipped.provenance
