@@ -88,7 +88,6 @@ def photo_rate(
             *pictures(int(found.pairs.query[row]), int(found.pairs.reference[row])),
             *_start(found, int(row)),
             votes is None or bool(votes[row] > 0),
-            False,
         )
         for row in chosen
     ]
