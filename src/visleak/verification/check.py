@@ -49,43 +49,6 @@ BOUND: Final = fine_comparison.BOUND
 #: Version of the measures: part of the digest that keys cached evidence.
 VERSION: Final = 25
 
-#: Former names of renamed constants and classes. The digest contains these, so that evidence cached
-#: under them stays valid.
-_FORMER_NAMES: Final = {
-    "ALTERED_EVERYWHERE": "ALTERED_ALL_OVER",
-    "BORDER_ROWS": "ABOUT",
-    "CONTINUES": "OFF",
-    "HALF_WEIGHT": "OFF",
-    "MARGIN": "AROUND",
-    "MARKED_EVERYWHERE": "EVERYWHERE",
-    "MARKED_FROM": "NAMED",
-    "MAX_COLOUR": "BRIGHTEST",
-    "MAX_DIFFERS": "MOST",
-    "MAX_ENLARGEMENT": "LARGEST",
-    "MAX_LOG_ODDS": "MOST",
-    "MAX_PIXELS": "MOST",
-    "MAX_SHARE": "MOST",
-    "MAX_SHIFT": "SEEK",
-    "MAX_WINDOWS": "MOST",
-    "MIN_CELLS": "SMALLEST",
-    "MIN_DIFFERENCE": "APART",
-    "MIN_OVERLAP": "LEAST",
-    "MIN_RING": "SEEN",
-    "MIN_SHARE": "LEAST",
-    "MIN_SIDE": "LEAST",
-    "Markings": "LaidOver",
-    "NO_OVERLAP": "NOTHING",
-    "OTHER_SHIFT": "APART",
-    "OUTLIER": "STANDS_OUT",
-    "OUTLIER_BOUNDS": "OUT_BOUNDS",
-    "OUTLIER_CONTENT": "OUT_CONTENT",
-    "OUTSIDE": "BESIDE",
-    "OVERLAPS": "LEFT",
-    "TINY_NO_OVERLAP": "NOTHING_SEEN",
-    "UNKNOWN_DRIFT": "UNKNOWN",
-    "WINDOW_SIDE": "AROUND",
-}
-
 
 def digest() -> bytes:
     """Return the digest of everything except the two images that evidence depends on."""
@@ -99,22 +62,13 @@ def digest() -> bytes:
         [VERSION, TINY, SMALL, BOUND, networks.networks_digest()],
         *(constants(module) for module in modules),
     ]
-    return hashlib.blake2b(json.dumps(recipe, default=_text).encode(), digest_size=16).digest()
+    return hashlib.blake2b(json.dumps(recipe, default=repr).encode(), digest_size=16).digest()
 
 
 def constants(module: ModuleType) -> list[tuple[str, object]]:
     """Return names and values of a module's public constants, for digests."""
-    values = {
-        _FORMER_NAMES.get(name, name): value
-        for name, value in vars(module).items()
-        if name.isupper() and name[0] != "_"
-    }
-    return sorted(values.items(), key=lambda item: item[0])
-
-
-def _text(value: object) -> str:
-    name = type(value).__name__
-    return repr(value).replace(name, _FORMER_NAMES.get(name, name), 1)
+    names = sorted(name for name in vars(module) if name.isupper() and name[0] != "_")
+    return [(name, getattr(module, name)) for name in names]
 
 
 def bounded(pixels: Bytes8, side: int = BOUND) -> Bytes8:
