@@ -9,8 +9,7 @@ from PIL import Image
 
 from visleak.formats import files
 from visleak.pipeline.run import Comparer
-from visleak.records import Pairs, Unreadable
-from visleak.search.hits import Wanted
+from visleak.records import Unreadable
 
 
 @pytest.fixture
@@ -30,15 +29,15 @@ def test_a_file_that_went_away_is_no_clean_result(folder, monkeypatch):
     command = ["audit", "--test", folder / "test", "--train", folder / "train"]
     command += ["-o", folder / "audit", "--cache", "off", "--workers", 1]
     gated = [*command, "--fail-on", "near", "--fail-on", "unreadable=100%"]
-    file, find = folder / "train" / "a.png", Comparer.find
+    file, find = folder / "train" / "a.png", Comparer.candidates
 
-    def without(self: Comparer, couple: tuple[str, str], rule: Wanted) -> Pairs:
+    def without(self, *given):
         if file.exists():
             file.rename(folder / "a.png")
-        return find(self, couple, rule)
+        return find(self, *given)
 
     with monkeypatch.context() as patched:
-        patched.setattr(Comparer, "find", without)
+        patched.setattr(Comparer, "candidates", without)
         ran = run(*gated)
     assert ran.code == 1
     assert "unfinished" in ran.out

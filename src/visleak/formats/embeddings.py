@@ -417,9 +417,14 @@ class Table:
     names: Mapping[str, str]  # what a column is for (id, label, ...) to its name in the file
     start: int = 0  # row of the file at which the partition begins
 
+    @property
+    def is_text(self) -> bool:
+        """Whether the file is text."""
+        return self.path.endswith(".txt")
+
     def column(self, use: str, rows: Int64) -> pa.Array:
         """Return a column for some rows: numbers for a size, else text."""
-        if self.path.endswith(".txt"):
+        if self.is_text:
             return read_lines(Path(self.path)).take(pa.array(rows))
         name = self.names[use]
         stored = rows_of(self.path, name, rows + self.start)

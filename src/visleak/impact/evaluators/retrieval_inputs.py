@@ -285,7 +285,7 @@ def _read_emb(text: str, option: str) -> StoredVectors:
         source += f"{'&' if mark else '?'}encoder=unknown"
     images = cast(EmbeddingSet, open_images(source))
     about = getattr(images.partitions[0], "about", None)
-    if option == "--texts" and isinstance(about, Table):
+    if option == "--texts" and isinstance(about, Table) and not about.is_text:
         # ids of the images that captions are of need not be unique
         names = read_footer(about.path).schema.to_arrow_schema().names
         column = next((name for name in TEXT_IDS if name in names), None)
