@@ -6,7 +6,8 @@
 
 All runs use the command line on the small sets of :mod:`golden_inputs`. Parquet, CSV and JSON files
 are kept as values by column (JSON: by the path of the key); images as digests; figures, Markdown,
-LaTeX and HTML by name only. The values are valid for the versions in ``constraints.txt``; the
+LaTeX and HTML by name only. The values are valid for the versions in ``constraints.txt`` and for
+processors of the recorded kind: on others OpenCV and torch round the last digits differently. The
 digests of the inputs are recorded too and compared first.
 
 ``--renames`` names a JSON file ``{"files": {OLD: NEW}, "keys": {OLD: NEW}}``: paths of files or
