@@ -308,14 +308,17 @@ def test_a_trainer_may_tell_its_cost_itself(tmp_path):
     ("make", "said"),
     [
         (lambda: ControlSettings(alpha=0.0), "alpha must be above 0 and below 1; got 0.0"),
-        (lambda: DecisionSettings(threshold=math.nan), "threshold must be from -1 to 100; got nan"),
+        (
+            lambda: DecisionSettings(threshold=math.nan),
+            "threshold must be a share such as 0.05; got nan",
+        ),
         (lambda: DecisionSettings(certainty=1.0), "certainty must be 0.5 or more and below 1; got"),
         (lambda: Plan((10, 20)), "beginning with 0, such as 0,10,20; got 10,20"),
         (lambda: Plan((0, 20, 10)), "ascending"),
         (lambda: Plan((0, 110)), "from 0 to 100"),
     ],
 )
-def test_wrong_wishes_are_refused(make, said):
+def test_wrong_settings_are_refused(make, said):
     assert said in refusal(UsageError, make)
 
 

@@ -5,6 +5,7 @@ They are also the options of ``visleak dlede``; this module imports nothing heav
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
@@ -138,8 +139,6 @@ class DecisionSettings(Options, panel=DECISION):
         " 5%.",
         metavar="RATE",
         parse=share,
-        least=-1,
-        most=100,
     )
     certainty: float = option(
         0.95,
@@ -162,6 +161,11 @@ class DecisionSettings(Options, panel=DECISION):
         metavar="METRIC",
     )
     chance: Mapping[str, float] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.threshold is not None and not math.isfinite(self.threshold):
+            raise UsageError(f"threshold must be a share such as 0.05; got {self.threshold}")
 
     @property
     def limit(self) -> float:
