@@ -243,7 +243,7 @@ class Payload:
         return os.mkdir, (str(self.path),)
 
 
-@pytest.mark.parametrize("how", ["program", "torch program", "garbage", "another shape"])
+@pytest.mark.parametrize("how", ["program", "torch program", "garbage", "another shape", "counts"])
 def test_a_checkpoint_is_never_trusted(toy, tmp_path, how):
     out = tmp_path / "m.onnx"
     path = checkpoint_path(out)
@@ -256,8 +256,12 @@ def test_a_checkpoint_is_never_trusted(toy, tmp_path, how):
         torch.save({"kind": Payload(touched)}, path)
     elif how == "garbage":
         path.write_bytes(b"garbage")
-    else:
+    elif how == "another shape":
         torch.save({"kind": "visleak training 1", "step": 3}, path)
+    else:
+        with pytest.raises(KeyboardInterrupt):
+            learnt(toy, out, progress=Stop(0.4))
+        torch.save({**torch.load(path, weights_only=True), "step": "3"}, path)
     line = refusal(VisleakError, learnt, toy, out)
     assert line.startswith(f"{path} is not a checkpoint of visleak (")
     assert line.endswith("; delete it and train again")

@@ -302,10 +302,12 @@ class Checkpoint:
                     "the checkpoint next to the output is of another training run: starting over"
                 )
                 return
+            if not (isinstance(state["step"], int) and isinstance(state["losses"], list)):
+                raise ValueError("its counts are damaged")
             for name, part in self._parts.items():
                 part.load_state_dict(state[name])
             self._loop.step, self._loop.running = state["step"], state["running"]
-            self._loop.losses = list(state["losses"])
+            self._loop.losses = state["losses"]
         except (
             *(OSError, EOFError, RuntimeError, pickle.UnpicklingError),
             *(ValueError, KeyError, TypeError, AttributeError),
