@@ -14,7 +14,6 @@ the others keep their figures. About 25 minutes on two cores.
 from __future__ import annotations
 
 import io
-import json
 import sys
 import time
 from collections.abc import Sequence
@@ -30,7 +29,7 @@ import numpy.typing as npt
 import pyarrow.parquet as pq
 from fit_grader import tiny_samples
 from PIL import Image
-from record import Bar, data_folder, write
+from record import Bar, data_folder, known_figures, write
 from samples import (
     Sample,
     candidates,
@@ -249,10 +248,7 @@ def main(chosen: Sequence[str]) -> None:
     """Measure everything, or the parts that are named."""
     data = data_folder("cifar10", "photos")
     DOCS.mkdir(exist_ok=True)
-    known = Path(__file__).with_suffix(".json")
-    figures: dict[str, Any] = {}
-    if chosen and known.exists():
-        figures = json.loads(known.read_text("utf-8"))["figures"]
+    figures = known_figures(__file__) if chosen else {}
     for name in chosen or PARTS:
         start = time.perf_counter()
         with (

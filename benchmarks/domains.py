@@ -13,7 +13,6 @@ Writes ``domains.json`` set by set. If sets are named, the others keep their fig
 
 from __future__ import annotations
 
-import json
 import sys
 import tempfile
 import time
@@ -28,7 +27,7 @@ import numpy.typing as npt
 from changes import OCCLUDING, PLANTED, generator
 from domain_sets import FOLDERS, REPORTED, DomainSet, planted
 from measures import expected_calibration_error
-from record import Bar, data_folder, write
+from record import Bar, data_folder, known_figures, write
 from samples import candidates, documents_in, number_of, of_one_document, stored
 
 from visleak import pipeline
@@ -286,10 +285,7 @@ def bars(figures: Mapping[str, Any]) -> list[Bar]:
 def main(chosen: Sequence[str]) -> None:
     """Measure every set, or those named."""
     data: Path = data_folder("domains", "photos", "coco128")
-    known = Path(__file__).with_suffix(".json")
-    figures: dict[str, Any] = {}
-    if chosen and known.exists():
-        figures = json.loads(known.read_text("utf-8"))["figures"]
+    figures = known_figures(__file__) if chosen else {}
     for name in chosen or (*FOLDERS, DRAWN):
         with RunContext.at(None, 2, None) as place, tempfile.TemporaryDirectory() as folder:
             if name == DRAWN:

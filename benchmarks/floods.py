@@ -39,7 +39,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from memory import Watch
 from PIL import Image
-from record import Bar, visleak_command, write
+from record import Bar, known_figures, visleak_command, write
 
 SECONDS = 60
 MB = 1_000
@@ -281,10 +281,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("sets", nargs="*", metavar="NAME[=SHARE]", help="all by default")
     given = parser.parse_args()
-    known = Path(__file__).with_suffix(".json")
-    figures: dict[str, Any] = {}
-    if given.sets and known.exists():
-        figures = json.loads(known.read_text("utf-8"))["figures"]
+    figures = known_figures(__file__) if given.sets else {}
     for asked in given.sets or FLOODS:
         name, _, share = asked.partition("=")
         if name not in FLOODS:

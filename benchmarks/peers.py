@@ -18,7 +18,6 @@ are in `detection.json`. Results of tools that are not named stay in the JSON fi
 import argparse
 import csv
 import io
-import json
 import subprocess
 import sys
 import tempfile
@@ -30,7 +29,7 @@ import numpy as np
 import pyarrow.parquet as pq
 from detection_cifar import Queries, by_query, ranking
 from PIL import Image
-from record import data_folder, write
+from record import data_folder, known_figures, write
 from samples import judgements
 
 from visleak.robustness.conditions import PAPER, bounded
@@ -194,8 +193,7 @@ def main() -> None:
     parser.add_argument("--set", dest="sets", action="append", choices=SETS, required=True)
     arguments = parser.parse_args()
     data = data_folder("cifar10/verdicts_dev.csv", "photos")
-    stored = Path(__file__).with_suffix(".json")
-    peers = json.loads(stored.read_text())["figures"]["peers"] if stored.exists() else {}
+    peers = known_figures(__file__).get("peers", {})
     for each in arguments.sets:
         lay, measure = SETS[each]
         with tempfile.TemporaryDirectory() as work:

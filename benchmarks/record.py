@@ -95,6 +95,12 @@ def write(script: str, bars: Sequence[Bar], figures: Mapping[str, Any], name: st
     target.write_text(json.dumps(content, indent=1) + "\n")
 
 
+def known_figures(script: str) -> dict[str, Any]:
+    """Return the figures in the JSON file of a script, given as its ``__file__``; none without."""
+    known = Path(script).with_suffix(".json")
+    return json.loads(known.read_text("utf-8"))["figures"] if known.exists() else {}
+
+
 def _cpu() -> str:
     info = Path("/proc/cpuinfo")
     lines = info.read_text().splitlines() if info.exists() else []
