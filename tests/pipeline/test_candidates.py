@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import chain
@@ -232,10 +233,11 @@ def test_caps_within_a_set(seed, count, cap):
     both = world.prints("s", count)
     wanted = Wanted(0.6, best=0, cap=cap)
     left, right, found = sides_and_pairs(both, both, wanted, Toy())
-    assert len(found) <= 2 * cap * count
     rows, total = BruteForce(left, right, Wanted(0.6, best=0, cap=10**6), ALL).pairs()
     np.testing.assert_array_equal(found.total, total)
     got = set(places_of(found))
+    ends = [Counter(end) for end in zip(*rows, strict=True)]
+    assert len(found) <= sum(min(cap, pairs) for end in ends for pairs in end.values())
     sharp = {(i, j) for i, j in rows if not both.flat[i]}
     assert {(i, j) for i, j in got if not both.flat[i]} <= sharp
     assert {(i, j) for i, j in sharp if min(total[i], total[j]) <= cap} <= got
