@@ -152,8 +152,9 @@ class FolderByPrompt:
         for start in range(0, len(self._matrix), BLOCK):
             # products of equal vectors differ in their last digits with the width of a block
             block = np.round(texts @ unit(self._matrix[start : start + BLOCK]).T, TIES)
-            best, better = block.argmax(1), block.max(1) > cosines
-            rows[better], cosines[better] = start + best[better], block.max(1)[better]
+            best, cosine = block.argmax(1), block.max(1)
+            better = cosine > cosines
+            rows[better], cosines[better] = start + best[better], cosine[better]
         return rows, np.clip(cosines, -1.0, 1.0)
 
     def pixels(self, row: int) -> Bytes8 | None:
