@@ -398,9 +398,16 @@ def compare(
     """Let methods search at one budget, and count the memorized images they find.
 
     Every method and seed is an attempt with a folder of its own. A finished attempt is kept: an
-    interrupted comparison resumes, and more seeds or methods run only what is new. A finished
-    comparison of the same request is returned as it is; ``force`` replaces another one, and
-    attempts with other settings.
+    interrupted comparison resumes, and more seeds or methods run only what is new.
+
+    Args:
+        contest: model, D, budget, chains, seeds.
+        methods: searchers by name.
+        verifier: decides which candidates give memorized images.
+        out: the folder; a finished comparison of the same request is returned as it is.
+        force: replace another comparison, and attempts with other settings.
+        progress: called for searches, images and verification.
+        note: called with what is reused.
 
     Raises:
         UsageError: the folder holds another comparison, or a method refuses its settings.

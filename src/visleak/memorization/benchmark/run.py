@@ -107,9 +107,14 @@ def benchmark(
 
     Every image and every measurement is kept in the folder under all that it depends on: an
     interrupted run resumes and ends with the same table, another judge makes no image again, and
-    another method only its own. A finished result of the same request is returned as it is;
-    ``force`` replaces another one, whose images and measurements stay. ``note`` is called with what
-    the run will cost.
+    another method only its own. A finished result of the same request is returned as it is.
+
+    Args:
+        plan: model, prompts, methods, and the images by which results are judged.
+        out: folder of the result; see :class:`Benchmark` for its files.
+        force: replace another result in the folder; its images and measurements stay.
+        progress: called for images made and measured, over all methods.
+        note: called with the expected cost, and with findings on the way.
 
     Raises:
         UsageError: a method does not fit the model, or the folder holds another result.

@@ -56,10 +56,19 @@ def detect(
 ) -> Detection:
     """Score prompts, tell memorized from ordinary ones, and write the result.
 
-    Labels mark the memorized prompts of the list, where it has any; those of ``general`` count as
-    not memorized. A finished result of the same prompts, model and settings is returned as it is;
-    an unfinished one resumes, and loses a block of prompts at most. ``force`` replaces another
-    result in the folder; its scores are used where they are by the same model and settings.
+    A finished result of the same prompts, model and settings is returned as it is; an unfinished
+    one resumes, and loses a block of prompts at most.
+
+    Args:
+        score: D, by a model.
+        prompts: the list; its labels, where it has any, mark the memorized ones.
+        out: folder of the result.
+        general: ordinary prompts, which count as not memorized.
+        analysis: options of the statistics and of the attribution to tokens.
+        force: replace another result in the folder; its scores by the same model and settings are
+            used.
+        progress: called with steps, units done and units to do.
+        note: called with notes on the run.
 
     Raises:
         UsageError: the folder holds another result, or an argument does not fit.

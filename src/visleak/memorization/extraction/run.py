@@ -290,12 +290,19 @@ def extract(
 
     Every image is kept in the folder under all that it depends on: an interrupted run resumes,
     more images or prompts generate only what is missing, and another similarity or ``eps``
-    generates none. A finished result of the same request is returned as it is; ``force`` replaces
-    another one, whose images stay. See :class:`Extraction` for what is written.
+    generates none. A finished result of the same request is returned as it is.
 
-    A prompt that is given twice counts once. A similarity may be named, see
-    :func:`load_similarity`. With ``scores``, D of the prompts, those of high D without a cluster
-    are listed. ``sheets`` draws a contact sheet of each cluster.
+    Args:
+        model: generates the images.
+        prompts: texts; repeated ones count once.
+        settings: images per prompt, and the rule of clusters.
+        folder: of the result; see :class:`Extraction` for its files.
+        similarity: of images, or its name, see :func:`load_similarity`.
+        sampling: steps, guidance, images per batch.
+        scores: D of the prompts; those of high D without a cluster are listed.
+        sheets: draw a contact sheet of each cluster.
+        progress: called for images and prompts.
+        force: replace another result in the folder; its images stay.
 
     Raises:
         UsageError: an argument does not fit, or the folder holds another result.

@@ -395,6 +395,10 @@ def load_similarity(text: str = "builtin") -> CopySimilarity:
 
     It is ``builtin`` (fingerprint and verification), ``pixels``, or any encoder of
     :func:`visleak.encoders.load_encoder`, such as ``sscd:FILE``, which MemBench uses.
+
+    Raises:
+        UsageError: there is no similarity of that name.
+        VisleakError: the encoder's weights could not be loaded.
     """
     if text == "pixels":
         return PixelSimilarity()
