@@ -12,10 +12,10 @@ export PIP_NO_INPUT := 1
 .DEFAULT_GOAL := help
 .PHONY: help demo test test-fast lint site bench clean
 
-help: ## say what there is
+help: ## list the targets
 	@grep -E '^[a-z-]+:.*## ' Makefile | sed -E 's/:.*## /\t/' | expand -t 12
 
-demo: $(VENV)/.ready-demo ## plant leaks between real photographs, audit them, count what was found
+demo: $(VENV)/.ready-demo ## plant leaks among real photographs, audit them, count the leaks found
 	@$(BIN)/python examples/demo.py demo
 
 test: lint ## check style and types, then run every test
