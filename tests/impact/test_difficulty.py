@@ -183,5 +183,9 @@ def test_files_without_a_difficulty_are_refused(tmp_path):
         with pytest.raises(VisleakError, match=said) as caught:
             read_difficulty(text, benchmark())
         assert caught.value.exit_code == 1
+    numbers = [str(number) for number in range(20)]
+    numbered = as_csv(tmp_path / "d.csv", {"id": numbers, "x": numbers})
+    with pytest.raises(VisleakError, match="has no column 'id'; it has 'x'"):
+        read_difficulty(f"{numbered}#id", benchmark(numbers))
     with pytest.raises(UsageError, match="no such prediction file"):
         read_difficulty(str(tmp_path / "none.csv"), benchmark())

@@ -198,12 +198,19 @@ def test_absurd_sizes_are_refused_before_anything_is_read(tmp_path, monkeypatch)
             {"id": IDS, "scores": np.ones((20, 2)), "classes": [["cat", "dog"]]},
             "F: array `classes` must be one name per class; its shape is (1, 2)",
         ),
+        ({"id": IDS, "scores": np.ones((20, 0))}, "F: its class scores have no class"),
         ({"id": IDS, "ap": np.ones(20, complex)}, "F holds nothing to score: it needs `correct`"),
         ({"id": np.ones(20, complex)}, "F: `id` must be a column of text or of whole numbers"),
     ],
 )
 def test_a_bad_npz_is_refused(tmp_path, columns, said):
     assert refusal(as_npz(tmp_path / "a.npz", columns)).startswith(said)
+
+
+def test_empty_lists_of_predictions_of_an_npz_are_no_damage(tmp_path):
+    columns = {"id": IDS, "predictions": np.empty((20, 0), "U3"), "correct": np.ones(20)}
+    scores, _ = scores_of(as_npz(tmp_path / "a.npz", columns), benchmark())
+    assert scores.values["accuracy"].all()
 
 
 def test_class_scores_are_never_held_whole(tmp_path):

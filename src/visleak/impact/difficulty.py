@@ -111,9 +111,10 @@ def read_difficulty(text: str, benchmark: Benchmark) -> Difficulty:
     file = read_predictions(path)
     found = match(file.ids, benchmark, file.path)
     name = column or _only_column(file)
-    if name not in file.columns:
-        there = listed(each for each in file.columns if each != "id") or "none"
-        raise VisleakError(f"{file.path} has no column {quoted(name)}; it has {there}")
+    there = [each for each in file.columns if each != "id"]
+    if name not in there:
+        has = listed(there) or "none"
+        raise VisleakError(f"{file.path} has no column {quoted(name)}; it has {has}")
     where = f"{file.path}: column {quoted(name)}"
     numbers = numbers_of(file.columns[name])
     if isinstance(numbers, int):

@@ -339,8 +339,10 @@ def _csv_scores(path: Path, names: Sequence[str]) -> Iterator[pa.Array]:
 def _rows(values: npt.NDArray[np.generic], missing: Bool | None = None) -> pa.Array:
     """Return a matrix as lists, null where a row is missing."""
     flat = joined(pa.array(np.ascontiguousarray(values).reshape(-1)))
+    # lists of a fixed size cannot be empty
+    offsets = pa.array(np.arange(len(values) + 1, dtype=np.int32) * values.shape[1])
     mask = None if missing is None else pa.array(missing)
-    return pa.FixedSizeListArray.from_arrays(flat, values.shape[1], mask=mask)
+    return pa.ListArray.from_arrays(offsets, flat, mask=mask)
 
 
 def _unguarded(column: pa.ChunkedArray) -> pa.StringArray:
