@@ -243,7 +243,9 @@ class Payload:
         return os.mkdir, (str(self.path),)
 
 
-@pytest.mark.parametrize("how", ["program", "torch program", "garbage", "another shape", "counts"])
+@pytest.mark.parametrize(
+    "how", ["program", "torch program", "garbage", "tensor", "shape", "counts"]
+)
 def test_a_checkpoint_is_never_trusted(toy, tmp_path, how):
     out = tmp_path / "m.onnx"
     path = checkpoint_path(out)
@@ -256,7 +258,9 @@ def test_a_checkpoint_is_never_trusted(toy, tmp_path, how):
         torch.save({"kind": Payload(touched)}, path)
     elif how == "garbage":
         path.write_bytes(b"garbage")
-    elif how == "another shape":
+    elif how == "tensor":
+        torch.save(torch.zeros(3), path)
+    elif how == "shape":
         torch.save({"kind": "visleak training 1", "step": 3}, path)
     else:
         with pytest.raises(KeyboardInterrupt):

@@ -295,7 +295,7 @@ class Checkpoint:
                 # about the kind of pickle; a file that is not a checkpoint is refused in any case
                 warnings.simplefilter("ignore")
                 state = torch.load(self._path, map_location="cpu", weights_only=True)
-            if state["kind"] != KIND:
+            if not (isinstance(state, dict) and state["kind"] == KIND):
                 raise ValueError("another version wrote it")
             if state["key"] != self._key:
                 notify(
