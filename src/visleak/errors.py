@@ -67,13 +67,21 @@ def not_one_of(what: str, value: object, known: Iterable[str]) -> UsageError:
     return UsageError(f"{what} must be one of {', '.join(allowed)}; got {value!r}{hint}")
 
 
-def one_line(error: BaseException) -> str:
+def one_line(error: BaseException, context: str = "") -> str:
     r"""Return the text of an error in one line without its number, its type where it has none.
+
+    The file of the error is left out if ``context``, the text before it, names the file.
 
     >>> one_line(ValueError("a\n  b")), one_line(EOFError()), one_line(OSError(5, "Invalid data"))
     ('a b', 'EOFError', 'Invalid data')
+    >>> one_line(OSError(21, "Is a directory", "a.csv"), "a.csv cannot be read")
+    'Is a directory'
     """
-    text = re.sub(r"^\[Errno -?\d+\] ", "", str(error))
+    name = getattr(error, "filename", None)
+    text = str(error)
+    if str(name) in context:
+        text = text.removesuffix(f": {name!r}")
+    text = re.sub(r"^\[Errno -?\d+\] ", "", text)
     return " ".join(text.split())[:200] or type(error).__name__
 
 
@@ -95,4 +103,4 @@ def explaining(what: str, *kinds: type[Exception]) -> Iterator[None]:
     except VisleakError:
         raise
     except kinds as error:
-        raise VisleakError(f"{what}: {one_line(error)}") from error
+        raise VisleakError(f"{what}: {one_line(error, what)}") from error

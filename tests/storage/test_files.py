@@ -270,6 +270,9 @@ def test_tables_that_people_write(tmp_path):
         list(r)
     with pytest.raises(VisleakError, match="no column 'x'; it has id, Name"), open_rows(path) as r:
         r.need(("id", "x"))
+    named_once = f"^{tmp_path} cannot be read: Is a directory$"
+    with pytest.raises(VisleakError, match=named_once), open_rows(tmp_path):
+        pass
     path.write_bytes(b'a\n"b')
     with pytest.raises(VisleakError, match=f"{path}, line 2: unexpected"), open_rows(path) as r:
         list(r)

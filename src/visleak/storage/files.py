@@ -226,7 +226,7 @@ def open_rows(path: Path, *, padded: bool = False) -> Iterator[Rows]:
             yield rows
     except (OSError, ValueError, csv.Error) as error:
         where = f"{path} cannot be read" if rows is None else f"{path}, line {rows.line}"
-        raise VisleakError(f"{where}: {one_line(error)}") from error
+        raise VisleakError(f"{where}: {one_line(error, where)}") from error
 
 
 def _is_formula(value: str) -> bool:

@@ -277,7 +277,9 @@ def read_class_names(path: Path) -> Mapping[str, str] | Sequence[str]:
     except VisleakError as error:
         raise VisleakError(f"--classes {error}; write {WRITTEN}") from error
     except (OSError, ValueError, RecursionError) as error:
-        raise VisleakError(f"--classes {path}: {one_line(error)}; write {WRITTEN}") from error
+        raise VisleakError(
+            f"--classes {path}: {one_line(error, str(path))}; write {WRITTEN}"
+        ) from error
     if len(found) < 2:
         raise VisleakError(
             f"--classes {path}: a classifier needs two classes, there is {len(found)}"

@@ -116,7 +116,7 @@ def read_captions(path: Path) -> Captions:
         return _collected(reader(path), str(path))
     except (OSError, UnicodeDecodeError, RecursionError, json.JSONDecodeError) as error:
         raise VisleakError(
-            f"--captions {path} cannot be read ({one_line(error)}); give {WRITTEN}"
+            f"--captions {path} cannot be read ({one_line(error, str(path))}); give {WRITTEN}"
         ) from error
 
 

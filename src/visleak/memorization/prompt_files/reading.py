@@ -565,4 +565,6 @@ def _rows(file: Path, column: str | None) -> Iterator[tuple[str, Iterator[Row]]]
             f"{file} is not UTF-8 text ({error.reason}); save it as UTF-8"
         ) from error
     except (OSError, ValueError, RecursionError, pa.ArrowException) as error:
-        raise VisleakError(f"{file} cannot be read as {kind}: {one_line(error)}") from error
+        raise VisleakError(
+            f"{file} cannot be read as {kind}: {one_line(error, str(file))}"
+        ) from error
