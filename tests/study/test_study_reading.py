@@ -30,7 +30,7 @@ A = table("a", roles=["B"])
         (table("a", roles=["bench"]), "set 'a', key 'roles': 'bench' is not a role; did you mean"),
         (table("a", roles=["X"]), "'X' is not a role; known are benchmark, training, pretraining"),
         (table("a", roles=[3]), "set 'a', key 'roles': must be a list of texts; got 3 in it"),
-        (table("a", roles=["B", "B"]), "set 'a', key 'roles': 'B' stands there twice"),
+        (table("a", roles=["B", "B"]), "set 'a', key 'roles': 'B' is listed twice"),
         (table("a", source="x"), "set 'a', key 'roles': is missing; give some of benchmark, train"),
         (table("a", roles=["B"], source=3), "set 'a', key 'source': must be text; got 3"),
         (table("a", roles=["B"], images=True), "key 'images': must be a whole number or text; got"),

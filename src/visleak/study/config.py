@@ -162,7 +162,7 @@ class _Table:
             if not isinstance(value, str):
                 raise self.fault(key, f"must be a list of texts; got {_shown(value)} in it")
             if values.count(value) > 1:
-                raise self.fault(key, f"{value!r} stands there twice")
+                raise self.fault(key, f"{value!r} is listed twice")
         return tuple(values)
 
     def inner(self, key: str) -> _Table:
@@ -209,7 +209,9 @@ def _parsed(file: Path) -> Mapping[str, Any]:
                 f"config {file} has more than {LIMIT >> 20} MB: it is not a list of sets"
             )
         return tomllib.loads(raw.decode("utf-8"))
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError, RecursionError) as error:
+    except OSError as error:
+        raise UsageError(f"config {file} cannot be read: {error.strerror}") from error
+    except (UnicodeDecodeError, tomllib.TOMLDecodeError, RecursionError) as error:
         raise UsageError(f"config {file} is not valid TOML: {one_line(error)}") from error
 
 
