@@ -251,7 +251,7 @@ def test_an_audit_without_grades_or_of_a_sample_is_refused(split, audited, tmp_p
         ({"settings": content["settings"] | {"sample": 5}}, "is an audit of a sample of 5 images"),
     ):
         (folder / "audit.json").write_text(json.dumps(content | change))
-        with pytest.raises(VisleakError, match=said):
+        with pytest.raises(UsageError, match=said):
             split(audited=folder)
 
 

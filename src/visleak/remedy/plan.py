@@ -145,12 +145,12 @@ class Auditor:
 def refuse_ungraded(folder: Path, summary: AuditSummary) -> None:
     """Refuse an audit without verified pairs, or of a sample."""
     if summary.settings.sample:
-        raise VisleakError(
+        raise UsageError(
             f"{folder} is an audit of a sample of {summary.settings.sample:,} images; an audit of"
             " all images is needed: run `visleak audit` without --sample"
         )
     if summary.grader is None:
-        raise VisleakError(
+        raise UsageError(
             f"{folder} has no grades, because its pairs were not verified; run `visleak audit` on"
             " images and without --no-verify"
         )
