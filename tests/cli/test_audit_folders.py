@@ -64,6 +64,10 @@ def test_wrong_calls(audited, arguments, words):
     check_refused(f"show {arguments}", words, audit=audited)
 
 
+def test_ids_are_suggested_from_the_given_set(audited):
+    assert "did you mean" not in run("show", audited, "thing/copy.png", "--set", "train").err
+
+
 def test_unreadable_id(audited):
     check_refused(f"show {audited} thing/text.jpg", "could not be read: not-an-image", code=1)
 

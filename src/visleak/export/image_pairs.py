@@ -132,8 +132,9 @@ def _image(audit: Audit, image: str, set_name: str | None) -> ImageRow:
     if set_name is not None and set_name not in names:
         raise not_one_of("set", set_name, names)
     table = audit.images()
+    if set_name is not None:
+        table = table.filter(pc.equal(table["set"], set_name))
     rows: list[ImageRow] = table.filter(pc.equal(table["id"], image)).to_pylist()
-    rows = [row for row in rows if set_name in (None, row["set"])]
     queries = {total.query_set for total in audit.summary.totals}
     tested = [row for row in rows if row["set"] in queries]
     if len(tested) > 1:
