@@ -171,6 +171,7 @@ def test_class_balance_is_that_of_the_definition(tmp_path):
     ("leaks", "more", "side", "said"),
     [
         (1, {}, "train", "1 of 7 images of train (14.29 %)"),
+        (3, {"flat": ["train/1.png", "train/2.png"]}, "train", "drop 1 of 7 images of train"),
         (1, {"roles": {"train": ["pretraining"]}}, "test", "train is pretraining data"),
         (3, {}, "test", "drop 3 of 7 images of train (42.86 %); the limit is 20 %"),
     ],

@@ -211,6 +211,8 @@ def _plan(folder: Path, settings: PurgeSettings) -> Purge:
             within = repeats.filter(is_word(repeats["query_set"], each.name))
             why |= _duplicates(images, within, why.keys() | flat, level)
         plans.append(_set_plan(each, images, why))
+    empty = read_table(folder, IMAGES, ["set", "id"], pc.field("flat"))
+    leaks = leaks.filter(pa.array(image_rows(leaks, "reference", empty) < 0))
     trained = leaks.group_by(["reference_set", "reference"]).aggregate([]).to_pylist()
     lost = {(row["reference_set"], row["reference"]) for row in trained} | others["train"].keys()
     return Purge(
