@@ -53,6 +53,7 @@ class Option:
     below: float | None = None
     parse: Callable[[str], object] | None = None  # makes the value; raises ``UsageError``
     positional: bool = False  # it is an argument, without flag
+    hides_default: bool = False  # a command needs it, although functions have a default
 
     def allows(self, value: float) -> bool:
         """Whether a number is within the bounds; NaN is within none."""

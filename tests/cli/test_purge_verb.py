@@ -24,6 +24,10 @@ def test_the_plan_is_printed_and_nothing_is_written(audited, tmp_path, monkeypat
     assert list(tmp_path.iterdir()) == []
 
 
+def test_the_help_states_no_default_for_the_side():
+    assert "default: test" not in run("purge", "--help", code=0).out
+
+
 def test_write_audit_again_and_take_back(audited, dataset, tmp_path):
     out = tmp_path / "clean"
     ran = run(f"purge {audited} --remove-from test -o {out} --format copy --apply", code=0)

@@ -256,7 +256,7 @@ def _parameter(own: Any, hint: Any, declared: Option) -> inspect.Parameter:
         "metavar": "" if hint in (bool, bool | None) else declared.metavar or None,
         "help": declared.help,
         "rich_help_panel": declared.panel or None,
-        "show_default": default not in (None, MISSING, False, 0),
+        "show_default": not declared.hides_default and default not in (None, MISSING, False, 0),
     }
     if declared.choices:
         keywords["autocompletion"] = lambda: list(declared.choices)

@@ -55,8 +55,9 @@ class PurgeSettings(Options, panel=METHOD):
     remove_from: str = option(
         "test",
         "Side that images are removed from: the test image or the training image of a leaking"
-        " pair.",
+        " pair. Needed, except with --undo.",
         choices=("test", "train"),
+        hides_default=True,
     )
     grade: str | None = option(
         None,
