@@ -143,7 +143,7 @@ class _Check:
             try:
                 step()
             except VisleakError as error:
-                self._find(str(self.folder), str(error))
+                self._find(str(self.folder), str(error).removesuffix(f"; {AGAIN}"))
         if images:
             for each in self.summary.sets:
                 self._contents(each, progress)

@@ -149,7 +149,7 @@ def test_a_damaged_or_missing_table_is_one_line(tmp_path, content):
         path.unlink()
     else:
         path.write_bytes(path.read_bytes()[:-30] if content == "cut" else content)
-    words = rf"^{path} cannot be read \(.*run the audit again$"
+    words = rf"^{path} cannot be read \(.*run the audit again with --force$"
     refused(VisleakError, words, tmp_path, read_table, name=path.name)
 
 
@@ -213,7 +213,7 @@ def test_a_newer_schema_is_refused(tmp_path):
 def test_a_damaged_summary_is_one_line(tmp_path, content, said):
     (tmp_path / AUDIT).write_bytes(content)
     refused(
-        VisleakError, f"^{tmp_path / AUDIT} {said}.*run the audit again$", tmp_path, read_summary
+        VisleakError, f"^{tmp_path / AUDIT} {said}.*again with --force$", tmp_path, read_summary
     )
 
 

@@ -586,5 +586,8 @@ def npy_shape(path: Path) -> tuple[int, int]:
         )
     wanted, there = begins + header.size, path.stat().st_size
     if there < wanted:
-        raise VisleakError(f"{path} is truncated: {there:,} of {wanted:,} bytes are there")
+        raise VisleakError(
+            f"{path} is truncated: {there:,} of {wanted:,} bytes are there; fetch the file"
+            " again, or encode the set again"
+        )
     return shape[0], shape[1]

@@ -220,7 +220,9 @@ def read_problems(path: Path) -> tuple[Problem, ...]:
     try:
         return tuple(Problem(*row) for row in read_csv(path, PROBLEM_COLUMNS))
     except (OSError, ValueError, csv.Error) as error:
-        raise VisleakError(f"{path} cannot be read ({error}); run the audit again") from error
+        raise VisleakError(
+            f"{path} cannot be read ({error}); run the audit again with --force"
+        ) from error
 
 
 def read_table(
@@ -263,7 +265,9 @@ def _reading(folder: Path, name: str, *, checked: bool = True) -> Iterator[Path 
         with opened_for_arrow(path) as file:
             yield file
     except (OSError, pa.ArrowException) as error:
-        raise VisleakError(f"{path} cannot be read ({error}); run the audit again") from error
+        raise VisleakError(
+            f"{path} cannot be read ({error}); run the audit again with --force"
+        ) from error
 
 
 def _is_own(folder: Path, name: str) -> bool:
@@ -659,9 +663,11 @@ def read_summary(folder: Path) -> AuditSummary:
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
     except (ValueError, RecursionError) as error:
-        raise VisleakError(f"{path} is damaged ({error}); run the audit again") from error
+        raise VisleakError(
+            f"{path} is damaged ({error}); run the audit again with --force"
+        ) from error
     if not isinstance(content, dict) or not isinstance(content.get("schema"), int):
-        raise VisleakError(f"{path} is not an audit's summary; run the audit again")
+        raise VisleakError(f"{path} is not an audit's summary; run the audit again with --force")
     if content["schema"] > SCHEMA:
         raise VisleakError(
             f"{path} has schema {content['schema']}, this visleak reads up to {SCHEMA}:"
@@ -673,5 +679,7 @@ def read_summary(folder: Path) -> AuditSummary:
             from_plain(AuditSummary, content | {"skipped": []}), skipped=skipped
         )
     except (KeyError, TypeError, ValueError, UsageError) as error:
-        raise VisleakError(f"{path} is damaged ({error}); run the audit again") from error
+        raise VisleakError(
+            f"{path} is damaged ({error}); run the audit again with --force"
+        ) from error
     return summary
