@@ -74,9 +74,19 @@ def test_the_review_opens(traced):
      -> --source is missing: give the training images, or --unverified
     --unverified --fail-on near -> --fail-on must be memorized or memorized=RATE; got 'near'
     --unverified --fail-on memorized=5 -> a share is a number from 0 to 1 or a percentage
+    --unverified --fail-on memorized -> --fail-on needs a --source with images
+    --unverified --source {folders}/train -> --unverified is for a trace without --source
 """)
 def test_refused(folders, tmp_path, arguments, words):
-    check_refused(f"memorization trace {folders}/made -o {tmp_path} {arguments}", words)
+    command = f"memorization trace {folders}/made -o {tmp_path} {arguments}"
+    check_refused(command, words, folders=folders)
+
+
+def test_a_gate_needs_images_to_compare_with(folders, tmp_path):
+    published = tmp_path / "published"
+    run("encode", folders / "train", "-o", published, code=0)
+    command = f"memorization trace {folders}/made --source emb:{published} -o {tmp_path / 'out'}"
+    check_refused(f"{command} --fail-on memorized", "--fail-on needs a --source with images")
 
 
 def test_unverified(folders, tmp_path):

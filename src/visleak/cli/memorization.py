@@ -450,6 +450,7 @@ def trace(
     from visleak.memorization.tracing.document import SECTION, document
     from visleak.memorization.tracing.sources import AUDIT_FOLDER, training_sets
     from visleak.rates import Rate, percent
+    from visleak.records import ImageSet
     from visleak.report import show_in_report
     from visleak.reporting import section
     from visleak.storage import AUDIT, REPORT
@@ -460,6 +461,12 @@ def trace(
     if not options.source and not options.unverified:
         raise UsageError(
             "--source is missing: give the training images, or --unverified if they are not known"
+        )
+    if options.source and options.unverified:
+        raise UsageError("--unverified is for a trace without --source; leave one of them out")
+    if gates and not any(isinstance(each, ImageSet) for each in sources):
+        raise UsageError(
+            "--fail-on needs a --source with images: without one no image counts as memorized"
         )
     found = tracing.trace(
         options.target,
