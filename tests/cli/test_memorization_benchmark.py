@@ -60,7 +60,7 @@ def test_every_method_runs_on_a_real_pipeline(given, tmp_path):
     call = asked(
         *(given, out, *methods, "--general", given / "general.txt", "--clip", given / "clip"),
         *("--aesthetic", given / "head.pth", "--aesthetic-clip", given / "clip"),
-        *("--reference-source", given / "memorized", "--reference-count", 2),
+        *("--reference-source", given / "memorized"),
         *("--fid-reference", given / "memorized", "--fid-features", "builtin"),
         *("--leaderboard", board),
     )
@@ -112,7 +112,7 @@ def test_every_method_runs_on_a_real_pipeline(given, tmp_path):
     --method mine:1 -> a method is one of none, rna, rta, wen, ren
     --method paper -> the paper has settings for sd1 and sd2
     --method rna:1 --fid-features dinov2 -> distances need both --fid-reference SOURCE
-    --method rna:1 --reference-source x -> --reference-source keeps images by CLIP score
+    --method rna:1 --reference-source x -> --reference-source finds images by CLIP score
     --method rna:1 --aesthetic-clip x -> --aesthetic-clip goes with --aesthetic FILE
     --method rna:1 --general-column x -> --general-column goes with --general FILE
 """)

@@ -402,7 +402,7 @@ class Measures(Options, panel=JUDGES):
                 " such as inception:FILE or dinov2"
             )
         if self.reference_source is not None and self.clip is None:
-            raise UsageError("--reference-source keeps images by CLIP score: give --clip as well")
+            raise UsageError("--reference-source finds images by CLIP score: give --clip as well")
         if self.aesthetic_clip is not None and self.aesthetic is None:
             raise UsageError("--aesthetic-clip goes with --aesthetic FILE")
 

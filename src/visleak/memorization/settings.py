@@ -442,11 +442,4 @@ class BenchmarkSettings(Options, panel=JUDGES):
         "--std",
         choices=("images", "prompts", "within"),
     )
-    count: int = option(
-        100,
-        "Images of --reference-source per prompt, of which the one with the best CLIP score"
-        " counts.",
-        "--reference-count",
-        least=1,
-    )
     sheets: bool = option(True, "Draw no sheet of the worst images.", "--no-sheets", panel=OUTPUT)

@@ -56,7 +56,7 @@ def benchmark_of_the_paper(folder, similarity="sscd:sscd_disc_large.torchscript.
         scores, seconds = tuple(scores_of(row, printed[0])), {"trigger": 1.8, "general": 1.7}
         rows.append(MethodRow(method, setting, strength, about, scores, far, seconds))
     reference = ReferencePoint(
-        "laion", 100, around("top1", 0.088, 0.3), around("clip", 0.310), {"source": "laion"}
+        "laion", around("top1", 0.088, 0.3), around("clip", 0.310), {"source": "laion"}
     )
     about = {
         "model": {"name": "sd-1.4", "family": "sd", "digest": "m1", "precision": "fp16"},

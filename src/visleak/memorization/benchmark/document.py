@@ -373,8 +373,8 @@ def about(result: Benchmark) -> Iterator[str]:
         )
     if found is not None:
         yield (
-            f"reference performance: of {found.count:,} images that {named(found.source)}"
-            " returns for a prompt the one with the best CLIP score"
+            f"reference performance: the image of {named(found.source)} with the best CLIP score"
+            " for a prompt"
         )
 
 

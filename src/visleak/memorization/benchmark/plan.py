@@ -336,7 +336,7 @@ class Plan:
         # by digests alone: a judge whose files were moved is the same
         for judge in ("similarity", "alignment", "aesthetic", "real"):
             about[judge] = about[judge] and about[judge]["digest"]
-        search = source and [source.about()["digest"], settings.count]
+        search = source and source.about()["digest"]
         methods = [[each.name, each.setting, each.about()] for each in self.mitigations]
         groups = self.groups(references).tolist()
         lists: list[object] = [[list(self.triggers.texts), groups, settings.images], None]
@@ -447,7 +447,6 @@ def referred(plan: Plan, memorized: MemorizedImages, progress: Progress) -> Refe
     similarity = group_interval(similarities[known], groups)
     return ReferencePoint(
         source=source.name,
-        count=plan.settings.count,
         similarity=bounded(similarity, judged_by.least, SCORES["top1"].most),
         clip=bounded(group_interval(clips[known], groups), clip.least, clip.most),
         about=dict(source.about()),

@@ -127,9 +127,8 @@ class ReferencePoint:
     """What a search for the prompts would have shown instead (Hong et al. 2024, appendix D)."""
 
     source: str
-    count: int  #: images per prompt, of which the one with the best CLIP score is kept
-    similarity: GroupInterval  #: of the kept ones to the memorized images
-    clip: GroupInterval  #: score of the kept ones
+    similarity: GroupInterval  #: of the image with the best CLIP score to the memorized images
+    clip: GroupInterval  #: CLIP score of this image
     about: dict[str, object]  #: of the source, as plain data
 
 
