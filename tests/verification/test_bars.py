@@ -6,7 +6,7 @@ import cv2
 import numpy as np
 import pytest
 
-from visleak.verification.bars import without_bar
+from visleak.verification.bars import without_bars
 from visleak.verification.check import check
 from visleak.verification.fine_comparison import add_fine_comparison
 from visleak.verification.frame import Photo
@@ -46,8 +46,8 @@ def barred(pixels: np.ndarray, level: int, turns: int = 0, depth: int = 40) -> n
 
 def content(own: np.ndarray, other: np.ndarray) -> np.ndarray | None:
     """Return the content of an image outside of a bar; ``None`` without one."""
-    found = without_bar(Photo.of(own), Photo.of(other), np.eye(3))
-    return None if found is None else found.content > 0
+    found = without_bars((Photo.of(own), Photo.of(other)), np.eye(3))
+    return None if found is None else found[0][0].content > 0
 
 
 @pytest.mark.parametrize("level", [0, 90, 255])

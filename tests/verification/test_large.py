@@ -51,6 +51,60 @@ def test_turned_images(natural, name, degrees):
     assert measures.features == (degrees > 5)
 
 
+def plate(seed, grain):
+    """Return a smooth surface (224, 224) with faint texture of a grain size, pixels."""
+    noise = np.random.default_rng(seed).normal(0, 1, (224, 224))
+    noise = cv2.GaussianBlur(noise, (0, 0), grain)
+    return 128 + 2 * noise / noise.std()
+
+
+def as_image(plane):
+    return np.repeat(np.clip(plane, 0, 255).astype(np.uint8)[..., None], 3, axis=2)
+
+
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("degrees", [-5, 5])
+def test_a_turned_surface_whose_edges_agree_under_wrong_relations(seed, degrees):
+    down, across = np.mgrid[:224, :224]
+    edge, line = np.random.default_rng(seed).integers(60, 180, 2)
+    strong = 40 * np.exp(-(((across - line) / 9) ** 2)) - 80 * (across + 0.1 * down > edge)
+    image = as_image(plate(seed, 0.7) + strong)
+    query, there = turned(image, degrees)
+    _, matrix = checked(query, image)
+    assert_near(matrix, np.linalg.inv(there))
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("view", [0, VIEWS.index("inverted"), VIEWS.index("turn-90")])
+def test_a_surface_below_a_bar_with_more_contrast_than_its_texture(seed, view):
+    image, other = as_image(plate(seed, 1.5)), as_image(plate(seed + 10, 1.5))
+    for query in (image, other):
+        query[:36] = 255
+        cv2.putText(query, "Plant 7, line 3", (6, 25), cv2.FONT_HERSHEY_SIMPLEX, 0.6, 3 * (0,), 2)
+    measures, matrix = checked(image, as_image(plate(seed, 1.5)), view)
+    assert_near(matrix, np.eye(3))
+    assert resembles(measures.structure, measures.core)
+    measures, _ = checked(other, as_image(plate(seed, 1.5)), view)
+    assert not resembles(measures.structure, measures.core)
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("view", [0, VIEWS.index("mirror-turn-180")])
+def test_a_part_of_a_symmetric_image_that_agrees_in_a_wrong_view(seed, view):
+    rng = np.random.default_rng(seed)
+    image = (240 + 3 * rng.normal(0, 1, (420, 720, 3))).clip(0, 255).astype(np.uint8)
+    ends = np.cumsum(360 * rng.dirichlet(4 * np.ones(5)))
+    for start, end in zip((0, *ends), ends, strict=False):
+        colour = rng.integers(30, 220, 3).tolist()
+        cv2.ellipse(image, (360, 210), (170, 170), 0, start, end, colour, -1)
+    part = np.ascontiguousarray(image[60:360, 100:600])
+    pair = ImagePair(
+        bounded(part), bounded(image), view, (0, 0), same_size=False, magnification=500 / 720
+    )
+    cut = np.array([[500 / 720, 0, 100 / 720], [0, 300 / 420, 60 / 420], [0, 0, 1]])
+    assert_near(check_pairs([pair])[0][1], cut)
+
+
 def printed(seed):
     """Return a page of small print, 1,000 x 740 pixels."""
     rng, page = np.random.default_rng(seed), np.full((1000, 740, 3), 250, np.uint8)
@@ -84,6 +138,8 @@ def test_a_part_of_a_page_is_located_at_its_own_scale(seed, swapped):
     assert_near(matrix, np.linalg.inv(cut) if swapped else cut, tolerance=0.02)
     assert fine.amount > 2
     assert fine.opposed < 0.05
+    # misaligned by a stroke, print would look altered
+    assert fine.altered < 0
     *_, fine = located(other, part) if swapped else located(part, other)
     assert fine.amount < 1
 

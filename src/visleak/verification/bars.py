@@ -15,7 +15,7 @@ import cv2
 import numpy as np
 
 from visleak.records import Bool, Float32
-from visleak.verification.align import Matrix
+from visleak.verification.align import Matrix, inverse
 from visleak.verification.frame import Photo, bounded, warped
 
 #: Long side at which bars are found, pixels.
@@ -46,7 +46,23 @@ BORDER_ROWS: Final = 3
 ACROSS: Final = 2
 
 
-def without_bar(photo: Photo, other: Photo, matrix: Matrix) -> Photo | None:
+def without_bars(
+    photos: tuple[Photo, Photo], matrix: Matrix
+) -> tuple[tuple[Photo, Photo], Matrix] | None:
+    """Return both images without the bars along an edge, and the relation that reveals these.
+
+    A bar biases the relation, so the identity is tried as well. ``None`` if neither has a bar.
+    """
+    query, reference = photos
+    for relation in (matrix, np.eye(3)):
+        ours = _without_bar(query, reference, inverse(relation))
+        theirs = _without_bar(reference, query, relation)
+        if ours is not None or theirs is not None:
+            return (ours or query, theirs or reference), relation
+    return None
+
+
+def _without_bar(photo: Photo, other: Photo, matrix: Matrix) -> Photo | None:
     """Return an image with the bar along one of its edges masked, ``None`` if it has none.
 
     Args:

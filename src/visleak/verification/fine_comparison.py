@@ -16,9 +16,9 @@ import numpy as np
 
 from visleak.records import Bool, Bytes8, Float32
 from visleak.verification import agreement, large, markings
-from visleak.verification.align import Matrix, inverse
+from visleak.verification.align import Matrix
 from visleak.verification.alteration import ALTERED_EVERYWHERE, Alteration, find_alterations
-from visleak.verification.bars import MIN_DIFFERENCE, without_bar
+from visleak.verification.bars import MIN_DIFFERENCE, without_bars
 from visleak.verification.covers import Covers, find_covers
 from visleak.verification.detail import Detail, shared_detail
 from visleak.verification.differences import Differences, find_differences, match_tiles
@@ -54,10 +54,12 @@ STILL: Final = 0.01
 SHARED: Final = 0.5
 DOUBTED: Final = 1.5
 BETTER: Final = 0.5
-#: Long side of images whose local features are matched if nothing is shared, and least share
-#: without any detail of these images: most of a chart or page is plain.
-FEATURES_SIDE: Final = 512
+#: Images of fine print: least share of an image without any detail (most of a chart or page is
+#: plain), and long side at which local features align them: if nothing is shared, and if the check
+#: left more drift than this, pixels of its frame.
 RENDERED: Final = 0.3
+FEATURES_SIDE: Final = 512
+SHARP: Final = 0.15
 #: Share of the windows that contradict from which all content counts as altered, without a search.
 CONTRADICTED: Final = 0.7
 #: Log-odds of the strongest alteration up to which content is the same and markings are not
@@ -175,13 +177,15 @@ def add_fine_comparison(
     still = np.allclose(matrix, np.eye(3), atol=STILL)
     if still and differ_by_noise(query.pixels, reference.pixels):
         return _with_comparison(measures, _noise_only(photos), photos), matrix
+    if measures.drift > SHARP:
+        measures, matrix = _sharpened(measures, photos, matrix)
     aligned = _best_aligned(photos, matrix)
     if aligned.matrix is not matrix:
         small = [Photo.of(bounded(each.pixels, BOUND)) for each in photos]
         measures = _remeasured(measures, (small[0], small[1]), aligned.matrix)
     found = _compared(aligned)
     if found.detail.amount >= SHARED and measures.patch >= MIN_DIFFERENCE:
-        without = _without_bars(photos, aligned.matrix)
+        without = without_bars(photos, aligned.matrix)
         if without is not None:
             aligned = _best_aligned(*without)
             small = [each.bounded(BOUND) for each in without[0]]
@@ -204,28 +208,27 @@ def _best_aligned(photos: tuple[Photo, Photo], matrix: Matrix) -> Alignment:
     return aligned
 
 
+def _sharpened(
+    measures: Measures, photos: tuple[Photo, Photo], matrix: Matrix
+) -> tuple[Measures, Matrix]:
+    """Return the relation by local features of fine print if it agrees better, and its measures.
+
+    At ``BOUND`` pixels, print is a blur that correlation cannot align to a stroke.
+    """
+    found = _by_features(photos, matrix)
+    if found is None:
+        return measures, matrix
+    small = [photo.bounded(BOUND) for photo in photos]
+    again = _remeasured(measures, (small[0], small[1]), found)
+    return (again, found) if large.score(again) > large.score(measures) else (measures, matrix)
+
+
 def _remeasured(measures: Measures, photos: tuple[Photo, Photo], matrix: Matrix) -> Measures:
     """Return the measures of the check of two images under another relation."""
     frame = common_frame(*photos, matrix)
     again = NO_OVERLAP if frame is None else large.measure_frame(frame)
     ratios = measures.query_ratio, measures.reference_ratio
     return replace(again, query_ratio=ratios[0], reference_ratio=ratios[1])
-
-
-def _without_bars(
-    photos: tuple[Photo, Photo], matrix: Matrix
-) -> tuple[tuple[Photo, Photo], Matrix] | None:
-    """Return both images without the bars along an edge, and the relation that reveals these.
-
-    A bar biases the relation, so the identity is tried as well.
-    """
-    query, reference = photos
-    for relation in (matrix, np.eye(3)):
-        ours = without_bar(query, reference, inverse(relation))
-        theirs = without_bar(reference, query, relation)
-        if ours is not None or theirs is not None:
-            return (ours or query, theirs or reference), relation
-    return None
 
 
 def _noise_only(photos: tuple[Photo, Photo]) -> Comparison:
@@ -243,12 +246,18 @@ def _other_relations(
     doubted = aligned.detail.amount < DOUBTED or aligned.covers is not None
     if doubted and not np.allclose(matrix, np.eye(3), atol=STILL):
         yield np.eye(3)
-    if aligned.detail.amount < SHARED and all(_has_fine_print(photo) for photo in photos):
-        mirrored = bool(np.linalg.det(matrix) < 0)
-        small = [bounded(photo.pixels, FEATURES_SIDE) for photo in photos]
-        match = match_features(small[0], small[1], mirrored=mirrored)
-        if match is not None and not match.inverted:
-            yield match.matrix
+    found = _by_features(photos, matrix) if aligned.detail.amount < SHARED else None
+    if found is not None:
+        yield found
+
+
+def _by_features(photos: tuple[Photo, Photo], matrix: Matrix) -> Matrix | None:
+    """Return the relation of the local features of fine print; the view of ``matrix`` is first."""
+    if not all(_has_fine_print(photo) for photo in photos):
+        return None
+    small = [bounded(photo.pixels, FEATURES_SIDE) for photo in photos]
+    match = match_features(small[0], small[1], mirrored=bool(np.linalg.det(matrix) < 0))
+    return None if match is None or match.inverted else match.matrix
 
 
 def _has_fine_print(photo: Photo) -> bool:

@@ -17,6 +17,7 @@ import numpy as np
 from visleak.records import Bool, Bytes8, Float32
 from visleak.verification import agreement, align
 from visleak.verification.align import Matrix
+from visleak.verification.bars import without_bars
 from visleak.verification.features import match_features
 from visleak.verification.frame import MIN_SIDE, SIDE, Frame, Photo, bounded, common_frame
 from visleak.verification.image_pair import ImagePair
@@ -29,8 +30,10 @@ Real = float | Float32
 COARSE_SIDE: Final = 64
 #: Standard deviation (levels) at which normalization amplifies the contrast of a window by half.
 QUIET: Final = 4.0
-#: Score of a relation below which other ways to align are tried.
+#: Smallest score and largest drift (pixels) of a relation that is trusted; otherwise other ways to
+#: align are tried. Strong edges agree well under wrong relations, but not without drift.
 GOOD: Final = 0.85
+DRIFTED: Final = 0.4
 #: Share of its agreement that an overlap of next to nothing loses.
 SMALL: Final = 0.5
 #: Agreement that a relation loses per pixel of drift.
@@ -57,16 +60,25 @@ def check_large(pair: ImagePair) -> tuple[Measures, Matrix]:
     small = [_normalized(grey(square(image, COARSE_SIDE))) for image in (shown, reference)]
     coarse = align.by_correlation(small[0], small[1], start)
     best = _refined(photos, (start, coarse))
-    if pair.local_features and score(best[0]) < GOOD:
+    if pair.local_features and not _is_trusted(best[0]):
         mirrored = bool(np.linalg.det(start) < 0)
         match = match_features(query, reference, mirrored=mirrored, inverted=pair.inverted)
         if match is not None:
             best = _better(best, _refined(photos, (match.matrix,), match.inliers))
-    if not resembles(best[0].structure, best[0].core) and not pair.inverted:
+    if not _is_trusted(best[0]) and not pair.inverted:
         relation = _located(query, reference, pair.magnification)
         if relation is not None:
             best = _better(best, _refined(photos, (relation,)))
+    if not resembles(best[0].structure, best[0].core):
+        # a bar of text has more contrast than a smooth surface, and misleads the screen too
+        without = without_bars(photos, np.eye(3))
+        if without is not None:
+            best = _better(best, _refined(without[0], (without[1],)))
     return best
+
+
+def _is_trusted(measures: Measures) -> bool:
+    return score(measures) >= GOOD and measures.drift <= DRIFTED
 
 
 def measure(query: Bytes8, reference: Bytes8, matrix: Matrix) -> Measures:
