@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import itertools
+from pathlib import Path
 
+import cv2
 import numpy as np
+import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 from frames import scene, write, write_frames
@@ -160,3 +163,28 @@ def test_groups_follow_verdicts(crowd):
     }  # fmt: skip
     assert f"largest group of duplicates has {FRAMES} images" in judged["headline"]
     assert f"has {FRAMES + 1} images" not in judged["headline"]
+
+
+def plate(seed):
+    """Return a surface whose edges all plates share, with faint texture of its own."""
+    texture = cv2.GaussianBlur(np.random.default_rng(seed).normal(0, 1, (224, 224)), (0, 0), 0.7)
+    down, across = np.mgrid[:224, :224]
+    edges = 40 * np.exp(-(((across - 90) / 9) ** 2)) - 80 * (across + 0.1 * down > 140)
+    return np.repeat((128 + edges + 2 * texture / texture.std())[..., None], 3, axis=2)
+
+
+def test_a_turned_copy_of_one_of_many_similar_images_is_aligned_by_local_features(tmp_path):
+    """Clusters are connected before local features are compared."""
+    for number in range(DENSE + 10):
+        write(tmp_path / "train", f"{number:02}", plate(number))
+    turn = cv2.getRotationMatrix2D((111.5, 111.5), 5, 1.0)
+    for number in (0, 2):
+        write(tmp_path / "test", f"{number:02}", cv2.warpAffine(plate(number), turn, (224, 224)))
+    found = audit(tmp_path / "test", tmp_path / "train", out=tmp_path / "out", workers=1).pairs()
+    near = found.filter(pc.is_in(found["grade"], pa.array(["near", "exact"]))).to_pylist()
+    assert {"00", "02"} <= {
+        Path(pair["query"]).stem
+        for pair in near
+        if Path(pair["query"]).stem == Path(pair["reference"]).stem
+        and pair["query_set"] != pair["reference_set"]
+    }

@@ -146,6 +146,9 @@ class DistinctPairs:
             keys = keys_of(distinct, np.arange(len(distinct)), sides, by_way=False)
             at, tried = clusters.find(keys)
             near = tried & clusters.near[at]
+            if pairs.votes is not None:
+                # clusters are verified without local features: pairs that share some, once more
+                tried &= near | ~uses_features(distinct, slice(None))
             index, rows = np.flatnonzero(tried), clusters.table[at[tried]]
             table.put_screens(index, rows[:, SCREEN])
             checked = ~np.isnan(rows[:, COLUMNS.index("side")])
