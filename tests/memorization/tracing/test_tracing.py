@@ -140,6 +140,16 @@ def test_no_cluster_no_trace(world, tmp_path):
     assert read_trace(tmp_path / "out").matches == ()
 
 
+def test_an_unreadable_image_does_not_end_the_trace(world, tmp_path):
+    made = tmp_path / "made"
+    made.mkdir()
+    pixels = np.random.default_rng(1).integers(0, 256, (64, 64, 3), np.uint8)
+    Image.fromarray(pixels).save(made / "noise.png")
+    (made / "broken.png").write_bytes(b"\x89PNG")
+    found = run(world, tmp_path / "out", target=made, layouts=True)
+    assert "1 of 2 images of generated could not be read" in found.notes
+
+
 def test_fingerprints_verify_nothing(world, tmp_path):
     encode(open_images(world.train), "builtin", tmp_path / "prints", workers=1)
     found = trace(world.extraction, [f"emb:{tmp_path / 'prints'}"], tmp_path / "out", workers=1)

@@ -243,7 +243,11 @@ class Sets:
             return hits
         # where all images of the prompts are traced, those that have a copy are left out
         found = {hit.image for hit in hits if hit.copy} if queries.every else frozenset[str]()
-        wanted = [name for name in images.ids.to_pylist() if name not in found]
+        wanted = [
+            name
+            for name in images.ids.to_pylist()
+            if name not in found and (images.name, name) in sides
+        ]
         known = {(hit.image, hit.source, hit.reference): hit for hit in hits}
         named = {each.name for each in pictured}
         pairs = {name: dict[Place, None]() for name in wanted}
