@@ -23,9 +23,9 @@ from visleak.settings import CHOSEN, Settings
         ({"hard": 0.5, "soft": 0.8}, "hard (0.5) must not be below soft (0.8)"),
         ({"sample": -1}, "sample must be 0 or more; got -1"),
         ({"per_query": 0}, "per_query must be 1 or more; got 0"),
-        ({"within_frames": -1}, "within_frames must be"),
-        ({"within_frames": 2**63}, "within_frames must be"),
-        ({"within_seconds": float("nan")}, "within_seconds must be"),
+        ({"within_frames": -1}, "within_frames (--max-frame-gap) must be"),
+        ({"within_frames": 2**63}, "within_frames (--max-frame-gap) must be"),
+        ({"within_seconds": float("nan")}, "within_seconds (--max-time-gap) must be"),
     ],
 )
 def test_wrong_settings_are_refused(given, message):

@@ -138,17 +138,22 @@ def check(settings: DataclassInstance) -> None:
     Traceback (most recent call last):
     ...
     visleak.errors.UsageError: size must be 1 or more; got 0
+
+    Where the option has another name than the field, both are stated.
     """
     for field in dataclasses.fields(settings):
         declared = field.metadata.get(_KEY)
         value = getattr(settings, field.name)
         if declared is None or value is None:
             continue
+        flag = next((each for each in declared.flags if each.startswith("--")), "")
+        same = flag in ("", "--" + field.name.replace("_", "-"))
+        name = field.name if same else f"{field.name} ({flag})"
         if declared.choices and value not in declared.choices:
-            raise not_one_of(field.name, value, declared.choices)
+            raise not_one_of(name, value, declared.choices)
         for each in value if isinstance(value, tuple) else (value,):
             if declared.bounds and not declared.allows(each):
-                raise UsageError(f"{field.name} must be {declared.bounds}; got {each}")
+                raise UsageError(f"{name} must be {declared.bounds}; got {each}")
 
 
 def share_of(text: str) -> float | None:

@@ -145,9 +145,9 @@ def test_frames_without_recordings_say_so(road, audited):
     --frame '/take(.)/' -> frame '/take(.)/' matches no id, such as 'drive0_000003.png'
     --frame time -> frame 'time': the folder
     --group '/(drive.)/' --fail-on recording -> --fail-on recording needs groups and frames on both
-    --max-frame-gap -1 -> within_frames must be 0 or more
-    --max-time-gap -0.5 -> within_seconds must be 0 or more
-    --max-time-gap 1e9 -> within_seconds must be 0 or more and below 1,000,000,000
+    --max-frame-gap -1 -> within_frames (--max-frame-gap) must be 0 or more
+    --max-time-gap -0.5 -> within_seconds (--max-time-gap) must be 0 or more
+    --max-time-gap 1e9 -> within_seconds (--max-time-gap) must be 0 or more and below 1,000,000,000
 """)
 def test_wrong_calls(road, tmp_path, arguments, words):
     given = f"--test {road}/test --train {road}/train -o {tmp_path}/a"

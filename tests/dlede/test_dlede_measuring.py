@@ -313,7 +313,7 @@ def test_a_trainer_may_tell_its_cost_itself(tmp_path):
             "threshold must be a share such as 0.05; got nan",
         ),
         (lambda: DecisionSettings(certainty=1.0), "certainty must be 0.5 or more and below 1; got"),
-        (lambda: Execution(limit=0.0), "--time-limit must be above 0 seconds; got 0"),
+        (lambda: Execution(limit=0.0), "limit (--time-limit) must be above 0; got 0"),
         (lambda: Plan((10, 20)), "beginning with 0, such as 0,10,20; got 10,20"),
         (lambda: Plan((0, 20, 10)), "ascending"),
         (lambda: Plan((0, 110)), "from 0 to 100"),

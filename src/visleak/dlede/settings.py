@@ -227,6 +227,7 @@ class Execution(Options):
         "--time-limit",
         metavar="SECONDS",
         panel=TRAINING,
+        above=0,
     )
     # `visleak.pipeline.context.Engine` of a cluster; then as many runs execute concurrently as it
     # has processors
@@ -236,11 +237,6 @@ class Execution(Options):
     notify: Callable[[str], None] = lambda text: None  # called with notes in plain text
     # called with the expected cost before the first training run
     on_forecast: Callable[[Forecast], None] = lambda forecast: None
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.limit is not None and not self.limit > 0.0:
-            raise UsageError(f"--time-limit must be above 0 seconds; got {self.limit:g}")
 
 
 @dataclass(frozen=True)
