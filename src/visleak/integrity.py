@@ -43,7 +43,7 @@ from visleak.storage import (
     read_problems,
     read_table,
 )
-from visleak.storage.audit_folder import VerificationSummary, summary_digest
+from visleak.storage.audit_folder import AGAIN, VerificationSummary, summary_digest
 from visleak.verdicts import read_verdicts
 
 #: Columns that a table must have, by its file.
@@ -56,7 +56,6 @@ CHUNK: Final = 256
 Entry: TypeAlias = ComparisonSummary | TotalSummary | SetSummary | VerificationSummary
 
 #: What helps against most damage.
-AGAIN: Final = "run the audit again with --force"
 
 
 @dataclass(frozen=True, slots=True)

@@ -184,6 +184,8 @@ PROBLEM_COLUMNS: Final = ("set", "id", "locator", "reason", "detail")
 PAIRS: Final = "pairs.parquet"
 IMAGES: Final = "images.parquet"
 AUDIT: Final = "audit.json"
+#: What to do about a damaged file of an audit.
+AGAIN: Final = "run the audit again with --force"
 UNREADABLE: Final = "unreadable.csv"
 RECORDINGS: Final = "recordings.csv"
 GROUPS: Final = "groups.csv"
@@ -220,9 +222,7 @@ def read_problems(path: Path) -> tuple[Problem, ...]:
     try:
         return tuple(Problem(*row) for row in read_csv(path, PROBLEM_COLUMNS))
     except (OSError, ValueError, csv.Error) as error:
-        raise VisleakError(
-            f"{path} cannot be read ({error}); run the audit again with --force"
-        ) from error
+        raise VisleakError(f"{path} cannot be read ({error}); {AGAIN}") from error
 
 
 def read_table(
@@ -259,15 +259,11 @@ def _reading(folder: Path, name: str, *, checked: bool = True) -> Iterator[Path 
     path = folder / name
     try:
         if checked and not _is_own(folder, name):
-            raise VisleakError(
-                f"{path} is not the file that the audit wrote; run the audit again with --force"
-            )
+            raise VisleakError(f"{path} is not the file that the audit wrote; {AGAIN}")
         with opened_for_arrow(path) as file:
             yield file
     except (OSError, pa.ArrowException) as error:
-        raise VisleakError(
-            f"{path} cannot be read ({error}); run the audit again with --force"
-        ) from error
+        raise VisleakError(f"{path} cannot be read ({error}); {AGAIN}") from error
 
 
 def _is_own(folder: Path, name: str) -> bool:
@@ -663,11 +659,9 @@ def read_summary(folder: Path) -> AuditSummary:
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
     except (ValueError, RecursionError) as error:
-        raise VisleakError(
-            f"{path} is damaged ({error}); run the audit again with --force"
-        ) from error
+        raise VisleakError(f"{path} is damaged ({error}); {AGAIN}") from error
     if not isinstance(content, dict) or not isinstance(content.get("schema"), int):
-        raise VisleakError(f"{path} is not an audit's summary; run the audit again with --force")
+        raise VisleakError(f"{path} is not an audit's summary; {AGAIN}")
     if content["schema"] > SCHEMA:
         raise VisleakError(
             f"{path} has schema {content['schema']}, this visleak reads up to {SCHEMA}:"
@@ -679,7 +673,5 @@ def read_summary(folder: Path) -> AuditSummary:
             from_plain(AuditSummary, content | {"skipped": []}), skipped=skipped
         )
     except (KeyError, TypeError, ValueError, UsageError) as error:
-        raise VisleakError(
-            f"{path} is damaged ({error}); run the audit again with --force"
-        ) from error
+        raise VisleakError(f"{path} is damaged ({error}); {AGAIN}") from error
     return summary
