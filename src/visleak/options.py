@@ -146,14 +146,18 @@ def check(settings: DataclassInstance) -> None:
         value = getattr(settings, field.name)
         if declared is None or value is None:
             continue
-        flag = next((each for each in declared.flags if each.startswith("--")), "")
-        same = flag in ("", "--" + field.name.replace("_", "-"))
-        name = field.name if same else f"{field.name} ({flag})"
         if declared.choices and value not in declared.choices:
-            raise not_one_of(name, value, declared.choices)
+            raise not_one_of(_named(field.name, declared), value, declared.choices)
         for each in value if isinstance(value, tuple) else (value,):
             if declared.bounds and not declared.allows(each):
+                name = _named(field.name, declared)
                 raise UsageError(f"{name} must be {declared.bounds}; got {each}")
+
+
+def _named(name: str, declared: Option) -> str:
+    """Return the name of a field, and of its option where that differs."""
+    flag = next((each for each in declared.flags if each.startswith("--")), "")
+    return name if flag in ("", "--" + name.replace("_", "-")) else f"{name} ({flag})"
 
 
 def share_of(text: str) -> float | None:
