@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field, replace
+from functools import lru_cache
 from typing import Final
 
 import cv2
@@ -215,7 +216,7 @@ def _sharpened(
 
     At ``BOUND`` pixels, print is a blur that correlation cannot align to a stroke.
     """
-    found = _by_features(photos, matrix)
+    found = _by_features(photos, mirrored=bool(np.linalg.det(matrix) < 0))
     if found is None:
         return measures, matrix
     small = [photo.bounded(BOUND) for photo in photos]
@@ -246,17 +247,22 @@ def _other_relations(
     doubted = aligned.detail.amount < DOUBTED or aligned.covers is not None
     if doubted and not np.allclose(matrix, np.eye(3), atol=STILL):
         yield np.eye(3)
-    found = _by_features(photos, matrix) if aligned.detail.amount < SHARED else None
-    if found is not None:
-        yield found
+    if aligned.detail.amount < SHARED:
+        found = _by_features(photos, mirrored=bool(np.linalg.det(matrix) < 0))
+        if found is not None:
+            yield found
 
 
-def _by_features(photos: tuple[Photo, Photo], matrix: Matrix) -> Matrix | None:
-    """Return the relation of the local features of fine print; the view of ``matrix`` is first."""
+@lru_cache(maxsize=1)
+def _by_features(photos: tuple[Photo, Photo], *, mirrored: bool) -> Matrix | None:
+    """Return the relation of the local features of fine print; cached, as a pair may need it twice.
+
+    ``mirrored``: the view to try first.
+    """
     if not all(_has_fine_print(photo) for photo in photos):
         return None
     small = [bounded(photo.pixels, FEATURES_SIDE) for photo in photos]
-    match = match_features(small[0], small[1], mirrored=bool(np.linalg.det(matrix) < 0))
+    match = match_features(small[0], small[1], mirrored=mirrored)
     return None if match is None or match.inverted else match.matrix
 
 
