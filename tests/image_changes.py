@@ -34,6 +34,20 @@ def in_colour(plane: npt.NDArray[np.number]) -> Pixels:
     return np.repeat(np.clip(np.rint(plane), 0, 255).astype(np.uint8)[..., None], 3, axis=2)
 
 
+def surface(seed: int, grain: float) -> npt.NDArray[np.float64]:
+    """Return a smooth surface (224, 224) with faint texture of a grain size, pixels."""
+    noise = np.random.default_rng(seed).normal(0, 1, (224, 224))
+    noise = cv2.GaussianBlur(noise, (0, 0), grain)
+    return np.asarray(128 + 2 * noise / noise.std())
+
+
+def strong_edges(edge: float, line: float) -> npt.NDArray[np.float64]:
+    """Return a step at an edge, and a bright line, to be added to a surface."""
+    down, across = np.mgrid[:224, :224]
+    bright = 40 * np.exp(-(((across - line) / 9) ** 2))
+    return np.asarray(bright - 80 * (across + 0.1 * down > edge))
+
+
 def largest_distance(found: Matrix, planted: Matrix, points: Matrix = CORNERS) -> float:
     """Return the largest distance of points that two relations move, along an axis."""
     here, there = found @ points, planted @ points

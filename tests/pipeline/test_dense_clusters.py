@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 import pytest
 from frames import scene, write, write_frames
 
+from image_changes import in_colour, strong_edges, surface
 from visleak.auditing import audit
 from visleak.pipeline.selection import DENSE, LARGE, REPRESENTATIVES, Clusters, SpanningForest
 from visleak.settings import Settings
@@ -167,10 +168,7 @@ def test_groups_follow_verdicts(crowd):
 
 def plate(seed):
     """Return a surface whose edges all plates share, with faint texture of its own."""
-    texture = cv2.GaussianBlur(np.random.default_rng(seed).normal(0, 1, (224, 224)), (0, 0), 0.7)
-    down, across = np.mgrid[:224, :224]
-    edges = 40 * np.exp(-(((across - 90) / 9) ** 2)) - 80 * (across + 0.1 * down > 140)
-    return np.repeat((128 + edges + 2 * texture / texture.std())[..., None], 3, axis=2)
+    return in_colour(surface(seed, 0.7) + strong_edges(140, 90))
 
 
 def test_a_turned_copy_of_one_of_many_similar_images_is_aligned_by_local_features(tmp_path):

@@ -6,7 +6,7 @@ import cv2
 import numpy as np
 import pytest
 
-from image_changes import grey, largest_distance, noisy
+from image_changes import grey, in_colour, largest_distance, noisy, strong_edges, surface
 from visleak.records import VIEWS
 from visleak.verification.align import unit_to_pixels, view_matrix
 from visleak.verification.check import bounded, check, check_pairs
@@ -51,24 +51,11 @@ def test_turned_images(natural, name, degrees):
     assert measures.features == (degrees > 5)
 
 
-def plate(seed, grain):
-    """Return a smooth surface (224, 224) with faint texture of a grain size, pixels."""
-    noise = np.random.default_rng(seed).normal(0, 1, (224, 224))
-    noise = cv2.GaussianBlur(noise, (0, 0), grain)
-    return 128 + 2 * noise / noise.std()
-
-
-def as_image(plane):
-    return np.repeat(np.clip(plane, 0, 255).astype(np.uint8)[..., None], 3, axis=2)
-
-
 @pytest.mark.parametrize("seed", range(4))
 @pytest.mark.parametrize("degrees", [-5, 5])
 def test_a_turned_surface_whose_edges_agree_under_wrong_relations(seed, degrees):
-    down, across = np.mgrid[:224, :224]
-    edge, line = np.random.default_rng(seed).integers(60, 180, 2)
-    strong = 40 * np.exp(-(((across - line) / 9) ** 2)) - 80 * (across + 0.1 * down > edge)
-    image = as_image(plate(seed, 0.7) + strong)
+    edges = strong_edges(*np.random.default_rng(seed).integers(60, 180, 2))
+    image = in_colour(np.floor(surface(seed, 0.7) + edges))
     query, there = turned(image, degrees)
     _, matrix = checked(query, image)
     assert_near(matrix, np.linalg.inv(there))
@@ -77,14 +64,17 @@ def test_a_turned_surface_whose_edges_agree_under_wrong_relations(seed, degrees)
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("view", [0, VIEWS.index("inverted"), VIEWS.index("turn-90")])
 def test_a_surface_below_a_bar_with_more_contrast_than_its_texture(seed, view):
-    image, other = as_image(plate(seed, 1.5)), as_image(plate(seed + 10, 1.5))
+    image, other = (
+        in_colour(np.floor(surface(seed, 1.5))),
+        in_colour(np.floor(surface(seed + 10, 1.5))),
+    )
     for query in (image, other):
         query[:36] = 255
         cv2.putText(query, "Plant 7, line 3", (6, 25), cv2.FONT_HERSHEY_SIMPLEX, 0.6, 3 * (0,), 2)
-    measures, matrix = checked(image, as_image(plate(seed, 1.5)), view)
+    measures, matrix = checked(image, in_colour(np.floor(surface(seed, 1.5))), view)
     assert_near(matrix, np.eye(3))
     assert resembles(measures.structure, measures.core)
-    measures, _ = checked(other, as_image(plate(seed, 1.5)), view)
+    measures, _ = checked(other, in_colour(np.floor(surface(seed, 1.5))), view)
     assert not resembles(measures.structure, measures.core)
 
 
