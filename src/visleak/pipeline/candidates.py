@@ -166,12 +166,16 @@ def similarities(
 ) -> tuple[Float32, Int8]:
     """Return the highest similarity of some pairs over the views, and the view it is of."""
     found = np.empty((len(views), len(left)), np.float32)
-    for part in parts_of(len(left), PAIRS):
-        query = sides[0].matrix[left[part]]
-        reference = sides[1].matrix[right[part]].astype(np.float64)
+    # in the order of the larger matrix: scattered rows would map all of it into memory
+    larger = right if len(sides[1]) >= len(sides[0]) else left
+    order = np.argsort(larger, kind="stable")
+    for part in parts_of(len(order), PAIRS):
+        pairs = order[part]
+        query = sides[0].matrix[left[pairs]]
+        reference = sides[1].matrix[right[pairs]].astype(np.float64)
         for row, view in enumerate(views):
             seen = seen_vectors(encoder, query, view)
-            found[row, part] = np.einsum("ij,ij->i", seen, reference)
+            found[row, pairs] = np.einsum("ij,ij->i", seen, reference)
         for each in sides:
             forget(each.matrix)
     best = found.argmax(axis=0)
