@@ -146,7 +146,7 @@ class Settings:
         " Takes several times as long.",
         metavar="SHARE",
         parse=share,
-        least=0,
+        above=0,
         most=1,
     )
 

@@ -19,7 +19,7 @@ from visleak.groups import chained, components, joined, nearest_frames, numbered
 from visleak.records import Bool, ImageSet, Int64
 from visleak.remedy.balance import encode_texts
 from visleak.storage import GROUPS, IMAGES, AuditSummary, read_csv, read_summary, read_table
-from visleak.storage.audit_folder import GROUP_COLUMNS
+from visleak.storage.audit_folder import AGAIN, GROUP_COLUMNS
 from visleak.verdicts import Verdict, disputed, judged_pairs
 from visleak.verdicts.overlay import Level
 
@@ -253,15 +253,32 @@ def with_found_groups(found: Audit, sets: Sequence[ImageSet], *, yes: bool) -> l
     return result
 
 
+def refuse_ungraded(folder: Path, summary: AuditSummary) -> None:
+    """Refuse an audit of a sample, or without verified pairs."""
+    refuse_sample(folder, summary)
+    if summary.grader is None:
+        raise UsageError(
+            f"{folder} has no grades, because its pairs were not verified; run `visleak audit` on"
+            " images and without --no-verify"
+        )
+
+
+def refuse_sample(folder: Path, summary: AuditSummary) -> None:
+    """Refuse an audit of a sample."""
+    if summary.settings.sample:
+        raise UsageError(
+            f"{folder} is an audit of a sample of {summary.settings.sample:,} images; an audit of"
+            " all images is needed: run `visleak audit` without --sample"
+        )
+
+
 def found_rows(folder: Path) -> Iterator[Row]:
     """Yield the images of ``groups.csv``."""
     path = folder / GROUPS
     try:
         rows = read_csv(path, GROUP_COLUMNS)
     except (OSError, ValueError, csv.Error) as error:
-        raise VisleakError(
-            f"{path} cannot be read ({error}); run the audit again with --force"
-        ) from error
+        raise VisleakError(f"{path} cannot be read ({error}); {AGAIN}") from error
     yield from (Row(*row[: len(Row._fields)]) for row in rows)
 
 

@@ -20,14 +20,13 @@ from visleak.options import AUTO
 from visleak.progress import Progress, silent
 from visleak.records import Bool, ImageSet, Int64
 from visleak.remedy.balance import Balance, count_by_part
-from visleak.remedy.graph import NO_EDGES, Edges, Graph, with_found_groups
+from visleak.remedy.graph import NO_EDGES, Edges, Graph, refuse_ungraded, with_found_groups
 from visleak.remedy.plan import (
     Auditor,
     Plan,
     Split,
     carry_out,
     refuse_output,
-    refuse_ungraded,
 )
 from visleak.remedy.settings import RepairSettings
 

@@ -30,7 +30,7 @@ from visleak.remedy.balance import (
     points_of,
     reasons,
 )
-from visleak.remedy.graph import Edges, Graph, with_found_groups
+from visleak.remedy.graph import Edges, Graph, refuse_ungraded, with_found_groups
 from visleak.remedy.plan import (
     AUDITED,
     NOT_APPLIED,
@@ -40,7 +40,6 @@ from visleak.remedy.plan import (
     UnbalancedSplit,
     carry_out,
     refuse_output,
-    refuse_ungraded,
 )
 from visleak.remedy.settings import SplitSettings
 from visleak.settings import SEEN, Settings

@@ -23,7 +23,7 @@ from visleak.formats.writing import OutputSource
 from visleak.progress import Progress
 from visleak.records import ImageSet, Int64, ends_of
 from visleak.remedy.balance import Balance
-from visleak.remedy.graph import NO_EDGES, Edges, Graph, strong_pairs
+from visleak.remedy.graph import NO_EDGES, Edges, Graph, refuse_ungraded, strong_pairs
 from visleak.remedy.manifest import RemovedImage
 from visleak.remedy.writing import Part, Piece, refuse_place, write
 from visleak.settings import Settings
@@ -31,7 +31,6 @@ from visleak.storage import (
     AUDIT,
     IMAGES,
     UNREADABLE,
-    AuditSummary,
     read_problems,
     read_summary,
     read_table,
@@ -140,20 +139,6 @@ class Auditor:
                 f" stronger, such as {one} and {other}; nothing was written, {out} shows them"
             )
         return found
-
-
-def refuse_ungraded(folder: Path, summary: AuditSummary) -> None:
-    """Refuse an audit without verified pairs, or of a sample."""
-    if summary.settings.sample:
-        raise UsageError(
-            f"{folder} is an audit of a sample of {summary.settings.sample:,} images; an audit of"
-            " all images is needed: run `visleak audit` without --sample"
-        )
-    if summary.grader is None:
-        raise UsageError(
-            f"{folder} has no grades, because its pairs were not verified; run `visleak audit` on"
-            " images and without --no-verify"
-        )
 
 
 #: Schema of ``split.json``.

@@ -22,7 +22,7 @@ from visleak.pipeline import rates
 from visleak.progress import Progress, silent
 from visleak.quantities import counted
 from visleak.records import DEGREES, GRADES, ImageSet, Unreadable
-from visleak.remedy.graph import leaking, refuse_unconfirmed
+from visleak.remedy.graph import leaking, refuse_sample, refuse_unconfirmed
 from visleak.remedy.manifest import RemovedImage
 from visleak.remedy.settings import PurgeSettings
 from visleak.remedy.writing import Part, Piece, WrittenSet, refuse_changed, write
@@ -177,11 +177,7 @@ def purge(
 def _plan(folder: Path, settings: PurgeSettings) -> Purge:
     summary, level = read_summary(folder), Level(settings.level)
     sets = _chosen_sets(summary, settings)
-    if summary.settings.sample:
-        raise UsageError(
-            f"this audit used a sample of {summary.settings.sample} images per set; purge needs an"
-            " audit of all images: run `visleak audit` without --sample"
-        )
+    refuse_sample(folder, summary)
     others = {
         side: _others(folder, summary, settings, side) for side in {settings.remove_from, "train"}
     }

@@ -33,6 +33,7 @@ from visleak.progress import Progress, silent
 from visleak.quantities import counted, some
 from visleak.records import GRADES, EmbeddingSet, Encoder, Float32, ImageSet, Int64, Pairs
 from visleak.remedy import pool as pools
+from visleak.remedy.graph import refuse_ungraded
 from visleak.remedy.pool import Decision, Decisions, Duplicate, Duplicates, Leak, Pool, class_of
 from visleak.remedy.settings import SelectionSettings
 from visleak.search.exact import ExactSearch, rescore
@@ -590,16 +591,7 @@ def open_selection(
 
 
 def _test_set(result: Audit, name: str | None) -> str:
-    if result.summary.grader is None:
-        raise UsageError(
-            f"{result.folder} was audited without verification, so no pair has a grade; audit"
-            " again without --no-verify"
-        )
-    if sample := result.summary.settings.sample:
-        raise UsageError(
-            f"{result.folder} is an audit of a sample of {sample:,} images; replacing duplicates"
-            " needs an audit of all images: audit again without --sample"
-        )
+    refuse_ungraded(result.folder, result.summary)
     names = [total.query_set for total in result.summary.totals]
     if name is not None and name not in names:
         raise not_one_of("set", name, names)
