@@ -1,10 +1,5 @@
 """A small audit with a mirrored and an exact copy."""
 
-from __future__ import annotations
-
-from pathlib import Path
-
-import numpy as np
 import pytest
 from PIL import Image
 
@@ -12,7 +7,7 @@ import visleak
 
 
 @pytest.fixture
-def folder(natural: dict[str, np.ndarray], tmp_path: Path) -> Path:
+def folder(natural, tmp_path):
     """A mirrored copy and an exact one, both of one training image."""
     train = natural["astronaut"][:96, :96]
     test = [train[:, ::-1], train, natural["coffee"][:96, :96]]
