@@ -1,37 +1,31 @@
 """Diffs of two audits against a plain search over all images and pairs, written another way."""
 
-from __future__ import annotations
-
 import csv
 import tempfile
 from collections import Counter
-from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from toy_audit import World, digest, worlds
-from visleak.diff import Difference, diff, document, headlines, write_changes
+from toy_audit import DEGREES, World, digest, worlds
+from toy_audit import GRADES as ORDER
+from visleak.diff import diff, document, headlines, write_changes
 from visleak.diff.document import COLUMNS, rows
 from visleak.errors import UsageError, VisleakError
 from visleak.verdicts import Ledger, Verdict, judged_pairs
 
-ORDER = ("exact", "near", "similar", "different")
-DEGREES = ("hard", "soft")
 RATE = {"exact": "exact", "near": "near_or_exact", "similar": "similar_or_closer"}
 RATE |= {"hard": "hard", "soft": "hard_or_soft"}
-Image = tuple[str, str]
 
 
 class Plain:
     """An audit as dictionaries, for a search without arrays."""
 
-    def __init__(self, world: World, folder: Path) -> None:
+    def __init__(self, world, folder):
         self.world = world
         self.content = {
             (name, id_): digest(content)
@@ -47,8 +41,9 @@ class Plain:
         }
 
 
-def partners(before: Plain, after: Plain) -> dict[Image, tuple[str, Image]]:
-    found: dict[Image, tuple[str, Image]] = {}
+def partners(before, after):
+    """Return the fate of each image that is still there, and its name in the later audit."""
+    found = {}
     for name in before.world.images:
         if name not in after.world.images:
             continue
@@ -75,19 +70,17 @@ def partners(before: Plain, after: Plain) -> dict[Image, tuple[str, Image]]:
     return found
 
 
-def place(row: Mapping[str, Any] | None, level: str) -> int:
+def place(row, level):
     """Return how strong a pair is on the scale of the level; 99 is not at all."""
     scale, column = (DEGREES, "degree") if level in DEGREES else (ORDER, "grade")
     return scale.index(row[column]) if row and row[column] in scale else 99
 
 
-def limit(level: str) -> int:
+def limit(level):
     return (DEGREES if level in DEGREES else ORDER).index(level)
 
 
-def why_alone(
-    row: Mapping[str, Any], fates: tuple[str, str], side: Plain, other: Plain, level: str, gone: str
-) -> str:
+def why_alone(row, fates, side, other, level, gone):
     if (row["query_set"], row["reference_set"]) not in other.world.comparisons:
         return "not compared"
     whys = set()
@@ -113,19 +106,18 @@ def why_alone(
     return "not searched"
 
 
-def expected(before: Plain, after: Plain, level: str) -> Counter[tuple[str, ...]]:
+def expected(before, after, level):
     """Return every change: change, reason, and the two images as the later audit has them."""
     forth = partners(before, after)
     back = {partner: (fate, image) for image, (fate, partner) in forth.items()}
-    known: dict[Any, Any] = {}
+    known = {}
     for (query, reference), row in before.pairs.items():
         ends = [forth.get(query), forth.get(reference)]
         if all(end is not None and end[0] in ("same", "renamed") for end in ends):
             moved = tuple(end[1] for end in ends if end)
             key = tuple(sorted(moved)) if query[0] == reference[0] else moved
             known[key] = row
-    found: Counter[tuple[str, ...]] = Counter()
-    met = set()
+    found, met = Counter(), set()
     for (query, reference), row in after.pairs.items():
         key = tuple(sorted((query, reference))) if query[0] == reference[0] else (query, reference)
         old = known.get(key)
@@ -155,12 +147,11 @@ def expected(before: Plain, after: Plain, level: str) -> Counter[tuple[str, ...]
     return found
 
 
-def got(found: Difference) -> Counter[tuple[str, ...]]:
-    table = rows(found, np.arange(len(found.changes)))
-    return Counter(row[:6] for row in table)
+def got(found):
+    return Counter(row[:6] for row in rows(found, np.arange(len(found.changes))))
 
 
-def judge(draw: st.DataObject, world: World, folder: Path) -> None:
+def judge(draw, world, folder):
     contents = sorted({d for own in world.images.values() for _, d, _ in own if d is not None})
     if len(contents) < 2 or not draw.draw(st.booleans()):
         return
@@ -172,7 +163,7 @@ def judge(draw: st.DataObject, world: World, folder: Path) -> None:
             ledger.add(Verdict.of(str(left), str(right), grade, reviewer))
 
 
-def later(world: World, drawn: st.DataObject) -> World:
+def later(world, drawn):
     if drawn.draw(st.integers(0, 3)) == 0:
         return drawn.draw(worlds())
     names = {}
@@ -184,22 +175,17 @@ def later(world: World, drawn: st.DataObject) -> World:
         for name, own in world.images.items()
     }
     pairs = []
-    for query_set, query, reference_set, reference, similarity, grade in world.pairs:
+    for query_set, query, reference_set, reference, *values in world.pairs:
         ends = names[query_set][query], names[reference_set][reference]
         if query_set == reference_set:
             ends = min(ends), max(ends)
         fate = drawn.draw(st.sampled_from(["gone", "same", "graded", "moved", "both"]))
-        if fate == "gone":
-            continue
-        moved = drawn.draw(st.sampled_from([0.5, 0.7, 0.95]))
-        graded = drawn.draw(st.sampled_from(ORDER))
-        pairs.append(
-            (
-                *(query_set, ends[0], reference_set, ends[1]),
-                moved if fate in ("moved", "both") else similarity,
-                graded if fate in ("graded", "both") else grade,
-            )
-        )
+        if fate in ("moved", "both"):
+            values[0] = drawn.draw(st.sampled_from([0.5, 0.7, 0.95]))
+        if fate in ("graded", "both"):
+            values[1] = drawn.draw(st.sampled_from(ORDER))
+        if fate != "gone":
+            pairs.append((query_set, ends[0], reference_set, ends[1], *values))
     # ids that nobody has there any more
     lost = [(name, f"lost {id_}") for name, id_ in world.unreadable]
     return replace(world, images=images, pairs=pairs, unreadable=lost)
@@ -207,7 +193,7 @@ def later(world: World, drawn: st.DataObject) -> World:
 
 @settings(max_examples=40)
 @given(worlds(), st.data(), st.sampled_from(list(RATE)))
-def test_every_change_and_its_reason(world: World, drawn: st.DataObject, level: str) -> None:
+def test_every_change_and_its_reason(world, drawn, level):
     other = later(world, drawn)
     with tempfile.TemporaryDirectory() as name:
         folders = written(Path(name), world, other)
@@ -219,9 +205,14 @@ def test_every_change_and_its_reason(world: World, drawn: st.DataObject, level: 
         check_images(found, sides)
         check_totals(found, sides, level)
         mirrored(found, diff(*reversed(folders), level))
+        itself = diff(folders[0], folders[0], level)
+    assert (len(itself.changes), dict(itself.conditions)) == (0, {})
+    assert all(each.same == len(world.images[each.before]) for each in itself.sets)
+    assert all((t.new, t.gone, t.regraded) == (0, 0, 0) for t in itself.totals)
+    assert all(t.paired or not t.rates[RATE[level]][0].total for t in itself.totals)
 
 
-def check_images(found: Difference, sides: list[Plain]) -> None:
+def check_images(found, sides):
     forth = partners(*sides)
     for turnover in found.sets:
         mine = [i for i in sides[0].content if i[0] == turnover.before]
@@ -234,7 +225,7 @@ def check_images(found: Difference, sides: list[Plain]) -> None:
         assert turnover.added == len(theirs) - kept
 
 
-def check_totals(found: Difference, sides: list[Plain], level: str) -> None:
+def check_totals(found, sides, level):
     forth = partners(*sides)
     total = found.totals[0]
     words = set((DEGREES if level in DEGREES else ORDER)[: limit(level) + 1])
@@ -257,7 +248,7 @@ def check_totals(found: Difference, sides: list[Plain], level: str) -> None:
     assert len(new) - len(gone) == after.count - before.count
 
 
-def mirrored(found: Difference, back: Difference) -> None:
+def mirrored(found, back):
     swap = {"appeared": "vanished", "vanished": "appeared", "changed": "changed"}
     words = {"image new": "image gone", "image gone": "image new"}
     assert Counter((swap[c], words.get(w, w)) for c, w, *_ in got(found).elements()) == Counter(
@@ -273,72 +264,29 @@ def mirrored(found: Difference, back: Difference) -> None:
     assert {n: v[::-1] for n, v in found.conditions.items()} == dict(back.conditions)
 
 
-@settings(max_examples=15)
-@given(worlds(), st.data(), st.sampled_from(list(RATE)))
-def test_an_audit_does_not_differ_from_itself(
-    world: World, drawn: st.DataObject, level: str
-) -> None:
-    with tempfile.TemporaryDirectory() as name:
-        folder = world.write(Path(name))
-        judge(drawn, world, folder)
-        found = diff(folder, folder, level)
-        assert len(found.changes) == 0
-        assert not found.conditions
-        assert all(each.same == len(world.images[str(each.before)]) for each in found.sets)
-        assert all((t.new, t.gone, t.regraded) == (0, 0, 0) for t in found.totals)
-        assert all(t.paired or not t.rates[RATE[level]][0].total for t in found.totals)
-
-
-def written(place: Path, before: World, after: World) -> list[Path]:
+def written(place, before, after):
     return [each.write(place / name) for name, each in (("before", before), ("after", after))]
 
 
-def leak(query: str, grade: str | None = "near", reference: str = "x") -> tuple[Any, ...]:
+def leak(query, grade="near", reference="x"):
     return "test", query, "train", reference, 0.8, grade
 
 
-def test_a_repeat_is_the_same_in_either_order(tmp_path: Path) -> None:
-    """Within a set the lower id is the query; a new name may turn a pair round."""
-    before = World(
-        {"test": [("a", 1, False), ("b", 2, False)], "train": [("x", 3, False)]},
-        [("test", "a", "test", "b", 0.8, "near")],
-        [("test", "train"), ("test", "test")],
-    )
-    after = replace(before, images={**before.images, "test": [("c", 1, False), ("b", 2, False)]})
-    after = replace(after, pairs=[("test", "b", "test", "c", 0.8, "near")])
-    assert len(diff(*written(tmp_path, before, after)).changes) == 0
-
-
-def test_a_shifted_list_is_renamed(tmp_path: Path) -> None:
-    """Row numbers as ids: with the first row gone, each image has the id of its neighbour."""
-    images = {"test": [(f"{n}", n, False) for n in range(9)], "train": [("x", 20, False)]}
-    before = World(images, [leak("3")], [("test", "train")])
-    shifted = {**images, "test": [(f"{n}", n + 1, False) for n in range(8)]}
-    after = replace(before, images=shifted, pairs=[leak("2")])
-    found = diff(*written(tmp_path, before, after))
-    assert (found.sets[0].renamed, found.sets[0].changed, found.sets[0].removed) == (8, 0, 1)
-    assert len(found.changes) == 0
-    assert (found.totals[0].new, found.totals[0].gone) == (0, 0)
-
-
-def test_a_replaced_image_keeps_its_place(tmp_path: Path) -> None:
+def test_a_replaced_image_keeps_its_place(tmp_path):
     """As in ciFAIR: another content under the same id is the same test image, now clean."""
     images = {"test": [("a", 1, False), ("b", 2, False)], "train": [("x", 9, False)]}
     before = World(images, [leak("a")], [("test", "train")])
     fair = {**images, "test": [("a", 7, False), ("b", 2, False)]}
     found = diff(*written(tmp_path, before, replace(before, images=fair, pairs=[])))
-    assert found.sets[0].changed == 1
     assert found.counts()["vanished"] == {"content changed": 1}
-    total = found.totals[0]
-    assert (total.new, total.gone, total.shared) == (0, 1, 1)
-    assert not total.paired
+    assert not found.totals[0].paired
     assert next(headlines(found)) == (
         "after has 0 leaking test images that before had not, 1 is gone, 0 changed grade;"
         " near or exact 50.00 % -> 0.00 %"
     )
 
 
-def test_the_same_images_are_compared_in_pairs(tmp_path: Path) -> None:
+def test_the_same_images_are_compared_in_pairs(tmp_path):
     """Another training set: eight images leak now alone, one leaked before alone."""
     images = {
         "test": [(f"{n:02}", n, False) for n in range(20)],
@@ -346,17 +294,16 @@ def test_the_same_images_are_compared_in_pairs(tmp_path: Path) -> None:
     }
     before = World(images, [leak("09")], [("test", "train")])
     new = [leak(f"{n:02}", reference="y") for n in range(8)]
-    folders = written(tmp_path, before, replace(before, pairs=new))
-    (total,) = diff(*folders).totals
-    assert total.paired
+    found = diff(*written(tmp_path, before, replace(before, pairs=new)))
+    (total,) = found.totals
     assert total.flips == (1, 8)
     assert total.p_value == pytest.approx(20 / 512)  # (C(9, 0) + C(9, 1)) / 2**9, both tails
-    (table,) = document(diff(*folders)).grids()
+    (table,) = document(found).grids()
     words = "8 leak now alone, 1 leaked before alone (McNemar's exact test, p = 0.039)"
     assert any(words in row[1] for row in table.rows)
 
 
-def test_only_vectors_are_known_by_id(tmp_path: Path) -> None:
+def test_only_vectors_are_known_by_id(tmp_path):
     images = {"test": [("a", 1, False)], "train": [("x", None, False), ("y", None, False)]}
     before = World(images, [leak("a", None)], [("test", "train")])
     folders = written(tmp_path, before, replace(before, pairs=[leak("a", None, "y")]))
@@ -369,7 +316,8 @@ def test_only_vectors_are_known_by_id(tmp_path: Path) -> None:
         diff(*folders, "near")
 
 
-def test_the_same_table_whatever_the_order_of_rows(tmp_path: Path) -> None:
+def test_the_table_of_changes_has_an_order(tmp_path):
+    """Leaks first, then repeats, each by id; a table that names unknown images is refused."""
     before = World(
         {"test": [(i, n, False) for n, i in enumerate("abcd")], "train": [("x", 9, False)]},
         [],
@@ -382,12 +330,6 @@ def test_the_same_table_whatever_the_order_of_rows(tmp_path: Path) -> None:
         table = list(csv.DictReader(lines))
     assert [(row["query"], row["within"]) for row in table] == [("a", ""), ("c", ""), ("a", "yes")]
     assert tuple(table[0]) == COLUMNS
-    with pytest.raises(VisleakError, match="cannot be written"):
-        write_changes(diff(*folders), tmp_path / "a.csv" / "b.csv")
-
-
-def test_tables_that_do_not_belong_together(tmp_path: Path) -> None:
-    images = {"test": [("a", 1, False)], "train": [("x", 2, False)]}
-    folder = World(images, [leak("a", reference="y")], [("test", "train")]).write(tmp_path / "a")
+    mixed = replace(before, pairs=[leak("a", reference="y")]).write(tmp_path / "mixed")
     with pytest.raises(VisleakError, match=r"names images that images.parquet does not; run the"):
-        diff(folder, folder)
+        diff(mixed, mixed)
