@@ -1,7 +1,6 @@
-"""An audit with verdicts laid over answers as people said; the folder stays as it is."""
+"""An audit with verdicts of people applied; the folder stays as it is."""
 
 import gc
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -16,7 +15,7 @@ TRAIN = [Image("t"), Image("u")]
 PAIRS = [Pair("a", "t", "near"), Pair("b", "u", "different", 0.7)]
 
 
-def verdict(query: int, reference: int, judgment: str) -> Verdict:
+def verdict(query, reference, judgment):
     pair = digest_of("test", TEST[query]), digest_of("train", TRAIN[reference])
     return Verdict.of(*pair, judgment, "Ada")
 
@@ -26,7 +25,7 @@ def folder(tmp_path):
     return split_audit(tmp_path / "audit", TEST, TRAIN, PAIRS)
 
 
-def contents(folder: Path) -> dict[str, bytes]:
+def contents(folder):
     """Return the files, but for those that SQLite keeps beside one that is being read."""
     own = (path for path in folder.iterdir() if not path.name.endswith(("-shm", "-wal")))
     return {path.name: path.read_bytes() for path in own}
@@ -39,20 +38,17 @@ def test_verdicts_of_the_folder(folder):
     audit = visleak.Audit(folder)
     judged = visleak.apply_verdicts(audit)
     assert (audit.judged, judged.judged) == (False, True)
-    assert audit.headline == "1 of 3 test images leak, as measured"
     assert audit.rate().count == 1
     assert audit.pairs(grade="near")["query"].to_pylist() == ["a"]
     assert "machine_grade" not in audit.pairs().column_names
     assert judged.headline.startswith("2 of 3 test images")
-    assert judged.rate().count == 2
-    assert judged.rate("exact").count == 1
+    assert (judged.rate().count, judged.rate("exact").count) == (2, 1)
     near = judged.pairs(grade="near").to_pylist()
-    assert {(row["query"], row["machine_grade"]) for row in near} == {
+    assert [(row["query"], row["machine_grade"]) for row in near] == [
         ("b", "different"),
         ("c", None),
-    }
+    ]
     assert judged.summary.as_dict()["review"]["judged"] == 3
-    assert judged.headline in repr(judged)
     assert contents(folder) == before
 
 
@@ -62,7 +58,6 @@ def test_verdicts_given_are_not_kept(folder, tmp_path):
     assert visleak.apply_verdicts(audit, verdicts).rate().count == 0
     path = tmp_path / "list.csv"
     path.write_text("TestID,TrainID,Judgment\nb,u,1\n")
-    assert visleak.apply_verdicts(audit, path).rate().count == 2
     assert visleak.apply_verdicts(audit, str(path)).rate().count == 2
     other = split_audit(tmp_path / "other", TEST, TRAIN)
     with Ledger(other) as ledger:

@@ -2,12 +2,8 @@
 
 import csv
 import io
-from collections.abc import Sequence
-from pathlib import Path
 
-import numpy as np
 import pytest
-from PIL import Image
 
 from refusals import refusal
 from visleak.errors import VisleakError
@@ -16,43 +12,37 @@ from visleak.impact.predictions import read_predictions
 from visleak.memorization.prompt_files import read_prompts
 from visleak.verdicts.exchange import read_list
 
-#: Encoding, and what separates cells.
-WRITTEN = [
-    ("utf-8", ","),
-    ("utf-8", ";"),
-    ("utf-8-sig", "\t"),
-    ("utf-8", "|"),
-    ("utf-16", ","),
-    ("utf-16", ";"),
-    ("utf-16", "\t"),
-    ("utf-32", ";"),
-]
 
+@pytest.mark.parametrize(
+    ("encoding", "delimiter"),
+    [
+        ("utf-8", ","),
+        ("utf-8", "|"),
+        ("utf-8-sig", "\t"),
+        ("utf-16", ","),
+        ("utf-16", ";"),
+        ("utf-32", ";"),
+    ],
+)
+def test_tables_are_read_as_they_were_meant(tmp_path, picture, encoding, delimiter):
+    def write(*rows):
+        text = io.StringIO()
+        csv.writer(text, delimiter=delimiter).writerows(rows)
+        path = tmp_path / "a.csv"
+        path.write_bytes(text.getvalue().encode(encoding))
+        return path
 
-def write(path: Path, rows: Sequence[Sequence[str]], encoding: str, delimiter: str) -> Path:
-    text = io.StringIO()
-    csv.writer(text, delimiter=delimiter).writerows(rows)
-    path.write_bytes(text.getvalue().encode(encoding))
-    return path
-
-
-@pytest.mark.parametrize(("encoding", "delimiter"), WRITTEN)
-def test_tables_are_read_as_they_were_meant(tmp_path, encoding, delimiter):
-    Image.fromarray(np.zeros((8, 8, 3), np.uint8)).save(tmp_path / "ä.png")
-    rows = [("path", "label"), ("ä.png", "x, y; z")]
-    images = open_images(str(write(tmp_path / "a.csv", rows, encoding, delimiter)))
+    picture(8, 8).save(tmp_path / "ä.png")
+    images = open_images(write(("path", "label"), ("ä.png", "x, y; z")))
     assert images.ids.to_pylist() == ["ä.png"]
     assert images.labels.to_pylist() == ["x, y; z"]
-    rows = [("id", "prediction", "score:a"), ("ä.png", "x, y; z", "0.5")]
-    file = read_predictions(write(tmp_path / "b.csv", rows, encoding, delimiter))
+    file = read_predictions(write(("id", "prediction", "score:a"), ("ä.png", "x, y; z", "0.5")))
     assert file.columns["prediction"].to_pylist() == ["x, y; z"]
     ((values, _),) = file.scores()
     assert values.tolist() == [[0.5]]
-    rows = [("TestID", "TrainID", "Judgment"), ("ä;b", "c, d", "1")]
-    (judged,), _ = read_list(write(tmp_path / "j.csv", rows, encoding, delimiter))
+    (judged,), _ = read_list(write(("TestID", "TrainID", "Judgment"), ("ä;b", "c, d", "1")))
     assert (judged.test, judged.train) == ("ä;b", "c, d")
-    prompts = [("prompt", "source"), ("a cat, ä; b", "web")]
-    found = read_prompts(write(tmp_path / "p.csv", prompts, encoding, delimiter))
+    found = read_prompts(write(("prompt", "source"), ("a cat, ä; b", "web")))
     assert found.texts == ("a cat, ä; b",)
 
 

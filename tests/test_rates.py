@@ -1,7 +1,7 @@
+"""Rates and their intervals, against scipy and by enumeration."""
+
 import json
 import math
-import subprocess
-import sys
 
 import numpy as np
 import pytest
@@ -19,27 +19,18 @@ def test_wilson_agrees_with_scipy(data):
     k = data.draw(st.integers(0, n))
     confidence = data.draw(st.sampled_from([0.5, 0.9, 0.95, 0.99]))
     expected = binomtest(k, n).proportion_ci(confidence, method="wilson")
-    assert wilson(k, n, confidence) == pytest.approx((expected.low, expected.high), abs=1e-12)
-
-
-@given(st.data())
-def test_wilson_holds_the_share_and_mirrors(data):
-    n = data.draw(st.integers(1, 10**9))
-    k = data.draw(st.integers(0, n))
-    low, high = wilson(k, n)
+    low, high = wilson(k, n, confidence)
+    assert (low, high) == pytest.approx((expected.low, expected.high), abs=1e-12)
     assert 0.0 <= low <= k / n <= high <= 1.0
-    assert wilson(n - k, n) == pytest.approx((1.0 - high, 1.0 - low), abs=1e-12)
-    assert all(math.isnan(end) for end in wilson(0, 0))
 
 
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        *(
-            ((k, n), f"k must lie between 0 and n = {n}; got {k}")
-            for k, n in [(-1, 5), (6, 5), (1, 0)]
-        ),
-        *(((1, 2, c), "confidence must lie between 0 and 1; got") for c in (0.0, 1.0, 95.0)),
+        ((-1, 5), "k must lie between 0 and n = 5; got -1"),
+        ((6, 5), "k must lie between 0 and n = 5; got 6"),
+        ((1, 2, 0.0), "confidence must lie between 0 and 1; got"),
+        ((1, 2, 95.0), "confidence must lie between 0 and 1; got"),
         ((1, 9, 0.95, 8), "population must be at least n = 9; got 8"),
     ],
 )
@@ -48,12 +39,9 @@ def test_wilson_refuses_what_cannot_be(given, message):
         wilson(*given)
 
 
-def test_rate_reads_as_a_sentence():
+def test_a_rate_as_text_and_as_json():
     assert str(Rate.of(289, 10_000)) == "289 of 10,000 (2.89 %, 95 % CI 2.58-3.24)"
     assert "25.00 %, 90 % CI " in str(Rate.of(1, 4, 0.9))
-
-
-def test_rate_goes_through_json():
     for rate in (Rate.of(3, 9), Rate.of(0, 9)):
         stored = json.loads(json.dumps(rate.as_dict(), allow_nan=False))
         assert Rate.from_dict(stored) == rate
@@ -98,12 +86,3 @@ def test_the_interval_covers_by_enumeration(population, n):
     assert covered.min() > 0.83
     usual = (true > 0.05 * population) & (true < 0.95 * population)
     assert covered[usual].min() > 0.90
-
-
-def test_rates_need_no_array_library():
-    """What prints rates must not wait for numpy and scipy."""
-    script = "import sys, visleak.stats; print(*({'numpy', 'scipy'} & set(sys.modules)))"
-    found = subprocess.run(
-        [sys.executable, "-c", script], capture_output=True, text=True, check=True
-    )
-    assert found.stdout.split() == []
