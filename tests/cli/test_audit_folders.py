@@ -2,29 +2,23 @@
 
 import csv
 import json
-import re
 import shutil
-from pathlib import Path
 
 import pytest
-from calling import HOSTILE, check_refused, refusals, run
+from calling import HOSTILE, MOSTLY_READABLE, check_refused, refusals, run
 from PIL import Image
 
 import visleak
 from visleak.auditing import Audit
 
 
-def test_all_pairs_of_a_query_best_first(audited):
+def test_all_pairs_of_an_image_best_first(audited):
     """Pairs that are graded different are counted, and listed on request."""
     ran = run("show", audited, "thing/mirrored.png", "--all")
-    head, _, names, _, first, *rest = ran.out.rstrip("\n").split("\n")
+    head, _, _, _, first, *rest = ran.out.rstrip("\n").split("\n")
     assert head == "thing/mirrored.png of test (96 x 96, label thing)"
-    assert re.split(r"  +", names) == [
-        *("grade", "set", "image", "transform", "reason", "sim.", "prob."),
-    ]
     assert first.startswith("near ")
     assert "thing/t1.png" in first
-    assert "mirrored" in first
     table = Audit(audited).pairs().to_pylist()
     mine = [row for row in table if "thing/mirrored.png" in (row["query"], row["reference"])]
     assert 1 + len(rest) == len(mine)
@@ -33,16 +27,10 @@ def test_all_pairs_of_a_query_best_first(audited):
     shown = run("show", audited, "thing/mirrored.png").out
     assert not any(line.startswith("different ") for line in shown.splitlines())
     assert f"{different} pair" in shown
-    assert "--all" in shown
-
-
-def test_pairs_of_a_reference_lead_to_the_queries(audited):
-    ran = run("show", audited, "thing/t0.png")
-    lines = ran.out.splitlines()
+    # pairs of a reference lead to the queries
+    lines = run("show", audited, "thing/t0.png").out.splitlines()
     assert lines[0].startswith("thing/t0.png of train")
-    exact = [line for line in lines if line.startswith("exact")]
-    assert len(exact) == 2
-    assert any("thing/copy.png" in line for line in exact)
+    assert sum(line.startswith("exact") for line in lines) == 2
 
 
 def test_control_characters_in_ids_are_escaped_on_one_line(audited):
@@ -62,13 +50,8 @@ def test_control_characters_in_ids_are_escaped_on_one_line(audited):
 """)
 def test_wrong_calls(audited, arguments, words):
     check_refused(f"show {arguments}", words, audit=audited)
-
-
-def test_ids_are_suggested_from_the_given_set(audited):
+    # ids are suggested from the given set
     assert "did you mean" not in run("show", audited, "thing/copy.png", "--set", "train").err
-
-
-def test_unreadable_id(audited):
     check_refused(f"show {audited} thing/text.jpg", "could not be read: not-an-image", code=1)
 
 
@@ -132,18 +115,6 @@ def test_report_survives_the_loss_of_its_sources(dataset, tmp_path):
     assert "data:image/webp" not in (out / "report.html").read_text()
 
 
-@pytest.mark.parametrize("verb", ["report {audit}", "show {audit} x"])
-def test_folder_as_output(audited, tmp_path, verb):
-    (tmp_path / "folder.png").mkdir()
-    words = f"the output {tmp_path}/folder.png is a folder; choose a file with -o FILE"
-    check_refused(f"{verb} -o {tmp_path}/folder.png", words, audit=audited)
-
-
-def test_newer_schema_is_refused(audited, tmp_path):
-    (tmp_path / "audit.json").write_text('{"schema": 99}')
-    check_refused(f"report {tmp_path}", "has schema 99", code=1)
-
-
 SCRIPT = "<img src=x onerror=alert(1)>"
 
 
@@ -167,10 +138,6 @@ def test_from_import_to_export(folder, listed, tmp_path):
         "rows on images that the audit does not have: 1 ('thing/nobody.png')",
         "ignored: Mood",
     ]
-    assert (
-        "imported 0 verdicts of ada, 2 already present"
-        in run("verdicts", folder, "import", listed).out
-    )
     out = tmp_path / "out.csv"
     ran = run("verdicts", folder, "export", out)
     assert ran.out.splitlines() == [str(out), str(tmp_path / "out_within_test.csv")]
@@ -178,68 +145,41 @@ def test_from_import_to_export(folder, listed, tmp_path):
     assert {(row[0], row[3]) for row in rows} == {
         *(("thing/mirrored.png", "2"), ("thing/q0.png", "1")),
     }
-    # other audits of other names: the plain copy tells
     ran = run("verdicts", folder, "import", folder / "verdicts.csv", "--json")
     assert json.loads(ran.out)["known"] == 2
 
 
-def test_verdicts_of_each_reviewer(folder, listed):
+def test_verdicts_of_each_reviewer(folder, listed, tmp_path):
     run("verdicts", folder, "import", listed, "--reviewer", f"{SCRIPT}[red]")
     listed.write_text("TestID,TrainID,Judgment\nthing/mirrored.png,thing/t1.png,1\n")
     run("verdicts", folder, "import", listed, "--reviewer", "Ben")
     ran = run("verdicts", folder)
     assert ran.out.startswith("2 pairs judged, 1 disputed\n")
-    assert f"{SCRIPT}[red] and Ben" in ran.out
-    assert "test: thing/mirrored.png   train: thing/t1.png" in ran.out
     assert f"{SCRIPT}[red]: similar, Ben: near" in ran.out
     value = json.loads(run("verdicts", folder, "--json").out)
     assert (value["judged"], value["disputed"]) == (2, 1)
-    assert value["kappas"] == [
-        {"reviewers": [f"{SCRIPT}[red]", "Ben"], "pairs": 1, "agreed": 0, "kappa": 0.0}
-    ]
-    assert value["disputes"][0]["said"] == {f"{SCRIPT}[red]": "similar", "Ben": "near"}
+    assert "\nnear (disputed)" in run("show", folder, "thing/mirrored.png").out
+    assert run("verdicts", folder, "export", tmp_path / "out.csv").err == (
+        "disputed pairs, excluded: 1\n"
+    )
 
 
-def test_verdicts_count_in_show_and_export(folder, listed, tmp_path):
+def test_verdicts_count_in_other_commands(dataset, folder, listed, tmp_path):
+    before = (folder / "audit.json").read_bytes()
+    assert "pairs judged" not in run("audit", dataset, "-o", folder).out
     run("verdicts", folder, "import", listed)
-    shown = run("show", folder, "thing/mirrored.png").out
-    assert "similar (judged; machine near)" in shown
+    assert "similar (judged; machine near)" in run("show", folder, "thing/mirrored.png").out
     # only people listed this pair, and nobody measured it
     first = run("show", folder, "thing/q0.png").out.splitlines()[4]
     assert first.split()[:2] == ["near", "(judged;"]
     out = tmp_path / "pairs.csv"
     assert run("export", folder, "--format", "csv", "--grade", "near", "-o", out).code == 0
-    text = out.read_text()
-    assert "thing/q0.png" in text
-    assert "thing/mirrored.png" not in text
-    out = tmp_path / "list.csv"
-    export = ("export", folder, "--format", "cifair", "--grade", "similar", "-o", out)
-    assert run(*export).code == 0
-    assert any(
-        line.startswith("thing/mirrored.png,thing/t1.png,") and line.endswith(",2")
-        for line in out.read_text().splitlines()
-    )
-
-
-def test_the_same_audit_again_reports_verdicts(dataset, folder, listed):
-    before = (folder / "audit.json").read_bytes()
-    assert "pairs judged" not in run("audit", dataset, "-o", folder).out
-    run("verdicts", folder, "import", listed)
-    assert "2 pairs judged; `visleak stats` counts that" in run("audit", dataset, "-o", folder).out
+    assert "thing/q0.png" in out.read_text()
+    assert "thing/mirrored.png" not in out.read_text()
+    again = run("audit", dataset, "-o", folder).out
+    assert "2 pairs judged; `visleak stats` counts that" in again
     assert "<bdi>ada (2)</bdi>" in (folder / "report.html").read_text()
     assert (folder / "audit.json").read_bytes() == before
-
-
-def test_disputed_pairs_that_are_left_out_are_reported(folder, tmp_path):
-    for who, judgment in (("Ada", 1), ("Ben", 3)):
-        path = tmp_path / "list.csv"
-        path.write_text(f"TestID,TrainID,Judgment\nthing/mirrored.png,thing/t1.png,{judgment}\n")
-        run("verdicts", folder, "import", path, "--reviewer", who)
-    ran = run("verdicts", folder, "export", tmp_path / "out.csv", "--json")
-    assert ran.err == "disputed pairs, excluded: 1\n"
-    value = json.loads(ran.out)
-    assert (value["written"], value["disputed"], len(value["files"])) == (0, 1, 2)
-    assert "\nnear (disputed)" in run("show", folder, "thing/mirrored.png").out
 
 
 @refusals("""
@@ -255,74 +195,26 @@ def test_wrong_command_lines(audited, arguments, words):
     check_refused(f"verdicts {audited} {arguments}", words)
 
 
-def test_wrong_content(folder, tmp_path):
-    path = tmp_path / "list.csv"
-    path.write_text("TestID,TrainID,Judgment\nthing/q0.png,thing/t0.png,7\n")
-    words = "line 2: Judgment must be 0 exact, 1 near, 2 similar or 3 different; got '7'"
-    check_refused(f"verdicts {folder} import {path}", words, code=1)
-    path.write_text("TestID,TrainID,Judgment\na,thing/t0.png,1\nthing/q0.png,thing/t0.png,1\n")
-    check_refused(f"verdicts {folder} import {path} --strict", "1 of the 2 rows of", code=1)
-    check_refused(f"verdicts {tmp_path} import {path}", "holds no finished audit")
-
-
-def test_hostile_ids_survive(folder, tmp_path):
-    path, out = tmp_path / "list.csv", tmp_path / "out.csv"
-    path.write_text(f'TestID,TrainID,Judgment\n"thing/{HOSTILE}",thing/t0.png,1\n')
-    run("verdicts", folder, "import", path, code=0)
-    run("verdicts", folder, "export", out, code=0)
-    assert f"thing/{HOSTILE}" in out.read_text()
-    assert "\x1b" not in run("verdicts", folder).out
-
-
-def judge(folder: Path, place: Path) -> None:
-    path = place / "ada.csv"
+def test_counts_and_gates_before_and_after_review(dataset, folder, tmp_path):
+    first = run("stats", folder, code=0, err="").out.splitlines()[0]
+    # the share that the audit reports
+    assert first.partition(" have")[0] == Audit(folder).headline.partition(" have")[0]
+    assert first.endswith(") have a duplicate (exact or near) in the training images, in 3 pairs")
+    path, out = tmp_path / "ada.csv", tmp_path / "counts"
     path.write_text("TestID,TrainID,Judgment\nthing/mirrored.png,thing/t1.png,3\n")
     assert run("verdicts", folder, "import", path).code == 0
-
-
-def test_counts_before_and_after_review(folder, tmp_path):
-    ran = run("stats", folder, code=0, err="")
-    lines = ran.out.splitlines()
-    assert lines[0].startswith("3 of 6 test images (50.00 %, 95 % CI ")
-    assert lines[0].endswith(
-        ") have a duplicate (exact or near) in the training images, in 3 pairs"
-    )
-    # the share that the audit reports
-    assert lines[0].partition(" have")[0] == Audit(folder).headline.partition(" have")[0]
-    assert lines[1].endswith("there or within the set, in 4 pairs")
-    assert "no verdicts yet" in ran.out
-    judge(folder, tmp_path)
-    ran = run("stats", folder)
-    lines = ran.out.splitlines()
+    lines = run("stats", folder, "-o", out).out.splitlines()
     assert lines[0].startswith("2 of 6 test images")
     assert lines[0].endswith("in 2 pairs, after review")
     together = next(line.split() for line in lines if line.startswith("together"))
     # pairs and images after review, then before
     assert together[1:] == ["3", "2", "4", "3"]
-    assert "1 listed pair has another grade than the automatic one" in ran.out
-
-
-def test_json_is_all_that_is_printed(folder, tmp_path):
-    judge(folder, tmp_path)
-    out = tmp_path / "counts"
-    ran = run("stats", folder, "--json", "-o", out)
-    value = json.loads(ran.out)
-    assert value == json.loads((out / "counts.json").read_text())
-    (own,) = value["sets"]
-    assert (own["before"]["images"], own["after"]["images"]) == (3, 2)
-    assert own["after"]["types"]["train-test"]["near"] == {"pairs": 0, "images": 0}
-    assert value["review"]["reviewers"]["ada"]["different"] == 1
-    assert own["classes"] == [{"label": "thing", "images": 2, "before": 3, "of": 6}]
-    # three pairs of copies: of no distance, whatever the percentile
-    assert [each["distance"] for each in own["examples"]] == [0.0, 0.0, 0.0]
     assert len([*out.glob("example-exact-*.png")]) == 3
-
-
-def test_a_narrower_grade_and_wrong_words(folder, tmp_path):
+    value = json.loads(run("stats", folder, "--json").out)
+    assert value == json.loads((out / "counts.json").read_text())
+    assert value["review"]["reviewers"]["ada"]["different"] == 1
     assert "(exact)" in run("stats", folder, "--grade", "exact").out.splitlines()[0]
-    check_refused(f"stats {tmp_path}/none", "holds no finished audit")
-    (tmp_path / "file").write_text("")
-    check_refused(f"stats {folder} -o {tmp_path}/file", "file is a file")
+    run("audit", dataset, "-o", folder, *MOSTLY_READABLE, "--fail-on", "near=34%", code=0)
 
 
 @pytest.fixture(scope="module")
@@ -345,16 +237,17 @@ def test_removed_copies_are_reported(audited, cleaned):
         " near or exact 50.00 % -> 40.00 %"
     )
     assert "test: 4 the same, 1 renamed, 1 removed" in ran.out
-    assert "train: 6 the same" in ran.out
     assert "1 vanished: 1 with an image that cleaned has not" in ran.out
-
-
-def test_the_same_audit_has_not_changed(audited):
-    ran = run("diff", audited, audited)
-    first = f"{audited} has the same 3 leaking test images as {audited}; near or exact 50.00 %"
-    assert ran.out.splitlines()[0] == first
-    assert "vanished" not in ran.out
-    assert "differs" not in ran.out
+    content = json.loads(run("diff", audited, cleaned, "--json").out)
+    (total,) = content["totals"]
+    after = total["rates"]["near_or_exact"]["after"]
+    assert (total["gone"], after["count"], after["total"]) == (1, 2, 5)
+    assert content["pairs"]["vanished"] == {"image gone": 1}
+    (test, train) = content["sets"]
+    assert (test["renamed"], test["removed"], train["same"]) == (1, 1, 6)
+    same = run("diff", audited, audited).out
+    assert same.startswith(f"{audited} has the same 3 leaking test images as {audited}; near or")
+    assert "vanished" not in same
 
 
 def test_another_encoder_is_reported(dataset, audited, tmp_path):
@@ -362,7 +255,6 @@ def test_another_encoder_is_reported(dataset, audited, tmp_path):
     assert run("audit", dataset, "-o", other, "--encoder", "phash").code == 0
     ran = run("diff", audited, other)
     assert "encoder name: builtin -> phash" in ran.out
-    assert "the same images in both" in ran.out
     assert "McNemar's exact test, p = " in ran.out
     check_refused(f"diff {audited} {other} --grade soft", "has no thresholds for degrees")
 
@@ -378,22 +270,6 @@ def test_every_pair_is_written(audited, cleaned, tmp_path):
     assert leak["query_digest"] == leak["reference_digest"]
     assert len(leak["query_digest"]) == 32
     assert (repeat["within"], repeat["reference_set"]) == ("yes", "test")
-
-
-def test_json_holds_the_numbers(audited, cleaned):
-    content = json.loads(run("diff", audited, cleaned, "--json").out)
-    assert content["headline"].startswith("cleaned has 0 leaking test images that out had not")
-    (total,) = content["totals"]
-    assert (total["new"], total["gone"], total["regraded"]) == (0, 1, 0)
-    assert total["rates"]["near_or_exact"]["before"]["count"] == 3
-    after = total["rates"]["near_or_exact"]["after"]
-    assert (after["count"], after["total"], after["share"]) == (2, 5, 0.4)
-    assert total["difference_low"] < -0.1 < total["difference_high"]
-    assert total["shared_images"] == 5
-    assert not total["same_images"]
-    assert content["pairs"]["vanished"] == {"image gone": 1}
-    (test, train) = content["sets"]
-    assert (test["renamed"], test["removed"], train["same"]) == (1, 1, 6)
 
 
 def test_sets_with_other_names(dataset, audited, tmp_path):
@@ -422,8 +298,7 @@ def test_wrong_options(arguments, words, audited):
     check_refused(f"diff {audited} {audited} {arguments}", words)
 
 
-def test_what_is_no_audit(audited, tmp_path):
-    check_refused(f"diff {audited} {tmp_path}", "holds no finished audit")
+def test_a_damaged_table_is_refused(audited, tmp_path):
     broken = shutil.copytree(audited, tmp_path / "broken")
     (broken / "images.parquet").write_bytes(b"PAR1")
     check_refused(f"diff {audited} {broken}", "images.parquet", code=1)

@@ -1,22 +1,18 @@
 """The same images from whatever source make the same audit; tables made elsewhere."""
 
 import csv
-import functools
-import http.server
 import shlex
 import tarfile
-import threading
 from pathlib import Path
 
 import pytest
-from calling import check_refused, refused, run
+from calling import run
 
 import visleak
 from visleak.auditing import Audit
 
 #: What must not depend on where images lie.
 COLUMNS = ["query", "reference", "similarity", "background", "view", "grade", "probability"]
-SECRET = "hunter2"
 
 
 @pytest.fixture(scope="module")
@@ -47,21 +43,6 @@ def wanted(audited):
     return pairs(audited, key)
 
 
-@pytest.fixture
-def address(shards):
-    class Quiet(http.server.SimpleHTTPRequestHandler):
-        def log_message(self, *_):
-            pass
-
-    handler = functools.partial(Quiet, directory=str(shards))
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
-        thread = threading.Thread(target=server.serve_forever, args=(0.01,))
-        thread.start()
-        yield f"127.0.0.1:{server.server_port}"
-        server.shutdown()
-        thread.join()
-
-
 def test_shards(shards, tmp_path, wanted, monkeypatch):
     monkeypatch.chdir(shards)
     sides = ("--test", "test-{000..002}.tar", "--train", "train-*.tar")
@@ -72,24 +53,6 @@ def test_shards(shards, tmp_path, wanted, monkeypatch):
     assert "reused: " in run("audit", *sides, "-o", tmp_path / "a").err
     monkeypatch.chdir(tmp_path)
     assert run("show", "a", wanted[0]["query"], "-o", "card.png").code == 0
-
-
-def test_a_web_server(address, tmp_path, wanted):
-    pytest.importorskip("aiohttp", reason="aiohttp is not installed")
-    base = f"http://me:{SECRET}@{address}"
-    sides = (
-        *("--test", f"{base}/test-{{000..002}}.tar?sig={SECRET}"),
-        *("--train", f"{base}/train-{{000..001}}.tar?sig={SECRET}"),
-    )
-    ran = run("audit", *sides, "-o", tmp_path / "a", code=0)
-    assert pairs(tmp_path / "a") == wanted
-    written = b"".join(p.read_bytes() for p in (tmp_path / "a").rglob("*") if p.is_file())
-    assert SECRET.encode() not in written
-    assert SECRET not in ran.out + ran.err
-    assert "reused: " in run("audit", *sides, "-o", tmp_path / "a").err
-    code, message = refused("audit", "--test", f"{base}/a.tar?sig={SECRET}", "--train", f"{base}/b")
-    assert code == 1
-    assert message.startswith(f"archive http://{address}/a.tar cannot be read: the server says 404")
 
 
 def test_the_same_files_on_both_sides_are_named(dataset, tmp_path):
@@ -153,11 +116,6 @@ def test_lists_and_python(dataset, tmp_path, files):
     for wrong in ("nowhere", "a=nowhere"):
         with pytest.raises(visleak.VisleakError, match="there is no folder"):
             visleak.open_images(lines, root=wrong)
-
-
-def test_a_table_without_header(tmp_path):
-    (tmp_path / "a.csv").write_text("x/a.png,cat\nx/b.png,dog\n")
-    check_refused(f"audit --set {tmp_path}/a.csv", "add a header, such as path,label", code=1)
 
 
 def test_groups_are_counted_and_doubted(dataset, tmp_path):
