@@ -81,23 +81,17 @@ def made(_trained_here, pictures, program, tmp_path_factory):
     return out, dlede(pictures, program, out, "--repetitions", 3)
 
 
-def test_a_clean_split_from_end_to_end(made):
+def test_a_clean_split_from_end_to_end(made, pictures, program, tmp_path):
     out, ran = made
     assert ran.code == 0, ran.err
     lines = ran.out.splitlines()
     assert lines[0].startswith("no leak shows (certainty over 99.9 %, 3 repetitions)")
     assert "raises mAP@0.5 by 10.0 % and F1 by 10.4 %, the next 10 % by 9.1 % and 9.4 %" in lines[1]
-    at = next(place for place, line in enumerate(lines) if line.startswith("leaked %"))
-    rows = [line.split() for line in lines[at + 2 : at + 5]]
-    assert [row[:2] for row in rows] == [["0", "3"], ["10", "3"], ["20", "3"]]
     assert lines[-2:] == [str(out), str(out / "audit" / "report.html")]
     pairs, hashes, costs = ran.err.splitlines()[:3]
     assert pairs.startswith("pairs, by the audit: 0 of 20 test images")
     assert "equal perceptual hashes" in hashes
     assert costs.startswith("9 training runs on 24 images, each tested on 20")
-    files = {path.name for path in out.iterdir()}
-    assert {"dlede.json", "dlede.md", "dlede.tex", "curve.csv", "phash-pairs.png"} <= files
-    assert {"curve.svg", "curve.png", "increases.png"} <= files
     page = (out / "audit" / "report.html").read_text(encoding="utf-8")
     assert f"pairs, by the audit: {Audit(out / 'audit').headline}" in page
     assert "<img src=x onerror" not in page
@@ -105,29 +99,17 @@ def test_a_clean_split_from_end_to_end(made):
     result = read_result(out)
     assert result.audit is not None
     assert result.audit.folder == "audit"
-
-
-def test_finished_trainings_are_not_made_again(made, pictures, program, tmp_path):
-    out = Path(shutil.copytree(made[0], tmp_path / "out"))
-    before = {path: path.stat().st_mtime_ns for path in (out / "runs").rglob("*.json")}
+    # finished training runs are not made again; those of another trainer are kept until --force
+    given = (Path(shutil.copytree(out, tmp_path / "out")), "--repetitions")
     bare = ("--audit", "off", "--no-phash")
-    again = dlede(pictures, program, out, "--repetitions", 3, *bare, "--json")
-    assert again.err == f"reused: all 9 training runs were in {out}\n"
-    assert again.out.encode() == (out / "dlede.json").read_bytes()
-    content = json.loads(again.out)
-    assert (content["kind"], content["judgement"]["verdict"]) == ("visleak dlede", "clean")
-    assert content["audit"] is None
-    more = dlede(
-        pictures, program, out, "--repetitions", 4, "--audit", made[0] / "audit", "--no-phash",
-        "--decision-rule", "cumulative", "--threshold", "15%",
-    )  # fmt: skip
+    again = dlede(pictures, program, *given, 3, *bare, "--json")
+    assert again.err == f"reused: all 9 training runs were in {given[0]}\n"
+    assert again.out.encode() == (given[0] / "dlede.json").read_bytes()
+    more = dlede(pictures, program, *given, 4, "--no-phash", "--audit", out / "audit")
     assert more.code == 0, more.err
     assert "9 finished before;" in more.err
-    assert f"the report of {made[0] / 'audit'} showed another result of dlede" in more.err
-    assert "(above 15 %)" in more.out
-    assert {path: path.stat().st_mtime_ns for path in before} == before
-    # training runs of another trainer are kept until --force
-    other = dlede(pictures, program, out, *bare, gain=0.25)
+    assert f"the report of {out / 'audit'} showed another result of dlede" in more.err
+    other = dlede(pictures, program, given[0], *bare, gain=0.25)
     assert (other.code, "holds training runs with another trainer" in other.err) == (2, True)
 
 
@@ -152,9 +134,8 @@ def test_a_folder_of_splits_reports_what_it_leaves_out(pictures, program, tmp_pa
 
 
 def test_trainings_that_fail_leave_their_reason(pictures, program, tmp_path):
-    ran = dlede(
-        pictures, program, tmp_path / "out", "--repetitions", 1, "--audit", "off", gain=-1.0
-    )
+    given = ("--repetitions", 1, "--audit", "off")
+    ran = dlede(pictures, program, tmp_path / "out", *given, gain=-1.0)
     assert ran.code == 1
     assert "the disk of the cluster is away" in ran.err
     assert not (tmp_path / "out" / "dlede.json").exists()
@@ -165,31 +146,14 @@ def test_scores_of_trainings_made_elsewhere(tmp_path):
     file.write_text("step,map50,f1\n0,.852,.839\n10,.856,.842\n20,.866,.850\n")
     ran = run("dlede", "--scores", file, "-o", out, code=0, err="")
     assert ran.out.startswith("undecided whether the split leaks (one repetition; by the means")
-    for words in ("0.852 and 0.839", "mAP@0.5 by 0.5 % and F1 by 0.4 %", f"scores of {file}"):
-        assert words in ran.out
+    assert ran.out.splitlines()[-1] == str(out)
     judged = json.loads((out / "dlede.json").read_text())["judgement"]
     assert (judged["verdict"], judged["reason_code"]) == ("undecided", "score-too-high")
-    assert judged["on_means"] == "leaking"
-    assert ran.out.splitlines()[-1] == str(out)
-    assert (out / "curve.csv").is_file()
     again = run("dlede", "--scores", file, "-o", out, "--force", "--threshold", "0.4%", "--json")
     assert json.loads(again.out)["judgement"]["on_means"] == "clean"
-
-
-def test_scores_that_give_nothing_to_judge_are_no_success(tmp_path):
-    file = tmp_path / "torn.csv"
     file.write_text("step,repetition,map50,f1\n0,1,.5,.5\n10,1,.6,.6\n0,2,.5,.5\n20,2,.6,.6\n")
-    check_refused(f"dlede --scores {file} -o {tmp_path}/out", "nothing can be judged", code=1)
-    assert not (tmp_path / "out").exists()
-
-
-def test_percent_columns_and_missing_values_are_reported(tmp_path):
-    file = tmp_path / "scores.csv"
-    file.write_text("step,f1\n0,50\n10,55\n20,60\n")
-    ran = run("dlede", "--scores", file, "-o", tmp_path / "out", code=0)
-    assert "f1: read as percent" in ran.out
-    assert "map50 is missing" in ran.out
-    assert read_result(tmp_path / "out").scores.of("f1")[0] == pytest.approx([0.5, 0.55, 0.6])
+    check_refused(f"dlede --scores {file} -o {tmp_path}/none", "nothing can be judged", code=1)
+    assert not (tmp_path / "none").exists()
 
 
 def test_a_leak_that_the_audit_proves_is_not_trained(pictures, program, tmp_path):
@@ -202,18 +166,11 @@ def test_a_leak_that_the_audit_proves_is_not_trained(pictures, program, tmp_path
     assert "--allow-proved-leak" in ran.out
     # findings come before anything else, and no cost is told
     assert ran.err.startswith(f"pairs, by the audit: {proof}")
-    assert "have equal perceptual hashes" in ran.err
     assert "training runs" not in ran.err
     assert not (out / "runs").exists()
-    content = json.loads((out / "dlede.json").read_text())
-    judged = content["judgement"]
-    assert (judged["verdict"], judged["reason_code"]) == (
-        "leaking",
-        "leak-proved-without-retraining",
-    )
-    assert content["proof"].startswith(proof)
-    assert repr(read_result(out).proof) == repr(content["proof"])
-    assert "nothing was trained" in (out / "dlede.md").read_text()
+    result = read_result(out)
+    assert result.judgement.reason_code == "leak-proved-without-retraining"
+    assert str(result.proof).startswith(proof)
     assert "nothing was trained" in (out / "audit" / "report.html").read_text()
     forced = run("dlede", *given, "--allow-proved-leak", code=0)
     assert forced.err.index("pairs, by the audit") < forced.err.index("3 training runs")

@@ -68,14 +68,6 @@ def test_every_method_runs_on_a_real_pipeline(given, tmp_path):
     assert "5 methods and settings: 40 images, 160 passes of the network" in ran.err
     assert "\x1b" not in ran.out + ran.err
     assert ran.out.startswith("top-1 similarity ")
-    for line in (
-        "RNA n=2",
-        "RTA n=1",
-        "Wen et al. l=0.01, lr=0.2",
-        "Ren et al. C=1.1",
-        "reference",
-    ):
-        assert any(each.startswith(line) for each in ran.out.splitlines()), ran.out
     assert "similarity is pixels, not SSCD as in the paper" in ran.out
     result = json.loads((out / "benchmark.json").read_text(encoding="utf-8"))
     assert [row["method"] for row in result["rows"]] == ["none", "rna", "rta", "wen", "ren"]
@@ -91,10 +83,6 @@ def test_every_method_runs_on_a_real_pipeline(given, tmp_path):
         assert any(images[(r["prompt"], r["seed"])] != r["image"] for r in own), method
     # what the table of images holds is a list of prompts for other verbs
     assert read_prompts(out / "measurements.parquet").texts[0] == HOSTILE
-    names = {path.name for path in out.iterdir()}
-    assert {"benchmark.md", "benchmark.tex", "benchmark.csv", "costs.csv", "worst.png",
-            "tradeoff.svg", "tradeoff.png"} <= names  # fmt: skip
-
     shown = run(*BENCHMARK, "-o", out)
     assert (shown.code, shown.out, shown.err) == (0, ran.out, "")
     assert run(*BENCHMARK, "-o", out, "--json").out == (out / "benchmark.json").read_text("utf-8")
@@ -104,8 +92,6 @@ def test_every_method_runs_on_a_real_pipeline(given, tmp_path):
     assert run(*call).err.splitlines()[0].endswith("holds this benchmark, finished")
     words = "or --force replaces it and keeps its images and measurements"
     refused(*call, "--seed", 1, code=2, words=words)
-    words = "holds a result of visleak memorization benchmark"
-    check_refused(f"memorization detect --model m --prompts p -o {out}", words)
 
 
 @refusals("""

@@ -55,14 +55,13 @@ def test_a_sentence_a_list_and_a_folder(prompts, tmp_path, model):
     assert json.loads(again.out)["headline"] == lines[0]
     assert model.rows == [12, 12]
 
-    words = "or --force replaces it and keeps its images"
-    refused(*EXTRACT, *FEW, "--prompts", prompts, "-o", out, "--seed", 1, code=2, words=words)
-
     anew = run(
         *("memorization", "extract", "--recluster", "--similarity", "pixels"),
         *("--min-cluster", 12, "--eps", 0.3, "--no-sheets", "-o", out),
     )
     assert anew.out.startswith("1 of 2 prompts gave a cluster of at least 12 of 12 images")
+    again = f"memorization extract --recluster --similarity pixels --min-cluster 13 -o {out}"
+    check_refused(again, "must be at most the number of images (12)")
     assert model.rows == [12, 12]
 
 
@@ -87,17 +86,6 @@ def test_kept_images_that_cannot_be_read_again(fault, prompts, tmp_path):
         assert (copy / "extract.json").read_bytes() == before
 
 
-def test_new_clusters_have_to_fit_the_images_of_the_folder(prompts, tmp_path):
-    out = tmp_path / "out"
-    few = ("--images", 60, "--steps", 1, "--batch", 60, "--no-sheets")
-    assert run(*EXTRACT, *few, "--prompts", prompts, "-o", out).code == 0
-    again = ("memorization", "extract", "--recluster", "--similarity", "pixels", "-o", out)
-    again = (*again, "--no-sheets", "--min-cluster")
-    assert run(*again, 55).out.startswith("1 of 2 prompts gave a cluster of at least 55 of 60 im")
-    assert run(*again, 1).out.startswith("1 of 2 prompts gave a cluster among 60 images: ")
-    check_refused(" ".join(map(str, (*again, 61))), "must be at most the number of images (60)")
-
-
 @refusals("""
     --images 10 -> min_cluster must be at most the number of images (10)
     --recluster -> --model, --prompts cannot be used with --recluster
@@ -106,14 +94,6 @@ def test_new_clusters_have_to_fit_the_images_of_the_folder(prompts, tmp_path):
 def test_what_cannot_be_is_refused(arguments, words, prompts, tmp_path, model):
     check_refused(f"{' '.join(EXTRACT)} --prompts {prompts} -o {tmp_path}/o {arguments}", words)
     assert model.asked == []
-
-
-def test_the_column_of_the_prompts_may_have_another_name(tmp_path):
-    path = tmp_path / "list.csv"
-    path.write_text("words,note\nan ordinary one,a\n", encoding="utf-8")
-    given = (*EXTRACT, *FEW, "--prompts", path, "-o", tmp_path / "out")
-    assert "list.csv has no column prompt, caption, text; " in refused(*given)[1]
-    assert run(*given, "--column", "words").code == 0
 
 
 def test_only_the_best_of_a_search_are_made(tmp_path):

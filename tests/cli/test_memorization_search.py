@@ -56,11 +56,9 @@ def test_a_search_prints_one_line_and_writes_its_files(tmp_path, loaded):
     assert "\x1b" not in ran.out
     assert (loaded["name"], loaded["lm"]) == ("folder/", "bert/")
     assert loaded["rules"] == Rules()
-    assert held["about"]["preset"] == "paper"
     assert set(held["about"]["changed"]) == {
         *("length", "iterations", "candidates", "temperature", "kappa", "norm")
     }
-    assert held["chains"] == 2
     assert len(read_prompts(tmp_path / "prompts.csv")) >= 1
 
 
@@ -83,19 +81,6 @@ def test_presets_are_the_papers_or_the_codes(tmp_path, loaded):
     assert set(code["about"]["changed"]) == {"length", "iterations", "candidates"}
 
 
-@refusals("""
-    --preset paper -> Give --temperature and --kappa on
-    --preset paper --kappa 9 -> Give --temperature on
-    --preset paper --temperature 2 -> Give --kappa on
-    --preset official-code -> Give --temperature on
-""")
-def test_constants_of_another_models_d_are_refused(tmp_path, loaded, arguments, words):
-    command = f"memorization search --model m {' '.join(SMALL)} -o {tmp_path}/out {arguments}"
-    check_refused(command, "constants of D of Stable Diffusion 1")
-    check_refused(command, words)
-    assert not (tmp_path / "out").exists()
-
-
 def test_random_words_are_not_counted_by_another_models_kappa(tmp_path, loaded):
     ran = search(tmp_path / "other", "--method", "random", "--max-calls", "100")
     assert ran.code == 0, ran.err
@@ -108,18 +93,18 @@ def test_random_words_are_not_counted_by_another_models_kappa(tmp_path, loaded):
     assert {each["reached"] for each in held["best"]} == {False}
 
 
-def test_rules_and_random_words_are_options(tmp_path, loaded):
+def test_banned_words_are_an_option(tmp_path, loaded):
     banned = tmp_path / "colours.txt"
     banned.write_text("red\nblue\n")
     assert search(tmp_path / "out", *ON_L2, "--banned", banned).code == 0
     assert loaded["rules"] == Rules(banned=("red", "blue"), banned_name="colours.txt")
-    ran = search(tmp_path / "r", "--method", "random", "--norm", "l2", "--max-calls", 100, "--json")
-    held = json.loads(ran.out)
-    assert held["method"] == "random"
-    assert held["calls"] <= 100
 
 
 @refusals("""
+    --preset paper -> constants of D of Stable Diffusion 1
+    --preset paper --kappa 9 -> Give --temperature on
+    --preset paper --temperature 2 -> Give --kappa on
+    --preset official-code -> Give --temperature on
     --norm l2 -> --norm l2 needs --temperature and --kappa: the preset's are on the squared scale
     --kappa high -> --kappa must be a number, or none; got 'high'
     --banned no/such.txt -> --banned no/such.txt: there is no such file
@@ -154,9 +139,7 @@ def test_verbs_chain_through_files(tmp_path, triggers):
     assert ran.out.splitlines()[0] == made["headline"]
     assert "prompts of 3 triggers scored, " in made["headline"]
     assert "1 trigger has pieces that the language model does not know" in ran.out
-    assert made["about"]["preset"] == "paper"
     assert made["about"]["origin"] == "triggers.txt (text)"
-    assert made["settings"]["preset"] == "paper"
     bank = tmp_path / "augmented" / "prompts.parquet"
     assert len(read_prompts(bank)) <= 12
     picks = run(
@@ -173,18 +156,13 @@ def test_verbs_chain_through_files(tmp_path, triggers):
 
 def test_the_codes_way_is_a_preset(tmp_path, triggers, loaded):
     loaded["model"] = PaperWords()
-    ran = run(
-        f"memorization augment --model m --triggers {triggers} --preset official-code --repeats 2"
-        f" --iterations 3 --floor 0.1 --json -o {tmp_path}/out",
-        code=0,
-    )
-    made = json.loads(ran.out)
+    given = "--preset official-code --repeats 2 --iterations 3 --floor 0.1 --json"
+    command = f"memorization augment --model m --triggers {triggers} {given} -o {tmp_path}/out"
+    made = json.loads(run(command, code=0).out)
     settings = made["settings"]
-    assert (settings["preset"], settings["top"]) == ("official-code", None)
-    assert (settings["norm"], settings["kappa"]) == ("squared", 3.0)
+    assert (settings["norm"], settings["kappa"], settings["top"]) == ("squared", 3.0, None)
     assert made["about"]["changed"] == ["iterations", "repeats", "floor"]
     assert made["score"]["timestep"] == 999
-    assert ran.out.encode() == (tmp_path / "out" / "augment.json").read_bytes()
 
 
 def test_a_note_names_the_preset_of_stable_diffusion_2(tmp_path, triggers, loaded):
@@ -207,10 +185,7 @@ def test_an_augmentation_that_cannot_be_is_refused(tmp_path, triggers, arguments
     check_refused(command, words)
 
 
-@refusals("""
-    {list} --per-source -> --per-source needs the column trigger in triggers.txt (text)
-    none.txt -> there is no such file
-""")
-def test_picks_that_cannot_be_are_refused(tmp_path, triggers, arguments, words):
-    command = f"memorization diversify --model m -o {tmp_path}/out --prompts {arguments}"
-    check_refused(command, words, list=triggers)
+def test_picks_that_cannot_be_are_refused(tmp_path, triggers):
+    command = f"memorization diversify --model m -o {tmp_path}/out --prompts {triggers}"
+    words = "--per-source needs the column trigger in triggers.txt (text)"
+    check_refused(f"{command} --per-source", words)
