@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import io
 import itertools
@@ -300,6 +301,7 @@ class ParquetOpener(StatefulOpener):
     rows: Int64 | None = None
     stamp: str | None = ""  # of remote files
     _footers: dict[int, pq.FileMetaData] = field(default_factory=dict, repr=False)
+    _open: _RowGroup | None = field(default=None, repr=False, compare=False)  # read last
 
     def read(self, positions: Sequence[int]) -> Iterator[bytes | Bytes8 | Unreadable]:
         """Yield the images at the positions, see :class:`visleak.records.Opener`."""
@@ -329,40 +331,78 @@ class ParquetOpener(StatefulOpener):
         yield from itertools.repeat(failure, len(inside) - done)
 
     def _values(self, group: int, inside: list[int]) -> Iterator[bytes | None]:
-        owner, number = map(int, self.owners[group])
-        footer = self._footers.get(owner)
+        # while it is read, another thread opens its own
+        read, self._open = self._open, None
+        if read is not None and (read.group != group or inside[0] < read.start):
+            read.close()
+            read = None
+        if read is None:
+            read = self._opened(group)
+        lasting = False
         try:
-            with (
-                arrow_source(self.files[owner]) as source,
-                pq.ParquetFile(source, metadata=footer, buffer_size=1 << 20) as file,
-            ):
-                footer = self._footers[owner] = file.metadata
-                yield from self._wanted(file, number, inside)
+            yield from map(read.value, inside)
+            lasting = not (is_address(self.files[self.owners[group][0]]) or read.ended(inside[-1]))
         finally:
-            # Arrow keeps memory of a large row group: several times that of the images
-            if footer is not None and footer.row_group(number).total_byte_size > BATCH_BYTES:
-                pa.default_memory_pool().release_unused()
+            if lasting:
+                self._open = read
+            else:
+                read.close()
 
-    def _wanted(
-        self, file: pq.ParquetFile, number: int, inside: list[int]
-    ) -> Iterator[bytes | None]:
-        group = file.metadata.row_group(number)
-        columns = map(group.column, range(group.num_columns))
-        size = sum(c.total_uncompressed_size for c in columns if c.path_in_schema == self.column)
-        batches = file.iter_batches(
-            max(1, min(1024, BATCH_BYTES * group.num_rows // max(1, size))),
-            row_groups=[number],
-            columns=[self.column],
-            use_threads=False,
-        )
-        start, values = 0, pa.array([])
-        for row in inside:
-            while row >= start + len(values):
-                start += len(values)
-                values = next(batches).column(0)
-                if pa.types.is_struct(values.type):  # around the bytes
-                    values = pc.struct_field(values, 0)
-            yield values[row - start].as_py()
+    def _opened(self, group: int) -> _RowGroup:
+        owner, number = map(int, self.owners[group])
+        with contextlib.ExitStack() as resources:
+            source = resources.enter_context(arrow_source(self.files[owner]))
+            footer = self._footers.get(owner)
+            file = resources.enter_context(
+                pq.ParquetFile(source, metadata=footer, buffer_size=1 << 20)
+            )
+            self._footers[owner] = file.metadata
+            about = file.metadata.row_group(number)
+            columns = map(about.column, range(about.num_columns))
+            size = sum(
+                c.total_uncompressed_size for c in columns if c.path_in_schema == self.column
+            )
+            batches = file.iter_batches(
+                max(1, min(1024, BATCH_BYTES * about.num_rows // max(1, size))),
+                row_groups=[number],
+                columns=[self.column],
+                use_threads=False,
+            )
+            large = about.total_byte_size > BATCH_BYTES
+            return _RowGroup(group, about.num_rows, large, batches, resources.pop_all())
+
+
+@dataclass
+class _RowGroup:
+    """A row group whose images are read in ascending order, batch by batch."""
+
+    group: int  # its number over all files
+    rows: int
+    large: bool  # Arrow keeps memory of a large one: several times that of the images
+    batches: Iterator[pa.RecordBatch]
+    resources: contextlib.ExitStack  # the open file
+    start: int = 0  # row at which the batch begins that was read last
+    values: pa.Array = field(default_factory=lambda: pa.array([]))
+
+    def value(self, row: int) -> bytes | None:
+        """Return the image of a row, which is not before the last batch."""
+        while row >= self.start + len(self.values):
+            self.start += len(self.values)
+            values = next(self.batches).column(0)
+            self.values = pc.struct_field(values, 0) if pa.types.is_struct(values.type) else values
+        image: bytes | None = self.values[row - self.start].as_py()
+        return image
+
+    def ended(self, row: int) -> bool:
+        """Whether a row is the last one."""
+        return row == self.rows - 1
+
+    def close(self) -> None:
+        """Close the file and release the memory."""
+        self.resources.close()
+        self.values = pa.array([])
+        if self.large:
+            pa.default_memory_pool().release_unused()
 
 
 def write_parquet(part: OutputPart, place: Destination) -> OutputSource:
