@@ -74,15 +74,16 @@ def drawn_figures():
 
 @pytest.fixture(scope="module")
 def script():
-    """Load a script of the benchmarks, whose folder is no package."""
+    """Load a script of the benchmarks or of the examples, whose folders are no packages."""
     with pytest.MonkeyPatch.context() as patch:
 
-        def loaded(name):
-            path = Path(__file__).parents[1] / "benchmarks" / f"{name}.py"
+        def loaded(name, folder="benchmarks"):
+            path = Path(__file__).parents[1] / folder / f"{name}.py"
             spec = importlib.util.spec_from_file_location(name, path)
             module = importlib.util.module_from_spec(spec)
-            # dataclasses look their module up by name
+            # dataclasses look their module up by name, and scripts import others beside them
             patch.setitem(sys.modules, name, module)
+            patch.syspath_prepend(path.parent)
             spec.loader.exec_module(module)
             return module
 

