@@ -4,7 +4,6 @@ import json
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -18,17 +17,13 @@ from visleak.errors import VisleakError
 HINT = "make one with `visleak make`"
 
 
-def read(path: Path, **changes: str) -> dict[str, object]:
-    return read_document(path, "visleak things", 2, HINT, **changes)
-
-
 @pytest.mark.parametrize("schema", [1, 2])
 def test_a_document_of_this_or_an_older_layout_is_read(tmp_path, schema):
     path, content = tmp_path / "a.json", {"kind": "visleak things", "schema": schema, "more": [1]}
     path.write_text(json.dumps(content))
-    assert read(path) == content
+    assert read_document(path, "visleak things", 2, HINT) == content
     with pytest.raises(VisleakError, match=r'a\.json does not say "what": "visleak things"; make'):
-        read(path, key="what")
+        read_document(path, "visleak things", 2, HINT, key="what")
 
 
 @pytest.mark.parametrize(
@@ -38,17 +33,18 @@ def test_a_document_of_this_or_an_older_layout_is_read(tmp_path, schema):
         ("[" * 100_000, "a.json cannot be read ("),
         ("[]", f'a.json does not say "kind": "visleak things"; {HINT}'),
         ('{"kind": "visleak others", "schema": 1}', "does not say"),
-        ('{"kind": "visleak things"}', "has layout None, this visleak reads up to 2; use a newer"),
-        ('{"kind": "visleak things", "schema": 3}', "has layout 3,"),
+        (
+            '{"kind": "visleak things", "schema": 3}',
+            "has layout 3, this visleak reads up to 2",
+        ),
         ('{"kind": "visleak things", "schema": 0}', "has layout 0,"),
         ('{"kind": "visleak things", "schema": true}', "has layout True,"),
-        ('{"kind": "visleak things", "schema": "1"}', "has layout '1',"),
     ],
 )
 def test_anything_else_is_refused_in_one_line(tmp_path, text, message):
     path = tmp_path / "a.json"
     path.write_text(text)
-    line = refusal(VisleakError, read, path)
+    line = refusal(VisleakError, read_document, path, "visleak things", 2, HINT)
     assert message in line
     assert str(path) in line
 
@@ -93,17 +89,11 @@ def test_a_record_comes_back_from_json():
 @pytest.mark.parametrize(
     "change",
     [
-        {"parts": [{"share": "0.5", "names": []}]},
+        {"parts": [{"share": "0.5"}]},
         {"parts": [{"names": []}]},
-        {"parts": {}},
-        {"grid": [["1.0"]]},
         {"grid": [[1.0], [1.0, 2.0]]},
-        {"grid": 1.0},
         {"ends": [3]},
         {"ends": [True, "x"]},
-        {"limit": 1.5},
-        {"by_name": [1.0]},
-        {"by_name": {"a": "1"}},
     ],
 )
 def test_what_a_field_cannot_hold_is_refused(change):
