@@ -1,23 +1,17 @@
 """The changes of images, which depend on condition and image only."""
 
-import hashlib
-
 import cv2
 import numpy as np
 import pytest
 from PIL import Image, ImageOps
+from scipy.ndimage import gaussian_filter
 
-from visleak.errors import UsageError
-from visleak.robustness.conditions import BEYOND, CONDITIONS, CONSTANTS, PAPER, bounded, named
-
-ALL = pytest.mark.parametrize("condition", CONDITIONS.values(), ids=list(CONDITIONS))
+from visleak.robustness.conditions import CONDITIONS, CONSTANTS, PAPER, bounded
 
 
 @pytest.fixture(scope="module")
 def picture(natural):
-    small = bounded(natural["coffee"], 300)
-    small.setflags(write=False)
-    return small
+    return bounded(natural["coffee"], 300)
 
 
 @pytest.fixture(scope="module")
@@ -36,34 +30,21 @@ def test_the_paper_names_nineteen_conditions():
         " noise rs-128 rs-256 gray invert red green blue"
     )
     assert [condition.name for condition in PAPER] == names.split()
-    assert {condition.group for condition in PAPER} == {"paper"}
-    assert {condition.group for condition in BEYOND} == {"beyond"}
-    assert len(CONDITIONS) == len(PAPER) + len(BEYOND)
 
 
-@ALL
+@pytest.mark.parametrize("condition", CONDITIONS.values(), ids=list(CONDITIONS))
 def test_a_result_is_an_image_and_the_input_does_not_change(condition, picture, others):
-    before = hashlib.blake2b(picture.tobytes()).digest()
-    result = condition.of(picture, "a.png", others)
-    if condition.name == "crop-100":
-        assert result is None  # 300 x 200 has nothing left
-        return
-    assert result.dtype == np.uint8
-    assert result.ndim == 3
-    assert result.shape[2] == 3
-    assert hashlib.blake2b(picture.tobytes()).digest() == before
-    # random numbers depend on condition and id only
-    np.random.default_rng(1).normal(size=9)
-    assert np.array_equal(result, condition.of(picture, "a.png", others))
-
-
-@ALL
-def test_tiny_images_are_changed_too(condition):
-    """As the 32 pixels of CIFAR."""
+    """Random numbers depend on condition and id only; too little is left of a small image."""
     tiny = np.random.default_rng(0).integers(0, 256, (32, 32, 3), np.uint8)
-    result = condition.of(tiny, "7", [tiny] * 3)
-    gone = ("crop-20", "crop-50", "crop-100", "crop-area-20")
-    assert (result is None) == (condition.name in gone)
+    too_small = {"tiny": ("crop-20", "crop-50", "crop-100", "crop-area-20"), "300": ("crop-100",)}
+    for name, image, company in (("tiny", tiny, [tiny] * 3), ("300", picture, others)):
+        before = image.copy()
+        result = condition.of(image, "a.png", company)
+        assert (result is None) == (condition.name in too_small[name])
+        assert np.array_equal(image, before)
+        if result is not None:
+            assert (result.dtype, result.ndim, result.shape[2]) == (np.uint8, 3, 3)
+            assert np.array_equal(result, condition.of(image, "a.png", company))
 
 
 def test_paper_changes_against_pillow(picture):
@@ -81,7 +62,7 @@ def test_paper_changes_against_pillow(picture):
         assert np.array_equal(made(name, picture), np.asarray(wanted)), name
 
 
-@pytest.mark.parametrize("degrees", [45, 135, 225, 315])
+@pytest.mark.parametrize("degrees", [45, 315])
 def test_turns_are_clockwise_with_black_corners(degrees, picture):
     """Pillow's angles are counterclockwise; its interpolation is nearly equal."""
     got = made(f"rot-{degrees}", picture)
@@ -93,14 +74,10 @@ def test_turns_are_clockwise_with_black_corners(degrees, picture):
     assert np.abs(got.astype(int) - np.asarray(away)).mean() > 15
 
 
-@pytest.mark.parametrize(("side", "applies"), [(71, False), (72, True)])
-def test_a_crop_must_leave_32_pixels(side, applies):
+def test_a_crop_must_leave_32_pixels():
     """On the short side."""
-    picture = np.zeros((side, 200, 3), np.uint8)
-    result = CONDITIONS["crop-20"].of(picture, "a")
-    assert (result is not None) == applies
-    if result is not None:
-        assert result.shape == (32, 160, 3)
+    assert made("crop-20", np.zeros((71, 200, 3), np.uint8)) is None
+    assert made("crop-20", np.zeros((72, 200, 3), np.uint8)).shape == (32, 160, 3)
 
 
 def test_noise_has_the_stated_level_and_seed():
@@ -113,18 +90,11 @@ def test_noise_has_the_stated_level_and_seed():
     assert np.array_equal(noisy, np.clip(np.rint(wanted), 0, 255))
 
 
-def test_gauss_has_sigma_three():
-    point = np.zeros((61, 61, 3), np.uint8)
-    point[27:34, 27:34] = 255
-    blurred = made("gauss", point)[..., 0].astype(float)
-    rows = blurred.sum(axis=1)
-    moment = (rows * (np.arange(61) - 30.0) ** 2).sum() / rows.sum()
-    assert abs(moment - (9 + (49 - 1) / 12)) < 0.8
-
-
-def test_sizes_and_tints(picture):
+def test_sizes_blur_and_tints(picture):
     assert made("rs-128", picture).shape == (128, 128, 3)
     assert made("rs-256", picture).shape == (256, 256, 3)
+    blurred = gaussian_filter(picture.astype(float), (3, 3, 0), mode="mirror")
+    assert np.abs(made("gauss", picture) - blurred).max() < 2
     luma = picture.astype(float) @ (0.299, 0.587, 0.114)
     for channel, name in enumerate(("red", "green", "blue")):
         tinted = made(name, picture)
@@ -134,6 +104,10 @@ def test_sizes_and_tints(picture):
 
 
 def test_changed_images_contain_the_image(picture, others):
+    stretched = made("aspect", picture)
+    ratio = (stretched.shape[1] / stretched.shape[0]) / (picture.shape[1] / picture.shape[0])
+    assert abs(ratio - CONSTANTS["stretch"]) < 0.02
+    assert abs(stretched.size / picture.size - 1) < 0.01
     height, width = picture.shape[:2]
     border = made("border", picture)
     side = border.shape[0]
@@ -148,33 +122,8 @@ def test_changed_images_contain_the_image(picture, others):
     collage = CONDITIONS["collage"].of(picture, "a", others)
     half = cv2.resize(picture, (width // 2, height // 2), interpolation=cv2.INTER_AREA)
     assert cv2.matchTemplate(collage, half, cv2.TM_SQDIFF_NORMED).min() < 1e-6
-    shown = cv2.resize(
-        picture, (round(0.7 * width), round(0.7 * height)), interpolation=cv2.INTER_AREA
-    )
+    assert CONDITIONS["collage"].of(picture, "a", others[:2]) is None
+    size = round(0.7 * width), round(0.7 * height)
+    shown = cv2.resize(picture, size, interpolation=cv2.INTER_AREA)
     page = made("screenshot", picture)
     assert cv2.matchTemplate(page, shown, cv2.TM_SQDIFF_NORMED).min() < 1e-6
-
-
-def test_aspect_keeps_the_area(picture):
-    result = made("aspect", picture)
-    ratio = (result.shape[1] / result.shape[0]) / (picture.shape[1] / picture.shape[0])
-    assert abs(ratio - CONSTANTS["stretch"]) < 0.02
-    assert abs(result.size / picture.size - 1) < 0.01
-
-
-def test_a_collage_needs_three_others(picture, others):
-    assert CONDITIONS["collage"].of(picture, "a", others[:2]) is None
-    assert CONDITIONS["collage"].others == 3
-
-
-@pytest.mark.parametrize(
-    ("names", "said"),
-    [
-        (["grey"], r"conditions must be among paper, beyond, all, original, .*; got 'grey'"),
-        ([], r"conditions must name at least one, or paper, beyond, all; got none"),
-    ],
-)
-def test_unknown_conditions_are_refused(names, said):
-    with pytest.raises(UsageError, match=said) as caught:
-        named(names)
-    assert "\n" not in str(caught.value)

@@ -20,27 +20,18 @@ CONDITIONS = named(["original", "flip-v", "crop-20", "crop-50", "gauss", "noise"
 @pytest.fixture(scope="module")
 def made():
     """Fourteen images, one of them twice, one unreadable; nine queries."""
-    pictures: list[object] = [*blobs(13), "no image"]
-    pictures.append(pictures[4])
-    images = open_images(pictures)
+    pictures = blobs(13)
+    images = open_images([*pictures, "no image", pictures[4]])
     encoder = TinyEncoder()
     with RunContext.at(None, 1, None) as place:
         prints = fingerprint(images, encoder, place)
         twins = find_twins(images, prints, place, verify=False)
-        queries = draw(prints.rows, 9, 3)
-        queries = np.unique(np.append(queries, [4, 14]))
+        queries = np.unique([*draw(prints.rows, 9, 3), 4, 14])
         changed = changed_set(images, prints.rows, queries, CONDITIONS)
         found = fingerprint(changed.images, encoder, place)
         # the matrices are files that go with the context
         found, prints = (replace(each, matrix=np.array(each.matrix)) for each in (found, prints))
     return encoder, changed, found, prints, twins
-
-
-def test_copies_are_twins(made):
-    twins = made[4]
-    assert (twins.left.tolist(), twins.right.tolist()) == ([4], [14])
-    assert twins.of([4]) == {4, 14}
-    assert twins.of([14, 2]) == {2, 4, 14}
 
 
 def by_hand(made):
@@ -67,6 +58,22 @@ def by_hand(made):
             }
         )
     return rows
+
+
+def test_the_changed_set(made):
+    """Copies are twins; a collage shows three others; 96 x 120 less 50 on each side is nothing."""
+    _, changed, queries, whole, twins = made
+    assert twins.of([14, 2]) == {2, 4, 14}
+    assert changed.company.shape == (len(changed.queries), 3)
+    for query, company in zip(changed.queries, changed.company, strict=True):
+        assert len({int(query), *map(int, company)}) == 4
+        assert set(company) <= set(whole.rows)
+    assert all(problem.detail == NOT_APPLICABLE for problem in queries.problems)
+    gone = [problem.id for problem in queries.problems]
+    assert gone == [f"crop-50/{name}" for name in changed.names]
+    rows = np.arange(50)
+    assert draw(rows, 10, 1).tolist() == draw(rows, 10, 1).tolist()
+    assert draw(rows, 10, 1).tolist() != draw(rows, 10, 2).tolist()
 
 
 @pytest.mark.parametrize("blocks", [(256, 4096), (5, 3), (1, 1)])
@@ -98,33 +105,6 @@ def test_every_pair_is_counted_once(made, blocks, monkeypatch):
     every = sorted((v for row in expected for v in row["wrong"].values()), reverse=True)
     largest = found.largest
     assert largest.similarity == pytest.approx(every[:25], abs=1e-6)
-    named = [
-        expected[row]["wrong"][at] for row, at in zip(largest.query, largest.reference, strict=True)
-    ]
+    pairs = zip(largest.query, largest.reference, strict=True)
+    named = [expected[row]["wrong"][at] for row, at in pairs]
     assert largest.similarity == pytest.approx(named, abs=1e-6)
-
-
-def test_images_without_the_condition_are_counted(made):
-    """96 x 120 less 50 on each side leaves nothing."""
-    _, changed, queries, _, _ = made
-    gone = [problem.id for problem in queries.problems]
-    assert all(problem.detail == NOT_APPLICABLE for problem in queries.problems)
-    assert gone == [f"crop-50/{name}" for name in changed.names]
-
-
-def test_a_collage_shows_three_others_of_the_set(made):
-    _, changed, _, whole, _ = made
-    assert changed.company.shape == (len(changed.queries), 3)
-    for query, company in zip(changed.queries, changed.company, strict=True):
-        assert len({int(query), *map(int, company)}) == 4
-        assert set(company) <= set(whole.rows)
-
-
-def test_the_draw_is_seeded():
-    rows = np.arange(50)
-    assert draw(rows, 10, 1).tolist() == draw(rows, 10, 1).tolist()
-    assert draw(rows, 10, 1).tolist() != draw(rows, 10, 2).tolist()
-    assert draw(rows, 0, 1) is rows
-    assert draw(rows, 50, 1) is rows
-    chosen = draw(rows, 10, 1)
-    assert (np.diff(chosen) > 0).all()

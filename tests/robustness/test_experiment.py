@@ -4,18 +4,16 @@ import csv
 import json
 from xml.etree import ElementTree
 
-import numpy as np
 import pyarrow.parquet as pq
 import pytest
 from PIL import Image
-from tiny_encoder import BlindEncoder, TinyEncoder, blobs
+from tiny_encoder import TinyEncoder, blobs
 
 from refusals import refusal
 from visleak.errors import UsageError, VisleakError
 from visleak.formats import open_images
 from visleak.robustness import robustness
-from visleak.robustness.curves import POINTS, RocCounter, edges_for, thin
-from visleak.robustness.document import HEADER, write
+from visleak.robustness.document import write
 
 pytestmark = pytest.mark.usefixtures("drawn_figures")
 CONDITIONS = ["original", "flip-h", "rot-45", "crop-100", "red", "collage"]
@@ -35,28 +33,19 @@ def folder(tmp_path_factory, natural):
 
 @pytest.fixture(scope="module")
 def result(folder):
-    images = open_images(folder, name=f"猫 {HOSTILE}")
-    return robustness(
-        images, ["builtin", TinyEncoder()], conditions=CONDITIONS, cache=None, workers=1
-    )
-
-
-@pytest.fixture(scope="module")
-def written(result, tmp_path_factory):
-    return write(result, tmp_path_factory.mktemp("out") / "rob")
+    images, encoders = open_images(folder, name=f"猫 {HOSTILE}"), ["builtin", TinyEncoder()]
+    return robustness(images, encoders, conditions=CONDITIONS, cache=None, workers=1)
 
 
 def test_conditions_that_do_not_apply_are_counted(result):
     """240 pixels less 200 leave 40 on the long side, too little on the short one."""
     assert (result.references, result.queries, result.unreadable) == (6, 6, 1)
     builtin = {each.condition: each for each in result.encoders[0].direct}
-    square = {"astronaut", "camera"}
-    assert builtin["crop-100"].applies == len(square)
-    assert builtin["crop-100"].not_applicable == 6 - len(square)
+    # two are squares
+    assert (builtin["crop-100"].applies, builtin["crop-100"].not_applicable) == (2, 4)
     assert all(builtin[name].applies == 6 for name in CONDITIONS if name != "crop-100")
     assert builtin["collage"].curve.roc.total == 6 * (6 - 4)
     assert builtin["original"].curve.roc.total == 6 * 5
-    assert result.encoders[0].left_out == 6 * 3
 
 
 def test_the_pipeline_finds_what_a_fingerprint_cannot(result):
@@ -69,7 +58,6 @@ def test_the_pipeline_finds_what_a_fingerprint_cannot(result):
         assert judged[name].r1.share == 1.0
     assert judged["rot-45"].r1.count > direct["rot-45"].r1.count
     assert judged["original"].near_or_exact.share == 1.0
-    assert judged["original"].among_candidates.share == 1.0
     assert sum(each.wrong_exact for each in builtin.pipeline) == 0
     assert tiny.pipeline == ()
     assert builtin.original.roc.auc == 1.0
@@ -78,37 +66,18 @@ def test_the_pipeline_finds_what_a_fingerprint_cannot(result):
     )
 
 
-def test_a_changed_image_does_not_depend_on_the_other_queries(folder, result):
-    fewer = robustness(
-        folder, [TinyEncoder()], conditions=["red"], queries=3, seed=5, verify=False, cache=None
-    )
-    assert fewer.queries == 3
-    own = fewer.encoders[0].direct[0].curve.roc.positives
-    whole = {each.condition: each for each in result.encoders[1].direct}
-    assert set(own) <= set(whole["red"].curve.roc.positives)
-
-
-def test_json_tables_and_plots(written, result):
+def test_every_changed_image_has_a_row(result, tmp_path):
+    written = write(result, tmp_path / "out")
     content = json.loads((written / "robustness.json").read_text())
-    assert content["schema"] == 1
-    assert content["constants"]["noise_sigma"] == 25
     assert [each["name"] for each in content["encoders"]] == ["builtin", "tiny"]
-    assert content["encoders"][0]["digest"] == result.encoders[0].digest
     stored = content["encoders"][0]["conditions"]["crop-100"]
     assert stored["r1"]["total"] == stored["applies"] == 2
     with (written / "conditions.csv").open() as lines:
-        header, *rows = csv.reader(lines)
-    assert tuple(header) == HEADER
-    assert len(rows) == 2 * len(CONDITIONS)
+        assert len(list(csv.DictReader(lines))) == 2 * len(CONDITIONS)
     for name in ("r1", "roc"):
         ElementTree.parse(written / f"{name}.svg")
-        with Image.open(written / f"{name}.png") as image:
-            assert min(image.size) > 500
     with Image.open(written / "sheet.png") as sheet:
         assert sheet.width > 700
-
-
-def test_every_changed_image_has_a_row(written, result):
     table = pq.read_table(written / "queries.parquet").to_pylist()
     assert len(table) == 2 * (5 * 6 + 2)
     for tested in result.encoders:
@@ -125,37 +94,31 @@ def test_every_changed_image_has_a_row(written, result):
             assert len(near) == judged.near_or_exact.count
             seen = [row for row in rows if row["grade"] is not None]
             assert len(seen) == judged.among_candidates.count
-            assert all(0 <= row["probability"] <= 1 for row in seen)
         if not tested.pipeline:
             assert all(row["pipeline_first"] is row["grade"] is None for row in mine)
-    left = [min(row["width"], row["height"]) for row in table if row["condition"] == "crop-100"]
-    assert set(left) == {40}
 
 
-def test_queries_may_be_named(folder):
+def test_queries_may_be_named(folder, result):
     call = {"encoders": [TinyEncoder()], "conditions": ["red"], "verify": False, "cache": None}
     found = robustness(folder, queries=["coins.png", "astronaut.png"], **call)
     assert (found.queries, found.references) == (2, 6)
     assert found.encoders[0].images["query"].to_pylist() == ["astronaut.png", "coins.png"]
+    # a changed image does not depend on the other queries
+    whole = {each.condition: each for each in result.encoders[1].direct}
+    own = found.encoders[0].direct[0].curve.roc.positives
+    assert set(own) <= set(whole["red"].curve.roc.positives)
     for wrong, said in ((["coins.png", "broken.png"], "'broken.png' is not one"), ([], "got none")):
         with pytest.raises(UsageError, match=f"queries must be ids of readable .*; {said}"):
             robustness(folder, queries=wrong, **call)
-
-
-def test_the_same_result_gives_the_same_bytes(written, result):
-    again = write(result, written.parent / "again")
-    for path in sorted(written.iterdir()):
-        assert (again / path.name).read_bytes() == path.read_bytes(), path.name
 
 
 @pytest.mark.parametrize(
     ("given", "kind", "said"),
     [
         ({"queries": -1}, UsageError, "queries must be 0 (all) or more, and encoders at least"),
-        ({"encoders": []}, UsageError, "queries must be 0 (all) or more, and encoders at least"),
-        ({"encoders": ["vgg"]}, UsageError, "encoder must be one of builtin"),
         ({"encoders": ["builtin"] * 2}, UsageError, "encoder 'builtin' is given twice"),
         ({"conditions": ["mirror"]}, UsageError, "conditions must be among paper, beyond, all"),
+        ({"conditions": []}, UsageError, "conditions must name at least one"),
         ({"thresholds": [1.2]}, UsageError, "thresholds must be similarities between -1 and 1"),
         ({"source": blobs(1)}, VisleakError, "has 1 readable image, and needs 2"),
     ],
@@ -163,28 +126,3 @@ def test_the_same_result_gives_the_same_bytes(written, result):
 def test_invalid_arguments_are_refused(given, kind, said):
     call = {"source": blobs(3), "encoders": [TinyEncoder()], "conditions": ["original"]} | given
     assert said in refusal(kind, robustness, **call, verify=False, cache=None)
-
-
-def test_a_constant_encoder_finds_nothing():
-    """With equal similarities R@1 is 0 and the AUC one half, whatever the order."""
-    found = robustness(
-        blobs(5), [BlindEncoder()], conditions=["original"], verify=False, cache=None
-    )
-    (original,) = found.encoders[0].direct
-    assert original.r1.share == 0.0
-    assert original.curve.roc.auc == 0.5
-
-
-def test_a_thinned_curve_keeps_its_ends():
-    """Thousands of corners become hundreds, including the first and the last."""
-    rng = np.random.default_rng(0)
-    positives = rng.uniform(-1, 1, 3000).astype(np.float32)
-    counter = RocCounter(edges_for(positives))
-    counter.add(rng.uniform(-1, 1, 50_000).astype(np.float32))
-    roc = counter.roc(positives)
-    fpr, tpr, _ = thin(roc)
-    assert 100 < len(fpr) <= POINTS
-    assert (fpr[-1], tpr[-1]) == (1.0, 1.0)
-    assert fpr[0] <= 1e-3
-    assert (np.diff(fpr) >= 0).all()
-    assert (np.diff(tpr) >= 0).all()

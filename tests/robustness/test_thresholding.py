@@ -19,7 +19,7 @@ from visleak.pipeline.comparison import read_thresholds
 from visleak.pipeline.fingerprints import fingerprint
 from visleak.robustness import calibrate
 from visleak.robustness.conditions import CONDITIONS, compressed
-from visleak.robustness.thresholding import STEP, document, rates, threshold_at
+from visleak.robustness.thresholding import STEP, rates, threshold_at
 from visleak.storage import write_json
 
 NAMES = ("original", "flip-h", "gauss", "red")
@@ -33,19 +33,15 @@ def found():
 
 @pytest.fixture(scope="module")
 def wrong():
-    """All wrong pairs of the same experiment by loops: query, reference, similarity."""
-    encoder, pictures = TinyEncoder(), blobs(30)
+    """The similarities of all wrong pairs of the same experiment, by loops."""
+    encoder, pictures, result = TinyEncoder(), blobs(30), []
     with RunContext.at(None, 1, None) as place:
         plain = np.array(fingerprint(open_images(pictures), encoder, place).matrix, np.float64)
-        result = []
         for name in NAMES:
             changed = [CONDITIONS[name].of(p, str(i)) for i, p in enumerate(pictures)]
-            matrix = fingerprint(open_images(changed), encoder, place).matrix
-            similarity = (np.float64(matrix) @ plain.T).astype(np.float32)
-            result += [
-                (i, j, float(similarity[i, j])) for i in range(30) for j in range(30) if i != j
-            ]
-    return result
+            matrix = np.float64(fingerprint(open_images(changed), encoder, place).matrix)
+            result += [matrix[i] @ plain[j] for i in range(30) for j in range(30) if i != j]
+    return np.array(result, np.float32)
 
 
 def test_the_rate_of_wrong_pairs(found, wrong):
@@ -54,12 +50,14 @@ def test_the_rate_of_wrong_pairs(found, wrong):
     assert found.hard.image_pairs == 30 * 29 // 2
     for level in (found.hard, found.soft):
         assert level.supported
-        above = sum(s >= np.float32(level.threshold) for _, _, s in wrong)
+        above = (wrong >= np.float32(level.threshold)).sum()
         assert above == level.false <= level.asked * len(wrong)
-        lower = sum(s >= np.float32(level.threshold - STEP) for _, _, s in wrong)
-        assert lower > level.asked * len(wrong)
+        assert (wrong >= np.float32(level.threshold - STEP)).mean() > level.asked
     assert found.hard.threshold > found.soft.threshold
-    assert f"hard {found.hard.threshold:g}" in document(found).headline
+    # an encoder without views does not find a mirrored blob
+    assert found.hard.original.share == 1.0
+    assert found.hard.conditions["flip-h"].share < 0.5
+    assert found.hard.changed.total == 90
 
 
 def test_the_bounds_by_their_definitions(found, wrong):
@@ -68,21 +66,12 @@ def test_the_bounds_by_their_definitions(found, wrong):
     k, n = level.false, level.pairs
     assert level.upper_pairs == pytest.approx(beta.ppf(0.95, k + 1, n - k))
     assert level.rate < level.upper_pairs < level.upper_independent < level.upper_images < 1
-    share = sum(s >= np.float32(level.threshold) for _, _, s in wrong) / len(wrong)
+    share = (wrong >= np.float32(level.threshold)).mean()
     for cases, bound in ((435, level.upper_independent), (15, level.upper_images)):
         divergence = share * math.log(share / bound)
         divergence += (1 - share) * math.log((1 - share) / (1 - bound))
         assert cases * divergence == pytest.approx(math.log(20), rel=1e-6)
     assert 0 <= level.interval[0] <= level.rate <= level.interval[1]
-
-
-def test_true_pairs_are_counted_by_condition(found):
-    """An encoder without views does not find a mirrored blob."""
-    assert found.hard.original.share == 1.0
-    assert found.hard.conditions["flip-h"].share < 0.5
-    assert found.hard.changed.total == 90
-    total = sum(found.hard.conditions[name].count for name in NAMES[1:])
-    assert total == found.hard.changed.count
 
 
 def test_a_rate_that_is_too_low_for_the_set_is_noted():
@@ -91,29 +80,20 @@ def test_a_rate_that_is_too_low_for_the_set_is_noted():
     assert not found.hard.supported
     assert found.hard.asked == 1e-6
     assert found.soft.asked == 1e-4
-    first = found.notes[0]
-    assert "cannot support a rate of 1e-06: with 435 pairs of images the smallest is" in first
-    assert "which bounds the rate by 0.0069" in first
+    assert "cannot support a rate of 1e-06: with 435 pairs of images the" in found.notes[0]
     assert found.hard.interval is None
 
 
-def test_twins_are_excluded():
+def test_copies_are_excluded_and_near_ones_by_verification(natural):
     """An image that is in the set twice would raise the threshold to 1."""
-    pictures = blobs(30)
-    twice = tiny([*pictures, pictures[7]], fpr=(0.003, 0.05))
-    assert twice.twins == 1
-    assert twice.hard.pairs == (31 * 30 - 2) * 4
-    assert twice.hard.threshold < 0.99
-
-
-def test_near_copies_are_found_by_verification(natural):
     pictures = [natural[name][:160, :200] for name in ("astronaut", "coffee", "rocket", "moon")]
-    again = [*pictures, compressed(np.ascontiguousarray(pictures[0]), 60)]
+    again = [*pictures, pictures[1], compressed(np.ascontiguousarray(pictures[0]), 60)]
     verified = calibrate(again, fpr=[0.1], conditions=["original"], cache=None)
-    assert verified.twins == 1
+    assert verified.twins == 2
     assert verified.hard.threshold < 0.9
     unverified = calibrate(again, fpr=[0.05], conditions=["original"], cache=None, verify=False)
-    assert unverified.twins == 0
+    assert unverified.twins == 1
+    assert unverified.hard.pairs == 6 * 5 - 2
     assert unverified.hard.threshold > 0.9
 
 
@@ -123,10 +103,8 @@ def test_the_file_is_read_for_its_encoder_only(found, tmp_path):
     entry = read_thresholds(path, TinyEncoder())
     assert entry["hard"] == found.hard.threshold
     about = json.loads(path.read_text())["encoders"]["tiny-1"]["calibration"]
-    assert about["images"] == 30
     assert about["conditions"] == list(NAMES)
     assert about["hard"]["pairs"] == found.hard.pairs
-    assert about["constants"]["long_side"] == 500
     assert "hard at a false-positive rate of 0.003, soft at a false" in entry["provenance"]
     with pytest.raises(UsageError, match=r"holds thresholds of tiny .*, not of blind"):
         read_thresholds(path, BlindEncoder())
@@ -142,25 +120,17 @@ def test_a_threshold_is_the_lowest_step(values, allowed):
         assert (largest >= np.float32(threshold - 1.01 * STEP)).sum() > allowed
 
 
-@pytest.mark.parametrize(
-    ("given", "said"),
-    [
-        ([], "fpr must be one rate or two, hard and soft; got 0"),
+def test_invalid_rates_are_refused():
+    for wrong, said in (
         ([0.1, 0.2, 0.3], "fpr must be one rate or two, hard and soft; got 3"),
-        ([0.0], "fpr must be a rate between 0 and 1, such as 1e-6; got 0"),
         ([math.nan], "fpr must be a rate between 0 and 1, such as 1e-6; got nan"),
         ([1e-3, 1e-4], "rate, that of the hard threshold, first; got 0.001 and 0.0001"),
-    ],
-)
-def test_invalid_rates_are_refused(given, said):
-    assert said in refusal(UsageError, rates, given)
+    ):
+        assert said in refusal(UsageError, rates, wrong)
 
 
-def test_a_constant_encoder_is_refused():
+def test_encoders_and_sets_without_a_threshold_are_refused():
     with pytest.raises(VisleakError, match=r"no threshold has a rate this low: .* cannot separate"):
         calibrate(blobs(6), BlindEncoder(), fpr=[0.01], verify=False, cache=None)
-
-
-def test_a_set_without_pairs_is_refused():
     with pytest.raises(VisleakError, match="has copies of one image only"):
         tiny(blobs(1) * 3, fpr=[0.01])
