@@ -27,8 +27,9 @@ from toy_vectors import (
 )
 from visleak.search.hits import Rows, Sides, Wanted
 
-#: What an engine that may miss pairs must still find of the planted ones.
+#: What an engine that may miss pairs must still find of the planted ones of some questions.
 BAR = 0.97
+PLANTED = ("copies", "seen_in_views", "with_itself", "penalised")
 
 #: The coordinate that no view moves or flips.
 MIDDLE = 2 * (GRID * GRID // 2)
@@ -55,13 +56,9 @@ def one_axis(values) -> np.ndarray:
     return rows
 
 
-ALL_ROWS = slice(None)
-
-
-def few(queries: slice = ALL_ROWS, references: slice = ALL_ROWS) -> Sides:
-    """Return some of 20 queries and of 60 references."""
+def few(queries: int = 20, references: int = 60) -> Sides:
     query, reference = planted(20, 60)
-    return sides_of(query[queries], reference[references])
+    return sides_of(query[:queries], reference[:references])
 
 
 def zero_vectors() -> Sides:
@@ -83,8 +80,8 @@ def rounded_to_one() -> Sides:
     return sides_of(query, reference)
 
 
-def along_an_axis(values) -> Sides:
-    return sides_of(one_axis([1.0]), one_axis(values))
+def along_an_axis(values, **others) -> Sides:
+    return sides_of(one_axis([1.0]), one_axis(values), **others)
 
 
 BELOW = np.nextafter(np.float32(0.85), np.float32(0))
@@ -104,9 +101,9 @@ PLAIN_QUESTIONS: dict[str, Callable[[], Question]] = {
     "more_than_there_are": lambda: (few(), Wanted(None, best=200)),
     "nothing_similar": lambda: (few(), Wanted(1.0, best=0)),
     "zero_vectors": lambda: (zero_vectors(), Wanted(0.5, best=4)),
-    "no_queries": lambda: (few(queries=slice(0)), Wanted(0.5, best=2)),
-    "no_references": lambda: (few(references=slice(0)), Wanted(0.5, best=2)),
-    "one_row": lambda: (few(slice(1), slice(1)), Wanted(0.5, best=2)),
+    "no_queries": lambda: (few(queries=0), Wanted(0.5, best=2)),
+    "no_references": lambda: (few(references=0), Wanted(0.5, best=2)),
+    "one_row": lambda: (few(1, 1), Wanted(0.5, best=2)),
 }
 
 
@@ -146,6 +143,11 @@ FULL_QUESTIONS = PLAIN_QUESTIONS | {
     "penalised": lambda: (penalised(), Wanted(0.9, best=3)),
     "with_itself": lambda: (with_itself(), Wanted(0.9, best=3)),
     "seen_in_views": lambda: (seen_in_views(), Wanted(0.9, best=3)),
+    # of views that agree the first counts
+    "views_that_agree": lambda: (
+        along_an_axis([1.0, 0.9], views=ALL, make=grid_view),
+        Wanted(0.5, best=1),
+    ),
     "with_itself_in_views": lambda: (with_itself(80, 6, **IN_VIEWS), Wanted(0.6, best=2, cap=3)),
     "of_a_larger_matrix": lambda: (of_a_larger_matrix(), Wanted(0.9, best=3)),
 }
@@ -167,10 +169,8 @@ def oracle():
 
 def test_the_questions_have_the_planted_answers(oracle):
     """Otherwise agreement on them would mean nothing."""
-    for name in FULL_QUESTIONS:
-        answer = oracle(name)[2]
-        empty = name in ("nothing_similar", "no_queries", "no_references")
-        assert (len(answer.query) == 0) == empty, name
+    empty = {name for name in FULL_QUESTIONS if not len(oracle(name)[2].query)}
+    assert empty == {"nothing_similar", "no_queries", "no_references"}
     assert len(oracle("copies")[2].query) >= 180
     assert oracle("exactly_reached")[2].total.tolist() == [20]
     assert oracle("capped")[2].total.max() > 4
@@ -195,6 +195,7 @@ def test_engines_for_partitions(engine, question, oracle):
 @pytest.mark.parametrize("question", FULL_QUESTIONS)
 @pytest.mark.parametrize("engine", APPROXIMATE)
 def test_hits_of_an_index_are_right(engine, question, oracle):
+    """And those that were planted are found: one that finds nothing must not pass."""
     sides, wanted, expected = oracle(question)
     found = APPROXIMATE[engine]().find(sides, wanted)
     similarity, view = similarities(sides)
@@ -209,20 +210,12 @@ def test_hits_of_an_index_are_right(engine, question, oracle):
     np.testing.assert_array_equal(order, np.arange(len(order)))
     most = max(wanted.best, 0 if wanted.threshold is None else wanted.cap + wanted.best)
     assert np.bincount(found.query, minlength=1).max() <= most
-
-
-@pytest.mark.parametrize("engine", APPROXIMATE)
-@pytest.mark.parametrize("question", ["copies", "seen_in_views", "with_itself", "penalised"])
-def test_an_index_finds_planted_duplicates(engine, question, oracle):
-    """A threshold search that finds nothing must not pass."""
-    sides, wanted, expected = oracle(question)
-    found = APPROXIMATE[engine]().find(sides, wanted)
-    keys = [
-        set((hits.query * 1000 + hits.reference)[hits.similarity >= wanted.threshold].tolist())
-        for hits in (found, expected)
-    ]
-    assert len(keys[1]) >= 40
-    assert len(keys[0] & keys[1]) >= BAR * len(keys[1])
+    if question in PLANTED:
+        keys = [
+            set((hits.query * 1000 + hits.reference)[hits.similarity >= wanted.threshold].tolist())
+            for hits in (found, expected)
+        ]
+        assert len(keys[0] & keys[1]) >= BAR * len(keys[1]) >= 40 * BAR
 
 
 @pytest.mark.parametrize("engine", [*APPROXIMATE, "faiss-flat"])

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from toy_vectors import ALL, GRID_WIDTH, grid_view, loose_view, units
 from visleak.encoders.builtin import BuiltinEncoder
-from visleak.search.exact import DihedralKernel, TruncatedKernel, dihedral_basis, orthogonal_basis
+from visleak.search.exact import DihedralKernel, TruncatedKernel, dihedral_basis
 
 ENCODER = BuiltinEncoder()
 
@@ -37,18 +37,11 @@ def test_truncated_bounds_are_never_too_low(seed, kept, views_maker, aligned):
     reference = units(rng, 30, GRID_WIDTH, repeats=0.3)
     query = reference[::-1].copy() if aligned else units(rng, 20, GRID_WIDTH)
     views, make = views_maker
-    kernel = TruncatedKernel(reference, kept, views, make)
-    assert (bounds(kernel, query, reference) >= truth(query, reference, views, make) - 1e-5).all()
-
-
-def test_truncated_bounds_are_of_use():
-    rng = np.random.default_rng(0)
-    reference = units(rng, 50, 20)
-    query = units(rng, 30, 20)
-    whole = bounds(TruncatedKernel(reference, 20), query, reference)
-    np.testing.assert_allclose(whole, truth(query, reference, (0,), None), atol=1e-5)
-    half = bounds(TruncatedKernel(reference, 10), query, reference)
-    assert (half <= 1 + 1e-3).all()
+    found = bounds(TruncatedKernel(reference, kept, views, make), query, reference)
+    expected = truth(query, reference, views, make)
+    assert (found >= expected - 1e-5).all()
+    if kept == GRID_WIDTH:
+        np.testing.assert_allclose(found, expected, atol=1e-5)
 
 
 @pytest.mark.parametrize(("width", "make"), [(GRID_WIDTH, grid_view), (560, ENCODER.view)])
@@ -64,22 +57,6 @@ def test_dihedral_bounds_are_the_similarities(width, make):
     assert (basis.edges[0], basis.edges[-1]) == (0, width)
 
 
-def test_principal_axes_are_orthogonal_and_sorted():
-    """Strongest first, so that the first coordinates matter most."""
-    rows = units(np.random.default_rng(3), 400, 6) * np.array([1, 5, 2, 9, 3, 1], np.float32)
-    axes = orthogonal_basis(rows)
-    np.testing.assert_allclose(axes.T @ axes, np.eye(6), atol=1e-9)
-    strength = ((rows @ axes) ** 2).sum(axis=0)
-    assert (np.diff(strength) <= 1e-6).all()
-
-
-def swapped(first, second):
-    """Return grid views with two of them exchanged."""
-    places = list(ALL)
-    places[first], places[second] = second, first
-    return lambda rows, view: grid_view(rows, places[view])
-
-
 def skewed(rows, view):
     """Views that multiply like the group but stretch vectors."""
     stretch = np.eye(rows.shape[1], dtype=np.float32)
@@ -88,14 +65,9 @@ def skewed(rows, view):
     return grid_view(rows @ back, view) @ stretch
 
 
-def blurred(rows, view):
-    """An inversion that is no change of signs."""
-    return rows[:, ::-1] if view == 8 else grid_view(rows, view)
-
-
-def test_the_basis_is_computed_once_for_all_built_in_encoders():
-    bases = [dihedral_basis(560, BuiltinEncoder().view) for _ in range(2)]
-    assert bases[0] is bases[1]
+def swapped(first, second):
+    """Return grid views with two of them exchanged."""
+    return lambda rows, view: grid_view(rows, {first: second, second: first}.get(view, view))
 
 
 @pytest.mark.parametrize(
@@ -104,24 +76,12 @@ def test_the_basis_is_computed_once_for_all_built_in_encoders():
         *(swapped(a, b) for a, b in ((2, 3), (4, 1), (5, 7), (6, 7), (0, 2), (2, 7))),
         loose_view,
         skewed,
-        blurred,
+        # an inversion that is no change of signs
+        lambda rows, view: rows[:, ::-1] if view == 8 else grid_view(rows, view),
         lambda rows, view: grid_view(rows, view) * np.float32(1 if view < 4 else 2),
         lambda rows, view: grid_view(rows, 5 if view == 7 else view),
-        lambda rows, view: grid_view(rows, 3 if view == 0 else view),
     ],
 )
 def test_other_views_have_no_dihedral_basis(make):
     """The fast kernel would be wrong for them."""
     assert dihedral_basis(GRID_WIDTH, make) is None
-
-
-def test_the_other_way_round_is_a_group_too():
-    way = (0, 3, 2, 1, 4, 7, 6, 5, 8)
-
-    def make(rows, view):
-        return grid_view(rows, way[view])
-
-    query = units(np.random.default_rng(4), 20, GRID_WIDTH)
-    kernel = DihedralKernel(dihedral_basis(GRID_WIDTH, make))
-    got = bounds(kernel, query, query)
-    np.testing.assert_allclose(got, truth(query, query, ALL, make), atol=1e-6)

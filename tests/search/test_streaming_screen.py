@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+import sys
 
 import numpy as np
 import pytest
@@ -10,7 +10,6 @@ import pytest
 from toy_vectors import Shard, units
 from visleak.devices import torch_device
 from visleak.errors import MissingExtra, UsageError, VisleakError
-from visleak.search import streaming, streaming_screen
 from visleak.search.hits import Wanted
 from visleak.search.streaming import PartitionSearch
 from visleak.search.streaming_screen import (
@@ -78,38 +77,6 @@ def test_a_block_agrees_with_unit_rows(kind):
     np.testing.assert_allclose(out * judged.scale[:, None], expected.matrix, atol=2e-7)
     np.testing.assert_array_equal(judged.broken, np.flatnonzero(expected.broken))
     assert judged.off == expected.off.sum()
-
-
-def test_only_lengths_close_to_the_tolerance_are_computed_exactly(monkeypatch):
-    """The rough length of a million rows must not cost an exact one each."""
-    taken = []
-
-    def watched(stored):
-        taken.append(len(stored))
-        return unit_rows(stored)
-
-    monkeypatch.setattr(streaming_screen, "unit_rows", watched)
-    lengths = np.array([0.5, 0.9, 0.99, 0.999, 1.0, 1.009, 1.01, 1.02, 5.0], np.float32)
-    stored = units(np.random.default_rng(2), len(lengths), WIDTH) * lengths[:, None]
-    read_block(stored, np.empty(stored.shape, np.float32))
-    assert sum(taken) == 2
-
-
-@pytest.mark.skipif(not Path("/proc/self/smaps").exists(), reason="needs /proc")
-def test_memory_of_a_mapped_file_is_given_back_and_read_again(tmp_path):
-    path = tmp_path / "rows.npy"
-    np.save(path, units(np.random.default_rng(3), 5000, WIDTH))
-
-    def resident() -> int:
-        lines = Path("/proc/self/smaps").read_text().split(str(path))[1].splitlines()
-        return int(next(line.split()[1] for line in lines if line.startswith("Rss:")))
-
-    stored = np.load(path, mmap_mode="r")
-    total = stored.sum()
-    before = resident()
-    forget(stored)
-    assert resident() < before / 4
-    assert stored.sum() == total
 
 
 def test_memory_without_a_file_is_kept(tmp_path):
@@ -202,40 +169,16 @@ def test_half_error_covers_the_worst_rounding_seen():
             assert error <= half_error(width, precision)
 
 
-def cloud(seed: int, count: int, width: int, spectrum: np.ndarray) -> np.ndarray:
-    """Return unit rows around a mean, with variances along axes that are no coordinates."""
-    rng = np.random.default_rng(4)
-    turn = np.linalg.qr(rng.normal(size=(width, width)))[0]
-    mean = rng.normal(size=width)
-    rows = np.random.default_rng(seed).normal(size=(count, width)) * np.sqrt(spectrum) @ turn
-    rows = mean / np.linalg.norm(mean) + rows / np.sqrt(spectrum.sum())
-    return (rows / np.linalg.norm(rows, axis=1, keepdims=True)).astype(np.float32)
-
-
-def test_axes_are_chosen_where_the_spectrum_decays_and_coordinates_where_it_is_even():
-    wanted, width = Wanted(0.95, best=0), 256
-    decaying = 1 / np.arange(1, width + 1)
-    for spectrum, axes in ((decaying, True), (np.ones(width), False)):
-        query, stored = (cloud(seed, 6000, width, spectrum) for seed in (5, 6))
-        part = choose(query, stored, wanted, 10**6)
-        assert (part.axes is not None) is axes
-        assert 0 < part.kept < width / 2
-    few = choose(query[:1], stored, wanted, 10**4)
-    assert few.axes is None, "axes cost more than they save"
-
-
-def test_a_hopeless_bound_is_not_tried():
-    query, stored = (cloud(seed, 2000, 32, np.ones(32)) for seed in (7, 8))
-    assert choose(query, stored, Wanted(-1.0, best=0), 10**6) == whole(32)
+def test_no_part_is_tried_where_it_cannot_pay():
+    query = units(np.random.default_rng(7), 40, 32)
     nothing = np.full((2000, 32), np.nan, np.float16)
-    assert choose(query, nothing, Wanted(0.95, best=0), 10**6) == whole(32)
+    for stored, rows in ((nothing, 10**6), (np.tile(query, (9, 1)), 10)):
+        assert choose(query, stored, Wanted(-1.0, best=0), rows) == whole(32)
 
 
 def test_unknown_devices_are_refused_in_one_line(monkeypatch):
     """A typing error must not end in a search on another device."""
     assert torch_device("cpu") is None
-    with pytest.raises(UsageError, match=r"^device must be auto, cpu, cuda or cuda:N; got 'gpu'$"):
-        torch_device("gpu")
     torch = pytest.importorskip("torch")
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 0)
     assert torch_device("auto") is None
@@ -244,10 +187,7 @@ def test_unknown_devices_are_refused_in_one_line(monkeypatch):
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
     assert torch_device("auto") == "cuda:0"
     assert torch_device("cuda:1") == "cuda:1"
-
-
-def test_without_torch_only_a_named_gpu_is_refused(monkeypatch):
-    monkeypatch.setitem(__import__("sys").modules, "torch", None)
+    monkeypatch.setitem(sys.modules, "torch", None)
     assert torch_device("auto") is None
     with pytest.raises(MissingExtra, match=r"a search on cuda needs an extra: pip install"):
         torch_device("cuda")
@@ -263,19 +203,6 @@ def test_a_full_gpu_is_refused_in_one_line(monkeypatch):
     monkeypatch.setattr(DeviceScreen, "reaching", full)
     with pytest.raises(VisleakError, match=r"^cpu has too little free memory to search on; use"):
         DeviceScreen(query, "cpu").select(stored, floor)
-
-
-def test_the_device_never_changes_a_byte():
-    pytest.importorskip("torch")
-
-    query, stored, _, _ = hard_case(5)
-    shard = Shard(stored, np.array([f"{row:04d}" for row in range(len(stored))]))
-    for wanted in (Wanted(0.9, best=0, cap=2), Wanted(None, best=3), Wanted(0.2, best=2)):
-        answers = [
-            PartitionSearch(query, wanted, device=device).find(shard).to_bytes()
-            for device in ("cpu", "torch-cpu")
-        ]
-        assert answers[0] == answers[1]
 
 
 def test_a_search_that_fails_stops_its_other_threads(monkeypatch):
@@ -295,13 +222,3 @@ def test_a_search_that_fails_stops_its_other_threads(monkeypatch):
     with pytest.raises(RuntimeError, match="broken disk"):
         PartitionSearch(query, Wanted(0.9, best=0)).find(shard, workers=2)
     assert len(done) <= 2
-
-
-def test_a_seed_of_the_floor_never_cuts_a_wanted_pair():
-    query, stored, _, exact = hard_case(6)
-    stored = stored[np.isfinite(stored).all(axis=1)]
-    floor = streaming._certain_floor(query, stored, 5)
-    exact = query.astype(np.float64) @ unit_rows(stored).matrix.astype(np.float64).T
-    fifth = np.sort(exact, axis=1)[:, -5]
-    assert (floor <= fifth).all()
-    assert (floor > fifth - 1e-4).all()
