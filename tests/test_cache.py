@@ -3,7 +3,6 @@
 import functools
 import os
 import random
-import signal
 import sqlite3
 import subprocess
 import sys
@@ -12,7 +11,6 @@ from pathlib import Path
 from unittest.mock import Mock
 
 import pytest
-from PIL import Image
 
 from visleak.storage.cache import Cache, default_folder, file_in
 
@@ -21,42 +19,26 @@ import sys
 from pathlib import Path
 from visleak.storage.cache import Cache
 
-folder, me, batches = Path(sys.argv[1]), sys.argv[2], int(sys.argv[3])
-with Cache(folder) as cache:
+with Cache(Path(sys.argv[1])) as cache:
     print("open", flush=True)
-    for batch in range(batches):
-        keys = [b"%d-%d" % (batch, n) for n in range(50)]
-        cache.put(b"maker", [(key, me.encode() * 40) for key in keys])
-        assert len(cache.get(b"maker", keys)) == 50
+    for batch in range(10**6):
+        cache.put(b"maker", [(b"%d-%d" % (batch, n), b"k" * 40) for n in range(50)])
 """
 
 
-def batches_in(cache: Cache) -> list[int]:
-    """Return how many entries of each of the first thousand batches are there."""
-    keys = [[b"%d-%d" % (batch, n) for n in range(50)] for batch in range(1000)]
-    return [len(cache.get(b"maker", one)) for one in keys]
-
-
 def test_what_was_put_comes_back(tmp_path):
-    with Cache(tmp_path / "deep" / "er") as cache:
-        cache.put(b"a", [(b"k", b"1"), (b"", b""), (b"\x00\xff", bytes(range(256)))])
-        cache.put(b"b", [(b"k", b"2")])
-    with Cache(tmp_path / "deep" / "er") as cache:
-        assert cache.get(b"a", [b"k", b"", b"\x00\xff", b"no"]) == {
-            b"k": b"1",
-            b"": b"",
-            b"\x00\xff": bytes(range(256)),
-        }
+    """The first writer of a key wins."""
+    folder = tmp_path / "deep" / "er"
+    entries = {b"k": b"1", b"": b"", b"\x00\xff": bytes(range(256))}
+    with Cache(folder) as one, Cache(folder) as other:
+        one.put(b"a", entries.items())
+        other.put(b"a", [(b"k", b"second")])
+        other.put(b"b", [(b"k", b"2")])
+    with Cache(folder) as cache:
+        assert cache.get(b"a", [*entries, b"no"]) == entries
         assert cache.get(b"b", [b"k"]) == {b"k": b"2"}
         assert cache.get(b"c", [b"k"]) == {}
         assert cache.get(b"a", []) == {}
-
-
-def test_the_first_writer_of_a_key_wins(tmp_path):
-    with Cache(tmp_path) as one, Cache(tmp_path) as other:
-        one.put(b"m", [(b"k", b"first")])
-        other.put(b"m", [(b"k", b"second"), (b"l", b"new")])
-        assert one.get(b"m", [b"k", b"l"]) == {b"k": b"first", b"l": b"new"}
 
 
 def test_a_failing_put_leaves_nothing(tmp_path):
@@ -74,34 +56,34 @@ def test_a_failing_put_leaves_nothing(tmp_path):
 
 def test_a_kill_while_writing_leaves_a_readable_cache(tmp_path):
     for wait in (0.02, 0.1):
-        command = [sys.executable, "-c", WRITER, str(tmp_path), "k", str(10**6)]
-        process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
-        assert process.stdout.readline() == "open\n"
-        time.sleep(wait)
-        process.send_signal(signal.SIGKILL)
-        process.communicate()
-        assert process.returncode == -signal.SIGKILL
+        command = [sys.executable, "-c", WRITER, str(tmp_path)]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+            assert process.stdout.readline() == "open\n"
+            time.sleep(wait)
+            process.kill()
         with Cache(tmp_path) as cache:
-            assert set(batches_in(cache)) <= {0, 50}
+            for batch in range(1000):
+                keys = [b"%d-%d" % (batch, n) for n in range(50)]
+                assert len(cache.get(b"maker", keys)) in (0, 50)
             cache.put(b"m", [(b"after", b"1")])
             assert cache.get(b"m", [b"after"]) == {b"after": b"1"}
 
 
 @pytest.mark.parametrize("content", [b"not a database at all, only text " * 99, os.urandom(8192)])
 def test_a_damaged_file_is_set_aside(tmp_path, content):
-    messages: list[str] = []
+    messages = []
     damaged = file_in(tmp_path)
     damaged.write_bytes(content)
     with Cache(tmp_path, messages.append) as cache:
         cache.put(b"m", [(b"k", b"v")])
         assert cache.get(b"m", [b"k"]) == {b"k": b"v"}
     assert damaged.with_suffix(".damaged").read_bytes() == content
-    assert len(messages) == 1
-    assert str(damaged) in messages[0]
-    assert "\n" not in messages[0]
+    (message,) = messages
+    assert str(damaged) in message
+    assert "\n" not in message
 
 
-def filled(folder: Path) -> dict[bytes, bytes]:
+def filled(folder):
     values = random.Random(0).randbytes
     entries = {b"%05d" % n: values(200) for n in range(3000)}
     with Cache(folder) as cache:
@@ -154,14 +136,14 @@ def test_a_folder_that_cannot_be_used_costs_nothing_but_time(tmp_path):
     (tmp_path / "other").mkdir()
     file_in(tmp_path / "other").mkdir()
     for folder in (tmp_path / "file" / "cache", tmp_path / "other"):
-        messages: list[str] = []
+        messages = []
         with Cache(folder, messages.append) as cache:
             assert not cache.usable
             cache.put(b"m", [(b"k", b"v")])
             assert cache.get(b"m", [b"k"]) == {}
-        assert len(messages) == 1
-        assert str(folder) in messages[0]
-        assert "\n" not in messages[0]
+        (message,) = messages
+        assert str(folder) in message
+        assert "\n" not in message
 
 
 class Full(sqlite3.Connection):
@@ -173,13 +155,13 @@ class Full(sqlite3.Connection):
 
 def test_a_full_disk_is_one_line(tmp_path, monkeypatch):
     monkeypatch.setattr(sqlite3, "connect", functools.partial(sqlite3.connect, factory=Full))
-    messages: list[str] = []
+    messages = []
     with Cache(tmp_path, messages.append) as cache:
         for _ in range(2):
             cache.put(b"m", [(b"k", b"v")])
         assert not cache.usable
-    assert len(messages) == 1
-    assert "database or disk is full" in messages[0]
+    (message,) = messages
+    assert "database or disk is full" in message
 
 
 @pytest.mark.parametrize(
@@ -188,29 +170,24 @@ def test_a_full_disk_is_one_line(tmp_path, monkeypatch):
         ("linux", {"VISLEAK_CACHE": "/here", "XDG_CACHE_HOME": "/there"}, "/here"),
         ("linux", {"XDG_CACHE_HOME": "/there"}, "/there/visleak"),
         ("linux", {}, "/home/ann/.cache/visleak"),
-        ("linux", {"VISLEAK_CACHE": "", "XDG_CACHE_HOME": ""}, "/home/ann/.cache/visleak"),
         ("darwin", {}, "/home/ann/Library/Caches/visleak"),
-        ("darwin", {"VISLEAK_CACHE": "/here"}, "/here"),
     ],
 )
 def test_the_default_folder(monkeypatch, platform, variables, expected):
     monkeypatch.setattr(sys, "platform", platform)
     monkeypatch.setenv("HOME", "/home/ann")
     for name in ("VISLEAK_CACHE", "XDG_CACHE_HOME"):
-        monkeypatch.delenv(name, raising=False)
-    for name, value in variables.items():
-        monkeypatch.setenv(name, value)
+        monkeypatch.setenv(name, variables.get(name, ""))
     assert default_folder() == Path(expected)
-    monkeypatch.delenv("VISLEAK_CACHE", raising=False)
-    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
+    for name in ("VISLEAK_CACHE", "XDG_CACHE_HOME"):
+        monkeypatch.delenv(name)
     monkeypatch.setattr(Path, "home", Mock(side_effect=RuntimeError("no home directory")))
     assert default_folder() is None
 
 
-def test_a_home_that_cannot_be_written_to_prints_one_line(tmp_path):
-    for name in ("a", "b"):
-        (tmp_path / name).mkdir()
-        Image.new("RGB", (40, 40), (9, 90, 200)).save(tmp_path / name / "1.png")
+def test_a_home_that_cannot_be_written_to_prints_one_line(tmp_path, put):
+    for side in "ab":
+        put(f"{side}/1.png")
     environment = {**os.environ, "HOME": "/dev/null/home"}
     for name in ("VISLEAK_CACHE", "XDG_CACHE_HOME", "XDG_CONFIG_HOME", "MPLCONFIGDIR"):
         environment.pop(name, None)
@@ -222,4 +199,3 @@ def test_a_home_that_cannot_be_written_to_prints_one_line(tmp_path):
     # a busy machine has lines of progress between
     (line,) = (x for x in completed.stderr.splitlines() if x.startswith("visleak: "))
     assert "cannot be used" in line
-    assert (tmp_path / "out" / "report.html").exists()
