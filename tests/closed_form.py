@@ -1,5 +1,6 @@
 """A diffusion model in closed form: D of a prompt is known without any network."""
 
+import re
 from hashlib import blake2b
 
 import numpy as np
@@ -18,12 +19,6 @@ class ClosedForm(ToyModel):
     A word's weight is the number in it (``cat3`` has 3), else 1/8 of a hash; ``w(x)`` is the mean
     of ``|x|``, and all the difference lies in the first pixel of the first channel. The empty
     prompt's difference is 0, for begin, end and padding have weight 0.
-
-    Attributes:
-        rows: that went through the network.
-        batches: of how many rows the calls were.
-        encoded: prompts that were encoded.
-        fail_after: rows after which a call ends like a kill does.
     """
 
     name = "closed form"
@@ -31,11 +26,8 @@ class ClosedForm(ToyModel):
     shape = (2, 3, 3)
 
     def __init__(self, fail_after=None):
-        self.rows = 0
-        self.batches = []
+        super().__init__(fail_after)
         self.encoded = []
-        self.timesteps = []
-        self.fail_after = fail_after
 
     def encode_prompt(self, prompts):
         self.encoded += prompts
@@ -49,11 +41,7 @@ class ClosedForm(ToyModel):
         return 1000.0 - 1000.0 // steps + 1.0
 
     def predict_noise(self, latents, timestep, conditioning):
-        self.batches.append(len(conditioning))
-        self.rows += len(conditioning)
-        self.timesteps.append(timestep)
-        if self.fail_after is not None and self.rows > self.fail_after:
-            raise KeyboardInterrupt
+        self.count(conditioning, timestep)
         moved = torch.zeros_like(latents)
         moved[:, 0, 0, 0] = 1.0
         strength = conditioning.states.sum((1, 2)) * latents.abs().mean((1, 2, 3))
@@ -77,8 +65,7 @@ class ClosedForm(ToyModel):
 
 def weight(word):
     """Return the weight of a word."""
-    digits = "".join(c for c in word if c in "0123456789.")
-    if digits:
+    if digits := re.sub(r"[^\d.]", "", word):
         return float(digits)
     return blake2b(word.encode(), digest_size=1).digest()[0] / 2048
 

@@ -1,8 +1,5 @@
 """A model whose D has a closed form, and whose images are known beforehand."""
 
-from dataclasses import dataclass, field
-from typing import Any
-
 import numpy as np
 import torch
 from PIL import Image
@@ -13,39 +10,36 @@ from visleak.memorization.scores import TriggerScore
 from visleak.memorization.search.proposals import Candidates
 from visleak.memorization.settings import ScoreSettings
 
-SHAPE = (1, 2, 3)
+WORDS = ("<pad>", "ant", "bee", "cow", "dog", "elk", "fox", "gnu", "hen", "ibis")
 
 
-@dataclass
 class LinearModel(ToyModel):
     """The network's answer is linear in the sum of the tokens' embeddings: D = |W sum e|.
 
     With ``wobble`` D depends on the noise, too. Calls end as by Ctrl-C from pass ``dies_at`` on.
+    A prompt with a word of ``replays`` brings its image.
     """
 
-    words: tuple[str, ...]
-    table: Any
-    weight: Any
-    wobble: float = 0.0
-    name: str = "linear"
-    digest: str = "linear-1"
-    shape: tuple[int, int, int] = SHAPE
-    passes: int = 0
-    dies_at: int | None = None
-    seen: list[str] = field(default_factory=list)
-    known: dict[bytes, str] = field(default_factory=dict)
-    replays: dict[str, np.ndarray] = field(default_factory=dict)
+    name = "linear"
+    digest = "linear-1"
+    shape = (1, 2, 3)
+    words = WORDS
+
+    def __init__(self, table, weight, wobble):
+        super().__init__()
+        self.table, self.weight, self.wobble = table, weight, wobble
+        self.dies_at = None
+        self.seen, self.known, self.replays = [], {}, {}
+
+    @property
+    def passes(self):
+        return self.rows
 
     def encode_prompt(self, prompts):
         self.seen += prompts
-        rows = [
-            self.table[self.token_ids(text)].sum(0)
-            if self.token_ids(text)
-            else torch.zeros(self.table.shape[1], dtype=self.table.dtype)
-            for text in prompts
-        ]
+        rows = torch.stack([self.table[self.token_ids(text)].sum(0) for text in prompts])
         self.known |= {row.numpy().tobytes(): text for row, text in zip(rows, prompts, strict=True)}
-        return Conditioning(torch.stack(rows)[:, None])
+        return Conditioning(rows[:, None])
 
     def encode_embeddings(self, embeddings):
         return Conditioning(embeddings.sum(1, keepdim=True))
@@ -54,11 +48,9 @@ class LinearModel(ToyModel):
         return super().noises(seeds).to(self.weight.dtype)
 
     def predict_noise(self, latents, timestep, conditioning):
-        self.passes += len(conditioning)
-        if self.dies_at is not None and self.passes >= self.dies_at:
-            raise KeyboardInterrupt
-        moved = conditioning.states[:, 0] @ self.weight
-        moved = moved.reshape(-1, *SHAPE)
+        self.most = None if self.dies_at is None else self.dies_at - 1
+        self.count(conditioning, timestep)
+        moved = (conditioning.states[:, 0] @ self.weight).reshape(-1, *self.shape)
         return latents + moved * (1.0 + self.wobble * latents)
 
     def as_epsilon(self, output, latents, timestep):
@@ -86,7 +78,7 @@ class LinearModel(ToyModel):
         return [self.words[at] for at in ids]
 
     def prompt_of(self, ids):
-        return " ".join(self.words[at] for at in ids)
+        return " ".join(self.token_texts(ids))
 
     def most_tokens(self):
         return 12
@@ -106,14 +98,11 @@ class LinearModel(ToyModel):
         return float(np.linalg.norm(self.table.numpy()[ids].sum(0) @ self.weight.numpy()))
 
 
-WORDS = ("<pad>", "ant", "bee", "cow", "dog", "elk", "fox", "gnu", "hen", "ibis")
-
-
 def linear_model(seed=0, *, wobble=0.0, width=4):
     source = torch.Generator().manual_seed(seed)
     table = torch.randn((len(WORDS), width), generator=source)
-    weight = torch.randn((width, int(np.prod(SHAPE))), generator=source)
-    return LinearModel(WORDS, table, weight, wobble)
+    weight = torch.randn((width, int(np.prod(LinearModel.shape))), generator=source)
+    return LinearModel(table, weight, wobble)
 
 
 def score_of(model, **settings):
@@ -129,8 +118,7 @@ class WordProposer:
     def __init__(self, model, seed=0):
         self.model = model
         count = len(model.words) - 1
-        chances = np.random.default_rng(seed).dirichlet(np.ones(count), size=12)
-        self.chances = chances
+        self.chances = np.random.default_rng(seed).dirichlet(np.ones(count), size=12)
 
     def about(self):
         return {"words": len(self.model.words)}
@@ -142,11 +130,11 @@ class WordProposer:
         return self.model.token_ids(text), 0
 
     def candidates(self, states, positions, count, forced=None):
-        found = []
-        for at in positions:
-            order = np.argsort(-self.chances[at], kind="stable")[:count]
-            found.append(Candidates(order + 1, np.log(self.chances[at][order])))
-        return found
+        orders = [np.argsort(-self.chances[at], kind="stable")[:count] for at in positions]
+        return [
+            Candidates(order + 1, np.log(self.chances[at][order]))
+            for at, order in zip(positions, orders, strict=True)
+        ]
 
     def texts(self, states):
         return [self.model.prompt_of([at for at in state if at]) for state in states]

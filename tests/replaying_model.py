@@ -17,9 +17,7 @@ def planted(number, side):
     """Return an image to replay."""
     picture = SOURCES[number]()
     least = min(picture.shape[:2])
-    return np.asarray(
-        cv2.resize(picture[:least, :least], (side, side), interpolation=cv2.INTER_AREA), np.uint8
-    )
+    return cv2.resize(picture[:least, :least], (side, side), interpolation=cv2.INTER_AREA)
 
 
 def fresh(seed, side):

@@ -2,12 +2,30 @@
 
 
 class ToyModel:
-    """A model of Stable Diffusion's kind; ``name``, ``digest`` and ``shape`` are its own."""
+    """A model of Stable Diffusion's kind; ``name``, ``digest`` and ``shape`` are its own.
+
+    Attributes:
+        rows: that went through the network.
+        most: rows after which a call ends as by Ctrl-C.
+        batches, timesteps: rows and timestep of each call.
+    """
 
     family = "sd"
     prediction = "epsilon"
     device = "cpu"
     precision = "fp32"
+
+    def __init__(self, most=None):
+        self.rows, self.most = 0, most
+        self.batches, self.timesteps = [], []
+
+    def count(self, conditioning, timestep):
+        """Count a call of the network."""
+        self.batches.append(len(conditioning))
+        self.timesteps.append(timestep)
+        self.rows += len(conditioning)
+        if self.most is not None and self.rows > self.most:
+            raise KeyboardInterrupt
 
     def about(self):
         names = ("name", "family", "device", "precision")

@@ -31,10 +31,7 @@ def d_of(prompt):
 class FiveWords(ToyModel):
     """A diffusion model whose D is :func:`d_of`, or that times the mean of |x|.
 
-    Attributes:
-        rows: that went through the network.
-        kill_after: rows after which a call ends as by Ctrl-C.
-        asked: all prompts that were encoded.
+    ``asked`` holds all prompts that were encoded.
     """
 
     name = "five words"
@@ -42,9 +39,8 @@ class FiveWords(ToyModel):
     shape = (1, 2, 2)
 
     def __init__(self, *, noisy=False, kill_after=None):
+        super().__init__(kill_after)
         self.noisy = noisy
-        self.rows = 0
-        self.kill_after = kill_after
         self.asked = []
 
     def most_tokens(self):
@@ -55,9 +51,7 @@ class FiveWords(ToyModel):
         return Conditioning(torch.tensor([[[d_of(prompt)]] for prompt in prompts]))
 
     def predict_noise(self, latents, timestep, conditioning):
-        self.rows += len(conditioning)
-        if self.kill_after is not None and self.rows > self.kill_after:
-            raise KeyboardInterrupt
+        self.count(conditioning, timestep)
         strength = conditioning.states[:, 0, 0]
         if self.noisy:
             strength = strength * latents.abs().mean((1, 2, 3))
@@ -67,11 +61,9 @@ class FiveWords(ToyModel):
         return moved
 
     def pooled_text(self, prompts):
-        made = []
-        for prompt in prompts:
-            rng = np.random.default_rng(list(blake2b(prompt.encode(), digest_size=4).digest()))
-            made.append(rng.standard_normal(6))
-        return np.array(made, np.float32)
+        digests = (blake2b(prompt.encode(), digest_size=4).digest() for prompt in prompts)
+        rows = [np.random.default_rng(list(each)).standard_normal(6) for each in digests]
+        return np.array(rows, np.float32)
 
 
 class PaperWords(FiveWords):
