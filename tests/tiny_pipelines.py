@@ -4,51 +4,33 @@ import json
 
 import numpy as np
 
+import toy_clip
 from visleak.diffusion.pipeline import quiet
 
 WORDS = ("a", "photo", "of", "cat", "dog", "red", "house", "!", "the", "sun", "on", "hill")
 LENGTH = 10
 
+#: The schedule of Stable Diffusion.
+SCHEDULE = {"beta_start": 0.00085, "beta_end": 0.012, "beta_schedule": "scaled_linear"}
+SCHEDULE |= {"steps_offset": 1}
+
 
 def word_tokenizer(pad="<end>", length=LENGTH):
     """Return a tokenizer of whole words that puts begin and end around."""
-    from tokenizers import Tokenizer, models, pre_tokenizers, processors
-    from transformers import PreTrainedTokenizerFast
-
-    vocabulary = {word: number for number, word in enumerate((*WORDS, "<odd>", "<go>", "<end>"))}
-    inner = Tokenizer(models.WordLevel(vocabulary, unk_token="<odd>"))
-    inner.pre_tokenizer = pre_tokenizers.Whitespace()
-    inner.post_processor = processors.TemplateProcessing(
-        single="<go> $A <end>",
-        special_tokens=[("<go>", vocabulary["<go>"]), ("<end>", vocabulary["<end>"])],
-    )
-    return PreTrainedTokenizerFast(
-        tokenizer_object=inner,
-        bos_token="<go>",
-        eos_token="<end>",
-        unk_token="<odd>",
-        pad_token=pad,
-        model_max_length=length,
-    )
+    marks = {"bos_token": "<go>", "eos_token": "<end>", "unk_token": "<odd>", "pad_token": pad}
+    return toy_clip.whole_words([*WORDS, "<odd>", "<go>", "<end>"], length, marks)
 
 
 def clip_text(tokenizer, width=32, projected=False, **more):
     """Return a CLIP text encoder for a tokenizer."""
     from transformers import CLIPTextConfig, CLIPTextModel, CLIPTextModelWithProjection
 
-    config = CLIPTextConfig(
-        vocab_size=len(tokenizer),
-        hidden_size=width,
-        intermediate_size=2 * width,
-        projection_dim=24,
-        num_hidden_layers=2,
-        num_attention_heads=4,
-        max_position_embeddings=tokenizer.model_max_length,
-        bos_token_id=tokenizer.bos_token_id,
-        eos_token_id=tokenizer.eos_token_id,
-        pad_token_id=tokenizer.pad_token_id,
-        **more,
-    )
+    names = ("bos_token_id", "eos_token_id", "pad_token_id")
+    marks = {name: getattr(tokenizer, name) for name in names}
+    shape = {"vocab_size": len(tokenizer), "hidden_size": width, "intermediate_size": 2 * width}
+    shape |= {"num_hidden_layers": 2, "num_attention_heads": 4, "projection_dim": 24}
+    shape |= {"max_position_embeddings": tokenizer.model_max_length}
+    config = CLIPTextConfig(**shape, **marks, **more)
     return (CLIPTextModelWithProjection if projected else CLIPTextModel)(config)
 
 
@@ -56,19 +38,12 @@ def unet(width=32, channels=4, size=8, **more):
     """Return a network of two resolutions."""
     from diffusers import UNet2DConditionModel
 
-    settings = {
-        "sample_size": size,
-        "in_channels": channels,
-        "out_channels": channels,
-        "layers_per_block": 1,
-        "block_out_channels": (8, 16),
-        "down_block_types": ("CrossAttnDownBlock2D", "DownBlock2D"),
-        "up_block_types": ("UpBlock2D", "CrossAttnUpBlock2D"),
-        "cross_attention_dim": width,
-        "attention_head_dim": 2,
-        "norm_num_groups": 4,
-    }
-    return UNet2DConditionModel(**(settings | more))
+    shape = {"sample_size": size, "in_channels": channels, "out_channels": channels}
+    shape |= {"layers_per_block": 1, "block_out_channels": (8, 16), "norm_num_groups": 4}
+    attention = {"cross_attention_dim": width, "attention_head_dim": 2}
+    down = {"down_block_types": ("CrossAttnDownBlock2D", "DownBlock2D")}
+    up = {"up_block_types": ("UpBlock2D", "CrossAttnUpBlock2D")}
+    return UNet2DConditionModel(**(shape | attention | down | up | more))
 
 
 def vae(channels=4, **more):
@@ -98,13 +73,7 @@ def stable_diffusion(prediction="epsilon", pad="<end>", **more):
         "tokenizer": tokenizer,
         "unet": unet(),
         "scheduler": PNDMScheduler(
-            beta_start=0.00085,
-            beta_end=0.012,
-            beta_schedule="scaled_linear",
-            prediction_type=prediction,
-            skip_prk_steps=True,
-            set_alpha_to_one=False,
-            steps_offset=1,
+            **SCHEDULE, prediction_type=prediction, skip_prk_steps=True, set_alpha_to_one=False
         ),
     }
     return StableDiffusionPipeline(
@@ -154,16 +123,9 @@ def t5(width=32):
     tokenizer = T5Tokenizer(
         vocab=[(piece, -float(rank)) for rank, piece in enumerate(pieces)], extra_ids=0
     )
-    config = T5Config(
-        vocab_size=len(tokenizer) + 5,
-        d_model=width,
-        d_kv=8,
-        d_ff=2 * width,
-        num_layers=2,
-        num_heads=4,
-        feed_forward_proj="gated-gelu",
-    )
-    return T5EncoderModel(config), tokenizer
+    shape = {"vocab_size": len(tokenizer) + 5, "d_model": width, "d_kv": 8, "d_ff": 2 * width}
+    shape |= {"num_layers": 2, "num_heads": 4, "feed_forward_proj": "gated-gelu"}
+    return T5EncoderModel(T5Config(**shape)), tokenizer
 
 
 def deepfloyd(**more):
@@ -173,36 +135,21 @@ def deepfloyd(**more):
 
     torch.manual_seed(4)
     encoder, tokenizer = t5()
-    network = unet(
-        channels=3,
-        size=8,
-        out_channels=6,
-        encoder_hid_dim=32,
-        down_block_types=("ResnetDownsampleBlock2D", "SimpleCrossAttnDownBlock2D"),
-        mid_block_type="UNetMidBlock2DSimpleCrossAttn",
-        up_block_types=("SimpleCrossAttnUpBlock2D", "ResnetUpsampleBlock2D"),
-        resnet_time_scale_shift="scale_shift",
-        act_fn="gelu",
-    )
-    scheduler = DDPMScheduler(
-        beta_schedule="squaredcos_cap_v2",
-        variance_type="learned_range",
-        thresholding=True,
-        sample_max_value=1.5,
-    )
+    blocks = {
+        "down_block_types": ("ResnetDownsampleBlock2D", "SimpleCrossAttnDownBlock2D"),
+        "mid_block_type": "UNetMidBlock2DSimpleCrossAttn",
+        "up_block_types": ("SimpleCrossAttnUpBlock2D", "ResnetUpsampleBlock2D"),
+    }
+    how = {"resnet_time_scale_shift": "scale_shift", "act_fn": "gelu"}
+    schedule = {"beta_schedule": "squaredcos_cap_v2", "variance_type": "learned_range"}
     parts = {
         "tokenizer": tokenizer,
         "text_encoder": encoder,
-        "unet": network,
-        "scheduler": scheduler,
+        "unet": unet(channels=3, size=8, out_channels=6, encoder_hid_dim=32, **blocks, **how),
+        "scheduler": DDPMScheduler(**schedule, thresholding=True, sample_max_value=1.5),
     }
-    return IFPipeline(
-        **(parts | more),
-        safety_checker=None,
-        feature_extractor=None,
-        watermarker=None,
-        requires_safety_checker=False,
-    )
+    without = dict.fromkeys(("safety_checker", "feature_extractor", "watermarker"))
+    return IFPipeline(**(parts | more), **without, requires_safety_checker=False)
 
 
 def stable_diffusion_xl(zeros=True):
@@ -224,13 +171,7 @@ def stable_diffusion_xl(zeros=True):
             addition_time_embed_dim=8,
             projection_class_embeddings_input_dim=6 * 8 + 24,
         ),
-        scheduler=EulerDiscreteScheduler(
-            beta_start=0.00085,
-            beta_end=0.012,
-            beta_schedule="scaled_linear",
-            steps_offset=1,
-            timestep_spacing="leading",
-        ),
+        scheduler=EulerDiscreteScheduler(**SCHEDULE, timestep_spacing="leading"),
         force_zeros_for_empty_prompt=zeros,
         add_watermarker=False,
     )
@@ -248,20 +189,11 @@ def stable_diffusion_3(with_t5=True, **schedule):
     torch.manual_seed(6)
     first, second = word_tokenizer(), word_tokenizer("!")
     encoder, tokenizer = t5(64) if with_t5 else (None, None)
+    shape = {"sample_size": 8, "patch_size": 2, "in_channels": 4, "out_channels": 4}
+    shape |= {"num_layers": 2, "attention_head_dim": 8, "num_attention_heads": 4}
+    shape |= {"caption_projection_dim": 32, "joint_attention_dim": 64, "pooled_projection_dim": 48}
     return StableDiffusion3Pipeline(
-        transformer=SD3Transformer2DModel(
-            sample_size=8,
-            patch_size=2,
-            in_channels=4,
-            out_channels=4,
-            num_layers=2,
-            attention_head_dim=8,
-            num_attention_heads=4,
-            caption_projection_dim=32,
-            joint_attention_dim=64,
-            pooled_projection_dim=48,
-            pos_embed_max_size=8,
-        ),
+        transformer=SD3Transformer2DModel(**shape, pos_embed_max_size=8),
         scheduler=FlowMatchEulerDiscreteScheduler(shift=3.0, **schedule),
         vae=vae(shift_factor=0.06, scaling_factor=1.5),
         text_encoder=clip_text(first, 32, projected=True),

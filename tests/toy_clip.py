@@ -1,6 +1,6 @@
 """A small real CLIP with a small real tokenizer, made with the library the large ones come from."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +27,40 @@ def make_tokenizer() -> Any:
     words += ["<|startoftext|>", "<|endoftext|>"]
     vocabulary = {word: place for place, word in enumerate(words)}
     return CLIPTokenizer(vocab=vocabulary, merges=MERGES)
+
+
+def whole_words(
+    vocabulary: Sequence[str],
+    length: int,
+    marks: Mapping[str, str],
+    *,
+    ends: bool = True,
+    lower: bool = False,
+) -> Any:
+    """Return a tokenizer with one token per word.
+
+    Args:
+        vocabulary: words, and the marks.
+        length: tokens of the longest text.
+        marks: ``bos_token``, ``eos_token``, ``unk_token`` and ``pad_token``.
+        ends: put begin and end around a text.
+        lower: take words for those in lower case.
+    """
+    from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
+    from transformers import PreTrainedTokenizerFast
+
+    ids = {word: place for place, word in enumerate(vocabulary)}
+    inner = Tokenizer(models.WordLevel(ids, unk_token=marks["unk_token"]))
+    inner.pre_tokenizer = pre_tokenizers.Whitespace()
+    if lower:
+        inner.normalizer = normalizers.Lowercase()
+    if ends:
+        begin, end = marks["bos_token"], marks["eos_token"]
+        around = [(begin, ids[begin]), (end, ids[end])]
+        inner.post_processor = processors.TemplateProcessing(
+            single=f"{begin} $A {end}", special_tokens=around
+        )
+    return PreTrainedTokenizerFast(tokenizer_object=inner, model_max_length=length, **marks)
 
 
 def clip_config(words: int, end: int) -> Any:
