@@ -15,16 +15,11 @@ def test_groups_are_the_closure_of_sharing(images):
         sources=tuple(tuple(map(str, each)) for each in images),
     )
     merged = []
-    for number, each in enumerate(images):
-        mine, seen = {number}, set(each)
-        rest = []
-        for members, names in merged:
-            if names & seen:
-                mine |= members
-                seen |= names
-            else:
-                rest.append((members, names))
-        merged = [*rest, (mine, seen)]
+    for number, names in enumerate(images):
+        mine = [each for each in merged if each[1] & names]
+        rest = [each for each in merged if not each[1] & names]
+        members = {number}.union(*(each[0] for each in mine))
+        merged = [*rest, (members, names.union(*(each[1] for each in mine)))]
     groups = prompts.groups()
     assert len(set(groups)) == len(merged)
     for members, _ in merged:
@@ -41,6 +36,5 @@ def test_groups_are_the_closure_of_sharing(images):
     ],
 )
 def test_a_list_refuses_to_be_born_wrong(fields, message):
-    with pytest.raises(VisleakError) as caught:
+    with pytest.raises(VisleakError, match=message):
         Prompts(**{"texts": ("a", "b"), **fields})
-    assert message in str(caught.value)

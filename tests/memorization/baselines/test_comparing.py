@@ -1,5 +1,6 @@
 """The comparison: same budget, verified images only, resumable attempt by attempt."""
 
+import csv
 import json
 import math
 from dataclasses import replace
@@ -7,25 +8,21 @@ from dataclasses import replace
 import pytest
 
 from linear_model import linear_model
-from visleak.errors import UsageError, VisleakError
-from visleak.memorization.baselines import document
+from visleak.errors import UsageError
 from visleak.memorization.baselines.document import (
     Attempt,
     Reproduction,
     Verified,
+    document,
     mean_of,
     row_of,
     rows_of,
 )
 from visleak.memorization.baselines.run import Contest, candidates_of, compare, read_comparison
-from visleak.memorization.search.driver import Candidate, Progress, SearchResult
+from visleak.memorization.prompt_files import read_prompts
+from visleak.memorization.search.driver import Candidate, SearchResult
 from visleak.memorization.settings import Budget, ScoreSettings
-
-
-@pytest.fixture(autouse=True)
-def _no_figure(monkeypatch):
-    """The figure has tests of its own, and takes most of the time."""
-    monkeypatch.setattr(document, "discoveries", lambda _: {})
+from visleak.reporting import markdown
 
 
 class Scripted:
@@ -48,15 +45,16 @@ class Scripted:
 class KnownTriggers:
     """Verifies the prompts that it knows; ten passes per image of two per prompt."""
 
-    def __init__(self, known):
-        self.known, self.asked = known, []
+    def __init__(self, known, dies_at=None):
+        self.known, self.dies_at, self.asked = known, dies_at, []
 
     def about(self):
         return {"known": self.known}
 
     def verify(self, prompts, folder, progress):
-        self.asked.append((tuple(prompts), folder))
-        (folder / "images").mkdir(parents=True, exist_ok=True)
+        if len(self.asked) == self.dies_at:
+            raise KeyboardInterrupt
+        self.asked.append(tuple(prompts))
         reproduced = [
             Reproduction(f"train/{number}.png", number, text)
             for text in prompts
@@ -66,7 +64,8 @@ class KnownTriggers:
         return Verified(2 * len(prompts), clustered, tuple(reproduced), 20 * len(prompts), 2.0)
 
 
-KNOWN = {"ant bee": [0], "cow dog": [1], "cow elk": [1], "fox": []}
+HOSTILE = "=cmd() <img src=x onerror=alert(1)> | $x_1$ \\input{a}"
+KNOWN = {"ant bee": [0], "cow dog": [1], "cow elk": [1], "fox": [], HOSTILE: [2]}
 
 
 @pytest.fixture
@@ -81,18 +80,13 @@ def methods():
     }
 
 
-def test_every_method_gets_the_same_task(contest, tmp_path):
+def test_only_distinct_verified_images_count(contest, tmp_path):
     made = methods()
-    compare(contest, made, KnownTriggers(KNOWN), tmp_path)
+    result = compare(contest, made, KnownTriggers(KNOWN), tmp_path)
     for searcher in made.values():
         assert [task.seed for task in searcher.tasks] == [0, 1]
-        assert {task.budget for task in searcher.tasks} == {Budget(calls=100)}
-        assert {task.chains for task in searcher.tasks} == {3}
+        assert {(task.budget, task.chains) for task in searcher.tasks} == {(Budget(calls=100), 3)}
         assert len({task.folder for task in searcher.tasks}) == 2
-
-
-def test_only_distinct_verified_images_count(contest, tmp_path):
-    result = compare(contest, methods(), KnownTriggers(KNOWN), tmp_path)
     gibbs, pez = rows_of(result)
     # two candidates reproduce one image; a cluster that nobody verified is none
     assert (gibbs.found.value, pez.found.value) == (2.0, 0.0)
@@ -103,16 +97,12 @@ def test_only_distinct_verified_images_count(contest, tmp_path):
     assert gibbs.seconds_an_image == 3.5 / 2
     assert math.isnan(pez.calls_an_image)
     assert not gibbs.complete
-
-
-def test_candidates_are_scored_anew_under_other_noises(contest, tmp_path):
-    result = compare(contest, methods(), KnownTriggers(KNOWN), tmp_path)
-    model = linear_model()
-    for each in result.attempts:
-        by_hand = [model.d(candidate.prompt) for candidate in each.candidates]
-        assert list(each.checked) == pytest.approx(by_hand, rel=1e-5)
-        assert each.check_calls == 4 * (len(each.candidates) + 1)
-        assert each.search_calls in (90, 97)
+    assert read_comparison(tmp_path) == result
+    content = json.loads((tmp_path / "compare.json").read_text())
+    assert content["headline"].startswith(
+        "Gibbs (Algorithm 1) found 2 memorized images (75 passes each); PEZ found 0 memorized"
+    )
+    assert content["methods"][1]["calls_an_image"] is None
 
 
 def test_images_are_made_in_the_order_of_the_fresh_score(contest, tmp_path):
@@ -124,21 +114,26 @@ def test_images_are_made_in_the_order_of_the_fresh_score(contest, tmp_path):
     (one,) = result.attempts
     assert [each.prompt for each in one.candidates] == worst_first[::-1]
     assert [each.score for each in one.candidates] == [0.0, 1.0, 2.0]
-    assert list(one.checked) == sorted(one.checked, reverse=True)
-    ((prompts, _),) = verifier.asked
-    assert list(prompts) == worst_first[::-1]
-    rows = (tmp_path / "candidates.csv").read_text().splitlines()
-    assert [row.partition(",")[0] for row in rows[1:]] == worst_first[::-1]
+    assert list(one.checked) == pytest.approx(sorted(map(model.d, worst_first))[::-1], rel=1e-5)
+    # four noises, and the empty prompt
+    assert one.check_calls == 4 * (3 + 1)
+    assert verifier.asked == [tuple(worst_first[::-1])]
 
 
-def test_the_result_comes_back_from_its_file(contest, tmp_path):
-    result = compare(contest, methods(), KnownTriggers(KNOWN), tmp_path)
-    assert read_comparison(tmp_path) == result
-    content = json.loads((tmp_path / "compare.json").read_text())
-    assert content["headline"].startswith(
-        "Gibbs (Algorithm 1) found 2 memorized images (75 passes each); PEZ found 0 memorized"
-    )
-    assert content["methods"][1]["calls_an_image"] is None
+def test_files_are_lists_of_prompts_and_hostile_ones_stay_texts(contest, tmp_path):
+    made = {"pez": Scripted("pez", [HOSTILE, "ant"])}
+    result = compare(replace(contest, seeds=(0,)), made, KnownTriggers(KNOWN), tmp_path)
+    names = ("csv", "md", "tex", "svg", "png", "json")
+    assert {f"compare.{ending}" for ending in names} <= {each.name for each in tmp_path.iterdir()}
+    assert "<img" not in (tmp_path / "compare.md").read_text().replace("\\<img", "")
+    assert "\\input{" not in (tmp_path / "compare.tex").read_text()
+    with (tmp_path / "candidates.csv").open(newline="") as lines:
+        rows = {row["prompt"]: row for row in csv.DictReader(lines)}
+    hostile, ant = rows["'" + HOSTILE], rows["ant"]
+    assert (hostile["memorized"], hostile["reference"]) == ("yes", "train/2.png")
+    assert (ant["memorized"], ant["clustered"]) == ("no", "no")
+    assert set(read_prompts(tmp_path / "candidates.csv").texts) == {HOSTILE, "ant"}
+    assert "Memorized images found" in markdown(document(result))
 
 
 def test_more_seeds_and_methods_run_only_what_is_new(contest, tmp_path):
@@ -154,44 +149,16 @@ def test_more_seeds_and_methods_run_only_what_is_new(contest, tmp_path):
     assert result.seeds == (0, 1, 2)
 
 
-@pytest.mark.parametrize("dies_at", range(1, 5))
-def test_a_comparison_that_was_stopped_goes_on(contest, tmp_path, monkeypatch, dies_at):
+@pytest.mark.parametrize("attempts", [0, 3])
+def test_a_comparison_that_was_stopped_goes_on(contest, tmp_path, attempts):
     straight = compare(contest, methods(), KnownTriggers(KNOWN), tmp_path / "straight")
-    verifier = KnownTriggers(KNOWN)
-
-    def verify(prompts, folder, progress):
-        if len(verifier.asked) == dies_at - 1:
-            raise KeyboardInterrupt
-        return KnownTriggers.verify(verifier, prompts, folder, progress)
-
-    monkeypatch.setattr(verifier, "verify", verify)
     with pytest.raises(KeyboardInterrupt):
-        compare(contest, methods(), verifier, tmp_path / "stopped")
+        compare(contest, methods(), KnownTriggers(KNOWN, attempts), tmp_path / "stopped")
     assert not (tmp_path / "stopped" / "compare.json").exists()
     made = methods()
     result = compare(contest, made, KnownTriggers(KNOWN), tmp_path / "stopped")
     assert result.attempts == straight.attempts
-    assert sum(len(searcher.tasks) for searcher in made.values()) == 4 - (dies_at - 1)
-
-
-@pytest.mark.parametrize(
-    ("budget", "told"), [(Budget(calls=100), (40, 100)), (Budget(seconds=9.0), (7, 0))]
-)
-def test_progress_of_a_search_is_that_of_its_budget(contest, tmp_path, budget, told):
-    class Reporting(Scripted):
-        def search(self, task):
-            task.progress(Progress(7, None, 40, None))
-            return super().search(task)
-
-    heard = []
-    compare(
-        replace(contest, budget=budget, seeds=(0,)),
-        {"gibbs": Reporting("gibbs", ["ant bee"])},
-        KnownTriggers(KNOWN),
-        tmp_path,
-        progress=lambda *each: heard.append(each),
-    )
-    assert heard[0] == ("searching: gibbs, seed 0", *told)
+    assert sum(len(searcher.tasks) for searcher in made.values()) == 4 - attempts
 
 
 def test_a_search_that_finds_nothing_makes_no_images(contest, tmp_path):
@@ -201,6 +168,7 @@ def test_a_search_that_finds_nothing_makes_no_images(contest, tmp_path):
     (row,) = rows_of(result)
     assert row.found.value == 0
     assert math.isnan(row.best_d.value)
+    assert "Memorized images found" not in markdown(document(result))
 
 
 def test_errors(contest, tmp_path):
@@ -210,17 +178,6 @@ def test_errors(contest, tmp_path):
         replace(contest, seeds=(1, 1))
     with pytest.raises(UsageError, match="chains must be at least 1; got 0"):
         replace(contest, chains=0)
-    compare(contest, methods(), KnownTriggers(KNOWN), tmp_path)
-    (tmp_path / "compare.json").write_text("{")
-    with pytest.raises(VisleakError, match=r"compare\.json cannot be read"):
-        compare(contest, methods(), KnownTriggers(KNOWN), tmp_path)
-    (tmp_path / "compare.json").unlink()
-    path = tmp_path / "pez" / "seed-1" / "attempt.json"
-    content = json.loads(path.read_text())
-    del content["candidates"]
-    path.write_text(json.dumps(content))
-    with pytest.raises(VisleakError, match=r"attempt\.json is damaged"):
-        compare(contest, methods(), KnownTriggers(KNOWN), tmp_path)
 
 
 def attempt(found, calls=10, checked=(1.0,), seed=0):
