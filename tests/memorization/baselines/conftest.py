@@ -20,17 +20,15 @@ def gpt(tmp_path_factory):
     tokenizer = PreTrainedTokenizerFast(
         tokenizer_object=made, bos_token="<begin>", eos_token="<begin>", unk_token="<unknown>"
     )
-    with torch.random.fork_rng(devices=[]):
+    folder = tmp_path_factory.mktemp("gpt")
+    tokenizer.save_pretrained(folder)
+    config = GPT2Config(vocab_size=len(GPT_WORDS), n_positions=16, n_embd=16, n_layer=2, n_head=2)
+    with torch.random.fork_rng(devices=[]), torch.no_grad():
         torch.manual_seed(3)
-        network = GPT2LMHeadModel(
-            GPT2Config(vocab_size=len(GPT_WORDS), n_positions=16, n_embd=16, n_layer=2, n_head=2)
-        )
-    with torch.no_grad():
+        network = GPT2LMHeadModel(config)
         for each in network.parameters():
             each.mul_(3.0)
-    folder = tmp_path_factory.mktemp("gpt")
     network.save_pretrained(folder)
-    tokenizer.save_pretrained(folder)
     return folder
 
 

@@ -128,3 +128,6 @@ def test_progress_rises_to_the_end(search, name):
     assert told[-1].done == told[-1].total
     assert told[-1].calls == found.calls
     assert told[-1].best.score == max(each.score for each in found.bank)
+    # of a budget of passes, progress is what is spent of it
+    assert told[-1].within(None) == (told[-1].done, told[-1].total)
+    assert told[-1].within(1) == (1, 1)

@@ -1,4 +1,4 @@
-"""Greedy: the best prompts of a list, whatever the batch, the budget or a kill."""
+"""Greedy and ConZIC against brute force."""
 
 import itertools
 
@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from linear_model import WordProposer, linear_model, score_of
-from visleak.errors import UsageError, VisleakError
+from visleak.errors import UsageError
 from visleak.memorization.prompts import Prompts
 from visleak.memorization.search import methods
-from visleak.memorization.search.driver import FILE, SearchTask, generator
+from visleak.memorization.search.driver import SearchTask, generator
 from visleak.memorization.search.methods import Conzic, ConzicSettings, Greedy
 from visleak.memorization.settings import Budget
 
@@ -18,25 +18,18 @@ TEXTS = tuple(
 )
 
 
-@pytest.fixture(autouse=True)
-def _small_blocks(monkeypatch):
+def test_the_best_of_the_list_are_those_of_brute_force(monkeypatch):
     monkeypatch.setattr(methods, "LISTED", 4)
-
-
-def test_the_best_of_the_list_are_those_of_brute_force():
     model = linear_model()
-    score = score_of(model)
-    found = Greedy(Prompts(TEXTS)).search(SearchTask(score, chains=5))
+    found = Greedy(Prompts(TEXTS)).search(SearchTask(score_of(model), chains=5))
     by_hand = sorted((model.d(text) for text in TEXTS), reverse=True)
     assert [each.score for each in found.best] == pytest.approx(by_hand[:5], rel=1e-5)
     assert [model.d(each.prompt) for each in found.best] == pytest.approx(by_hand[:5], rel=1e-5)
-    assert [each.chain for each in found.best] == [0, 1, 2, 3, 4]
     assert all(TEXTS[each.step] == each.prompt for each in found.best)
-    assert found.complete
     assert {each.prompt for each in found.bank} == set(TEXTS)
 
 
-def test_errors(tmp_path):
+def test_errors():
     with pytest.raises(UsageError, match="greedy needs prompts to score; the list holds none"):
         Greedy(Prompts(()))
     task = SearchTask(score_of(linear_model(), noises=2), budget=Budget(calls=3))
@@ -44,15 +37,6 @@ def test_errors(tmp_path):
         Greedy(Prompts(TEXTS)).search(task)
     with pytest.raises(UsageError, match="chains must be at least 1; got 0"):
         Greedy(Prompts(TEXTS)).search(SearchTask(score_of(linear_model()), chains=0))
-    task = SearchTask(score_of(linear_model()), folder=tmp_path)
-    Greedy(Prompts(TEXTS)).search(task)
-    for damage in (b"PK\x03\x04 no database" * 99, b"not a database at all" * 99):
-        (tmp_path / FILE).write_bytes(damage)
-        with pytest.raises(VisleakError, match=r"cannot be used .* remove the file"):
-            Greedy(Prompts(TEXTS)).search(task)
-
-
-# -- ConZIC ---------------------------------------------------------------------------------------
 
 
 def plain(model, proposer, settings, order):
@@ -75,8 +59,8 @@ def plain(model, proposer, settings, order):
 
 
 @pytest.mark.parametrize("seed", range(4))
-@pytest.mark.parametrize(("alpha", "beta"), [(0.02, 2.0), (50.0, 1.0), (1.0, 0.0)])
-def test_every_step_takes_the_argmax(seed, alpha, beta):
+@pytest.mark.parametrize(("alpha", "beta"), [(0.02, 2.0), (50.0, 1.0), (1.0, 0.0), (0.0, 2.0)])
+def test_every_step_of_conzic_takes_the_argmax(seed, alpha, beta):
     model = linear_model(seed)
     proposer = WordProposer(model, seed)
     settings = ConzicSettings(4, 11, 5, alpha, beta, 0.7)
@@ -88,15 +72,3 @@ def test_every_step_takes_the_argmax(seed, alpha, beta):
         assert each.score == pytest.approx(top, rel=1e-5)
         assert each.prompt == visited[each.step]
     assert found.complete
-
-
-def test_with_all_words_and_no_weight_of_the_model_it_climbs_to_a_local_optimum():
-    model = linear_model(5)
-    settings = ConzicSettings(3, 60, 99, alpha=0.0)
-    found = Conzic(WordProposer(model), settings).search(SearchTask(score_of(model), chains=4))
-    for each in found.best:
-        words = each.prompt.split()
-        for at in range(3):
-            for word in model.words[1:]:
-                other = " ".join([*words[:at], word, *words[at + 1 :]])
-                assert model.d(other) <= each.score * (1 + 1e-5)

@@ -23,12 +23,11 @@ TEXTS = ("ant bee", "cow dog", "cow elk", "fox gnu", "hen ibis", "bee hen", "gnu
 @pytest.fixture
 def training(tmp_path, natural):
     """Four training images of 64 pixels, in a folder."""
-    folder = tmp_path / "training"
-    folder.mkdir()
+    (tmp_path / "training").mkdir()
     found = {}
     for name in ("astronaut", "chelsea", "coffee", "rocket"):
         small = Image.fromarray(natural[name]).resize((64, 64), Image.Resampling.LANCZOS)
-        small.save(folder / f"{name}.png")
+        small.save(tmp_path / "training" / f"{name}.png")
         found[name] = np.asarray(small)
     return found
 
@@ -71,47 +70,40 @@ def test_what_is_replayed_is_found_by_name(training, tmp_path):
     assert again.attempts[0].search_calls == one.search_calls
 
 
-@pytest.mark.parametrize("several", [False, True])
-def test_what_is_replayed_names_its_set_once(training, tmp_path, natural, several):
+def test_what_is_replayed_names_its_set_once(training, tmp_path, natural):
     other = tmp_path / "other"
     other.mkdir()
     Image.fromarray(natural["camera"][..., :3]).resize((64, 64)).save(other / "camera.png")
     model = linear_model()
     model.replays = {"cow": training["chelsea"]}
     made = verifier(model, tmp_path / "training")
-    if several:
-        made = replace(made, sources=[*made.sources, str(other)])
-    found = made.verify(["cow dog"], tmp_path / "out", silent)
-    assert found.reproduced == (Reproduction("training/chelsea.png", 0, "cow dog"),)
+    for sources in (made.sources, [*made.sources, str(other)]):
+        found = replace(made, sources=sources).verify(["cow dog"], tmp_path / "out", silent)
+        assert found.reproduced == (Reproduction("training/chelsea.png", 0, "cow dog"),)
 
 
-def test_means_say_what_is_missing():
-    model = linear_model()
-    means = Means(model, "l2")
-    for name, needed in (
-        ("random", "random needs a masked language model: give --lm FOLDER"),
-        ("conzic", "conzic needs a masked language model: give --lm FOLDER"),
-        ("greedy", "greedy needs a list of prompts: give --prompts FILE"),
-        ("zerocap", "zerocap needs a causal language model: give --causal-lm FOLDER"),
-        ("gibbs", r"the paper's K \(temperature 0.1\) is on the squared scale and D on the l2"),
-        ("beam", "a method is one of gibbs, random, greedy, conzic, zerocap, pez; got 'beam'"),
-    ):
-        with pytest.raises(UsageError, match=needed):
-            load_searchers([name], means)
-    with pytest.raises(UsageError, match="methods must be one or more, each given once"):
-        load_searchers(["pez", "pez"], means)
-    with pytest.raises(UsageError, match="methods must be one or more, each given once"):
-        load_searchers([], means)
+@pytest.mark.parametrize(
+    ("names", "needed"),
+    [
+        (["random"], "random needs a masked language model: give --lm FOLDER"),
+        (["greedy"], "greedy needs a list of prompts: give --prompts FILE"),
+        (["zerocap"], "zerocap needs a causal language model: give --causal-lm FOLDER"),
+        (["gibbs"], r"the paper's K \(temperature 0.1\) is on the squared scale and D on the l2"),
+        (["beam"], "a method is one of gibbs, random, greedy, conzic, zerocap, pez; got 'beam'"),
+        (["pez", "pez"], "methods must be one or more, each given once"),
+        ([], "methods must be one or more, each given once"),
+    ],
+)
+def test_means_say_what_is_missing(names, needed):
+    with pytest.raises(UsageError, match=needed):
+        load_searchers(names, Means(linear_model(), "l2"))
 
 
 @pytest.mark.parametrize(("asked", "gibbs", "pez"), [(None, 150, 200), (7, 7, 7)])
 def test_iterations_are_the_papers_or_as_asked(language, asked, gibbs, pez):
     model = linear_model()
-    means = Means(model, "squared", lambda: WordProposer(model), length=3, iterations=asked)
-    with pytest.raises(UsageError, match="constants of D of Stable Diffusion 1"):
-        load_searchers(["gibbs"], means)
-    means = replace(means, temperature=0.1)
-    means = replace(means, causal=lambda: language)
+    given = {"length": 3, "iterations": asked, "temperature": 0.1, "causal": lambda: language}
+    means = Means(model, "squared", lambda: WordProposer(model), **given)
     made = load_searchers(["gibbs", "conzic", "pez", "random", "zerocap"], means)
     assert made["gibbs"].settings.iterations == gibbs
     assert (made["gibbs"].settings.kappa, made["gibbs"].settings.rounds) == (None, 1)
