@@ -8,7 +8,6 @@ import pytest
 
 from replaying_model import fresh, planted
 from visleak.encoders import load_encoder
-from visleak.errors import UsageError, VisleakError
 from visleak.memorization.extraction import similarity as verified
 from visleak.memorization.extraction.similarity import (
     GATE,
@@ -72,16 +71,10 @@ def test_blank_pictures_are_alike_where_their_colour_is(name):
     assert np.array_equal(near, expected)
 
 
-def test_pictures_of_several_sizes_are_compared():
-    big = planted(0, 128)
-    small = cv2.resize(big, (64, 64), interpolation=cv2.INTER_AREA)
-    for name in ("builtin", "pixels"):
-        assert load_similarity(name).matrix([big, small, fresh(0, 32)])[0, 1] > 0.9
-
-
-def test_an_encoder_without_a_threshold_has_no_eps():
-    assert load_similarity("phash").eps is None
-    assert load_similarity("pdq").eps == pytest.approx(31 / 256)
+@pytest.mark.parametrize("name", ["builtin", "pixels"])
+def test_pictures_of_several_sizes_are_compared(name):
+    alike = load_similarity(name).matrix([planted(0, 128), planted(0, 64), fresh(0, 32)])
+    assert alike[0, 1] > 0.9
 
 
 def test_verification_takes_back_what_the_fingerprint_alone_would_call_alike():
@@ -154,14 +147,3 @@ def test_tiny_pictures_must_agree_in_place():
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(verified, "is_tiny", lambda picture: False)
         assert measure.matrix(pictures)[0, 1] > GATE
-
-
-@pytest.mark.parametrize("text", ["ssim", "", "builtin:x"])
-def test_an_unknown_similarity_is_refused(text):
-    with pytest.raises(UsageError, match="similarity is builtin, pixels,"):
-        load_similarity(text)
-
-
-def test_a_missing_sscd_file_is_told():
-    with pytest.raises(VisleakError, match=r"there is no file /nowhere/sscd\.pt"):
-        load_similarity("sscd:/nowhere/sscd.pt")

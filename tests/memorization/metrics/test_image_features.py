@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from refusals import refusal
 from visleak.encoders import load_encoder
 from visleak.encoders.features import EncoderFeatures, load_features, resized
 from visleak.errors import UsageError, VisleakError
@@ -54,30 +55,27 @@ def inception_file(tmp_path_factory):
     """Return a file with the signature of FID's network, and little in it."""
     import torch
 
-    class Layers(torch.nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.first = torch.nn.Conv2d(3, 5, 23, stride=23)
-
-        def forward(self, x):
-            return self.first(x).mean(dim=[2, 3], keepdim=True)
-
     class Whole(torch.nn.Module):
         def __init__(self):
             super().__init__()
-            self.layers = Layers()
+            convolution = torch.nn.Conv2d(3, 5, 23, stride=23)
+            self.layers = torch.nn.Sequential(convolution, torch.nn.AdaptiveAvgPool2d(1))
 
         def forward(self, x):
             return self.layers(x)
 
     torch.manual_seed(0)
-    path = tmp_path_factory.mktemp("inception") / "inception.pt"
+    path, whole = tmp_path_factory.mktemp("inception") / "inception.pt", Whole()
     with warnings.catch_warnings():
         # torch asks for another format; FID's network is published in this one
         warnings.simplefilter("ignore", DeprecationWarning)
-        torch.jit.script(Whole()).save(str(path))
-        torch.jit.script(Layers()).save(str(path.with_name("layers.pt")))
+        torch.jit.script(whole).save(str(path))
+        torch.jit.script(whole.layers).save(str(path.with_name("layers.pt")))
     return path
+
+
+def by_pillow(plane):
+    return Image.fromarray(plane.astype(np.float32)).resize((299, 299), Image.Resampling.BICUBIC)
 
 
 def test_inception_is_fed_as_clean_fid_feeds_it(inception_file, natural):
@@ -91,18 +89,8 @@ def test_inception_is_fed_as_clean_fid_feeds_it(inception_file, natural):
         layers = torch.jit.load(str(inception_file)).layers
     expected = []
     for pixels in pictures:
-        planes = [
-            np.asarray(
-                Image.fromarray(pixels[..., c].astype(np.float32)).resize(
-                    (299, 299), resample=Image.BICUBIC
-                )
-            )
-            .clip(0, 255)
-            .reshape(299, 299, 1)
-            for c in range(3)
-        ]
-        whole = np.concatenate(planes, axis=2).astype(np.float32)
-        x = torch.from_numpy(whole.transpose(2, 0, 1)[None])
+        planes = [np.asarray(by_pillow(pixels[..., channel])).clip(0, 255) for channel in range(3)]
+        x = torch.from_numpy(np.stack(planes)[None])
         with torch.inference_mode():
             expected.append(layers((x - 128) / 128).numpy().ravel())
     np.testing.assert_allclose(found.images(pictures), expected, atol=1e-5)
@@ -113,25 +101,22 @@ def test_inception_is_fed_as_clean_fid_feeds_it(inception_file, natural):
     sharp[4:8] = 255
     assert resized(sharp).min() == 0
     assert resized(sharp).max() == 255
-    raw = Image.fromarray(sharp[..., 0].astype(np.float32)).resize((299, 299), Image.BICUBIC)
-    assert np.asarray(raw).min() < -1
-    assert np.asarray(raw).max() > 256
+    raw = np.asarray(by_pillow(sharp[..., 0]))
+    assert raw.min() < -1
+    assert raw.max() > 256
 
 
 @pytest.mark.parametrize(
-    ("text", "error", "said"),
+    ("text", "said"),
     [
-        ("inception", UsageError, "features inception needs FILE after its name: inception:FILE"),
-        ("inception:{}/none.pt", VisleakError, "there is no file {}/none.pt; get inception-2015"),
-        ("inception:{}/layers.pt", VisleakError, "has no part 'layers'; get inception-2015-12-05"),
-        ("inception:{}/inception.pt?prep=x", UsageError, "features inception has no option 'prep'"),
-        ("inceptio", UsageError, "features are inception:FILE or an encoder (builtin, clip,"),
-        ("builtin?device=cpu", UsageError, "encoder builtin has no option 'device'"),
+        ("inception", "features inception needs FILE after its name: inception:FILE"),
+        ("inception:{}/none.pt", "there is no file {}/none.pt; get inception-2015"),
+        ("inception:{}/layers.pt", "has no part 'layers'; get inception-2015-12-05"),
+        ("inception:{}/inception.pt?prep=x", "features inception has no option 'prep'"),
+        ("inceptio", "features are inception:FILE or an encoder (builtin, clip,"),
     ],
 )
-def test_features_that_cannot_be(inception_file, text, error, said):
+def test_features_that_cannot_be(inception_file, text, said):
     folder = str(inception_file.parent)
-    with pytest.raises(error) as caught:
-        load_features(text.replace("{}", folder), device="cpu")
-    assert said.replace("{}", folder) in str(caught.value)
-    assert "\n" not in str(caught.value)
+    message = refusal(VisleakError, load_features, text.replace("{}", folder), device="cpu")
+    assert said.replace("{}", folder) in message
