@@ -14,9 +14,7 @@ TOKENS, WIDTH, SHAPE = 5, 3, (2, 2, 2)
 class SmoothModel(ToyModel):
     """``eps(x, c) = x + sum over tokens of tanh(A c_t + B x)``, other for every noise and prompt.
 
-    Attributes:
-        batches: rows of every call of the network.
-        sampled: conditioning and seeds of every call of :meth:`sample`.
+    ``batches`` are the rows of every call of the network; ``sampled`` is what was sampled.
     """
 
     name = "smooth"
@@ -29,16 +27,14 @@ class SmoothModel(ToyModel):
         self.a = torch.randn((size, WIDTH), generator=draw, dtype=torch.float64)
         self.b = torch.randn((size, size), generator=draw, dtype=torch.float64) / size
         self.dtype = dtype
-        self.batches = []
-        self.timesteps = []
-        self.sampled = []
+        self.batches, self.timesteps, self.sampled = [], [], []
 
     def encode_prompt(self, prompts):
-        seeds = [int.from_bytes(blake2b(p.encode(), digest_size=4).digest()) for p in prompts]
-        rows = [
-            torch.randn((TOKENS, WIDTH), generator=torch.Generator().manual_seed(seed))
-            for seed in seeds
-        ]
+        rows = []
+        for prompt in prompts:
+            seed = int.from_bytes(blake2b(prompt.encode(), digest_size=4).digest())
+            draw = torch.Generator().manual_seed(seed)
+            rows.append(torch.randn((TOKENS, WIDTH), generator=draw))
         return Conditioning(torch.stack(rows).to(self.dtype))
 
     def first_timestep(self, steps):

@@ -10,7 +10,6 @@ from mitigated_models import tiny
 from smooth_model import SmoothModel
 
 from tiny_pipelines import WORDS
-from visleak.diffusion.model import Sampling
 from visleak.errors import UsageError
 from visleak.memorization.extraction.images import Job
 from visleak.memorization.mitigate import NumberAddition, TokenAddition, mitigation
@@ -89,46 +88,22 @@ def test_tokens_are_any_of_the_model_but_the_special_ones(model):
     assert set(drawn) == set(WORDS)
     expected = 600 / len(WORDS)
     assert all(abs(count - expected) < 4.5 * np.sqrt(expected) for count in drawn.values())
-
-
-def test_whole_words_are_tokens_that_are_themselves_again(model):
+    # whole words are tokens that are themselves again
     assert set(drawn_tokens(model, tokens="words")) == set(WORDS) - {"!"}
     # T5's pieces of one letter are read as another token at the beginning of a word
-    drawn = set(drawn_tokens(tiny("if"), tokens="words"))
-    assert drawn <= set(WORDS)
-    assert len(drawn) > 5
+    pieces = set(drawn_tokens(tiny("if"), tokens="words"))
+    assert pieces <= set(WORDS)
+    assert len(pieces) > 5
 
 
-def test_the_vocabulary_may_be_that_of_a_table():
-    class Tabled(SmoothModel):
-        def token_table(self):
-            return np.zeros((7, 2))
-
-    assert vocabulary_size(Tabled()) == 7
-
-
-def test_the_network_is_given_the_text_with_insertions(model, monkeypatch):
-    asked = []
-    encode = model.encode_prompt
-    monkeypatch.setattr(
-        model, "encode_prompt", lambda prompts: asked.append(prompts) or encode(prompts)
-    )
-    jobs = [Job(PROMPT, 1), Job("a cat", 2)]
-    for text in ("rna:2", "rta:2,draw=image"):
-        method = mitigation(text)
-        asked.clear()
-        method.prepared(model, [1, 2])(model, jobs, Sampling(2, 7.5, 2))
-        assert [method.prompt_of(job, model) for job in jobs] in asked
-
-
-def test_tokens_need_a_model_that_has_some():
+def test_tokens_need_a_model_that_has_some(model, monkeypatch):
     with pytest.raises(UsageError, match="rta draws tokens of the model: a model is needed"):
         TokenAddition(1).prompt_of(Job("a", 0))
+    smooth = SmoothModel()
     with pytest.raises(UsageError, match="rta needs the tokens of a prompt, which smooth"):
-        TokenAddition(1).prepared(SmoothModel(), [])
-
-
-def test_a_vocabulary_without_words_is_given_up(model, monkeypatch):
+        TokenAddition(1).prepared(smooth, [])
+    smooth.token_table = lambda: np.zeros((7, 2))
+    assert vocabulary_size(smooth) == 7
     monkeypatch.setattr(model, "token_texts", lambda ids: [""] * len(ids))
     with pytest.raises(UsageError, match=r"has no token that rta could put in \(tokens=any\)"):
         TokenAddition(1).prompt_of(Job("a", 0), model)

@@ -6,6 +6,7 @@ from types import SimpleNamespace
 import pytest
 from smooth_model import SmoothModel
 
+from refusals import refusal
 from visleak.errors import UsageError
 from visleak.memorization.mitigate import (
     AttentionRescaling,
@@ -18,30 +19,15 @@ from visleak.memorization.mitigate import (
 )
 
 
-class Countable(SmoothModel):
-    """A model whose prompts can be taken apart, and whose attention passes for one of diffusers."""
-
-    def __init__(self):
-        super().__init__()
-        self.network = SimpleNamespace(attn_processors={}, set_attn_processor=None)
-
-    def token_ids(self, prompt):
-        return prompt.split()
-
-
 @pytest.mark.parametrize(
     ("text", "method", "setting", "strength"),
     [
         ("none", Unmitigated(), "", math.nan),
-        ("rna:4", NumberAddition(4), "n=4", 4.0),
         ("rna:1,draw=image,seed=3", NumberAddition(1, "image", 3), "n=1, draw=image, seed=3", 1.0),
         ("rta:n=2,tokens=words", TokenAddition(2, tokens="words"), "n=2, tokens=words", 2.0),
         ("wen:3", PromptOptimisation(3.0), "l=3", -3.0),
         (" wen:0.25, scope=batch ,lr=0.2", PromptOptimisation(0.25, "batch", rate=0.2),
          "l=0.25, batch, lr=0.2", -0.25),
-        ("wen:3,steps=20,output=epsilon", PromptOptimisation(3.0, steps=20, output="epsilon"),
-         "l=3, steps=20, output=epsilon", -3.0),
-        ("ren:1.1", AttentionRescaling(1.1), "C=1.1", 1.1),
         ("ren:C=1,summary=padding", AttentionRescaling(1.0, "padding"), "C=1, summary=padding", 1),
     ],
 )  # fmt: skip
@@ -56,51 +42,40 @@ def test_a_text_stands_for_a_method_and_its_setting(text, method, setting, stren
 @pytest.mark.parametrize(
     ("text", "error"),
     [
-        (
-            "",
-            "a method is one of none, rna, rta, wen, ren, with its strength such as rna:4; got ''",
-        ),
-        ("sna:4", "got 'sna:4'"),
+        ("", "a method is one of none, rna, rta, wen, ren, with its strength such as rna:4; got"),
         ("none:1", "'1' of 'none:1' cannot be; none stands alone"),
         ("rna", "'rna' has no n; give rna:N, then if need be, each once and with commas between"),
-        ("rna:draw=image", "'rna:draw=image' has no n"),
         ("rna:4.5", "n of rna is a whole number; got '4.5'"),
         ("rna:0", "n of rna is 1 to 1,000; got 0"),
         ("rta:2,seed=-1", "seed of rta is 0 or more; got -1"),
         ("rta:2,3", "'3' of 'rta:2,3' cannot be; give rta:N"),
-        ("rna:2,", "'' of 'rna:2,' cannot be"),
         ("rna:2,draw=", "'draw=' of 'rna:2,draw=' cannot be"),
         ("wen:3,l=4", "'l=4' of 'wen:3,l=4' cannot be; give wen:L, then if need be"),
-        ("wen:3,limit=4", "scope=..., steps=..., lr=..., output=..."),
         ("wen:3,scope=all", "scope of wen is one of image, prompt, batch; got 'all'"),
         ("wen:much", "l of wen is a number; got 'much'"),
         ("wen:nan", "l of wen is 0 or more, the D to reach; got nan"),
-        ("ren:0", "C of ren is above 0, at most 100 (the paper: 1 to 1.3); got 0"),
-        ("ren:nan", "C of ren is above 0"),
+        ("wen:1,steps=0", "steps of wen is 1 to 10,000 (the paper: 10); got 0"),
+        ("wen:1,lr=0", "lr of wen is above 0 (the paper: 0.05); got 0"),
+        ("ren:nan", "C of ren is above 0, at most 100 (the paper: 1 to 1.3); got nan"),
     ],
 )
 def test_other_texts_are_refused_in_one_line(text, error):
-    with pytest.raises(UsageError) as caught:
-        mitigation(text)
-    assert error in str(caught.value)
-    assert "\n" not in str(caught.value)
+    assert error in refusal(UsageError, mitigation, text)
 
 
 @pytest.mark.parametrize(
     ("text", "depends"),
     [
-        ("none", False),
-        ("rna:2", False),
-        ("rta:2,draw=image", False),
-        ("wen:3", False),
-        ("wen:3,scope=prompt", True),
-        ("wen:3,scope=batch", True),
-        ("ren:1.1", False),
+        *(("none", False), ("rna:2", False), ("rta:2,draw=image", False), ("ren:1.1", False)),
+        *(("wen:3", False), ("wen:3,scope=prompt", True), ("wen:3,scope=batch", True)),
     ],
 )
 def test_seeds_are_part_of_the_key_where_images_depend_on_each_other(text, depends):
-    method = mitigation(text)
-    keys = {method.prepared(Countable(), seeds).key for seeds in ([1, 2], [1, 2, 3])}
+    model = SmoothModel()
+    # its prompts can be taken apart, and its attention passes for one of diffusers
+    model.token_ids = str.split
+    model.network = SimpleNamespace(attn_processors={}, set_attn_processor=None)
+    keys = {mitigation(text).prepared(model, seeds).key for seeds in ([1, 2], [1, 2, 3])}
     assert len(keys) == 1 + depends
 
 

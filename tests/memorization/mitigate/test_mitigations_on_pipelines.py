@@ -38,9 +38,6 @@ def jobs_of(seeds):
     return [Job(prompt, seed) for prompt in PROMPTS for seed in seeds]
 
 
-# -- pairs ---------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("text", TEXTS)
 def test_every_method_starts_from_the_noises_of_the_seeds(model, text):
     """The network sees, at the first step, each image's own noise, whatever the method does."""
@@ -52,11 +49,8 @@ def test_every_method_starts_from_the_noises_of_the_seeds(model, text):
     seeds = seeds_of(3, 3)
     jobs = jobs_of(seeds)
     first = model.first_timestep(QUICK.steps)
-    handle = model.network.register_forward_pre_hook(heard, with_kwargs=True)
-    try:
+    with model.network.register_forward_pre_hook(heard, with_kwargs=True):
         mitigation(text).prepared(model, seeds)(model, jobs, QUICK)
-    finally:
-        handle.remove()
     wanted = {tuple(model.noises([seed]).flatten().tolist()) for seed in seeds}
     begun = [latents for latents, timestep in seen if timestep == first]
     assert {tuple(row.flatten().tolist()) for latents in begun for row in latents} == wanted
@@ -65,9 +59,6 @@ def test_every_method_starts_from_the_noises_of_the_seeds(model, text):
     noises = model.noises([job.seed for job in jobs])
     assert torch.equal(sampled[0], torch.cat([noises[:4]] * 2))
     assert torch.equal(sampled[1], torch.cat([noises[4:]] * 2))
-
-
-# -- families ------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -80,10 +71,6 @@ def test_where_no_method_is_named_a_model_has_those_that_it_can(family, skipped)
     assert methods[0].name == "none"
     assert {each.name for each in methods} == {"none", "rna", "rta", "wen", "ren"} - skipped
     assert {note.split()[0] for note in notes} == skipped
-    assert all(" is skipped: " in note for note in notes)
-
-
-# -- Wen's on a real network ---------------------------------------------------------------------
 
 
 def test_slopes_through_a_network_are_those_of_finite_differences():
@@ -116,46 +103,23 @@ def d_of(score, encoded):
     return torch.cat(losses)
 
 
-def test_d_falls_to_the_limit(model):
-    """D of the optimised embedding, worked out anew, is what was promised."""
-    score = TriggerScore(model, ScoreSettings(steps=3))
-    encoded = model.encode_prompt(PROMPTS)
-    limit = 0.8 * float(d_of(score, encoded).min())
-    wen = PromptOptimisation(limit, steps=200, rate=0.02)
-    d = d_of(score, encoded.with_states(optimised_each(score, encoded, [3, 4], wen)))
-    assert ((limit * 0.8 < d) & (d <= limit * (1 + 1e-4))).all()
-
-
-# -- families and precisions ---------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("name", ["sd2", "sdxl", "sd3", "if"])
 def test_methods_work_on_other_families(name):
     model = tiny(name, loud=LOUD)
+    score, encoded = TriggerScore(model, ScoreSettings(steps=3)), model.encode_prompt(PROMPTS)
+    wen = PromptOptimisation(0.0, steps=6, rate=0.01)
+    states = optimised_each(score, encoded, [3, 4], wen)
+    assert (d_of(score, encoded.with_states(states)) < d_of(score, encoded)).all()
+    # a T5 has no begin token that stays
+    assert torch.equal(states[:, 0], encoded.states[:, 0]) == (name != "if")
     seeds = seeds_of(0, 2)
     jobs = jobs_of(seeds)
-    made = {}
-    for text in TEXTS:
-        if text.startswith("ren") and name in ("sd3", "if"):
-            continue
-        made[text] = mitigation(text).prepared(model, seeds)(model, jobs, QUICK)
-        assert made[text].shape == made["none"].shape
-    others = [text for text in made if text != "none"]
-    assert all((made[text] != made["none"]).any() for text in others)
-    assert len(others) == (5 if name in ("sd3", "if") else 7)
-
-
-def test_wen_lowers_d_of_every_family():
-    for name in ("sd2", "sdxl", "sd3", "if"):
-        model = tiny(name, loud=LOUD)
-        score = TriggerScore(model, ScoreSettings(steps=3))
-        with torch.no_grad():
-            encoded = model.encode_prompt(PROMPTS)
-        wen = PromptOptimisation(0.0, steps=6, rate=0.01)
-        states = optimised_each(score, encoded, [3, 4], wen)
-        assert (d_of(score, encoded.with_states(states)) < d_of(score, encoded)).all(), name
-        begin = states[:, 0] == encoded.states[:, 0]
-        assert bool(begin.all()) == (name != "if")
+    plain, *others = [
+        mitigation(text).prepared(model, seeds)(model, jobs, QUICK)
+        for text in TEXTS
+        if name in ("sd2", "sdxl") or not text.startswith("ren")
+    ]
+    assert all(made.shape == plain.shape and (made != plain).any() for made in others)
 
 
 @pytest.mark.parametrize("text", ["wen:0.01,steps=2", "ren:1.2", "rta:1"])
