@@ -51,14 +51,13 @@ def test_membench(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("end", "mark", "last"), [("\n", "", ""), ("\r\n", "\ufeff", "END"), ("\n", "\ufeff", "END")]
+    ("end", "mark", "last"), [("\n", "", ""), ("\r\n", "\ufeff", "\r\n"), ("\n", "\ufeff", "\n")]
 )
 def test_text_is_one_prompt_a_line(tmp_path, end, mark, last):
-    text = mark + end.join(["The No Limits, Podcast", '"quoted"', "a\u2028b"])
-    text += end if last else ""
-    prompts = read_prompts(wrote(tmp_path, "list.txt", text))
     # a line separator of Unicode ends no line
-    assert prompts.texts == ("The No Limits, Podcast", '"quoted"', "a\u2028b")
+    texts = ("The No Limits, Podcast", '"quoted"', "a\u2028b")
+    prompts = read_prompts(wrote(tmp_path, "list.txt", mark + end.join(texts) + last))
+    assert prompts.texts == texts
 
 
 def test_lines_of_json_as_webster_and_wen_write_them(tmp_path):
@@ -109,10 +108,7 @@ def test_tables_of_other_names(tmp_path):
 
 def test_captions_of_coco_are_the_first_of_each_image(tmp_path):
     rows = [(3, "one"), (9, "two"), (3, "three"), (4, "two")]
-    content = {
-        "images": [],
-        "annotations": [{"id": i, "image_id": n, "caption": c} for i, (n, c) in enumerate(rows)],
-    }
+    content = {"images": [], "annotations": [{"image_id": n, "caption": c} for n, c in rows]}
     prompts = read_prompts(wrote(tmp_path, "captions.json", json.dumps(content)))
     assert prompts.texts == ("one", "two")
     assert dict(prompts.columns) == {"image_id": ("3", "9")}
@@ -155,7 +151,6 @@ NESTED = b"]" * 100_000 + b"a" * 99_999
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
-        ("a.csv", "", "FILE has no column prompt, caption, text; name the one with the prompts"),
         ("a.csv", "prompt\n", "FILE holds no prompts"),
         ("a.txt", "\n \n", "FILE holds no prompts (2 empty ones)"),
         ("a.csv", "name,x\na,b\n", "FILE has no column prompt, caption, text; name the one with"),
@@ -163,12 +158,10 @@ NESTED = b"]" * 100_000 + b"a" * 99_999
         ("a.csv", "n,prompt\n1,a\n2,red, flag\n", "FILE, line 3: 3 cells for 2 columns; put a"),
         ("a.csv", 'prompt\n"two\nlines"\n"never closed\n', "FILE, line 4: no CSV (unexpected"),
         ("a.csv", "prompt,urls\na,['u'\n", "FILE, line 2: images of a prompt are a flat list of"),
-        ("a.csv", "prompt,urls\na,[1]\n", "FILE, line 2: images of a prompt are a flat list of"),
         ("a.csv", "prompt,label\na,cat\n", "FILE, line 2: a label is 1, 0, true, false, yes, no"),
         ("a.csv", "prompt,label\na,1\nb,\na,0\n", "FILE, line 4: this prompt is also at line 2"),
         ("a.txt", "a\nb\0c\n", "FILE, line 2: a prompt with a null byte; save the file as UTF-8"),
         ("a.txt", "a".encode("utf-16"), "FILE is not UTF-8 text (invalid start byte); save it"),
-        ("a.txt", b"caf\xe9\n", "FILE is not UTF-8 text (invalid continuation byte); save it as"),
         ("a.jsonl", '"a"\n{"caption": 1}\n', "FILE, line 2: 'caption' must be text; got int"),
         ("a.jsonl", '"a"\n3\n', "FILE, line 2: a prompt is a text, or an object with prompt,"),
         ("a.jsonl", '"a"\n{"name": "b"}\n', "FILE, line 2 has no column prompt, caption, text;"),
@@ -264,10 +257,6 @@ def test_a_pickle_cannot_do_anything(tmp_path, protocol):
     assert not (tmp_path / "done").exists()
 
 
-def _nested(opcode):
-    return b"\x80\x04" + b"(" * 500_000 + opcode * 500_000 + b"."
-
-
 @pytest.mark.parametrize(
     "data",
     [
@@ -278,7 +267,7 @@ def _nested(opcode):
         b"\x80\x04]r\xff\xff\xff\x7f.",
         # the hash of a deeply nested tuple overflows the stack
         b"\x80\x04}" + b"(" * 200_000 + b"t" * 200_000 + b"X\x01\x00\x00\x00as.",
-        _nested(b"t"),
+        b"\x80\x04" + b"(" * 500_000 + b"t" * 500_000 + b".",
         # extension registry, persistent ids, bytes set aside before they are read
         b"\x80\x02\x82\x01.",
         b"Pabc\n.",
@@ -313,22 +302,14 @@ def test_files_larger_than_any_list_are_refused(tmp_path, monkeypatch):
         assert why in refusal(wrote(tmp_path, name, content))
 
 
-@given(
-    st.lists(
-        st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=40),
-        min_size=1,
-    )
-)
-def test_whatever_is_a_text_is_a_prompt(texts):
-    import tempfile
+TEXTS = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=40)
 
+
+@given(st.lists(TEXTS))
+def test_whatever_is_a_text_is_a_prompt(tmp_path_factory, texts):
     expected = tuple(dict.fromkeys(text.strip() for text in texts if text.strip()))
-    with tempfile.TemporaryDirectory() as folder:
-        file = wrote(Path(folder), "a.json", json.dumps(texts))
-        if expected:
-            assert read_prompts(file).texts == expected
-        else:
-            assert "holds no prompts" in refusal(file)
+    file = wrote(tmp_path_factory.mktemp("texts"), "a.json", json.dumps(["a text", *texts]))
+    assert read_prompts(file).texts == tuple(dict.fromkeys(("a text", *expected)))
 
 
 @pytest.mark.data

@@ -80,18 +80,12 @@ def test_one_list_that_verifies_a_prompt_is_enough_in_any_order(turned):
 
 
 def trace_of(matches, originals):
-    return Trace(
-        folder=Path("trace"),
-        about={"sets": ["train"]},
-        matches=tuple(matches),
-        memorized=len(originals),
-        tau=0.5,
-        share=(1.0, 0.5, 1.0),
-        originals=tuple(
-            Original(number, "train", references, 1, 1, 1, layout=False)
-            for number, references in enumerate(originals)
-        ),
+    made = tuple(
+        Original(number, "train", references, 1, 1, 1, layout=False)
+        for number, references in enumerate(originals)
     )
+    given = (Path("trace"), {"sets": ["train"]}, tuple(matches), len(made), 0.5, (1.0, 0.5, 1.0))
+    return Trace(*given, originals=made)
 
 
 def test_a_trace_verifies_prompts_and_names_all_copies_of_their_image():
@@ -107,20 +101,13 @@ def test_a_trace_verifies_prompts_and_names_all_copies_of_their_image():
         prompts, trace_of(matches, [("red.png", "blue.png"), ("other.png",), ("far.png",)])
     )
     assert found.sources == (
-        ("given", "red.png", "blue.png"),
-        ("red.png", "blue.png", "other.png"),
-        (),
-        (),
+        *(("given", "red.png", "blue.png"), ("red.png", "blue.png", "other.png"), (), ()),
     )
     assert found.labels == (True, True, None, None)
-    assert found.columns["verified"] == ("true", "true", "false", "false")
-    assert found.columns["verified_by"] == (
-        "trace in train: near, judged by people",
-        "trace in train: layout",
-        "",
-        "",
-    )
-    assert found.groups().tolist() == [0, 0, 1, 2]
+    assert record(found) == [
+        *(("true", "trace in train: near, judged by people"), ("true", "trace in train: layout")),
+        *(("false", ""), ("false", "")),
+    ]
     chosen = selected(found)
     assert chosen.prompts.texts == ("a", "b")
     assert (chosen.candidates, chosen.left_out) == (4, {"not verified": 2})
@@ -140,7 +127,6 @@ def test_one_copy_among_many_images_makes_no_trigger():
     assert found.columns["replicated_share"] == ("0.01", "0.8")
     assert found.columns["tau"] == ("0.5", "0.5")
     assert prompt_table(selected(found).prompts)["replicated_share"].to_pylist() == [0.8]
-    assert selected(found).left_out == {"not verified": 1}
 
 
 def shares(share, *, trigger, tau=0.5):
@@ -178,9 +164,6 @@ def test_prompts_of_a_trace_alone():
     assert prompts_of(trace).texts == ("a", "b")
     with pytest.raises(VisleakError, match="the trace in trace holds no prompts"):
         prompts_of(trace_of([], []))
-
-
-def test_a_trace_against_a_label_is_told():
     with pytest.raises(VisleakError, match="prompt 'a' is labelled not memorized,"):
         traced(Prompts(("a",), (False,)), trace_of([match("a", "r", 0)], [("r",)]))
 
@@ -196,15 +179,17 @@ def test_somebody_vouches_for_prompts_that_name_an_image():
         vouched(prompts, " ")
 
 
-@pytest.mark.parametrize("labels", [(), (None, None), (True, None)])
+@pytest.mark.parametrize("labels", [(), (True, None, False)])
 def test_candidates_without_a_record_never_enter(labels):
     """Neither a high D nor a label nor the name of an image is a verification."""
-    prompts = Prompts(("a", "b"), labels, (("u",), ()), {"d_l2": ("99", "98")})
-    with pytest.raises(VisleakError, match="none of 2 prompts is verified; trace"):
+    prompts = Prompts(("a", "b", "c"), labels, (("u",), (), ()), {"d_l2": ("99", "98", "97")})
+    with pytest.raises(VisleakError, match=r"none of [23] prompts is verified; trace"):
         selected(prompts)
     chosen = selected(prompts, unverified=True)
-    assert chosen.prompts.texts == ("a", "b")
-    assert chosen.prompts.columns["verified"] == ("false", "false")
+    # what is labelled not memorized is left out in any case
+    assert chosen.prompts.texts == (("a", "b") if labels else ("a", "b", "c"))
+    assert chosen.left_out == ({"labelled not memorized": 1} if labels else {})
+    assert set(chosen.prompts.columns["verified"]) == {"false"}
 
 
 def test_a_list_with_its_own_record_is_believed_and_named():
@@ -215,16 +200,6 @@ def test_a_list_with_its_own_record_is_believed_and_named():
     assert selected(nameless).prompts.columns["verified_by"] == ("list.csv (CSV)",)
     with pytest.raises(VisleakError, match=r"list\.csv \(CSV\), prompt 1, column"):
         selected(Prompts(("a",), columns={"verified": ("perhaps",)}, origin="list.csv (CSV)"))
-
-
-def test_what_is_labelled_not_memorized_is_left_out_in_any_case():
-    prompts = Prompts(("a", "b"), (False, None))
-    chosen = selected(prompts, unverified=True)
-    assert chosen.prompts.texts == ("b",)
-    assert chosen.left_out == {"labelled not memorized": 1}
-
-
-# -- by D -----------------------------------------------------------------------------------------
 
 
 def table(folder, header, *rows):
@@ -243,14 +218,13 @@ def taken(file, **choice):
     return chosen(read_prompts(file), file, **choice)
 
 
-def test_the_top_are_those_of_the_highest_d_and_a_note_says_so(tmp_path):
+def test_the_top_are_those_of_the_highest_d(tmp_path):
     file = table(tmp_path, "prompt,d_squared,word", "b,2,x", "c,10,y", "a,2,z", "d,,w")
     assert taken(file) == read_prompts(file)
     best = taken(file, top=2)
     # numbers, not texts; ties by text; other columns come along
     assert best.texts == ("c", "a")
     assert best.columns["word"] == ("y", "z")
-    assert best.notes == ("2 of 4 prompts are taken, which have the highest d_squared",)
     assert taken(file, top=9).texts == ("c", "a", "b", "d")
 
 
@@ -270,9 +244,7 @@ def test_nothing_that_is_left_out_is_higher(scores, top):
 def test_reached_is_at_least_the_kappa_of_the_search(tmp_path, verb):
     file = table(tmp_path, "prompt,d_squared", "b,4.99", "c,7", "a,5")
     result(tmp_path, verb, norm="squared", kappa=5)
-    found = taken(file, reached=True)
-    assert found.texts == ("c", "a")
-    assert found.notes == ("2 of 3 prompts are taken, which reached kappa 5 (d_squared)",)
+    assert taken(file, reached=True).texts == ("c", "a")
     both = taken(file, reached=True, top=1)
     assert both.texts == ("c",)
     assert both.notes[-1].endswith("reached kappa 5 (d_squared) and have the highest d_squared")
@@ -283,9 +255,8 @@ def test_what_nobody_knows_is_refused_in_a_line(tmp_path):
     plain.write_text("a\nb\n")
     with pytest.raises(UsageError, match="has no column d_l2 or d_squared; score"):
         taken(plain, top=1)
-    with pytest.raises(UsageError) as refused:
+    with pytest.raises(UsageError, match="--above-threshold-only needs a list that"):
         taken(plain, reached=True)
-    assert "--above-threshold-only needs a list that" in str(refused.value)
     # official-code and random words have no kappa
     file = table(tmp_path, "prompt,d_squared", "a,9")
     result(tmp_path, "search", norm="squared", kappa=None)

@@ -7,7 +7,7 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from visleak.errors import UsageError, VisleakError
+from visleak.errors import UsageError
 from visleak.memorization import Prompts, read_prompts
 from visleak.memorization.prompt_files import provenance_of, vouched, write_prompts
 from visleak.memorization.prompt_files.dataset import headline, read_prompt_set
@@ -29,11 +29,6 @@ PROMPTS = vouched(
 
 def test_what_is_written_is_read_again(tmp_path):
     data = write_prompts(PROMPTS, tmp_path, day="2024-05-01")
-    assert sorted(each.name for each in tmp_path.glob("[!.]*")) == [
-        "dataset.json",
-        "datasheet.md",
-        "prompts.parquet",
-    ]
     table = pq.read_table(tmp_path / "prompts.parquet")
     assert table.column_names == [
         "prompt", "label", "sources", "group", "verified", "verified_by", "d_l2", "word",
@@ -42,31 +37,20 @@ def test_what_is_written_is_read_again(tmp_path):
     assert table["d_l2"].to_pylist() == [4.5, None, 5.25]
     assert table["verified"].to_pylist() == [True] * 3
     again = read_prompts(tmp_path / "prompts.parquet")
-    assert (again.texts, again.labels, again.sources) == (
-        PROMPTS.texts,
-        PROMPTS.labels,
-        PROMPTS.sources,
-    )
+    for name in ("texts", "labels", "sources"):
+        assert getattr(again, name) == getattr(PROMPTS, name)
     assert again.columns["verified_by"] == ("a look at both",) * 3
     assert (data.images, data.groups, data.largest, data.words) == (3, 2, 2, (3, 4, 4))
     assert headline(data) == (
         "3 trigger prompts naming 3 sources in 2 groups that share one (as good as 1.8 of one size)"
     )
-    content = json.loads((tmp_path / "dataset.json").read_text())
-    assert content["kind"] == "visleak memorization dataset"
-    assert content["headline"] == headline(data)
-    assert (content["day"], content["other_letters"]) == ("2024-05-01", 1)
-    assert content["verified_by"] == {"a look at both": 3}
+    assert (data.day, data.other_letters) == ("2024-05-01", 1)
+    assert data.verified_by == {"a look at both": 3}
 
 
 def test_candidates_carry_the_word_in_name_and_sheet(tmp_path):
     prompts = Prompts(("a", "b"), sources=(("u",), ()))
-    with pytest.raises(VisleakError, match="none of 2 prompts is verified"):
-        write_prompts(prompts, tmp_path)
-    assert not list(tmp_path.iterdir())
-    data = write_prompts(prompts, tmp_path, unverified=True)
-    assert data.table == "prompts-unverified.parquet"
-    assert headline(data) == "2 candidate prompts naming 1 source; 2 unverified"
+    assert write_prompts(prompts, tmp_path, unverified=True).table == "prompts-unverified.parquet"
     sheet = (tmp_path / "datasheet.md").read_text()
     assert sheet.startswith("# Datasheet: Unverified candidate prompts\n")
     assert "- 2 of 2 prompts are unverified: their images are not shown to be copies" in sheet
@@ -77,13 +61,10 @@ def test_candidates_carry_the_word_in_name_and_sheet(tmp_path):
 
 
 def test_a_data_set_is_reused_and_read_again(tmp_path):
-    first = write_prompts(PROMPTS, tmp_path)
-    held = {each: each.stat().st_mtime_ns for each in tmp_path.iterdir()}
-    said = []
+    first, said = write_prompts(PROMPTS, tmp_path), []
     again = write_prompts(PROMPTS, tmp_path, note=said.append)
     assert again == first == read_prompt_set(tmp_path)
     assert len(said) == 1
-    assert {each: each.stat().st_mtime_ns for each in tmp_path.iterdir()} == held
     # without one of its files a result is not finished
     (tmp_path / "prompts.parquet").unlink()
     write_prompts(PROMPTS, tmp_path, force=True, note=said.append)

@@ -5,7 +5,7 @@ import dataclasses
 import pytest
 
 from toy_prompt_models import WORDS, FiveProposer, FiveWords, d_of, task, text_of
-from visleak.errors import UsageError, VisleakError
+from visleak.errors import VisleakError
 from visleak.memorization.scores import seeds_of
 from visleak.memorization.search import gibbs
 from visleak.memorization.search.driver import generator
@@ -16,10 +16,6 @@ SETTINGS = AugmentSettings(
 )
 CODE = dataclasses.replace(SETTINGS, preset="official-code", floor=0.8, repeats=2)
 TRIGGERS = ("ant bee cat", "eel dog", "cat cat cat cat")
-
-
-def without_time(made):
-    return dataclasses.replace(made, seconds=0.0)
 
 
 def literal(trigger, settings, seed=0):
@@ -79,11 +75,10 @@ def test_the_bank_is_that_of_a_literal_reading(settings, trigger, kappa):
 
 
 def test_top_and_floor_keep_the_best():
-    every = augment(task(), FiveProposer(), TRIGGERS, SETTINGS)
-    top = augment(task(), FiveProposer(), TRIGGERS, dataclasses.replace(SETTINGS, top=5))
     held = []
-    floor = augment(
-        task(), FiveProposer(), TRIGGERS, dataclasses.replace(SETTINGS, floor=1.5), bank=held.extend
+    every, top, floor = (
+        augment(task(), FiveProposer(), TRIGGERS, dataclasses.replace(SETTINGS, **given), **more)
+        for given, more in (({}, {}), ({"top": 5}, {}), ({"floor": 1.5}, {"bank": held.extend}))
     )
     for all_, few, high in zip(every.triggers, top.triggers, floor.triggers, strict=True):
         assert len(all_.prompts) == all_.scored
@@ -106,16 +101,15 @@ def test_a_trigger_gives_the_same_alone_and_among_others(monkeypatch):
         assert alone.triggers == (each,)
 
 
-@pytest.mark.parametrize("rows", [3, 40, 111, 222])
+@pytest.mark.parametrize("rows", [3, 111])
 def test_an_interrupted_augmentation_ends_with_identical_results(tmp_path, monkeypatch, rows):
     monkeypatch.setattr(gibbs, "TOGETHER", 2)
     whole = augment(task(FiveWords(noisy=True)), FiveProposer(), TRIGGERS, CODE)
     stopped = task(FiveWords(noisy=True, kill_after=rows), folder=tmp_path)
     with pytest.raises(KeyboardInterrupt):
         augment(stopped, FiveProposer(), TRIGGERS, CODE)
-    going_on = task(FiveWords(noisy=True), folder=tmp_path)
-    made = augment(going_on, FiveProposer(), TRIGGERS, CODE)
-    assert without_time(made) == without_time(whole)
+    made = augment(task(FiveWords(noisy=True), folder=tmp_path), FiveProposer(), TRIGGERS, CODE)
+    assert dataclasses.replace(made, seconds=whole.seconds) == whole
     again = augment(task(model := FiveWords(), folder=tmp_path), FiveProposer(), TRIGGERS, CODE)
     assert again == made
     assert model.rows == 0
@@ -130,21 +124,16 @@ def test_words_that_nobody_knows_are_left_out_and_counted():
 
 
 @pytest.mark.parametrize(
-    ("triggers", "error", "said"),
+    ("triggers", "said"),
     [
-        ([], UsageError, "triggers must be one prompt or more, each given once"),
-        (["a", "a"], UsageError, "triggers must be one prompt or more, each given once"),
-        (
-            ["yak", "gnu"],
-            VisleakError,
-            "no word of the 2 triggers is in the vocabulary",
-        ),
+        ([], "triggers must be one prompt or more, each given once"),
+        (["a", "a"], "triggers must be one prompt or more, each given once"),
+        (["yak", "gnu"], "no word of the 2 triggers is in the vocabulary"),
     ],
 )
-def test_triggers_that_cannot_be_are_refused(triggers, error, said):
-    with pytest.raises(error) as refused:
+def test_triggers_that_cannot_be_are_refused(triggers, said):
+    with pytest.raises(VisleakError, match=said):
         augment(task(), FiveProposer(), triggers, SETTINGS)
-    assert said in str(refused.value)
 
 
 def test_repeats_meet_noises_of_their_own():

@@ -13,19 +13,17 @@ PROMPTS = [text_of(state) for state in all_states(2)]
 
 
 def exhaustive(vectors, count, first):
-    """Return the picks of Algorithm 3, every cosine worked out anew for every pick."""
-    rows = [[float(value) for value in row] for row in vectors]
-    rest = [row for row in range(len(rows)) if row != first]
+    """Yield the picks of Algorithm 3 and their cosines, each worked out anew for every pick."""
+    rest = [row for row in range(len(vectors)) if row != first]
     picked = [first]
     while rest and len(picked) < count:
-        worst = [max(cosine(rows[row], rows[other]) for other in picked) for row in rest]
+        worst = [max(cosine(vectors[row], vectors[other]) for other in picked) for row in rest]
         picked.append(rest.pop(worst.index(min(worst))))
-    return picked
+        yield picked[-1], min(worst)
 
 
 def cosine(one, other):
-    dot = math.fsum(a * b for a, b in zip(one, other, strict=True))
-    return dot / math.sqrt(math.fsum(a * a for a in one) * math.fsum(b * b for b in other))
+    return one @ other / math.sqrt((one @ one) * (other @ other))
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -34,11 +32,10 @@ def test_picks_are_those_of_exhaustive_search(seed):
     vectors = rng.standard_normal((30, 8)) * rng.uniform(0.1, 50.0, (30, 1))
     for count in (1, 2, 12, 99):
         first = int(rng.integers(30))
-        picks = list(farthest_points(vectors, count, first))
-        assert [row for row, _ in picks] == exhaustive(vectors, count, first)
-        for number, (row, closest) in enumerate(picks[1:], 1):
-            wanted = max(cosine(list(vectors[row]), list(vectors[p])) for p, _ in picks[:number])
-            assert closest == pytest.approx(wanted, abs=1e-12)
+        (begin, _), *picks = farthest_points(vectors, count, first)
+        wanted = list(exhaustive(vectors, count, first))
+        assert [begin, *(row for row, _ in picks)] == [first, *(row for row, _ in wanted)]
+        assert [c for _, c in picks] == pytest.approx([c for _, c in wanted], abs=1e-12)
 
 
 def test_ties_go_to_the_first():
@@ -79,6 +76,5 @@ def test_the_first_pick_is_seeded_and_each_prompt_is_picked_once():
     ],
 )
 def test_what_cannot_be_picked_from_is_refused(prompts, given_, said):
-    with pytest.raises(UsageError) as refused:
+    with pytest.raises(UsageError, match=said):
         diversify(FiveWords(), prompts, **given_)
-    assert said in str(refused.value)

@@ -8,7 +8,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from toy_prompt_models import FiveProposer, FiveWords, d_of, task
-from visleak.errors import UsageError, VisleakError
+from visleak.errors import VisleakError
 from visleak.memorization.prompt_files import read_prompts, read_values
 from visleak.memorization.prompts import Prompts
 from visleak.memorization.search import (
@@ -49,20 +49,13 @@ def test_a_search_writes_what_the_next_verb_reads(tmp_path):
     found = searched(tmp_path)
     held = json.loads((tmp_path / "search.json").read_text())
     assert held == found == folder_of(tmp_path, "search").content()
-    assert held["kind"] == "visleak memorization search"
     assert held["complete"] is True
-    assert held["score"]["norm"] == "l2"
-    assert held["about"] == {"preset": "paper"}
-    assert held["settings"]["temperature"] == 0.4
-    assert held["headline"].startswith("highest D (L2) of 3 chains ")
     prompts = read_prompts(tmp_path / "prompts.parquet")
     assert set(prompts.texts) == {each["prompt"] for each in held["best"]}
+    assert read_prompts(tmp_path / "prompts.csv").texts == prompts.texts
     table = pq.read_table(tmp_path / "prompts.parquet")
     assert table.schema.names == ["prompt", "d_l2", "chain", "step"]
     assert table["d_l2"].to_pylist() == [d_of(text) for text in table["prompt"].to_pylist()]
-    with (tmp_path / "prompts.csv").open(newline="") as lines:
-        rows = list(csv.DictReader(lines))
-    assert [row["prompt"] for row in rows] == table["prompt"].to_pylist()
     bank = pq.read_table(tmp_path / "bank.parquet")
     assert bank.num_rows == held["bank"] > 3
     assert bank["d_l2"].to_pylist() == sorted(bank["d_l2"].to_pylist(), reverse=True)
@@ -73,14 +66,10 @@ def test_a_search_writes_what_the_next_verb_reads(tmp_path):
 def test_a_search_that_its_budget_ended_goes_on_with_a_larger_one(tmp_path):
     part = searched(tmp_path / "a", budget=Budget(calls=30))
     assert not part["complete"]
-    assert part["headline"].endswith("; the budget ended it")
     said = []
     assert searched(tmp_path / "a", budget=Budget(calls=30), note=said.append) == part
     whole = searched(tmp_path / "a", note=said.append)
-    assert said[1:] == [
-        f"{tmp_path / 'a'} holds this search, as far as its budget went: it resumes at"
-        f" {part['calls']} passes"
-    ]
+    assert f"as far as its budget went: it resumes at {part['calls']} passes" in said[1]
     wanted = searched(tmp_path / "b")
     for name in ("best", "bank", "calls", "complete", "key"):
         assert whole[name] == wanted[name]
@@ -97,8 +86,9 @@ def test_a_search_that_was_killed_says_from_where_it_goes_on(tmp_path, rows):
     found = searched(tmp_path, rest, note=said.append)
     begun = found["calls"] - rest.rows
     assert begun == 0 if rows == 2 else 0 < begun <= 40
-    note = f"{tmp_path} holds this search, unfinished: it resumes at {begun} passes"
-    assert said == ([note] if begun else [])
+    assert [note.partition(": ")[2] for note in said] == [f"it resumes at {begun} passes"][
+        : rows > 2
+    ]
 
 
 @pytest.mark.parametrize("damaged", [False, True])
@@ -127,14 +117,12 @@ def test_an_augmentation_writes_the_best_and_the_bank(tmp_path):
     bank = pq.read_table(tmp_path / "bank.parquet")
     assert bank.num_rows == made["bank"] == sum(each["scored"] for each in made["triggers"])
     for each in made["triggers"]:
-        rows = [row for row in table.to_pylist() if row["trigger"] == each["trigger"]]
-        assert len(rows) == each["kept"] <= 7
-        assert sum(each["changed"].values()) == each["kept"]
-        scores = sorted(
-            (row["d_l2"] for row in bank.to_pylist() if row["trigger"] == each["trigger"]),
-            reverse=True,
+        scores, banked = (
+            [row["d_l2"] for row in held.to_pylist() if row["trigger"] == each["trigger"]]
+            for held in (table, bank)
         )
-        assert [row["d_l2"] for row in rows] == scores[: each["kept"]]
+        assert len(scores) == each["kept"] == sum(each["changed"].values()) <= 7
+        assert scores == sorted(banked, reverse=True)[: each["kept"]]
     with (tmp_path / "prompts.csv").open(newline="") as lines:
         cells = {row["trigger"] for row in csv.DictReader(lines)}
     # a spreadsheet runs nothing
@@ -158,8 +146,6 @@ def test_picks_of_a_bank_are_per_trigger(tmp_path):
     assert together["picks"] == len(prompts)
     assert together["short"] == 1
     assert diversify_into(FiveWords(), prompts, out, three) == made
-    with pytest.raises(UsageError, match=r"holds a result already \(diversify\.json\)"):
-        diversify_into(FiveWords(), prompts, out, DiversifySettings(count=4, per_source=True))
 
 
 def test_a_prompt_of_several_triggers_is_in_the_bank_of_each(tmp_path):
@@ -172,7 +158,6 @@ def test_a_prompt_of_several_triggers_is_in_the_bank_of_each(tmp_path):
     made = diversify_into(FiveWords(), read_prompts(bank), out, three, triggers=pairs)
     assert made["sources"] == {"one": 3, "two": 2, "three": 1}
     assert made["short"] == 2
-    assert made["headline"].startswith("6 of 6 prompts picked")
     rows = pq.read_table(out / "prompts.parquet").to_pylist()
     assert {(row["prompt"], row["trigger"]) for row in rows} == set(pairs)
     assert all(row["row"] == ["ant", "bee", "cat", "dog"].index(row["prompt"]) for row in rows)
