@@ -1,6 +1,5 @@
 """Proposals of a real masked language model, made from a configuration and loaded offline."""
 
-import json
 import shutil
 
 import numpy as np
@@ -13,7 +12,6 @@ from transformers import (
     BertConfig,
     BertForMaskedLM,
     GPT2Config,
-    GPT2LMHeadModel,
     PreTrainedTokenizerFast,
 )
 
@@ -22,7 +20,6 @@ from visleak.memorization.search.proposals import (
     Rules,
     best_candidates,
     load_language_model,
-    own_banned_words,
     read_banned_words,
 )
 
@@ -32,7 +29,6 @@ TOKENS = (
     *("!", ",", ".", "...", "ocean"),
 )
 SPECIAL = range(6)
-LETTERS = "red bag old image of a"
 
 
 @pytest.fixture(scope="module")
@@ -47,28 +43,12 @@ def folder(tmp_path_factory):
     tokenizer.post_processor = processors.TemplateProcessing(
         single="[CLS] $A [SEP]", special_tokens=[("[CLS]", 2), ("[SEP]", 3)]
     )
-    fast = PreTrainedTokenizerFast(
-        tokenizer_object=tokenizer,
-        **{
-            f"{name}_token": f"[{word}]"
-            for name, word in (
-                *(("pad", "PAD"), ("unk", "UNK"), ("cls", "CLS")),
-                *(("sep", "SEP"), ("mask", "MASK")),
-            )
-        },
-    )
-    fast.save_pretrained(path)
+    marks = {f"{name.lower()}_token": f"[{name}]" for name in ("PAD", "UNK", "CLS", "SEP", "MASK")}
+    PreTrainedTokenizerFast(tokenizer_object=tokenizer, **marks).save_pretrained(path)
     torch.manual_seed(3)
-    config = BertConfig(
-        vocab_size=len(TOKENS),
-        hidden_size=16,
-        num_hidden_layers=2,
-        num_attention_heads=2,
-        intermediate_size=32,
-        max_position_embeddings=16,
-        initializer_range=0.5,
-    )
-    BertForMaskedLM(config).save_pretrained(path)
+    small = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2}
+    small |= {"intermediate_size": 32, "max_position_embeddings": 16, "initializer_range": 0.5}
+    BertForMaskedLM(BertConfig(len(TOKENS), **small)).save_pretrained(path)
     return path
 
 
@@ -102,7 +82,13 @@ def test_candidates_are_the_most_probable_words_at_the_masked_position(folder):
 
 def test_prompts_of_several_lengths_are_read_as_each_alone(folder):
     lm = model(folder)
-    states = [ids("old", "red"), lm.start(4), ids("bag"), ids("of", "old"), ids(*LETTERS.split())]
+    states = [
+        ids("old", "red"),
+        lm.start(4),
+        ids("bag"),
+        ids("of", "old"),
+        ids("red", "bag", "image", "of", "a"),
+    ]
     positions = [1, 3, 0, 0, 2]
     together = lm.candidates(states, positions, 7)
     for state, position, found in zip(states, positions, together, strict=True):
@@ -122,47 +108,38 @@ def test_a_prefix_is_read_by_the_language_model_alone(folder):
 
 
 def test_texts_merge_pieces_and_leave_masks_out(folder):
-    lm = model(folder)
     states = [
         ids("[MASK]", "bag", "##s", "[MASK]", "old"),
         ids("[MASK]", "[MASK]"),
         ids("red", ",", "won", "'", "t"),
         ids("##let", "bag", "."),
     ]
-    assert lm.texts(states)[0] == "bags old"
-    assert lm.texts(states)[1] == ""
-    assert lm.texts(states)[2] == "red, won't"
-    assert lm.texts(states)[3] == "##let bag."
+    assert model(folder).texts(states) == ["bags old", "", "red, won't", "##let bag."]
+
+
+def words_at(lm, place):
+    (found,) = lm.candidates([ids("old", "bag")], [place], 99)
+    return {TOKENS[number] for number in found.ids.tolist()}
 
 
 def test_stop_words_are_made_by_rule(folder):
-    (found,) = model(folder, stop=True).candidates([ids("old")], [0], 99)
-    words = {TOKENS[number] for number in found.ids.tolist()}
-    # the apostrophe is punctuation; the full stop has a rule of its own
-    assert words == {
-        *("red", "bag", "old", "image", "of", "a", "##s", "##let", "won", "t", ".", "ocean")
-    }
+    lm = model(folder, stop=True)
+    words = {*("red", "bag", "old", "image", "of", "a", "##s", "##let", "won", "t", "ocean")}
+    # the apostrophe is punctuation; the full stop is kept for the end
+    assert words_at(lm, 0) == words
+    assert words_at(lm, 1) == {*words, "."}
+    assert "." in words_at(model(folder), 0)
 
 
 def test_banned_words_are_never_proposed(folder):
     lm = model(folder, banned=("Ocean", "red", "bags", "sea"), banned_name="mine")
-    (found,) = lm.candidates([ids("old")], [0], 99)
-    words = {TOKENS[number] for number in found.ids.tolist()}
-    assert words.isdisjoint({"ocean", "red"})
+    assert words_at(lm, 0).isdisjoint({"ocean", "red"})
     # "bags" is two pieces: it is let go, and its pieces stay
-    assert {"bag", "##s"} <= words
+    assert {"bag", "##s"} <= words_at(lm, 0)
     assert TOKENS.index("ocean") not in lm.words()
-    assert lm.about()["banned"] == "mine"
-    assert lm.about()["banned_words"] == 4
-
-
-def test_a_full_stop_may_be_kept_for_the_end(folder):
-    lm = model(folder, stop=True)
-    stop = TOKENS.index(".")
-    middle, end = lm.candidates([ids("old", "bag")] * 2, [0, 1], 99)
-    assert stop not in middle.ids
-    assert stop in end.ids
-    assert stop in model(folder).candidates([ids("old", "bag")], [0], 99)[0].ids
+    assert (lm.about()["banned"], lm.about()["banned_words"]) == ("mine", 4)
+    with pytest.raises(VisleakError, match=r"every word of language model .* is banned; ban fewer"):
+        model(folder, banned=tuple(TOKENS))
 
 
 @given(st.lists(st.floats(-9, 0), min_size=1, max_size=12), st.integers(1, 14), st.data())
@@ -181,68 +158,33 @@ def test_best_candidates_are_the_top_with_what_is_forced(values, count, data):
 
 
 def test_texts_are_read_into_pieces_and_what_is_unknown_is_counted(folder):
-    lm = model(folder)
+    lm = model(folder, prefix="image of a")
     assert lm.ids("Old bags") == (ids("old", "bag", "##s"), 0)
     assert lm.ids("old zebra bag") == (ids("old", "bag"), 1)
-    assert lm.start(3) == [lm.mask] * 3
-
-
-def test_prompts_longer_than_the_model_reads_are_refused(folder):
-    lm = model(folder, prefix="image of a")
-    assert len(lm.start(11)) == 11
+    assert lm.start(11) == [lm.mask] * 11
     for call in (lambda: lm.start(12), lambda: lm.ids("old " * 12)):
         with pytest.raises(UsageError, match="reads prompts of up to 11 word pieces;"):
             call()
 
 
-def test_a_list_that_bans_every_word_is_refused(folder):
-    with pytest.raises(VisleakError) as refused:
-        model(folder, banned=tuple(TOKENS))
-    assert str(refused.value) == (f"every word of language model {folder} is banned; ban fewer")
-
-
 def test_what_is_no_masked_language_model_is_refused(folder, tmp_path):
     with pytest.raises(UsageError, match=r"there is no such folder; give one with a language"):
         load_language_model(str(tmp_path / "none"))
-    empty = tmp_path / "empty"
-    empty.mkdir()
     with pytest.raises(VisleakError, match=r"has no config\.json"):
-        load_language_model(str(empty))
-    causal = tmp_path / "causal"
-    shutil.copytree(folder, causal)
-    (causal / "model.safetensors").unlink()
-    GPT2LMHeadModel(GPT2Config(vocab_size=24, n_embd=8, n_layer=1, n_head=1)).save_pretrained(
-        causal
-    )
+        load_language_model(str(tmp_path))
+    causal = shutil.copytree(folder, tmp_path / "causal")
     for architectures, named in ((["GPT2LMHeadModel"], "GPT2LMHeadModel"), (None, "gpt2")):
-        content = json.loads((causal / "config.json").read_text())
-        (causal / "config.json").write_text(json.dumps({**content, "architectures": architectures}))
-        with pytest.raises(UsageError) as refused:
+        GPT2Config(architectures=architectures).save_pretrained(causal)
+        with pytest.raises(UsageError, match=rf"is a causal one \({named}\); --lm needs a masked"):
             load_language_model(str(causal))
-        assert str(refused.value) == (
-            f"language model {causal} is a causal one ({named}); --lm needs a masked one, such as"
-            " hub:google-bert/bert-base-uncased"
-        )
-    pickled = tmp_path / "pickled"
-    shutil.copytree(folder, pickled)
+    pickled = shutil.copytree(folder, tmp_path / "pickled")
     (pickled / "model.safetensors").rename(pickled / "pytorch_model.bin")
     with pytest.raises(VisleakError, match=r"has no weights, none of model\.safetensors"):
         load_language_model(str(pickled))
-    broken = tmp_path / "broken"
-    shutil.copytree(folder, broken)
+    broken = shutil.copytree(folder, tmp_path / "broken")
     (broken / "tokenizer.json").write_text("{")
     with pytest.raises(VisleakError, match=r"the tokenizer of .* could not be loaded"):
         load_language_model(str(broken))
-
-
-# -- banned words ---------------------------------------------------------------------------------
-
-
-def test_our_list_is_of_single_lower_case_words_each_once():
-    words = own_banned_words()
-    assert len(words) == len(set(words)) > 250
-    assert all(word.isalpha() and word.islower() and word.isascii() for word in words)
-    assert {"surf", "glacier", "violet", "logo", "icon", "texture", "background"} <= set(words)
 
 
 def test_lists_are_read_from_files(tmp_path):
@@ -254,9 +196,7 @@ def test_lists_are_read_from_files(tmp_path):
     with pytest.raises(UsageError, match=r"--banned .*there is no such file; give a text file"):
         read_banned_words(tmp_path / "none.txt")
     file.write_bytes(b"\xff\xfe")
-    with pytest.raises(
-        VisleakError, match=r"cannot be read \(.*\); it is UTF-8 text, one word per"
-    ):
+    with pytest.raises(VisleakError, match=r"cannot be read \(.*\); it is UTF-8 text, one word"):
         read_banned_words(file)
     with file.open("wb") as lines:
         lines.truncate(10_000_001)
