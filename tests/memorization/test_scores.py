@@ -103,16 +103,6 @@ def test_ten_thousand_prompts_cost_ten_thousand_and_one_passes_a_noise(noises):
     assert score.seconds > 0
 
 
-@pytest.mark.parametrize(
-    ("given", "timestep"), [({"steps": 50}, 981), ({"steps": 20}, 951), ({"timestep": 999}, 999)]
-)
-def test_the_first_timestep_follows_the_steps(given, timestep):
-    model = ClosedForm()
-    score = TriggerScore(model, ScoreSettings(**given))
-    score(["a"])
-    assert set(model.timesteps) == {score.timestep} == {float(timestep)}
-
-
 def test_scores_that_cannot_be_are_said(monkeypatch):
     with pytest.raises(UsageError, match="steps must be 1 or more"):
         ScoreSettings(steps=0)

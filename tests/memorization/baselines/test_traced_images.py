@@ -1,7 +1,4 @@
-"""Searches compared end to end, with real images, clusters, sources and gradients."""
-
-from dataclasses import replace
-from pathlib import Path
+"""The searches of a comparison by name, and what verifies their candidates."""
 
 import numpy as np
 import pytest
@@ -10,76 +7,29 @@ from PIL import Image
 from linear_model import WordProposer, linear_model
 from visleak.diffusion.model import Sampling
 from visleak.errors import UsageError
-from visleak.memorization.baselines import Contest, Means, TracedImages, compare, load_searchers
+from visleak.memorization.baselines import Means, TracedImages, load_searchers
 from visleak.memorization.baselines.document import Reproduction
 from visleak.memorization.extraction import ExtractSettings, load_similarity
-from visleak.memorization.prompts import Prompts
-from visleak.memorization.settings import Budget, ScoreSettings
 from visleak.progress import silent
 
-TEXTS = ("ant bee", "cow dog", "cow elk", "fox gnu", "hen ibis", "bee hen", "gnu ant")
 
-
-@pytest.fixture
-def training(tmp_path, natural):
-    """Four training images of 64 pixels, in a folder."""
-    (tmp_path / "training").mkdir()
-    found = {}
-    for name in ("astronaut", "chelsea", "coffee", "rocket"):
-        small = Image.fromarray(natural[name]).resize((64, 64), Image.Resampling.LANCZOS)
-        small.save(tmp_path / "training" / f"{name}.png")
-        found[name] = np.asarray(small)
-    return found
-
-
-def verifier(model, folder):
-    return TracedImages(
-        model,
-        [str(folder)],
-        ExtractSettings(images=12, min_cluster=6),
-        Sampling(2, 1.0, 12),
-        load_similarity("pixels"),
-        cache=None,
-    )
-
-
-def test_what_is_replayed_is_found_by_name(training, tmp_path):
+@pytest.mark.parametrize("several", [False, True])
+def test_what_is_replayed_names_its_set_once(tmp_path, natural, several):
+    small = {}
+    for name, folder in (("chelsea", "training"), ("coffee", "training"), ("camera", "other")):
+        (tmp_path / folder).mkdir(exist_ok=True)
+        small[name] = np.asarray(Image.fromarray(natural[name]).resize((64, 64)))
+        Image.fromarray(small[name]).save(tmp_path / folder / f"{name}.png")
     model = linear_model()
-    model.replays = {"cow": training["chelsea"], "ant": training["coffee"]}
-    means = Means(model, "l2", prompts=Prompts(TEXTS), length=2)
-    contest = Contest(model, ScoreSettings(), Budget(calls=200), 7)
-    made = load_searchers(["greedy"], means)
-    result = compare(contest, made, verifier(model, tmp_path / "training"), tmp_path / "out")
-    (one,) = result.attempts
-    assert set(one.verified.clustered) == {"ant bee", "cow dog", "cow elk", "gnu ant"}
-    assert {(each.prompt, Path(each.reference).name) for each in one.verified.reproduced} == {
-        *(("ant bee", "coffee.png"), ("gnu ant", "coffee.png")),
-        *(("cow dog", "chelsea.png"), ("cow elk", "chelsea.png")),
-    }
-    assert one.found == 2
-    # seven prompts, twelve images, two steps without guidance
-    assert one.verified.calls == 7 * 12 * 2
-    assert one.search_calls == len(TEXTS) + 1
-    # a second run, made anew from what is on disk, says the same
-    (tmp_path / "out" / "compare.json").unlink()
-    (tmp_path / "out" / "greedy" / "seed-0" / "attempt.json").unlink()
-    model.known.clear()
-    again = compare(contest, made, verifier(model, tmp_path / "training"), tmp_path / "out")
-    assert again.attempts[0].verified.reproduced == one.verified.reproduced
-    assert again.attempts[0].candidates == one.candidates
-    assert again.attempts[0].search_calls == one.search_calls
-
-
-def test_what_is_replayed_names_its_set_once(training, tmp_path, natural):
-    other = tmp_path / "other"
-    other.mkdir()
-    Image.fromarray(natural["camera"][..., :3]).resize((64, 64)).save(other / "camera.png")
-    model = linear_model()
-    model.replays = {"cow": training["chelsea"]}
-    made = verifier(model, tmp_path / "training")
-    for sources in (made.sources, [*made.sources, str(other)]):
-        found = replace(made, sources=sources).verify(["cow dog"], tmp_path / "out", silent)
-        assert found.reproduced == (Reproduction("training/chelsea.png", 0, "cow dog"),)
+    model.replays = {"cow": small["chelsea"]}
+    sources = [str(tmp_path / folder) for folder in ("training", "other")[: 1 + several]]
+    few, similarity = ExtractSettings(images=12, min_cluster=6), load_similarity("pixels")
+    made = TracedImages(model, sources, few, Sampling(2, 1.0, 12), similarity, cache=None)
+    found = made.verify(["cow dog", "gnu ant"], tmp_path / "out", silent)
+    assert found.clustered == ("cow dog",)
+    assert found.reproduced == (Reproduction("training/chelsea.png", 0, "cow dog"),)
+    # two prompts, twelve images, two steps without guidance
+    assert found.calls == 2 * 12 * 2
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,5 @@
 """From a list of prompts to a folder of results: what is written, reused, gone on with, refused."""
 
-import re
-
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
@@ -77,14 +75,9 @@ def test_the_table_of_scores(tmp_path):
 
 
 def test_ties_go_by_prompt(tmp_path):
-    prompts = Prompts(("b 2", "a 2", "c 3", "a 2.0"))
-    model = ClosedForm()
-    model.encode_prompt = lambda texts: ClosedForm().encode_prompt(
-        [re.sub("[a-z]", "", text) for text in texts]
-    )
-    detect(TriggerScore(model), prompts, tmp_path)
+    run(tmp_path, prompts=Prompts(("2 0", "0 2", "3", "0 0 2")), general=None)
     rows = pq.read_table(tmp_path / "scores.parquet")["prompt"].to_pylist()
-    assert rows == ["c 3", "a 2", "a 2.0", "b 2"]
+    assert rows == ["3", "0 0 2", "0 2", "2 0"]
 
 
 def test_a_list_alone_has_no_threshold(tmp_path):
@@ -173,10 +166,6 @@ def test_a_damaged_score_is_made_again(tmp_path, damage):
         (
             *(Prompts(("a", "b")), Prompts(("c", "a", "d"), sources=(("w",), (), ("w",)))),
             *(["prompts", "prompts", "general", "general"], "lists", [True, True, False, False]),
-        ),
-        (
-            *(Prompts(("a", "b"), (True, False)), Prompts(("d",))),
-            *(["memorized", "not memorized", "general"], "labels", [True, False, False]),
         ),
     ],
 )

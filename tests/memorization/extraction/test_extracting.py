@@ -144,19 +144,6 @@ def test_the_order_of_prompts_changes_no_cluster(results, tmp_path):
     assert set(results["pixels"].clusters) == set(back.clusters)
 
 
-def test_two_clusters_of_a_prompt_are_two(tmp_path):
-    class Torn(ReplayingModel):
-        def image(self, prompt, seed):
-            draw = np.random.default_rng(seed)
-            noise = draw.normal(0, 5, (16, 16, 3))
-            return np.clip(planted(int(draw.random() < 0.3), 16) + noise, 0, 255).astype(np.uint8)
-
-    result = made(tmp_path, ExtractSettings(images=40, min_cluster=8), ["a"], model=Torn())
-    assert [each.number for each in result.clusters] == [0, 1]
-    assert sum(each.size for each in result.clusters) == 40
-    assert result.clusters[0].size > result.clusters[1].size
-
-
 def test_what_cannot_be_extracted_is_refused(tmp_path):
     untouched = model()
     with pytest.raises(UsageError, match="there are no prompts to make images of;"):

@@ -1,8 +1,6 @@
 """Data sets of prompts: the table, the datasheet, and what becomes of hostile texts."""
 
 import json
-import os
-from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
@@ -11,8 +9,6 @@ from visleak.errors import UsageError
 from visleak.memorization import Prompts, read_prompts
 from visleak.memorization.prompt_files import provenance_of, vouched, write_prompts
 from visleak.memorization.prompt_files.dataset import headline, read_prompt_set
-
-DATA = os.environ.get("VISLEAK_DATA")
 
 PROMPTS = vouched(
     Prompts(
@@ -112,20 +108,3 @@ def test_prompts_of_two_models_are_two_data_sets(tmp_path):
     ]
     with pytest.raises(UsageError, match="prompts are about different models:"):
         write_prompts(PROMPTS, tmp_path / "out", origins=[provenance_of(each) for each in tables])
-
-
-@pytest.mark.data
-@pytest.mark.skipif(not DATA, reason="VISLEAK_DATA is not set: no prompts of MemBench")
-def test_membench_as_a_data_set(tmp_path):
-    file = Path(str(DATA)) / "membench" / "SD1_final.csv"
-    prompts = vouched(read_prompts(file), "Hong et al. 2024")
-    data = write_prompts(prompts, tmp_path, origins=[provenance_of(file)])
-    assert headline(data) == (
-        "3,000 trigger prompts naming 151 sources in 53 groups that share one (as good as 8.9"
-        " of one size)"
-    )
-    assert data.words == (3, 9, 31)
-    assert data.other_letters == 113
-    again = read_prompts(tmp_path / "prompts.parquet")
-    assert (again.texts, again.sources) == (prompts.texts, prompts.sources)
-    assert data.origins[0]["sha256"].startswith("8c41867a67ea184c")

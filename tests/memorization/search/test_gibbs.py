@@ -21,8 +21,7 @@ from toy_prompt_models import (
     text_of,
 )
 from visleak.errors import UsageError
-from visleak.memorization.scores import TriggerScore
-from visleak.memorization.search.driver import FILE, SearchTask, begun
+from visleak.memorization.search.driver import FILE, begun
 from visleak.memorization.search.gibbs import (
     GibbsSearch,
     GibbsSettings,
@@ -31,7 +30,7 @@ from visleak.memorization.search.gibbs import (
     boltzmann,
 )
 from visleak.memorization.search.methods import RandomSettings, RandomWords
-from visleak.memorization.settings import Budget, ScoreSettings
+from visleak.memorization.settings import Budget
 
 SETTINGS = GibbsSettings(
     length=3, iterations=8, candidates=5, temperature=0.5, kappa=None, norm="l2"
@@ -99,16 +98,6 @@ def test_the_code_answers_with_the_best_scored_and_the_paper_with_the_best_visit
     assert visited.best[0].score < visited.bank[0].score
 
 
-def test_the_bank_holds_every_scored_prompt_once_with_its_highest_d():
-    model = FiveWords()
-    found = GibbsSearch(FiveProposer(), SETTINGS).search(task(model, chains=3))
-    texts = {each.prompt: each.score for each in found.bank}
-    assert len(texts) == len(found.bank)
-    assert texts.keys() == set(model.asked) - {""}
-    assert all(score == d_of(text) for text, score in texts.items())
-    assert list(texts.values()) == sorted(texts.values(), reverse=True)
-
-
 def test_rounds_begin_from_masks_until_kappa(tmp_path):
     """As printed: an outer round is run whole, and the next one restarts from p^0."""
     high = sorted(d_of(text_of(state)) for state in all_states(3))[-6]
@@ -130,21 +119,6 @@ def test_rounds_begin_from_masks_until_kappa(tmp_path):
         GibbsSearch(FiveProposer(), dataclasses.replace(limited, rounds=None)).search(task())
     with pytest.raises(UsageError, match="on the squared scale, and D is on the l2 one"):
         GibbsSearch(FiveProposer(), GibbsSettings(length=3)).search(task())
-
-
-def test_chains_of_a_step_share_its_prompts_and_noises():
-    """Equal prompts of several chains are scored once, and so have equal D."""
-    model = FiveWords(noisy=True)
-    score = TriggerScore(model, ScoreSettings(norm="l2"))
-    asked = [Move((0, 1), 0, 0.3), Move((2, 1), 0, 0.9), Move((0, 1), 1, 0.5)]
-    with begun("moves", {}, SearchTask(score)) as run:
-        made = advance(run, FiveProposer(), asked, 5, 0.5, 0)
-        # nine prompts and the empty one
-        assert model.rows == run.calls == 10
-        alone = advance(run, FiveProposer(), asked[2:], 5, 0.5, 0)
-    assert made[0].scores.tolist() == made[1].scores.tolist()
-    assert alone[0].scores.tolist() == made[2].scores.tolist()
-    assert alone[0].state == made[2].state
 
 
 def test_words_are_drawn_uniformly_among_those_allowed():

@@ -77,20 +77,6 @@ def test_a_search_that_its_budget_ended_goes_on_with_a_larger_one(tmp_path):
         assert (tmp_path / "a" / name).read_bytes() == (tmp_path / "b" / name).read_bytes()
 
 
-@pytest.mark.parametrize("rows", [2, 40])
-def test_a_search_that_was_killed_says_from_where_it_goes_on(tmp_path, rows):
-    with pytest.raises(KeyboardInterrupt):
-        searched(tmp_path, FiveWords(kill_after=rows))
-    said = []
-    rest = FiveWords()
-    found = searched(tmp_path, rest, note=said.append)
-    begun = found["calls"] - rest.rows
-    assert begun == 0 if rows == 2 else 0 < begun <= 40
-    assert [note.partition(": ")[2] for note in said] == [f"it resumes at {begun} passes"][
-        : rows > 2
-    ]
-
-
 @pytest.mark.parametrize("damaged", [False, True])
 def test_an_unfinished_search_of_another_kind_is_refused_unless_forced(tmp_path, damaged):
     with pytest.raises(KeyboardInterrupt):
