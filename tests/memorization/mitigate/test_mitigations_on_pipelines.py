@@ -8,7 +8,7 @@ from mitigated_models import tiny
 from visleak.diffusion.model import Sampling
 from visleak.memorization.extraction.images import Job, seeds_of
 from visleak.memorization.mitigate import PromptOptimisation, mitigation, usual_methods
-from visleak.memorization.mitigate.wen import each_alone, empty_outputs, optimised_each
+from visleak.memorization.mitigate.wen import optimised_each
 from visleak.memorization.scores import TriggerScore
 from visleak.memorization.settings import ScoreSettings
 
@@ -71,25 +71,6 @@ def test_where_no_method_is_named_a_model_has_those_that_it_can(family, skipped)
     assert methods[0].name == "none"
     assert {each.name for each in methods} == {"none", "rna", "rta", "wen", "ren"} - skipped
     assert {note.split()[0] for note in notes} == skipped
-
-
-def test_slopes_through_a_network_are_those_of_finite_differences():
-    """Along the slope and along a random way, the network in float64."""
-    model = tiny("sd1", loud=LOUD)
-    model.network.double()
-    model._dtype = torch.float64
-    score = TriggerScore(model, ScoreSettings(steps=3))
-    encoded = model.encode_prompt(PROMPTS)
-    states, rows = encoded.states.double(), torch.arange(2)
-    noises = model.noises([3, 4])
-    asked = each_alone(score, encoded, noises, empty_outputs(score, noises, 2))
-    _, slopes = asked(states, rows)
-    ways = [slopes, torch.randn(slopes.shape, generator=torch.Generator().manual_seed(1)).double()]
-    for towards in ways:
-        way = towards / towards.flatten(1).norm(dim=1)[:, None, None]
-        ends = [asked(states + sign * 1e-4 * way, rows)[0] for sign in (1, -1)]
-        expected = (ends[0] - ends[1]) / 2e-4
-        torch.testing.assert_close((slopes * way).sum((1, 2)), expected, rtol=1e-5, atol=1e-6)
 
 
 def d_of(score, encoded):

@@ -54,7 +54,6 @@ def test_a_search_writes_what_the_next_verb_reads(tmp_path):
     assert set(prompts.texts) == {each["prompt"] for each in held["best"]}
     assert read_prompts(tmp_path / "prompts.csv").texts == prompts.texts
     table = pq.read_table(tmp_path / "prompts.parquet")
-    assert table.schema.names == ["prompt", "d_l2", "chain", "step"]
     assert table["d_l2"].to_pylist() == [d_of(text) for text in table["prompt"].to_pylist()]
     bank = pq.read_table(tmp_path / "bank.parquet")
     assert bank.num_rows == held["bank"] > 3
@@ -89,17 +88,11 @@ def test_an_unfinished_search_of_another_kind_is_refused_unless_forced(tmp_path,
     assert searched(tmp_path, settings=other, force=True)["settings"]["temperature"] == 1.0
 
 
-def augmented(out, **given):
-    return augment_into(task(**given), FiveProposer(), TRIGGERS, AUGMENT, out)
-
-
 def test_an_augmentation_writes_the_best_and_the_bank(tmp_path):
-    made = augmented(tmp_path)
+    made = augment_into(task(), FiveProposer(), TRIGGERS, AUGMENT, tmp_path)
     assert made == folder_of(tmp_path, "augment").content()
-    assert [each["trigger"] for each in made["triggers"]] == list(TRIGGERS.texts)
     assert [each["unknown"] for each in made["triggers"]] == [0, 0, 1]
     table = pq.read_table(tmp_path / "prompts.parquet")
-    assert table.schema.names == ["prompt", "trigger", "d_l2", "times", "changed"]
     bank = pq.read_table(tmp_path / "bank.parquet")
     assert bank.num_rows == made["bank"] == sum(each["scored"] for each in made["triggers"])
     for each in made["triggers"]:
@@ -115,25 +108,6 @@ def test_an_augmentation_writes_the_best_and_the_bank(tmp_path):
     assert cells == {"ant bee cat", "eel dog", "'=cmd() ant"}
 
 
-def test_picks_of_a_bank_are_per_trigger(tmp_path):
-    augmented(tmp_path / "augmented")
-    prompts = read_prompts(tmp_path / "augmented" / "prompts.parquet")
-    out, three = tmp_path / "diverse", DiversifySettings(count=3, per_source=True)
-    made = diversify_into(FiveWords(), prompts, out, three)
-    assert made == folder_of(out, "diversify").content()
-    rows = pq.read_table(out / "prompts.parquet").to_pylist()
-    assert made["picks"] == len(rows) == sum(made["sources"].values())
-    triggers = dict(zip(prompts.texts, prompts.columns["trigger"], strict=True))
-    assert all(triggers[row["prompt"]] == row["trigger"] for row in rows)
-    assert max(made["sources"].values()) == 3
-    assert made["short"] == sum(count < 3 for count in made["sources"].values())
-    assert [row["closeness"] is None for row in rows].count(True) == len(made["sources"])
-    together = diversify_into(FiveWords(), prompts, tmp_path / "one", DiversifySettings(count=99))
-    assert together["picks"] == len(prompts)
-    assert together["short"] == 1
-    assert diversify_into(FiveWords(), prompts, out, three) == made
-
-
 def test_a_prompt_of_several_triggers_is_in_the_bank_of_each(tmp_path):
     """A trigger whose prompts all come from another one too has picks like any other."""
     bank = tmp_path / "bank.csv"
@@ -142,11 +116,14 @@ def test_a_prompt_of_several_triggers_is_in_the_bank_of_each(tmp_path):
     out = tmp_path / "diverse"
     three = DiversifySettings(count=3, per_source=True)
     made = diversify_into(FiveWords(), read_prompts(bank), out, three, triggers=pairs)
+    assert made == folder_of(out, "diversify").content()
     assert made["sources"] == {"one": 3, "two": 2, "three": 1}
     assert made["short"] == 2
     rows = pq.read_table(out / "prompts.parquet").to_pylist()
     assert {(row["prompt"], row["trigger"]) for row in rows} == set(pairs)
     assert all(row["row"] == ["ant", "bee", "cat", "dog"].index(row["prompt"]) for row in rows)
+    together = diversify_into(FiveWords(), read_prompts(bank), tmp_path / "b", DiversifySettings(9))
+    assert (together["picks"], together["short"]) == (4, 1)
     # other triggers make no difference to the picks of one
     alone = tmp_path / "alone.csv"
     alone.write_text("prompt,trigger\ncat,two\nbee,two\n")
