@@ -105,8 +105,7 @@ def test_networks_keep_their_lengths(word_clip, small_pictures):
     assert found.digest != units.digest
 
 
-def test_the_built_in_encoder_needs_no_device(natural):
-    """It has unit vectors only; asked for others, it says so. Nothing is no error."""
+def test_the_built_in_encoder_has_unit_vectors_only(natural):
     found = load_features("builtin", device="cpu")
     rows = found.images([natural["coins"], natural["coffee"]])
     np.testing.assert_allclose(np.linalg.norm(rows, axis=1), 1, atol=1e-6)

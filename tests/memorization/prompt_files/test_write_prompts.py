@@ -8,7 +8,7 @@ import pytest
 from visleak.errors import UsageError
 from visleak.memorization import Prompts, read_prompts
 from visleak.memorization.prompt_files import provenance_of, vouched, write_prompts
-from visleak.memorization.prompt_files.dataset import headline, read_prompt_set
+from visleak.memorization.prompt_files.dataset import read_prompt_set
 
 PROMPTS = vouched(
     Prompts(
@@ -26,9 +26,6 @@ PROMPTS = vouched(
 def test_what_is_written_is_read_again(tmp_path):
     data = write_prompts(PROMPTS, tmp_path, day="2024-05-01")
     table = pq.read_table(tmp_path / "prompts.parquet")
-    assert table.column_names == [
-        "prompt", "label", "sources", "group", "verified", "verified_by", "d_l2", "word",
-    ]  # fmt: skip
     assert table["group"].to_pylist() == [0, 0, 1]
     assert table["d_l2"].to_pylist() == [4.5, None, 5.25]
     assert table["verified"].to_pylist() == [True] * 3
@@ -37,9 +34,7 @@ def test_what_is_written_is_read_again(tmp_path):
         assert getattr(again, name) == getattr(PROMPTS, name)
     assert again.columns["verified_by"] == ("a look at both",) * 3
     assert (data.images, data.groups, data.largest, data.words) == (3, 2, 2, (3, 4, 4))
-    assert headline(data) == (
-        "3 trigger prompts naming 3 sources in 2 groups that share one (as good as 1.8 of one size)"
-    )
+    assert data.effective == pytest.approx(9 / 5)
     assert (data.day, data.other_letters) == ("2024-05-01", 1)
     assert data.verified_by == {"a look at both": 3}
 

@@ -58,15 +58,11 @@ def test_what_is_copied_is_found(traced):
     # the two share one image: less is known than of two independent ones
     assert low < visleak.rates.wilson(2, 4)[0]
     assert high > visleak.rates.wilson(2, 4)[1]
-
-
-def test_what_is_not_found_is_not_shown_to_be_new(traced):
-    """The measured recall of the default similarity is on the page and in the files."""
-    recall = recall_of("builtin", "trace")
-    content = json.loads((traced.folder / "trace.json").read_text(encoding="utf-8"))
-    assert content["recall"] == recall
+    # what is not found is not shown to be new
+    recall = json.loads((traced.folder / "trace.json").read_text(encoding="utf-8"))["recall"]
+    assert recall == recall_of("builtin", "trace")
     page = (traced.folder / "trace.md").read_text(encoding="utf-8").replace("\\", "")
-    assert f"{100 * recall['share']:.2f} % of non-verbatim reproductions" in page
+    assert f"{100 * recall['share']:.2f} % of non" in page
 
 
 def test_people_decide(world, traced, tmp_path):
