@@ -25,6 +25,7 @@ def test_what_is_replayed_names_its_set_once(tmp_path, natural, several):
     sources = [str(tmp_path / folder) for folder in ("training", "other")[: 1 + several]]
     few, similarity = ExtractSettings(images=12, min_cluster=6), load_similarity("pixels")
     made = TracedImages(model, sources, few, Sampling(2, 1.0, 12), similarity, cache=None)
+    assert made.about()["sources"] == [{"source": each} for each in sources]
     found = made.verify(["cow dog", "gnu ant"], tmp_path / "out", silent)
     assert found.clustered == ("cow dog",)
     assert found.reproduced == (Reproduction("training/chelsea.png", 0, "cow dog"),)

@@ -89,6 +89,8 @@ def test_limits_of_ordinary_prompts_are_said(tmp_path):
     assert "40 ordinary prompts cannot support a rate of 1 %, which needs 100" in found.notes[1]
     found, _ = run(tmp_path / "two", general=few, analysis=Analysis(bounded=True))
     assert "which needs 299:" in found.notes[1]
+    with pytest.raises(UsageError, match="fpr"):
+        Analysis(fpr=1.0)
     shared = Prompts(GENERAL.texts, sources=(("one",),) * 10 + ((),) * 290)
     found, _ = run(tmp_path / "three", general=shared)
     assert "the 300 ordinary prompts share images, in 291 groups" in found.notes[1]

@@ -117,6 +117,9 @@ def test_a_prompt_of_several_triggers_is_in_the_bank_of_each(tmp_path):
     three = DiversifySettings(count=3, per_source=True)
     made = diversify_into(FiveWords(), read_prompts(bank), out, three, triggers=pairs)
     assert made == folder_of(out, "diversify").content()
+    assert diversify_into(FiveWords(), read_prompts(bank), out, three, triggers=pairs) == made
+    with pytest.raises(VisleakError, match=r"holds a result already \(diversify\.json\)"):
+        diversify_into(FiveWords(), read_prompts(bank), out, DiversifySettings())
     assert made["sources"] == {"one": 3, "two": 2, "three": 1}
     assert made["short"] == 2
     rows = pq.read_table(out / "prompts.parquet").to_pylist()
