@@ -46,9 +46,16 @@ def folder(tmp_path_factory):
     marks = {f"{name.lower()}_token": f"[{name}]" for name in ("PAD", "UNK", "CLS", "SEP", "MASK")}
     PreTrainedTokenizerFast(tokenizer_object=tokenizer, **marks).save_pretrained(path)
     torch.manual_seed(3)
-    small = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2}
-    small |= {"intermediate_size": 32, "max_position_embeddings": 16, "initializer_range": 0.5}
-    BertForMaskedLM(BertConfig(len(TOKENS), **small)).save_pretrained(path)
+    config = BertConfig(
+        vocab_size=len(TOKENS),
+        hidden_size=16,
+        num_hidden_layers=2,
+        num_attention_heads=2,
+        intermediate_size=32,
+        max_position_embeddings=16,
+        initializer_range=0.5,
+    )
+    BertForMaskedLM(config).save_pretrained(path)
     return path
 
 
