@@ -1,6 +1,5 @@
 """The whole of D-LeDe, with trainers whose answers are known in closed form."""
 
-import json
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -19,10 +18,13 @@ from visleak.dlede.results import AuditSummary
 from visleak.dlede.settings import FULL, ControlSettings, DecisionSettings, Execution, Plan
 from visleak.dlede.train import Outcome, TrainingTask
 from visleak.errors import UsageError, VisleakError
+from visleak.formats.files import chosen
 from visleak.records import Opener, Unreadable
 
 #: Nothing is hashed: the images are blank.
 BARE = ControlSettings(hashes=False)
+CALIBRATED = ControlSettings(calibrate=3, hashes=False)
+LONGER = ControlSettings(convergence=5, hashes=False)
 PLAN = Plan(repetitions=4)
 
 
@@ -46,10 +48,7 @@ class Scored(Resident):
 
 @dataclass(frozen=True)
 class Learner(Resident):
-    """Right for test images whose group is in training, else as often as the base says.
-
-    A model that has learnt its recordings by heart, as lookup of near-duplicates does.
-    """
+    """Right for test images whose group is in training, else as often as the base says."""
 
     def train(self, task, folder):
         train, test = (set(images.groups.to_pylist()) for images in (task.train, task.test))
@@ -61,35 +60,33 @@ class Learner(Resident):
 
 def recordings(test_groups, groups=20, each=5):
     """Return a split of recordings; those named are the test set, or frames of all if none is."""
-    split = split_of(groups * each, groups * each)
     of = np.repeat(np.arange(groups), each)
     tested = np.isin(of, test_groups) if test_groups else np.arange(len(of)) % each == 0
-    parts = []
-    for images, rows in ((split.train, ~tested), (split.test, tested)):
-        taken = pa.array(np.flatnonzero(rows))
-        names = pa.array([f"recording {number}" for number in of])
-        part = replace(images, groups=names)
-        columns = {name: getattr(part, name).take(taken) for name in ("ids", "locators", "groups")}
-        parts.append(replace(part, **columns))
-    return Split(*parts)
+    names = pa.array([f"recording {number}" for number in of])
+    images = replace(split_of(len(of), 1).train, groups=names)
+    sides = (("train", ~tested), ("test", tested))
+    return Split(*(chosen(images, np.flatnonzero(rows), name) for name, rows in sides))
 
 
-def test_a_clean_split_rises_as_expected_and_a_leaking_one_does_not(tmp_path):
-    clean = measured(Resident(), tmp_path / "a")
-    assert clean.judgement.verdict == "clean"
-    (metric,) = clean.judgement.metrics
+def test_a_clean_split_rises_as_expected(tmp_path):
+    result = measured(Resident(), tmp_path)
+    assert result.judgement.verdict == "clean"
+    (metric,) = result.judgement.metrics
     # .5 -> .55 -> .60: 10 % and 9.09 %, but for a noise of a thousandth
     assert metric.steps[1].increase.value == pytest.approx(0.1, abs=0.002)
     assert metric.steps[2].increase.value == pytest.approx(1 / 11, abs=0.002)
-    high = Resident(base=0.95)
-    leaking = measured(high, tmp_path / "b")
-    # what starts at .95 does not rise by 5 %, leak or not
-    assert leaking.judgement.on_means == "leaking"
-    assert leaking.judgement.verdict == "undecided"
-    assert leaking.judgement.reason_code == "score-too-high"
-    rise = leaking.judgement.metrics[0].steps[1].increase.value
+    assert {other.rule for other in result.others} == {"any-step", "cumulative"}
+    # scores that were made elsewhere are judged alike
+    again = judge_scores(result.scores, source="scores.csv")
+    assert (again.judgement, again.others) == (result.judgement, result.others)
+
+
+def test_what_starts_high_does_not_rise_leak_or_not(tmp_path):
+    judged = measured(Resident(base=0.95), tmp_path).judgement
+    assert (judged.on_means, judged.verdict) == ("leaking", "undecided")
+    assert judged.reason_code == "score-too-high"
+    rise = judged.metrics[0].steps[1].increase.value
     assert rise == pytest.approx(0.005 / 0.95, abs=1e-3)
-    assert {other.rule for other in leaking.others} == {"any-step", "cumulative"}
 
 
 @pytest.mark.parametrize(("base", "said"), [(0.52, "model-did-not-learn"), (0.62, "")])
@@ -115,23 +112,14 @@ def test_what_leaked_images_gain_is_told_from_what_the_others_gain(tmp_path):
 
 def test_the_threshold_is_calibrated_on_clean_splits_of_the_same_images(tmp_path):
     # one frame in five of every recording is tested: all recordings are in training
+    given = Learner(), tmp_path, recordings([])
     said = []
-    result = measured(
-        Learner(),
-        tmp_path,
-        recordings([]),
-        controls=ControlSettings(calibrate=3, hashes=False),
-        execution=Execution(notify=said.append),
-    )
-    found = result.calibration
-    assert found is not None
+    result = measured(*given, controls=CALIBRATED, execution=Execution(notify=said.append))
+    found, limit = result.calibration, result.detection
     assert found.groups == 20
-    limit = result.detection
-    assert limit is not None
     assert (limit.source, limit.repetitions, limit.up_to) == ("calibration", 4, 1.0)
     # a clean split rises by a quarter of .5 where a tenth leaks: hardly any leak hides that
     assert 0.0 < limit.share < 0.3
-    assert len(found.splits) == len(found.judgements) == 3
     # clean test sets are four whole recordings of five frames; the rest trains, no more than before
     assert [dict(each) for each in found.splits] == [
         {"test_images": 20, "test_groups": 4, "training_images": 80, "training_groups": 16}
@@ -141,16 +129,10 @@ def test_the_threshold_is_calibrated_on_clean_splits_of_the_same_images(tmp_path
     assert 0.2 < found.threshold < 0.5
     assert result.judgement.threshold == found.threshold
     assert result.judgement.verdict == "leaking"
-    assert all(judgement.verdict == "clean" for judgement in found.judgements)
+    assert [judgement.verdict for judgement in found.judgements] == ["clean"] * 3
     assert said[0].startswith("clean split 1 of 3: 20 test images of 4 groups, 80 training")
     # a threshold of one's own comes before the calibrated one
-    own = measured(
-        Learner(),
-        tmp_path,
-        recordings([]),
-        decision=DecisionSettings(threshold=0.07),
-        controls=ControlSettings(calibrate=3, hashes=False),
-    )
+    own = measured(*given, controls=CALIBRATED, decision=DecisionSettings(threshold=0.07))
     assert own.judgement.threshold == 0.07
 
 
@@ -171,13 +153,8 @@ def test_calibration_needs_groups(sizes, count, said, tmp_path):
 
 def test_clean_splits_that_do_not_rise_tell_nothing(tmp_path):
     # right from the start: nothing rises, neither here nor on clean splits
-    result = measured(
-        Learner(base=2.0),
-        tmp_path,
-        recordings([0, 5, 10, 15]),
-        controls=ControlSettings(calibrate=3, hashes=False),
-    )
-    assert result.calibration is not None
+    split = recordings([0, 5, 10, 15])
+    result = measured(Learner(base=2.0), tmp_path, split, controls=CALIBRATED)
     assert not result.calibration.threshold > 0.01
     assert result.judgement.verdict == "undecided"
     assert result.judgement.metrics[0].verdict == "undecided"
@@ -217,20 +194,14 @@ def test_f1_never_decides_alone_in_silence(tmp_path):
     alone, partly = result.notes
     assert alone.startswith("map50 is missing")
     assert partly.startswith("map50 is excluded: only 3 of 12")
-    asked = DecisionSettings(metrics=("f1",))
-    result = measured(trainer, tmp_path, decision=asked)
-    assert [note for note in result.notes if "missing" in note] == []
 
 
 def test_what_fails_besides_the_curve_is_said_and_takes_nothing_from_it(tmp_path):
-    @dataclass(frozen=True)
-    class Tired(Resident):
-        def train(self, task, folder):
-            if task.epochs == 15:
-                raise RuntimeError("too long")
-            return super().train(task, folder)
+    def tired(task):
+        found = dict.fromkeys(("map50", "f1"), 0.5 + task.step / 100 + task.repetition / 1000)
+        return {} if task.epochs else found
 
-    result = measured(Tired(), tmp_path, controls=ControlSettings(convergence=5, hashes=False))
+    result = measured(Scored(score=tired), tmp_path, controls=LONGER)
     assert result.judgement.verdict == "clean"
     assert result.convergence is None
     (note,) = result.notes
@@ -239,8 +210,7 @@ def test_what_fails_besides_the_curve_is_said_and_takes_nothing_from_it(tmp_path
 
 def test_longer_training_is_compared_with_the_usual_one(tmp_path):
     slow = Scored(score=lambda task: {"map50": 0.5 + (task.epochs or 3) / 1000 + task.step / 100})
-    result = measured(slow, tmp_path, controls=ControlSettings(convergence=5, hashes=False))
-    assert result.convergence is not None
+    result = measured(slow, tmp_path, controls=LONGER)
     assert result.convergence.epochs == (3, 15)
     rows = [(row.step, row.usual, row.longer) for row in result.convergence.rows]
     assert rows == [
@@ -255,22 +225,17 @@ def test_convergence_needs_to_know_what_is_usual(tmp_path):
             return {}
 
     with pytest.raises(UsageError, match="number of epochs, which is not known: give"):
-        run(split_of(60, 40), Silent(), tmp_path, controls=ControlSettings(convergence=2))
-    with pytest.raises(UsageError, match="must be 2 or more times as many epochs; got 1"):
-        run(split_of(60, 40), Resident(), tmp_path, controls=ControlSettings(convergence=1))
+        measured(Silent(), tmp_path, controls=LONGER)
 
 
 def test_a_folder_of_something_else_is_not_taken(tmp_path):
     measured(Resident(), tmp_path)
-    with pytest.raises(UsageError, match="holds training runs with another trainer"):
-        measured(Resident(base=0.7), tmp_path)
+    other = split_of(61, 40)
     with pytest.raises(UsageError, match="holds training runs with another split and seed; choose"):
-        run(split_of(61, 40), Resident(), tmp_path, plan=replace(PLAN, seed=3), controls=BARE)
-    before = sorted(path.name for path in (tmp_path / "runs").rglob("*.json"))
-    few = replace(PLAN, repetitions=1)
-    run(split_of(61, 40), Resident(), tmp_path, plan=few, controls=BARE, force=True)
-    after = sorted(path.name for path in (tmp_path / "runs").rglob("*.json"))
-    assert (len(before), len(after)) == (12, 3)
+        measured(Resident(), tmp_path, other, plan=replace(PLAN, seed=3))
+    assert len(list((tmp_path / "runs").rglob("*.json"))) == 12
+    measured(Resident(), tmp_path, other, plan=replace(PLAN, repetitions=1), force=True)
+    assert len(list((tmp_path / "runs").rglob("*.json"))) == 3
 
 
 def test_the_cost_is_told_before_and_measured_after(tmp_path):
@@ -307,15 +272,8 @@ def test_a_trainer_may_tell_its_cost_itself(tmp_path):
 @pytest.mark.parametrize(
     ("make", "said"),
     [
-        (lambda: ControlSettings(alpha=0.0), "alpha must be above 0 and below 1; got 0.0"),
-        (
-            lambda: DecisionSettings(threshold=math.nan),
-            "threshold must be a share such as 0.05; got nan",
-        ),
-        (lambda: DecisionSettings(certainty=1.0), "certainty must be 0.5 or more and below 1; got"),
-        (lambda: Execution(limit=0.0), "limit (--time-limit) must be above 0; got 0"),
+        (lambda: DecisionSettings(threshold=math.nan), "threshold must be a share such as 0.05;"),
         (lambda: Plan((10, 20)), "beginning with 0, such as 0,10,20; got 10,20"),
-        (lambda: Plan((0, 20, 10)), "ascending"),
         (lambda: Plan((0, 110)), "from 0 to 100"),
     ],
 )
@@ -331,15 +289,15 @@ def test_a_metric_that_is_not_there_is_refused_after_one_training(tmp_path):
 
 
 def test_a_metric_called_loss_is_better_when_it_falls(tmp_path):
-    falling = Scored(
-        score=lambda task: {"val_loss": 0.5 - task.step / 100 + task.repetition / 1000}
-    )
+    def trained(task):
+        return {"val_loss": 0.5 - task.step / 100 + task.repetition / 1000}
+
+    falling = Scored(score=trained)
     result = measured(falling, tmp_path / "a")
     assert result.scores.lower == {"val_loss"}
     assert result.judgement.verdict == "clean"
-    verdict = DecisionSettings(lower=["nope"])
     with pytest.raises(UsageError, match="--lower-is-better: there is no metric 'nope'"):
-        run(split_of(60, 40), falling, tmp_path / "b", plan=PLAN, decision=verdict)
+        measured(falling, tmp_path / "b", decision=DecisionSettings(lower=["nope"]))
 
 
 def test_the_audit_is_asked_for_when_all_is_checked_and_nothing_trained(tmp_path):
@@ -355,20 +313,9 @@ def test_the_audit_is_asked_for_when_all_is_checked_and_nothing_trained(tmp_path
     assert found.audit == AuditSummary("audit", "3 of 40")
 
 
-@dataclass(frozen=True)
-class Reader(Resident):
-    """Reads the images, as networks do, before the runs or in them."""
-
-    early: bool = False
-
-    def prepare(self, split, folder, progress):
-        if self.early:
-            list(split.train.opener.read(range(len(split.train))))
-        return self
-
-    def train(self, task, folder):
-        list(task.train.opener.read(range(len(task.train))))
-        return super().train(task, folder)
+def read_all(task):
+    list(task.train.opener.read(range(len(task.train))))
+    return {"map50": 0.5, "f1": 0.5}
 
 
 @dataclass(frozen=True)
@@ -391,13 +338,13 @@ class Turning:
 
 
 @pytest.mark.parametrize("gone", [True, False])
-@pytest.mark.parametrize(("early", "times"), [(True, 2), (False, 2), (False, 3)])
-def test_all_models_are_trained_on_the_images_that_were_there_first(tmp_path, early, times, gone):
+@pytest.mark.parametrize("times", [2, 3])
+def test_all_models_are_trained_on_the_images_that_were_there_first(tmp_path, times, gone):
     split = split_of(60, 40)
     turning = Turning(split.train.opener, tmp_path / "read", times, gone)
     split = replace(split, train=replace(split.train, opener=turning))
     with pytest.raises(VisleakError, match="of set 'train' is not what it was"):
-        measured(Reader(early=early), tmp_path / "out", split)
+        measured(Scored(score=read_all), tmp_path / "out", split)
 
 
 @pytest.mark.parametrize(
@@ -422,25 +369,12 @@ def test_copies_of_five_percent_prove_a_leak(copies, trained, few, tmp_path):
 @pytest.mark.parametrize(("shared", "trained"), [(0, True), (1, True), (2, False)])
 def test_files_on_both_sides_are_seen_without_an_audit(shared, trained, tmp_path):
     made = split_of(60, 40)
-    files = [f"{tmp_path}/train/{row}.png" for row in range(60)]
-    tested = [*files[:shared], *(f"{tmp_path}/test/{row}.png" for row in range(40 - shared))]
-    (tmp_path / "train").mkdir()
+    files = [f"{tmp_path}/{row}.png" for row in range(100 - shared)]
     for file in files:
         Path(file).write_bytes(b"")
-    split = replace(
-        made,
-        train=replace(made.train, locators=pa.array(files)),
-        test=replace(made.test, locators=pa.array(tested)),
-    )
+    train, test = pa.array(files[:60]), pa.array(files[60 - shared :])
+    split = Split(replace(made.train, locators=train), replace(made.test, locators=test))
     found = measured(Resident(), tmp_path / "out", split)
     assert bool(found.proof) == (not trained)
     assert found.judgement.verdict == ("clean" if trained else "leaking")
     assert (f"{shared} of 40 test images" in text(found)) == bool(shared)
-
-
-def test_scores_from_elsewhere_are_judged_alike(tmp_path):
-    own = measured(Resident(), tmp_path)
-    again = judge_scores(own.scores, source="scores.csv")
-    assert again.judgement == own.judgement
-    assert again.others == own.others
-    assert json.loads(json.dumps(again.trainer)) == {"name": "scores", "source": "scores.csv"}
