@@ -22,31 +22,20 @@ def paint(path, seed, size=SIZE):
     path.write_bytes(data)
 
 
-def boxes(count, corners=(10, 5, 30, 15)):
-    """Return one box an image, in pixels, of two classes in turn."""
-    return Boxes(
-        ("car", "bike"),
-        np.arange(count),
-        np.arange(count) % 2,
-        np.tile(np.array(corners, np.float64), (count, 1)),
-        np.zeros(count, np.bool_),
-        count,
-        relative=False,
-    )
+def split_on_disk(root, size=SIZE, boxed=True):
+    """Return a split whose test images are called as the training images are.
 
-
-def split_on_disk(root, train=6, test=4, size=SIZE, boxed=True):
-    """Return a split whose test images are called as the training images are."""
-    for row in range(train):
-        paint(root / "train" / f"{row}.png", row, size)
-    for row in range(test):
-        paint(root / "test" / f"{row}.png", 100 + row, size)
-    width, height = size
-    corners = (width / 4, height / 4, width * 3 / 4, height * 3 / 4)
-    sides = (boxes(train, corners), boxes(test, corners)) if boxed else (None, None)
-    return Split(
-        open_images(root / "train", name="train"), open_images(root / "test", name="test"), *sides
-    )
+    Each image has one box in pixels, of two classes in turn.
+    """
+    sets, boxes = [], []
+    for name, count, seed in (("train", 6, 0), ("test", 4, 100)):
+        for row in range(count):
+            paint(root / name / f"{row}.png", seed + row, size)
+        rows = np.arange(count)
+        corners = np.tile(np.outer([0.25, 0.75], size).ravel(), (count, 1))
+        sets.append(open_images(root / name, name=name))
+        boxes.append(Boxes(("car", "bike"), rows, rows % 2, corners, rows < 0, count, False))
+    return Split(*sets, *(boxes if boxed else ()))
 
 
 def lesson_of(split, leaked=(1,), **wanted):
