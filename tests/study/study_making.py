@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from PIL import Image
@@ -69,20 +70,7 @@ def sets_of(audit: str = "verify = false\nlocal = false") -> str:
     )
 
 
-def quick(**options: object) -> Options:
-    """Return options that neither start processes nor keep anything."""
-    return Options(workers=1, cache=None, **options)  # type: ignore[arg-type]
-
-
-def with_reports() -> dict[str, object]:
-    """Return options that write each audit's report, as the verb does."""
-    from visleak.progress import silent
-    from visleak.report import renew_report
-
-    return {"finished": lambda audit: renew_report(audit, private=True, progress=silent)}
-
-
-def carried_out(root: Path, text: str, out: str = "out", **options: object) -> Result:
-    """Write the file and carry it out."""
+def carried_out(root: Path, text: str, out: str = "out", **options: Any) -> Result:
+    """Write the file and carry it out, without processes and a cache."""
     (root / "sets.toml").write_text(text, encoding="utf-8")
-    return study(root / "sets.toml", root / out, quick(**options))
+    return study(root / "sets.toml", root / out, Options(workers=1, cache=None, **options))

@@ -23,19 +23,15 @@ def couples(made: Plan, coverage: str) -> set[tuple[str, str]]:
     return {(e.query, e.reference) for e in made.comparisons if e.coverage == coverage}
 
 
-def planned(tmp_path: Path, *tables: str, top: str = "") -> Plan:
+def planned(tmp_path: Path, *tables: str) -> Plan:
     file = tmp_path / "sets.toml"
-    file.write_text(top + "".join(tables), encoding="utf-8")
+    file.write_text("".join(tables), encoding="utf-8")
     return plan(read_study(file))
 
 
 def test_the_file_holds_the_papers_20_splits_of_7_data_sets(ramos: Study) -> None:
     assert len(ramos.sets) == 20
     assert len({each.dataset for each in ramos.sets}) == 7
-    images = {each.name: each.images for each in ramos.sets if not each.images.endswith("k")}
-    gcc = {"gcc-val": "13354", "gcc-train": "2874229"}
-    textcaps = {"textcaps-test": "3353", "textcaps-train": "25119"}
-    assert images == {"flickr30k": "31783"} | gcc | textcaps
     assert (ramos.settings.hard, ramos.settings.soft) == (0.98, 0.95)
 
 
@@ -93,13 +89,6 @@ def test_the_plan_does_not_depend_on_what_is_there(ramos: Study) -> None:
     assert part.included == whole.included
 
 
-def test_nothing_is_compared_with_itself_or_both_ways(ramos: Study) -> None:
-    made = plan(ramos)
-    pairs = [frozenset((e.query, e.reference)) for e in made.comparisons]
-    assert len(set(pairs)) == len(pairs)
-    assert all(len(pair) == 2 for pair in pairs)
-
-
 def test_without_a_matrix_roles_decide_between_data_sets_too(tmp_path: Path) -> None:
     made = planned(
         tmp_path,
@@ -117,13 +106,8 @@ def test_without_a_matrix_roles_decide_between_data_sets_too(tmp_path: Path) -> 
 
 
 def test_a_set_that_meets_nothing_is_named(tmp_path: Path) -> None:
-    made = planned(
-        tmp_path,
-        table("a", roles=["B"]),
-        table("b", roles=["T"]),
-        table("c", roles=["P"]),
-        top="[matrix]\nqueries = ['a']\nreferences = ['b']\n",
-    )
+    sets = table("a", roles=["B"]), table("b", roles=["T"]), table("c", roles=["P"])
+    made = planned(tmp_path, "[matrix]\nqueries = ['a']\nreferences = ['b']\n", *sets)
     assert couples(made, "inter") == {("a", "b")}
     assert made.idle == ("c",)
 
@@ -147,21 +131,7 @@ def test_a_part_of_a_part_is_a_part_and_both_ways_count(tmp_path: Path) -> None:
 
 
 def test_inclusions_in_a_circle_end(tmp_path: Path) -> None:
-    made = planned(
-        tmp_path,
-        table("a", dataset="d", roles=["B"], contains=["b"]),
-        table("b", dataset="d", roles=["T"], contains=["a"]),
-    )
+    first = table("a", dataset="d", roles=["B"], contains=["b"])
+    made = planned(tmp_path, first, table("b", dataset="d", roles=["T"], contains=["a"]))
     assert made.comparisons == ()
     assert len(made.included) == 1
-
-
-def test_an_inclusion_matched_by_id_is_compared(tmp_path: Path) -> None:
-    made = planned(
-        tmp_path,
-        table("a", dataset="d", roles=["B"]),
-        table("b", dataset="d", roles=["T"], contains=[{"set": "a", "match": r"/(\d+)\.jpg$/"}]),
-    )
-    (only,) = made.comparisons
-    assert only.match == r"/(\d+)\.jpg$/"
-    assert made.included == ()
