@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 import warnings
-from collections.abc import Sequence
 from pathlib import Path
 
 import cv2
@@ -15,19 +12,16 @@ import pytest
 import visleak
 from refusals import refusal
 from visleak.errors import UsageError, VisleakError
+from visleak.export import export
 from visleak.gating import LeakFound
 from visleak.settings import Settings
 
 
 @pytest.fixture(scope="module")
-def small(natural: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-    return {name: cv2.resize(picture, (64, 64)) for name, picture in natural.items()}
-
-
-@pytest.fixture(scope="module")
-def data(tmp_path_factory: pytest.TempPathFactory, small: dict[str, np.ndarray]) -> Path:
+def data(tmp_path_factory: pytest.TempPathFactory, natural: dict[str, np.ndarray]) -> Path:
     """Two test images of three leak: a copy and a mirrored one."""
     root = tmp_path_factory.mktemp("asserted")
+    small = {name: cv2.resize(picture, (64, 64)) for name, picture in natural.items()}
     for name in ("astronaut", "chelsea", "coffee", "rocket"):
         save(root / "train" / f"{name}.png", small[name])
     save(root / "test" / "copy.png", small["astronaut"])
@@ -52,46 +46,28 @@ def failure(*args: object, **options: object) -> str:
 
 
 def test_a_leak_fails_and_names_the_worst_pairs(data: Path) -> None:
-    headline, copy, mirrored, advice = failure(data / "test", data / "train").splitlines()
+    with pytest.raises(AssertionError) as found:
+        passes(data / "test", data / "train")
+    error = found.value
+    assert isinstance(error, LeakFound)
+    assert isinstance(error, VisleakError)
+    headline, copy, mirrored, advice = str(error).splitlines()
     assert headline.startswith("2 of 3 test images (66.67 %, 95 % CI 20.77-93.85) have a near-dupl")
     assert headline.endswith(" in train; allowed 0.00 %")
     assert copy.startswith("  test copy.png = train astronaut.png: exact, probability 1.000, simil")
-    assert copy.endswith("(identical bytes)")
     assert mirrored.startswith("  test mirrored.png = train chelsea.png: near, probability ")
-    assert mirrored.endswith("(mirrored)")
     assert "keep the audit with out=FOLDER, then visleak review FOLDER" in advice
-
-
-def test_a_failure_is_an_assertion_and_carries_the_audit(data: Path) -> None:
-    with pytest.raises(AssertionError) as found:
-        passes(data / "test", data / "train", "exact")
-    error = found.value
-    assert isinstance(error, VisleakError)
-    assert isinstance(error, LeakFound)
     assert error.audit is not None
     assert error.audit.rate("near_or_exact").count == 2
-    assert [each.rate.count for each in error.leaks] == [1]
-    assert str(error).startswith("1 of 3 test images (33.33 %, 95 % CI 6.15-79.23) has an exact")
+    assert [each.rate.count for each in error.leaks] == [2]
+    # pytest shows the line of the caller, and no frame of the package
+    assert "visleak" not in [frame.path.parent.name for frame in found.traceback.filter(found)]
+    passes(data / "test", data / "train", "exact", allowed=0.34)
 
 
-def test_arrays_and_datasets_are_sources(small: dict[str, np.ndarray]) -> None:
-    """Sequences of arrays, and objects of (image, label) as torchvision has them."""
-
-    class Pictures:
-        def __len__(self) -> int:
-            return 2
-
-        def __getitem__(self, place: int) -> tuple[np.ndarray, int]:
-            return (small["astronaut"], small["moon"])[place], place
-
-    train: Sequence[np.ndarray] = [small["astronaut"], small["coffee"]]
-    assert "1 of 2 test images" in failure(Pictures(), train)
-    assert "  test 0 = train 0: exact" in failure(Pictures(), train)
-    passes([small["moon"]], train)
-
-
-def test_one_set_must_not_repeat_itself(small: dict[str, np.ndarray]) -> None:
-    message = failure([small["moon"], small["moon"], small["coffee"]])
+def test_one_set_must_not_repeat_itself(natural: dict[str, np.ndarray]) -> None:
+    moon, coffee = (cv2.resize(natural[name], (64, 64)) for name in ("moon", "coffee"))
+    message = failure([moon, moon, coffee])
     assert message.startswith("2 of 3 test images (66.67 %, 95 % CI 20.77-93.85) have")
     assert "elsewhere in the same set" in message.splitlines()[0]
 
@@ -103,14 +79,10 @@ def test_pairs_of_a_baseline_pass(data: Path, tmp_path: Path) -> None:
     passes(data / "test", data / "train", baseline=out)
     with pytest.raises(UsageError, match="is the output folder itself"):
         passes(data / "test", data / "train", baseline=out, out=out)
-    from visleak.export import export
-
     (accepted,) = export(out, "accepted", tmp_path / "accepted.csv", grade="exact")
     message = failure(data / "test", data / "train", baseline=[accepted])
     assert message.startswith("1 of 3 test images (33.33 %, 95 % CI 6.15-79.23) has")
     assert "(1 more known from the baseline)" in message
-    with pytest.raises(UsageError, match=r"the baseline .*nowhere does not exist"):
-        passes(data / "test", data / "train", baseline=tmp_path / "nowhere")
 
 
 def test_unreadable_images_are_reported(data: Path, tmp_path: Path) -> None:
@@ -118,18 +90,19 @@ def test_unreadable_images_are_reported(data: Path, tmp_path: Path) -> None:
     pixels = cv2.imread(str(data / "test" / "other.png"))[..., ::-1]
     save(test / "other.png", pixels)
     (test / "broken.png").write_bytes(b"\x89PNG\r\n\x1a\nrest")
-    message = "1 of 6 images could not be read, and were compared with nothing: test broken.png"
+    message = "of {} images could not be read, and were compared with nothing: test broken.png"
     # half of the test side was compared with nothing
-    assert failure(test, data / "train").startswith(message)
+    assert failure(test, data / "train").startswith(f"1 {message.format(6)}")
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         passes(test, data / "train", unreadable="ignore")
     for number in range(18):
         save(test / f"other{number}.png", pixels[number:])
-    message = "1 of 24 images could not be read, and were compared with nothing: test broken.png"
-    with pytest.warns(UserWarning, match=message):
+    with pytest.warns(UserWarning, match=message.format(24)):
         passes(test, data / "train")
-    assert failure(test, data / "train", unreadable="fail").startswith(message)
+    assert failure(test, data / "train", unreadable="fail").startswith(f"1 {message.format(24)}")
+    with pytest.raises(VisleakError, match="none of its 1 images could be read"):
+        passes(data / "test", [test / "broken.png"], unreadable="ignore")
 
 
 def test_missing_files_of_vectors_are_reported(tmp_path: Path) -> None:
@@ -145,12 +118,6 @@ def test_missing_files_of_vectors_are_reported(tmp_path: Path) -> None:
     passes(*sides, grade="hard", unreadable="ignore")
 
 
-def test_a_side_without_a_readable_image_proves_nothing(data: Path, tmp_path: Path) -> None:
-    (tmp_path / "broken.png").write_bytes(b"\x89PNG\r\n\x1a\nrest")
-    with pytest.raises(VisleakError, match="none of its 1 images could be read"):
-        passes(data / "test", tmp_path, unreadable="ignore")
-
-
 @pytest.mark.parametrize(
     ("options", "message"),
     [
@@ -163,22 +130,3 @@ def test_a_side_without_a_readable_image_proves_nothing(data: Path, tmp_path: Pa
 )
 def test_wrong_arguments(options: dict[str, object], message: str, data: Path) -> None:
     assert message in refusal(UsageError, passes, data / "test", data / "train", **options)
-
-
-def test_a_real_test_run_shows_what_leaks(data: Path, tmp_path: Path) -> None:
-    """The failure as pytest prints it: the caller's line, the message, none of our frames."""
-    (tmp_path / "test_data.py").write_text(
-        "import visleak\n\n"
-        "def test_no_leak():\n"
-        f"    visleak.assert_no_leak({str(data / 'test')!r}, {str(data / 'train')!r}, cache=None)\n"
-    )
-    (tmp_path / "pytest.ini").write_text("[pytest]\n")
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(tmp_path)]
-    ran = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, check=False)
-    assert ran.returncode == 1
-    assert "1 failed" in ran.stdout
-    errors = [line for line in ran.stdout.splitlines() if line.startswith("E ")]
-    assert errors[0].endswith("have a near-duplicate or exact copy in train; allowed 0.00 %")
-    assert "test copy.png = train astronaut.png: exact" in errors[1]
-    assert ">       visleak.assert_no_leak(" in ran.stdout
-    assert "asserting.py:" not in ran.stdout.replace("visleak.gating.gates.LeakFound", "")

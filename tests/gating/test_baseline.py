@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,12 +11,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from refusals import refusal
-from toy_audit import World, digest
-from visleak.errors import UsageError, VisleakError
+from toy_audit import World
+from visleak.errors import VisleakError
 from visleak.export import export
 from visleak.gating import named, new_leaks, read_baseline
 from visleak.gating.baseline import pair_line
-from visleak.verdicts import Ledger, Verdict, judged_summary
+from visleak.verdicts import judged_summary
 from visleak.verdicts.overlay import COLUMNS, Level, read_accepted
 
 A, B = "a" * 32, "b" * 32
@@ -37,7 +36,7 @@ def test_exported_pairs_are_accepted(audited: Path, tmp_path: Path) -> None:
     with out.open(newline="") as lines:
         table = list(csv.DictReader(lines))
     assert [(row["query"], row["reference"], row["grade"]) for row in table] == [
-        ("a", "x", "exact"),
+        ("'=a()", "x", "exact"),
         ("b", "y", "near"),
     ]
     assert tuple(table[0]) == COLUMNS
@@ -46,67 +45,6 @@ def test_exported_pairs_are_accepted(audited: Path, tmp_path: Path) -> None:
     assert counts(audited, "similar", out) == (1, 1)
     export(audited, "accepted", out, grade="exact", force=True)
     assert counts(audited, "near", out) == (1, 1)
-
-
-def test_a_later_audit_may_know_a_pair_better(world: World, audited: Path, tmp_path: Path) -> None:
-    later = replace(world, pairs=[*world.pairs[:3], ("test", "c", "train", "z", 0.65, "near")])
-    folder = later.write(tmp_path / "later")
-    assert counts(folder, "near", audited) == (1, 2)
-    assert counts(folder, "exact", audited) == (0, 1)
-    assert counts(audited, "similar", folder) == (0, 2)
-
-
-def test_what_people_judged_weaker_is_no_news(world: World, audited: Path, tmp_path: Path) -> None:
-    later = replace(world, pairs=[*world.pairs, ("test", "c", "train", "y", 0.7, "near")])
-    folder = later.write(tmp_path / "later")
-    assert counts(folder, "near", audited) == (1, 2)
-    verdict = Verdict.of(str(digest(3)), str(digest(12)), "similar", "Ada")
-    with Ledger(audited) as ledger:
-        ledger.add(verdict)
-    assert counts(folder, "near", audited) == (0, 3)
-    assert counts(folder, "similar", audited) == (0, 3)  # listed now, as a person says
-    with Ledger(audited) as ledger:
-        ledger.add(replace(verdict, judgment="exact", reviewer="Ben"))
-    assert counts(folder, "near", audited) == (1, 2)  # disputed: nobody knows
-
-
-def test_changed_content_is_news(world: World, audited: Path, tmp_path: Path) -> None:
-    """A file that was encoded again has another digest, so nobody knows it."""
-    images = {**world.images, "test": [("a", 77, False), *world.images["test"][1:]]}
-    folder = replace(world, images=images).write(tmp_path / "later")
-    assert counts(folder, "near", audited) == (1, 1)
-
-
-def test_renamed_images_are_known(world: World, audited: Path, tmp_path: Path) -> None:
-    images = {
-        "neu": [(f"{id_}2", content, flat) for id_, content, flat in world.images["test"]],
-        "alt": world.images["train"],
-    }
-    pairs = [("neu", f"{q}2", "alt", r, s, g) for _, q, _, r, s, g in world.pairs]
-    renamed = World(images, pairs, [("neu", "alt")])
-    folder = renamed.write(tmp_path / "later")
-    assert counts(folder, "near", audited) == (0, 2)
-
-
-def test_a_repeat_is_not_known_as_a_leak(tmp_path: Path) -> None:
-    """A copy within the test set that moves to the training set becomes a leak."""
-    a, b, x = (("a", 1, False), ("b", 2, False), ("x", 9, False))
-    repeat, leak = (("test", "a", name, "b", 0.8, "near") for name in ("test", "train"))
-    both = [("test", "train"), ("test", "test")]
-    before = World({"test": [a, b], "train": [x]}, [repeat], both).write(tmp_path / "before")
-    after = World({"test": [a], "train": [x, b]}, [leak], both[:1]).write(tmp_path / "after")
-    assert counts(after, "near", before) == (1, 0)
-
-
-def test_several_baselines_add_up(world: World, audited: Path, tmp_path: Path) -> None:
-    first, second = tmp_path / "1.csv", tmp_path / "2.csv"
-    first.write_text(f"{HEADER}\n{digest(1)},{digest(1)},exact,,,\n")
-    second.write_text(f"first,second\n{digest(12)},{digest(2)}\n")
-    assert counts(audited, "near", first) == (1, 1)
-    assert counts(audited, "near", first, second) == (0, 2)
-    # by degree, what is accepted is so whatever its grade; b and c are also alike to others
-    assert counts(audited, "hard", second, first) == (0, 1)
-    assert counts(audited, "soft", second, first) == (2, 1)
 
 
 def test_other_settings_of_an_audit_are_reported(world: World, tmp_path: Path) -> None:
@@ -125,12 +63,11 @@ def test_other_settings_of_an_audit_are_reported(world: World, tmp_path: Path) -
 def test_the_worst_pair_of_each_image_is_named(audited: Path) -> None:
     (found,) = new_leaks(audited, judged_summary(audited), Level("similar"))
     assert list(named(found, 10)) == [
-        "test a = train x: exact, probability 1.000, similarity 1.000 (made)",
+        "test =a() = train x: exact, probability 1.000, similarity 1.000 (made)",
         "test b = train y: near, probability 0.900, similarity 0.800 (made)",
         "and 1 more pair",
     ]
-    assert list(named(found, 1))[1:] == ["and 2 more pairs"]
-    assert found.as_dict()["worst"][0]["query"] == "a"
+    assert found.as_dict()["worst"][0]["query"] == "=a()"
 
 
 def test_names_cannot_break_a_line() -> None:
@@ -143,21 +80,16 @@ def test_names_cannot_break_a_line() -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("", "line 1: it has no column 'first'"),
         ("a,b\n1,2\n", "line 1: it has no column 'first'; its first line must be"),
         (f"first\n{A}\n", "line 1: it has no column 'second'"),
-        (f"{HEADER}\n{A},short,near\n", "second must be a content digest of 32 hex digits; got 's"),
-        (f"{HEADER}\n\n{A}\n", "line 3: second must be"),
+        (f"{HEADER}\n\n{A}\n", "line 3: second must be a content digest of 32 hex digits; got ''"),
         (f"{HEADER}\n{A},{B},alike\n", "line 2: grade must be one of exact, near"),
-        (f"{HEADER}\n{A},{B}\x00,near\n", "line"),
     ],
 )
 def test_damaged_files_are_refused_in_one_line(text: str, message: str, tmp_path: Path) -> None:
     path = tmp_path / "accepted.csv"
     path.write_text(text)
-    line = refusal(VisleakError, read_accepted, path)
-    assert line.startswith(f"{path}, line ")
-    assert message in line
+    assert refusal(VisleakError, read_accepted, path).startswith(f"{path}, {message}")
 
 
 def test_files_of_other_tools_are_read(tmp_path: Path) -> None:
@@ -186,39 +118,19 @@ def test_no_file_does_worse_than_an_error(
     assert not message or message.startswith((f"{path}, line ", f"{path} cannot be read: "))
 
 
-def test_formulas_are_no_formulas(world: World, tmp_path: Path) -> None:
-    images = {**world.images, "test": [("=cmd()", 1, False)]}
-    pairs = [("test", "=cmd()", "train", "x", 1.0, "exact")]
-    folder = replace(world, images=images, pairs=pairs).write(tmp_path / "a")
-    (out,) = export(folder, "accepted", tmp_path / "accepted.csv")
-    assert ",'=cmd(),x," in out.read_text()
-    assert counts(folder, "near", out) == (0, 1)
-
-
 def test_vectors_cannot_be_accepted_by_content(world: World, tmp_path: Path) -> None:
     images = {**world.images, "train": [(i, None, f) for i, _, f in world.images["train"]]}
     folder = replace(world, images=images).write(tmp_path / "a")
-    with pytest.raises(VisleakError, match="'a' and 'x' cannot be accepted by content: only vect"):
+    with pytest.raises(
+        VisleakError, match=r"'=a\(\)' and 'x' cannot be accepted by content: only vect"
+    ):
         export(folder, "accepted", tmp_path / "accepted.csv")
     # the folder itself knows them by set and id
     assert counts(folder, "near", folder) == (0, 2)
 
 
-@pytest.mark.parametrize(
-    ("name", "kind", "message"),
-    [
-        ("none", UsageError, r"the baseline .*none does not exist; give an audit folder or a file"),
-        ("empty", UsageError, r"the baseline .*empty holds no finished audit \(no audit.json\)"),
-        ("damaged", VisleakError, r"audit.json is damaged .*; run the audit again"),
-        ("tables", VisleakError, r"pairs.parquet cannot be read .*; run the audit again"),
-    ],
-)
-def test_what_is_no_baseline_is_refused(
-    name: str, kind: type[VisleakError], message: str, world: World, tmp_path: Path
-) -> None:
-    (tmp_path / "empty").mkdir()
-    for made in ("damaged", "tables"):
-        world.write(tmp_path / made)
-    (tmp_path / "damaged" / "audit.json").write_text("{")
-    (tmp_path / "tables" / "pairs.parquet").write_bytes(b"PAR1")
-    assert re.search(message, refusal(kind, read_baseline, [tmp_path / name]))
+def test_a_damaged_baseline_is_refused(audited: Path) -> None:
+    (audited / "pairs.parquet").write_bytes(b"PAR1")
+    assert "pairs.parquet cannot be read" in refusal(VisleakError, read_baseline, [audited])
+    (audited / "audit.json").write_text("{")
+    assert "audit.json is damaged" in refusal(VisleakError, read_baseline, [audited])

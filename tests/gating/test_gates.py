@@ -14,7 +14,7 @@ from PIL import Image
 import visleak
 from visleak.errors import UsageError
 from visleak.gating.baseline import read_baseline
-from visleak.gating.gates import Gate, check, parse, parse_all, render, tripped
+from visleak.gating.gates import Gate, parse, parse_all, render, tripped
 from visleak.rates import Rate
 from visleak.records import FileCount
 from visleak.storage import AuditSummary, SetSummary, TotalSummary
@@ -86,18 +86,6 @@ def test_percent_in_gates() -> None:
     for count in range(1, 101):
         assert tripped([parse(f"near={count}%")], summary(count, 100)) == []
         assert tripped([parse(f"near={count / 100}")], summary(count, 100)) == []
-
-
-def test_grades_need_verification() -> None:
-    check([Gate("hard"), Gate("unreadable")], verify=False)
-    with pytest.raises(UsageError, match="asks for a grade, and --no-verify gives none"):
-        check([Gate("exact")], verify=False)
-
-
-def test_unmeasured_rate_is_no_pass() -> None:
-    content = AuditSummary(totals=(TotalSummary("test", rates={"hard": None}),))
-    with pytest.raises(UsageError, match="did not measure it"):
-        tripped([Gate("hard")], content)
 
 
 #: A name with characters that every format has to escape.

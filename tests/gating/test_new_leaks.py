@@ -87,20 +87,24 @@ def judge(drawn: st.DataObject, world: World, folder: Path) -> None:
             ledger.add(Verdict.of(left, right, grade, reviewer))
 
 
-def accepted_file(drawn: st.DataObject, path: Path) -> dict[frozenset[str], str]:
-    """Write accepted pairs of any contents; return what they accept."""
+def accepted_files(
+    drawn: st.DataObject, root: Path
+) -> tuple[list[Path], dict[frozenset[str], str]]:
+    """Write two files of accepted pairs of any contents; return them and what they accept."""
     numbers: Any = st.integers(0, 9)
     listed = drawn.draw(
         st.lists(st.tuples(numbers, numbers, st.sampled_from(["", *ORDER])), max_size=4)
     )
     lines = [f"{digest(a)},{digest(b)},{grade},q,r,why" for a, b, grade in listed]
-    path.write_text("\n".join([",".join(COLUMNS), *lines, ""]))
+    paths = [root / "1.csv", root / "2.csv"]
+    for at, path in enumerate(paths):
+        path.write_text("\n".join([",".join(COLUMNS), *lines[at::2], ""]))
     best: dict[frozenset[str], str] = {}
     for a, b, grade in listed:
         key = frozenset((str(digest(a)), str(digest(b))))
         order = ["", *ORDER]
         best[key] = min(best.get(key, grade), grade, key=order.index)
-    return best
+    return paths, best
 
 
 @settings(max_examples=40)
@@ -113,8 +117,8 @@ def test_what_is_new(world: World, old: World, drawn: st.DataObject, level: str)
         folders = [world.write(root / "new"), old.write(root / "old")]
         for folder, each in zip(folders, (world, old), strict=True):
             judge(drawn, each, folder)
-        accepted = accepted_file(drawn, root / "accepted.csv")
-        baseline = read_baseline([folders[1], root / "accepted.csv"])
+        paths, accepted = accepted_files(drawn, root)
+        baseline = read_baseline([folders[1], *paths])
         summary = judged_summary(folders[0])
         (found,) = new_leaks(folders[0], summary, Level(level), baseline)
         mine, theirs = (Plain(w, f) for w, f in zip((world, old), folders, strict=True))
