@@ -1,13 +1,11 @@
 """The audit folder: whole files or none, refusals in one line, hostile names kept."""
 
 import csv
-import json
 import os
 import subprocess
 import sys
 import time
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -22,10 +20,8 @@ from visleak.rates import Rate
 from visleak.records import Problem
 from visleak.storage import (
     AUDIT,
-    IMAGES_SCHEMA,
     PAIRS,
     PAIRS_SCHEMA,
-    SCHEMA,
     UNREADABLE,
     AuditSummary,
     SetSummary,
@@ -57,33 +53,30 @@ def broken(first):
     raise RuntimeError("broke")
 
 
+def nothing(path):
+    with replacing(path):
+        pass
+
+
 @pytest.mark.parametrize(
     "write",
     [
         lambda path: write_tables(path, SMALL, broken(table())),
         lambda path: write_csv(path, ("id",), broken(("a",))),
         lambda path: write_json(path, {"value": float("nan")}),
-        lambda path: write_json(path, {"value": object()}),
+        nothing,
     ],
-    ids=["tables", "csv", "nan", "object"],
+    ids=["tables", "csv", "nan", "nothing"],
 )
-@pytest.mark.parametrize("before", [None, "old"])
-def test_a_failing_write_changes_nothing(tmp_path, write, before):
+def test_a_failing_write_changes_nothing(tmp_path, write):
     path = tmp_path / "file"
-    if before:
-        path.write_text(before)
-    with pytest.raises((RuntimeError, ValueError, TypeError)):
-        write(path)
-    assert (path.read_text() if path.exists() else None) == before
-    assert list(tmp_path.iterdir()) == ([path] if before else [])
-
-
-def test_folders_are_made_and_files_replaced(tmp_path):
-    path = tmp_path / "a" / "b.txt"
-    write_text(path, "one")
-    write_text(path, "two")
-    assert path.read_text() == "two"
-    assert list(path.parent.iterdir()) == [path]
+    for before in (None, "old"):
+        if before:
+            path.write_text(before)
+        with pytest.raises((RuntimeError, ValueError, FileNotFoundError)):
+            write(path)
+        assert (path.read_text() if path.exists() else None) == before
+        assert list(tmp_path.iterdir()) == ([path] if before else [])
 
 
 READER = """
@@ -119,29 +112,11 @@ def test_tables_are_row_groups_of_one_file(tmp_path):
     got = read_table(tmp_path, "t.parquet")
     assert got.equals(pa.concat_tables([table(), table(3, 5), wide.cast(SMALL)]))
     assert read_table(tmp_path, "t.parquet", ["value"]).column_names == ["value"]
+    assert write_tables(path, PAIRS_SCHEMA, []) == 0
+    assert read_table(tmp_path, "t.parquet").schema.equals(PAIRS_SCHEMA)
 
 
-@pytest.mark.parametrize("schema", [PAIRS_SCHEMA, IMAGES_SCHEMA])
-def test_a_table_without_rows_has_its_columns(tmp_path, schema):
-    assert write_tables(tmp_path / PAIRS, schema, []) == 0
-    got = read_table(tmp_path, PAIRS)
-    assert got.schema.equals(schema)
-    assert got.num_rows == 0
-
-
-def test_the_bytes_depend_on_the_tables_alone(tmp_path):
-    script = (
-        "import sys; sys.path += sys.argv[2:]; from pathlib import Path;"
-        "from test_files import *; write_tables(Path(sys.argv[1]), SMALL, [table(), table(3)])"
-    )
-    there, here = tmp_path / "there", tmp_path / "here"
-    folders = map(str, Path(__file__).parents[:2])
-    subprocess.run([sys.executable, "-c", script, str(there), *folders], check=True)
-    write_tables(here, SMALL, [table(), table(3)])
-    assert here.read_bytes() == there.read_bytes()
-
-
-@pytest.mark.parametrize("content", [b"", b"PAR1", b"words " * 50, "cut", None])
+@pytest.mark.parametrize("content", [b"", b"words " * 50, "cut", None])
 def test_a_damaged_or_missing_table_is_one_line(tmp_path, content):
     path = tmp_path / PAIRS
     write_tables(path, SMALL, [table()])
@@ -166,22 +141,6 @@ def test_the_summary_comes_back(tmp_path):
     assert "\u00e9" in (tmp_path / AUDIT).read_text("utf-8")
 
 
-@pytest.mark.parametrize(
-    "content",
-    [
-        {"sets": None},
-        {"comparisons": [3]},
-        {"totals": [{"rates": {"hard": {"count": 1}}}]},
-        {"settings": {"views": "some"}},
-        {"headline": 4},
-    ],
-)
-def test_a_summary_of_another_form_is_refused(tmp_path, content):
-    """Wrong types never reach a reader."""
-    write_json(tmp_path / AUDIT, {"schema": SCHEMA, **content})
-    refused(VisleakError, "is damaged", tmp_path, read_summary)
-
-
 def test_without_a_finished_audit_the_nearest_one_is_named(tmp_path):
     refused(UsageError, r"holds no finished audit .*run `visleak audit`", tmp_path, read_summary)
     folder = tmp_path / "data" / "audit"
@@ -192,29 +151,23 @@ def test_without_a_finished_audit_the_nearest_one_is_named(tmp_path):
     refused(UsageError, f"did you mean {folder}", folder.parent, read_summary)
 
 
-def test_a_newer_schema_is_refused(tmp_path):
-    path = tmp_path / AUDIT
-    write_json(path, {"schema": SCHEMA + 1})
-    refused(VisleakError, f"schema {SCHEMA + 1}, .*upgrade visleak", tmp_path, read_summary)
-    write_json(path, {"schema": SCHEMA - 1})
-    assert read_summary(tmp_path).schema == SCHEMA - 1
-
-
 @pytest.mark.parametrize(
     ("content", "said"),
     [
-        (b"", r"is damaged \(Expecting value"),
-        (b'{"schema": 1', r"is damaged \(Expecting ',' delimiter"),
+        (b'{"schema": 1', r"is damaged \(Expecting ',' delimiter.*again with --force$"),
         (b"\xff\xfe\x00", r"is damaged \('utf-8' codec can't decode"),
         (b"[" * 100_000, r"is damaged \("),
-        *((text, "is not an audit's summary") for text in (b"[1]", b'{"schema": "1"}', b"{}")),
+        (b'{"schema": "1"}', "is not an audit's summary"),
+        (b'{"schema": 1, "comparisons": [3]}', "is damaged"),
+        (b'{"schema": 1, "totals": [{"rates": {"hard": {"count": 1}}}]}', "is damaged"),
+        (b'{"schema": 1, "settings": {"views": "some"}}', "is damaged"),
+        (b'{"schema": 2}', "schema 2, .*upgrade visleak"),
     ],
 )
 def test_a_damaged_summary_is_one_line(tmp_path, content, said):
+    """Wrong types never reach a reader."""
     (tmp_path / AUDIT).write_bytes(content)
-    refused(
-        VisleakError, f"^{tmp_path / AUDIT} {said}.*again with --force$", tmp_path, read_summary
-    )
+    refused(VisleakError, f"^{tmp_path / AUDIT} .*{said}", tmp_path, read_summary)
 
 
 @given(st.text() | st.text("'=+-@\t\rx", max_size=6))
@@ -241,20 +194,16 @@ def test_names_that_are_not_utf8_are_escaped(tmp_path):
     assert (got.id, got.locator) == (r"caf\udce9.png",) * 2
 
 
-def test_no_problems_leave_the_header(tmp_path):
-    """An empty file would look like one that was not written."""
-    write_problems(tmp_path / UNREADABLE, [])
-    assert (tmp_path / UNREADABLE).read_text() == "set,id,locator,reason,detail\n"
-    assert read_problems(tmp_path / UNREADABLE) == ()
-
-
 def test_any_reader_of_csv_agrees(tmp_path):
     write_csv(tmp_path / "f.csv", ("a", "b"), [("1,2", 'say "hi"'), ("=x", "y\nz")])
     with (tmp_path / "f.csv").open(newline="") as lines:
         assert list(csv.reader(lines)) == [["a", "b"], ["1,2", 'say "hi"'], ["'=x", "y\nz"]]
+    write_problems(tmp_path / UNREADABLE, [])
+    # an empty file would look like one that was not written
+    assert (tmp_path / UNREADABLE).read_text() == "set,id,locator,reason,detail\n"
 
 
-@pytest.mark.parametrize("content", [b"\xff\xfe", b"set,id\nx,y\n", b"other\n1\n", b""])
+@pytest.mark.parametrize("content", [b"\xff\xfe", b"set,id\nx,y\n", b""])
 def test_a_damaged_list_of_problems_is_one_line(tmp_path, content):
     path = tmp_path / UNREADABLE
     path.write_bytes(content)
@@ -276,14 +225,3 @@ def test_tables_that_people_write(tmp_path):
     path.write_bytes(b'a\n"b')
     with pytest.raises(VisleakError, match=f"{path}, line 2: unexpected"), open_rows(path) as r:
         list(r)
-
-
-def test_json_is_indented_text(tmp_path):
-    write_json(tmp_path / "a.json", {"b": [1], "a": None})
-    assert (tmp_path / "a.json").read_text() == json.dumps({"b": [1], "a": None}, indent=1) + "\n"
-
-
-def test_replacing_cleans_up_when_nothing_was_written(tmp_path):
-    with pytest.raises(FileNotFoundError), replacing(tmp_path / "x"):
-        pass
-    assert list(tmp_path.iterdir()) == []
