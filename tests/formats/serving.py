@@ -19,59 +19,56 @@ class Handler(SimpleHTTPRequestHandler):
     def do_GET(self):
         switches = self.server.switches
         path = self.path.partition("?")[0]
-        self.server.asked[path] += 1
+        self.server.asked[path] += self.command == "GET"
         self.server.seen.append((self.path, self.headers.get("Authorization")))
         for ending, status in switches.get("status", {}).items():
-            if path.endswith(ending):
-                times = switches.get("times", 1 << 30)
-                if self.server.asked[path] <= times:
-                    return self.failed(status)
-        if path.endswith("/") or not switches.get("files", True):
+            if path.endswith(ending) and self.server.asked[path] <= switches.get("times", 1 << 30):
+                return self.answered(status, b"no")
+        if path.endswith("/"):
             return super().do_GET()
-        return self.served(path)
+        data = self.content(path)
+        return self.answered(404, b"no") if data is None else self.served(path, data)
 
-    def failed(self, status):
-        body = b"no"
-        self.send_response(status)
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
+    def do_HEAD(self):
+        self.do_GET()
 
-    def served(self, path):
-        switches = self.server.switches
+    def content(self, path):
         try:
             with open(self.translate_path(path), "rb") as file:
-                data = file.read()
+                return file.read()
         except OSError:
-            return self.failed(404)
-        start = 0
-        found = re.fullmatch(r"bytes=(\d+)-", self.headers.get("Range") or "")
-        if found and switches.get("ranges", True):
-            start = int(found[1])
-            if start >= len(data):
-                return self.failed(416)
-        return self.answered(path, data, start)
+            return None
 
-    def answered(self, path, data, start):
-        switches = self.server.switches
-        body = data[start:]
-        self.send_response(206 if start else 200)
-        if start:
-            self.send_header("Content-Range", f"bytes {start}-{len(data) - 1}/{len(data)}")
+    def served(self, path, data):
+        switches, headers = self.server.switches, {}
+        start, stop = 0, len(data)
+        found = re.fullmatch(r"bytes=(\d+)-(\d*)", self.headers.get("Range") or "")
+        if found and switches.get("ranges", True):
+            start, stop = int(found[1]), min(stop, int(found[2] or stop) + 1)
+            if start >= len(data):
+                return self.answered(416, b"no")
+            headers["Content-Range"] = f"bytes {start}-{stop - 1}/{len(data)}"
         if switches.get("tags", True):
-            self.send_header("ETag", f'"{hash(data)}"')
-        if switches.get("lengths", True):
+            headers["ETag"] = f'"{hash(data)}"'
+        body = data[start:stop]
+        broken = switches.get("breaks", {}).get(path)
+        cut = broken[0] if broken and self.server.asked[path] <= broken[1] else None
+        status = 206 if len(body) < len(data) else 200
+        return self.answered(status, body, headers, switches.get("lengths", True), cut)
+
+    def answered(self, status, body, headers=(), length=True, cut=None):
+        self.send_response(status)
+        for name, value in dict(headers).items():
+            self.send_header(name, value)
+        if length:
             self.send_header("Content-Length", str(len(body)))
         else:
             self.send_header("Connection", "close")
-            self.close_connection = True
         self.end_headers()
-        broken = switches.get("breaks", {}).get(path)
-        if broken and self.server.asked[path] <= broken[1]:
-            body = body[: broken[0]]
-            self.close_connection = True
-        with contextlib.suppress(OSError):
-            self.wfile.write(body)
+        self.close_connection = self.close_connection or not length or cut is not None
+        if self.command != "HEAD":
+            with contextlib.suppress(OSError):
+                self.wfile.write(body[:cut])
 
 
 class Server(ThreadingHTTPServer):
@@ -82,10 +79,15 @@ class Server(ThreadingHTTPServer):
 
 
 @contextlib.contextmanager
-def running(handler, **attributes):
-    """Run a server with some attributes; yield its address and the server."""
-    server = Server(("127.0.0.1", 0), handler)
-    vars(server).update(attributes)
+def served(folder, handler=Handler, **switches):
+    """Serve a folder; yield its address and the server, whose ``switches`` may be changed.
+
+    Switches: ``ranges`` (default yes), ``lengths``, ``tags``; ``status``: {ending: code} that is
+    answered the first ``times`` times; ``breaks``: {path: (bytes, times)} after which the
+    connection is cut.
+    """
+    server = Server(("127.0.0.1", 0), partial(handler, directory=str(folder)))
+    server.switches, server.asked, server.seen = switches, Counter(), []
     thread = threading.Thread(target=server.serve_forever, args=(0.01,))
     thread.start()
     try:
@@ -94,14 +96,3 @@ def running(handler, **attributes):
         server.shutdown()
         server.server_close()
         thread.join()
-
-
-def served(folder, **switches):
-    """Serve a folder; yield its address and the server, whose ``switches`` may be changed.
-
-    Switches: ``ranges`` (default yes), ``lengths``, ``tags``; ``status``: {ending: code} that is
-    answered the first ``times`` times; ``breaks``: {path: (bytes, times)} after which the
-    connection is cut.
-    """
-    handler = partial(Handler, directory=str(folder))
-    return running(handler, switches=switches, asked=Counter(), seen=[])

@@ -82,47 +82,34 @@ def test_cifar_100(tmp_path, rows):
 
 
 class Evil:
-    def __init__(self, *call):
-        self.call = call
+    def __init__(self, function, arguments=()):
+        self.call = (function, arguments)
 
     def __reduce__(self):
         return self.call
 
 
 @pytest.mark.parametrize(
-    ("evil", "named"),
-    [
-        (Evil(os.system, ("touch pwned",)), "system"),
-        (Evil(eval, ("1",)), "builtins.eval"),
-        (Evil(getattr, (os, "getcwd")), "getattr"),
-        (Evil(collections.OrderedDict, ()), "collections.OrderedDict"),
-        (Evil(np.load, ("x",)), "numpy.load"),
-        (Evil(bytearray, (10,)), "builtins.bytearray"),
-    ],
-)
-def test_a_pickle_that_runs_something_is_refused(evil, named, tmp_path, rows, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    folder = write_ten(tmp_path / "c", rows)
-    if named == "getattr":
-        evil = Evil(getattr, ("text", "upper"))
-    (folder / "test_batch").write_bytes(pickle.dumps({"data": evil}))
-    words = f"test_batch cannot be read as a CIFAR file: it loads .*{named}, which no"
-    refused(VisleakError, words, f"cifar:{folder}#test")
-    assert not (tmp_path / "pwned").exists()
-
-
-@pytest.mark.parametrize(
     ("content", "words"),
     [
-        ({"a": Evil(codecs.encode, ("text", "rot13"))}, "the encoding 'rot13' is not read"),
+        ({"data": Evil(os.system, ("touch pwned",))}, "it loads .*system, which no"),
+        ({"data": Evil(eval, ("1",))}, "it loads .*eval, which no"),
+        ({"data": Evil(getattr, ("text", "upper"))}, "it loads .*getattr, which no"),
+        ({"data": Evil(collections.OrderedDict)}, "it loads collections.OrderedDict, which no"),
+        ({"data": Evil(np.load, ("x",))}, "it loads numpy.load, which no"),
+        ({"data": Evil(bytearray, (10,))}, "it loads .*bytearray, which no"),
+        ({"data": Evil(codecs.encode, ("text", "rot13"))}, "the encoding 'rot13' is not read"),
         ({"data": np.array([{}, []], dtype=object)}, "arrays of O8? are not read"),
-        ([1], "cannot be read as a CIFAR file: it is not a table"),
+        ([1], "it is not a table"),
     ],
 )
-def test_codecs_and_arrays_of_objects_are_no_way_in(content, words, tmp_path):
-    path = tmp_path / "x"
-    path.write_bytes(pickle.dumps(content, protocol=2))
-    refused(VisleakError, words, path, load_pickle)
+def test_a_pickle_of_anything_else_is_refused(content, words, tmp_path, rows, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    folder = write_ten(tmp_path / "c", rows)
+    (folder / "test_batch").write_bytes(pickle.dumps(content, protocol=2))
+    said = f"test_batch cannot be read as a CIFAR file: {words}"
+    refused(VisleakError, said, f"cifar:{folder}#test")
+    assert not (tmp_path / "pwned").exists()
 
 
 def test_damaged_pickles(tmp_path):
@@ -141,7 +128,6 @@ def test_damaged_pickles(tmp_path):
 
 
 def test_what_is_missing_is_named(tmp_path, rows):
-    refused(UsageError, r"source 'cifar:/nope#test': /nope does not exist", "cifar:/nope#test")
     refused(VisleakError, r"holds no CIFAR files: expected batches.meta", f"cifar:{tmp_path}#test")
     folder = write_ten(tmp_path / "c", rows)
     for source in (f"cifar:{folder}", f"cifar:{folder}#val"):
@@ -151,7 +137,9 @@ def test_what_is_missing_is_named(tmp_path, rows):
     (folder / "data_batch_3").unlink()
     assert [f.reason for f in images.opener.read([4, 5])] == ["io-error"] * 2
     refused(VisleakError, r"data_batch_3 is missing; unpack the whole", f"cifar:{folder}#train")
-    (folder / "test_batch").write_bytes(pickle.dumps({"data": rows[:2], "labels": [1]}))
-    refused(VisleakError, r"has no 'labels' for its 2 images", f"cifar:{folder}#test")
-    (folder / "test_batch").write_bytes(pickle.dumps({"data": rows[:2, :5], "labels": [1]}))
-    refused(VisleakError, r"without its `data` of 3,072 bytes an image", f"cifar:{folder}#test")
+    for data, words in (
+        (rows[:2], r"has no 'labels' for its 2 images"),
+        (rows[:2, :5], r"without its `data` of 3,072 bytes an image"),
+    ):
+        (folder / "test_batch").write_bytes(pickle.dumps({"data": data, "labels": [1]}))
+        refused(VisleakError, words, f"cifar:{folder}#test")

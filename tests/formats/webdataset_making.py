@@ -5,12 +5,6 @@ import json
 import tarfile
 
 
-def add(archive, name, data):
-    info = tarfile.TarInfo(name)
-    info.size = len(data)
-    archive.addfile(info, io.BytesIO(data))
-
-
 def write_shard(path, samples, mode="w"):
     """Write samples, (key, {extension: bytes, text, number or dict}), as webdataset stores them."""
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -19,5 +13,7 @@ def write_shard(path, samples, mode="w"):
             for ending, value in parts.items():
                 data = json.dumps(value) if isinstance(value, dict) else value
                 data = data if isinstance(data, bytes) else str(data).encode()
-                add(archive, f"{key}.{ending}", data)
+                info = tarfile.TarInfo(f"{key}.{ending}")
+                info.size = len(data)
+                archive.addfile(info, io.BytesIO(data))
     return path

@@ -1,16 +1,12 @@
 """A small audit with two leaks."""
 
-from __future__ import annotations
-
-from pathlib import Path
-
 import pytest
 
 from toy_audit import World
 
 
 @pytest.fixture
-def world() -> World:
+def world():
     """Return two test images that leak, one that does not, one blank."""
     return World(
         images={
@@ -29,6 +25,6 @@ def world() -> World:
 
 
 @pytest.fixture
-def audited(world: World, tmp_path: Path) -> Path:
+def audited(world, tmp_path):
     """Return its audit folder."""
     return world.write(tmp_path / "audited")

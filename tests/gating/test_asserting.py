@@ -1,9 +1,6 @@
 """The one line for test suites: what passes, what fails, and what a failure says."""
 
-from __future__ import annotations
-
 import warnings
-from pathlib import Path
 
 import cv2
 import numpy as np
@@ -18,7 +15,7 @@ from visleak.settings import Settings
 
 
 @pytest.fixture(scope="module")
-def data(tmp_path_factory: pytest.TempPathFactory, natural: dict[str, np.ndarray]) -> Path:
+def data(tmp_path_factory, natural):
     """Two test images of three leak: a copy and a mirrored one."""
     root = tmp_path_factory.mktemp("asserted")
     small = {name: cv2.resize(picture, (64, 64)) for name, picture in natural.items()}
@@ -30,22 +27,22 @@ def data(tmp_path_factory: pytest.TempPathFactory, natural: dict[str, np.ndarray
     return root
 
 
-def save(path: Path, pixels: np.ndarray) -> None:
+def save(path, pixels):
     path.parent.mkdir(parents=True, exist_ok=True)
     cv2.imwrite(str(path), pixels[..., ::-1])
 
 
-def passes(*args: object, **options: object) -> visleak.Audit:
-    return visleak.assert_no_leak(*args, **{"cache": None, "workers": 1, **options})  # type: ignore[arg-type]
+def passes(*args, **options):
+    return visleak.assert_no_leak(*args, **{"cache": None, "workers": 1, **options})
 
 
-def failure(*args: object, **options: object) -> str:
+def failure(*args, **options):
     with pytest.raises(LeakFound) as found:
         passes(*args, **options)
     return str(found.value)
 
 
-def test_a_leak_fails_and_names_the_worst_pairs(data: Path) -> None:
+def test_a_leak_fails_and_names_the_worst_pairs(data):
     with pytest.raises(AssertionError) as found:
         passes(data / "test", data / "train")
     error = found.value
@@ -65,14 +62,14 @@ def test_a_leak_fails_and_names_the_worst_pairs(data: Path) -> None:
     passes(data / "test", data / "train", "exact", allowed=0.34)
 
 
-def test_one_set_must_not_repeat_itself(natural: dict[str, np.ndarray]) -> None:
+def test_one_set_must_not_repeat_itself(natural):
     moon, coffee = (cv2.resize(natural[name], (64, 64)) for name in ("moon", "coffee"))
     message = failure([moon, moon, coffee])
     assert message.startswith("2 of 3 test images (66.67 %, 95 % CI 20.77-93.85) have")
     assert "elsewhere in the same set" in message.splitlines()[0]
 
 
-def test_pairs_of_a_baseline_pass(data: Path, tmp_path: Path) -> None:
+def test_pairs_of_a_baseline_pass(data, tmp_path):
     out = tmp_path / "out"
     message = failure(data / "test", data / "train", out=out)
     assert message.endswith(f"to review the images: visleak review {out}")
@@ -85,7 +82,7 @@ def test_pairs_of_a_baseline_pass(data: Path, tmp_path: Path) -> None:
     assert "(1 more known from the baseline)" in message
 
 
-def test_unreadable_images_are_reported(data: Path, tmp_path: Path) -> None:
+def test_unreadable_images_are_reported(data, tmp_path):
     test = tmp_path / "test"
     pixels = cv2.imread(str(data / "test" / "other.png"))[..., ::-1]
     save(test / "other.png", pixels)
@@ -105,7 +102,7 @@ def test_unreadable_images_are_reported(data: Path, tmp_path: Path) -> None:
         passes(data / "test", [test / "broken.png"], unreadable="ignore")
 
 
-def test_missing_files_of_vectors_are_reported(tmp_path: Path) -> None:
+def test_missing_files_of_vectors_are_reported(tmp_path):
     rng = np.random.default_rng(0)
     for side, numbers in (("test", (0,)), ("train", (0, 1, 3))):
         (tmp_path / side).mkdir()
@@ -128,5 +125,5 @@ def test_missing_files_of_vectors_are_reported(tmp_path: Path) -> None:
         ({"grade": "hard", "encoder": "phash"}, "grade 'hard' was not measured: no thresholds"),
     ],
 )
-def test_wrong_arguments(options: dict[str, object], message: str, data: Path) -> None:
+def test_wrong_arguments(options, message, data):
     assert message in refusal(UsageError, passes, data / "test", data / "train", **options)

@@ -2,19 +2,17 @@
 
 import io
 import struct
-from collections.abc import Callable, Mapping
 
 import cv2
 import numpy as np
 import pytest
 import tifffile
-from made_images import pixels, png
+from made_images import exif_of, pixels
 from PIL import Image
 
 from visleak.formats import open_images
 from visleak.images import decode
 from visleak.images.pixels import rgb_of_array
-from visleak.records import Unreadable
 
 
 def shades(height=60, width=80, seed=0):
@@ -63,14 +61,13 @@ def test_equal_values_are_equal_pixels_in_any_file(bits):
         "32 bits": lambda: tiff(stored.astype(np.uint32)),
         "signed": lambda: tiff(stored.astype(np.int32), compression="zlib", byteorder=">"),
         "float": lambda: tiff(stored.astype(np.float32)),
-        "packed float": lambda: tiff((stored / 65535).astype(np.float32), compression="zlib"),
-        "big float": lambda: tiff(
+        "packed float": lambda: tiff(
             (stored / 65535).astype(np.float32), compression="zlib", byteorder=">"
         ),
     }
     for name, make in kinds.items():
         assert np.array_equal(pixels(make()), want), name
-    for values in (stored, stored.astype(np.int64), stored.astype(np.float64), stored / 65535):
+    for values in (stored, stored.astype(np.int64), stored / 65535):
         assert np.array_equal(rgb_of_array(values), want), values.dtype
 
 
@@ -94,6 +91,9 @@ def test_equal_colours_are_equal_pixels_in_any_file(bits):
     }
     for name, data in files.items():
         assert np.array_equal(pixels(data), want), name
+    packed = tiff(planes, photometric="rgb", planarconfig="separate", compression="zlib")
+    for data in (packed, tiff(opaque, photometric="rgb", extrasamples=["assocalpha"])):
+        assert np.abs(pixels(data).astype(int) - want).max() <= 1
 
 
 def sgi(values):
@@ -102,39 +102,24 @@ def sgi(values):
     return head.ljust(512, b"\0") + planes.tobytes()
 
 
-FORMS: Mapping[str, Callable[[np.ndarray], bytes]] = {
-    "packed planes": lambda colours: tiff(
-        np.moveaxis(colours, 2, 0), photometric="rgb", planarconfig="separate", compression="zlib"
-    ),
-    "JPEG 2000": lambda colours: cv2.imencode(".jp2", colours[..., ::-1])[1].tobytes(),
-    "premultiplied": lambda colours: tiff(
-        np.dstack([colours, np.full(colours.shape[:2], colours.max())]).astype(np.uint16),
-        photometric="rgb",
-        extrasamples=["assocalpha"],
-    ),
-    "CMYK": lambda colours: tiff(
-        np.dstack([colours, 0 * colours[..., 0]]), photometric="separated"
-    ),
-    "SGI": sgi,
-}
+def cmyk(values):
+    return tiff(np.dstack([65535 - values, 0 * values[..., 0]]), photometric="separated")
 
 
-@pytest.mark.parametrize("form", FORMS)
-def test_few_bits_are_read_in_full_or_refused(form):
+def jp2(values):
+    return cv2.imencode(".jp2", values[..., ::-1])[1].tobytes()
+
+
+@pytest.mark.parametrize("form", [sgi, cmyk, jp2])
+def test_few_bits_are_refused_where_they_are_not_read_in_full(form):
     """They would be an image of a few nearly black levels."""
     stored, full = (
         np.dstack([of_bits(shades(seed=seed), bits) for seed in range(3)]) for bits in (12, 16)
     )
-    found = decode(FORMS[form](stored))
-    if form in ("packed planes", "premultiplied"):  # which tifffile reads in full
-        assert np.abs(found.pixels.astype(int) - rgb_of_array(stored)).max() <= 1
-        return
-    assert isinstance(found, Unreadable)
+    found = decode(form(65535 - stored if form is cmyk else stored))
     assert found.reason == "unsupported"
     assert "16-bit" in found.detail
-    shown = pixels(FORMS[form](full)).astype(int)
-    want = 65535 - full if form == "CMYK" else full
-    assert np.abs(shown - want / 257).mean() < 2
+    assert np.abs(pixels(form(full)) - full / 257).mean() < 2
 
 
 def test_pillow_images_of_sixteen_bit_colours_keep_their_low_bytes():
@@ -146,14 +131,6 @@ def test_pillow_images_of_sixteen_bit_colours_keep_their_low_bytes():
         assert np.array_equal(pixels(found), pixels(data))
 
 
-def test_grey_with_alpha_of_sixteen_bits():
-    stored = of_bits(shades(), 12)
-    alpha = np.full(stored.shape, 65535)
-    rows = np.dstack([stored, alpha]).astype(">u2")
-    data = png(80, 60, 16, 4, b"".join(b"\0" + row.tobytes() for row in rows))
-    assert np.array_equal(pixels(data), pixels(cv_png(stored)))
-
-
 @pytest.mark.parametrize("dark", [1, 3, 10])
 def test_eight_bits_come_back_from_any_type(dark):
     eight = np.rint(shades() * 255 / dark).astype(np.uint8)
@@ -161,13 +138,6 @@ def test_eight_bits_come_back_from_any_type(dark):
     for values in (wide, wide * 257, wide << 8, eight.astype(np.float32), eight / np.float32(255)):
         assert np.array_equal(rgb_of_array(values)[..., 0], eight), values.dtype
     assert np.array_equal(rgb_of_array((eight / 255).astype(np.float16))[..., 0], eight)
-
-
-def test_a_dark_image_is_its_rendering_at_another_exposure():
-    stored = of_bits(shades() * 0.1, 16)
-    found = grey(cv_png(stored))
-    assert 128 <= found.max() <= 255
-    assert np.corrcoef(found.ravel(), (stored >> 8).ravel())[0, 1] > 0.99
 
 
 def test_a_few_hot_and_dead_pixels_do_not_count():
@@ -209,15 +179,15 @@ def test_not_a_number_is_bright_in_highlights_and_black_where_data_is_missing():
         clipped = np.minimum(values, kind(0.9 * scale))
         holed = np.where(saturated, np.nan, values).astype(kind)
         holed[20:25, :9] = np.nan  # which does not lie among bright ones
-        for given, twin in (
-            (holed, clipped),
-            (np.dstack([holed, values, values]), np.dstack([clipped, values, values])),
-        ):
-            found, want = (rgb_of_array(each)[..., 0].astype(int) for each in (given, twin))
+        for others in ([], [values, values]):
+            found, want = (
+                rgb_of_array(np.dstack([each, *others]))[..., 0].astype(int)
+                for each in (holed, clipped)
+            )
             assert np.abs(found - want)[saturated].max() <= 3, scale
             assert (found[20:25, :9] == 0).all(), scale
-    holed = np.where(saturated, np.nan, image).astype(np.float32)
-    assert (grey(tiff(holed))[saturated] > 200).all()
+        if scale == 1:
+            assert (grey(tiff(holed))[saturated] > 200).all()
 
 
 def test_a_narrow_range_far_from_zero_is_shown_whole():
@@ -237,46 +207,26 @@ def test_an_image_of_one_value_has_its_share_of_the_type():
         assert (grey(tiff(np.full((9, 9), share, np.float32))) == shown).all(), share
 
 
-def test_signed_values_begin_at_the_least():
+def test_other_ranges_are_shown_whole():
     image = shades()
-    want = 255 * image
     for values in (
         (4095 * image - 1024).astype(np.int16),
         (255 * image - 128).astype(np.int8),
         (2 * image - 1).astype(np.float32),
-        (4 * image).astype(np.float32) + 1.5,
+        of_bits(image, 16).astype(np.uint32) << 16,
     ):
-        assert np.abs(rgb_of_array(values)[..., 0] - want).max() <= 2 or values.min() > 0
-        assert np.ptp(grey(tiff(values))) > 180, values.dtype
-    assert np.abs(grey(tiff((255 * image - 128).astype(np.int8))) - want).max() <= 2
-
-
-def test_floats_that_overshoot_are_shares_still():
-    image = shades()
+        assert np.abs(grey(tiff(values)) - 255 * image).max() <= 2, values.dtype
+    assert np.ptp(grey(tiff((4 * image).astype(np.float32) + 1.5))) > 180
+    # shares that overshoot are shares still
     assert np.abs(grey(tiff((1.04 * image - 0.02).astype(np.float32))) - 255 * image).max() <= 6
 
 
-def test_unsigned_values_of_thirty_two_bits():
-    wide = of_bits(shades(), 16).astype(np.uint32) << 16
-    assert np.abs(grey(tiff(wide)) - 255 * shades()).max() <= 1
-
-
-@pytest.mark.parametrize("orientation", range(1, 9))
+@pytest.mark.parametrize("orientation", [3, 6])
 def test_deep_images_are_turned_as_shallow_ones_are(orientation, encode):
-    exif = Image.Exif()
-    exif[0x0112] = orientation
+    exif = exif_of(orientation)
     stored = of_bits(shades(), 12)
     want = pixels(encode(Image.fromarray((stored >> 4).astype(np.uint8)), exif=exif)).astype(int)
-    for kind in ("PNG", "TIFF"):
-        found = pixels(encode(Image.fromarray(stored), kind, exif=exif)).astype(int)
-        assert found.shape == want.shape
-        assert np.abs(found - want).max() <= 1
     tag = (274, "H", 1, orientation, True)
     colours = tiff(np.dstack([stored] * 3), photometric="rgb", extratags=[tag])
-    assert np.abs(pixels(colours).astype(int) - want).max() <= 1
-
-
-def test_a_single_row_and_a_single_column():
-    stored = of_bits(shades(), 12)
-    for part in (stored[3:4], stored[:, 4:5], stored[3:4, 4:5]):
-        assert pixels(cv_png(part)).shape == (*part.shape, 3)
+    for data in (encode(Image.fromarray(stored), exif=exif), colours):
+        assert np.abs(pixels(data).astype(int) - want).max() <= 1

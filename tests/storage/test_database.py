@@ -94,11 +94,6 @@ def judge(folder):
     return folder / "verdicts.sqlite"
 
 
-def judged_again(folder):
-    with Ledger(folder) as ledger:
-        return ledger.standing()
-
-
 def decide(folder):
     with Decisions(folder) as decisions:
         for number in range(3):
@@ -129,8 +124,8 @@ def measured(folder):
 
 @pytest.mark.parametrize(
     ("make", "read"),
-    [(judge, read_verdicts), (judge, judged_again), (decide, decided), (measure, measured)],
-    ids=["verdicts", "review", "replacements", "numbers"],
+    [(judge, read_verdicts), (decide, decided), (measure, measured)],
+    ids=["verdicts", "replacements", "numbers"],
 )
 def test_no_flipped_bit_changes_what_is_read(tmp_path, make, read):
     file = make(tmp_path)
