@@ -38,18 +38,7 @@ def write_ten(folder, rows, dump=as_python_2):
     return folder
 
 
-def in_bytes(content):
-    """What Python 3 writes of a file that it read with ``encoding="bytes"``."""
-
-    def plain(value):
-        if isinstance(value, list):
-            return [plain(one) for one in value]
-        return value.encode() if isinstance(value, str) else value
-
-    return pickle.dumps({k.encode(): plain(v) for k, v in content.items()}, protocol=2)
-
-
-@pytest.mark.parametrize("dump", [as_python_2, in_bytes, pickle.dumps])
+@pytest.mark.parametrize("dump", [as_python_2, pickle.dumps])
 def test_cifar_10(dump, tmp_path, rows):
     folder = write_ten(tmp_path / "cifar-10-batches-py", rows, dump)
     for place in (folder, tmp_path):

@@ -15,7 +15,7 @@ def row(name, box="10.5 20 110.25 80"):
 def detection(put):
     for number in range(4):
         put(f"k/training/image_2/{number:06d}.png", seed=number)
-        put(f"k/testing/image_2/{number:06d}.png", seed=10 + number)
+    put("k/testing/image_2/000000.png", seed=10)
     put("k/training/label_2/000000.txt", f"{row('Zebra')}\n{row('DontCare', '1 2 3 4')}\n")
     put("k/training/label_2/000001.txt", f"{row('Cyclist')}\n{row('Car', '0 0 5 5')}\n")
     put("k/training/label_2/000002.txt", f"{row('DontCare')}\n")
@@ -66,6 +66,7 @@ def test_object_detection(detection, put):
     refused(UsageError, r"val holds neither training/image_2", f"kitti:{put('val/a.png').parent}")
     refused(UsageError, r"holds neither val/image_2", f"kitti:{detection}#val")
     refused(UsageError, r"camera must be one of 0, 1, 2, 3; got '7'", f"kitti:{detection}?camera=7")
+    refused(UsageError, r"\?cam= is not an option of it; known are", f"kitti:{detection}?cam=2")
 
 
 @pytest.mark.parametrize("where", ["k/devkit_object/mapping", "k/mapping", "devkit/mapping"])

@@ -45,6 +45,7 @@ def test_pillow_images_arrays_and_encoded_images(picture, encode):
         assert np.array_equal(held, want)
     assert open_images(images, name="other") is images
     assert np.array_equal(read(rgb[None])[1][0], rgb)
+    refused(UsageError, r"label 'x': a sequence has no columns", [image], label="x")
     data = encode(image)
     images, found = read([(data, label) for label in ("a\ud800", 3, np.int64(4), None)])
     assert found == [data] * 4
@@ -152,14 +153,13 @@ class ItemSet:
 
 def folder_set(folder, **more):
     """As torchvision.datasets.ImageFolder with a transform."""
-    classes = sorted(path.name for path in folder.iterdir())
-    samples = [
-        (str(path), number)
-        for number, name in enumerate(classes)
-        for path in sorted((folder / name).iterdir())
-    ]
+    names = sorted(path.name for path in folder.iterdir())
+    numbers = {name: number for number, name in enumerate(names)}
+    files = [path for name in names for path in sorted((folder / name).iterdir())]
+    samples = [(str(path), numbers[path.parent.name]) for path in files]
     items = [(torch.full((3, 8, 8), -2.0), target) for _, target in samples]
-    return ItemSet(items, **{"root": str(folder), "samples": samples, "classes": classes} | more)
+    about = {"root": str(folder), "samples": samples, "class_to_idx": numbers}
+    return ItemSet(items, **about | more)
 
 
 def array_set(data, targets):
@@ -310,16 +310,14 @@ def test_an_audit_of_a_frame_with_itself_finds_the_copy(photos):
     refused(UsageError, "did you mean 'near_at'", photos, visleak.audit, near_att=0.7)
 
 
-def in_batches(names):
-    (batch,) = pa.table({"path": names}).to_batches()
-    return batch
-
-
-def later(names):
-    return pytest.importorskip("polars").LazyFrame({"path": names})
-
-
-@pytest.mark.parametrize("kind", [np.array, pd.Series, pa.array, tuple, set, in_batches, later])
+@pytest.mark.parametrize(
+    "kind",
+    [
+        *(np.array, pd.Series, pa.array, tuple, set),
+        lambda names: pa.table({"path": names}).to_batches()[0],
+        lambda names: pytest.importorskip("polars").LazyFrame({"path": names}),
+    ],
+)
 def test_other_objects_that_hold_paths(photos, kind):
     assert open_images(kind(photos)).ids.to_pylist() == photos
     # a mapping with one split is this split

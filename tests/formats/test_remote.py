@@ -329,25 +329,18 @@ class Buckets(Handler):
 @pytest.fixture
 def bucket(monkeypatch, tmp_path, put):
     pytest.importorskip("s3fs", reason="s3fs is not installed")
-    blobs = [
-        put(f"box/pics/{'cat' if i % 2 else 'dog'}/{i} #.png", seed=i).read_bytes()
-        for i in range(4)
-    ]
-    samples = [(f"k{i}", {"png": blob, "cls": i % 2}) for i, blob in enumerate(blobs)]
+    names = [f"box/pics/{'cat' if i % 2 else 'dog'}/{i} #.png" for i in range(4)]
+    blobs = [put(name, seed=i).read_bytes() for i, name in enumerate(names)]
     for shard in range(2):
-        write_shard(tmp_path / f"box/wds/s-{shard}.tar", samples[2 * shard : 2 * shard + 2])
-    for name, value in {
-        "ACCESS_KEY_ID": "me",
-        "SECRET_ACCESS_KEY": SECRET,
-        "DEFAULT_REGION": "us-east-1",
-        "EC2_METADATA_DISABLED": "true",
-        "CONFIG_FILE": str(tmp_path / "none"),
-    }.items():
-        monkeypatch.setenv(f"AWS_{name}", value)
+        samples = [(f"k{i}", {"png": blobs[i]}) for i in (2 * shard, 2 * shard + 1)]
+        write_shard(tmp_path / f"box/wds/s-{shard}.tar", samples)
+    monkeypatch.setenv("AWS_CONFIG_FILE", str(tmp_path / "none"))
     remote.filesystem.cache_clear()
     status = {"/private": 403, "private/a.tar": 403}
     with served(tmp_path, Buckets, status=status) as (endpoint, server):
-        monkeypatch.setitem(fsspec.config.conf, "s3", {"endpoint_url": endpoint})
+        region = {"region_name": "us-east-1"}
+        about = {"endpoint_url": endpoint, "key": "me", "secret": SECRET, "client_kwargs": region}
+        monkeypatch.setitem(fsspec.config.conf, "s3", about)
         yield blobs, server
     remote.filesystem.cache_clear()
 

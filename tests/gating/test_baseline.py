@@ -10,23 +10,42 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from refusals import refusal
-from toy_audit import digest, worlds
-from visleak.errors import VisleakError
+from toy_audit import World, digest, worlds
+from visleak import verdicts
+from visleak.errors import UsageError, VisleakError
 from visleak.export import export
 from visleak.gating import named, new_leaks, read_baseline
 from visleak.gating.baseline import pair_line
-from visleak.verdicts import (
-    Ledger,
-    Verdict,
-    consensus_of,
-    judged_pairs,
-    judged_summary,
-    read_verdicts,
-)
+from visleak.verdicts import Ledger, Verdict, judged_summary
 from visleak.verdicts.overlay import COLUMNS, Level, read_accepted
 
 A, B = "a" * 32, "b" * 32
 HEADER = ",".join(COLUMNS)
+
+
+@pytest.fixture
+def world():
+    """Return two test images that leak, one that does not, one blank."""
+    return World(
+        images={
+            "test": [("=a()", 1, False), ("b", 2, False), ("c", 3, False), ("blank", 4, True)],
+            "train": [("x", 1, False), ("y", 12, False), ("z", 13, False), ("blank", 4, False)],
+        },
+        pairs=[
+            ("test", "=a()", "train", "x", 1.0, "exact"),
+            ("test", "b", "train", "y", 0.8, "near"),
+            ("test", "b", "train", "z", 0.7, "similar"),
+            ("test", "c", "train", "z", 0.65, "different"),
+            ("test", "blank", "train", "blank", 1.0, "exact"),
+        ],
+        comparisons=[("test", "train")],
+    )
+
+
+@pytest.fixture
+def audited(world, tmp_path):
+    """Return its audit folder."""
+    return world.write(tmp_path / "audited")
 
 
 def counts(folder, level, *sources):
@@ -133,7 +152,10 @@ def test_vectors_cannot_be_accepted_by_content(world, tmp_path):
     assert counts(folder, "near", folder) == (0, 2)
 
 
-def test_a_damaged_baseline_is_refused(audited):
+def test_what_is_no_baseline_is_refused(audited, tmp_path):
+    (tmp_path / "empty").mkdir()
+    for name, words in (("none", "does not exist; give"), ("empty", "holds no finished audit")):
+        assert words in refusal(UsageError, read_baseline, [tmp_path / name])
     (audited / "pairs.parquet").write_bytes(b"PAR1")
     assert "pairs.parquet cannot be read" in refusal(VisleakError, read_baseline, [audited])
     (audited / "audit.json").write_text("{")
@@ -154,10 +176,10 @@ class Plain:
 
     def __init__(self, world, folder):
         self.world = world
-        self.rows = judged_pairs(folder).to_pylist()
+        self.rows = verdicts.judged_pairs(folder).to_pylist()
         self.people = {
             frozenset(key): verdict.grade
-            for key, verdict in consensus_of(read_verdicts(folder)).items()
+            for key, verdict in verdicts.consensus_of(verdicts.read_verdicts(folder)).items()
             if verdict.grade
         }
         self.content = {

@@ -43,29 +43,21 @@ def test_a_gate_trips_above_its_rate_only(name):
     assert len(tripped([Gate(name, 1.0)], summary(0, 0))) == (name != "unreadable")
 
 
-def test_gates_bound_what_cannot_be_read_in_each_set():
+@pytest.mark.parametrize("files", [False, True])
+def test_gates_bound_what_was_not_compared_in_each_set(files):
     """Another gate bounds it by 5 %, whichever side it is; a bound of one's own replaces that."""
-    for unreadable, trips in ((5, False), (6, True)):
-        sets = (
-            SetSummary("test", readable=1000),
-            SetSummary("train", readable=100 - unreadable, unreadable=unreadable),
-        )
+    for lost, trips in ((5, False), (6, True)):
+        part = {"readable": 100 - lost, "unreadable": lost}
+        if files:
+            part = {"files": FileCount(100 - lost, 100, ("img_emb_3.npy",)), "readable": 1000}
+        sets = (SetSummary("test", readable=1000), SetSummary("train", **part))
         content = replace(summary(0, 100), sets=sets)
         lines = tripped(parse_all(["near"]), content)
-        assert [("train" in line and "unreadable=RATE" in line) for line in lines] == [True] * trips
+        words = "6 of 100 train files" if files else "6 of 100 train images"
+        assert [words in line and "unreadable=RATE" in line for line in lines] == [True] * trips
         assert tripped(parse_all(["near", "unreadable=10%"]), content) == []
+        assert len(tripped(parse_all(["near", "unreadable"]), content)) == 1
         assert tripped(parse_all([]), content) == []
-
-
-def test_files_of_vectors_that_are_missing_are_not_compared_either():
-    for present, trips in ((19, False), (18, True)):
-        files = FileCount(present, 20, ("img_emb_0003.npy",))
-        sets = (SetSummary("test", readable=100), SetSummary("train", files=files, readable=1000))
-        content = replace(summary(0, 100), sets=sets)
-        lines = tripped(parse_all(["hard"]), content)
-        assert ["2 of 20 train files" in line for line in lines] == [True] * trips
-        assert tripped(parse_all(["hard", "unreadable=10%"]), content) == []
-        assert len(tripped(parse_all(["hard", "unreadable"]), content)) == 1
 
 
 def test_percent_in_gates():

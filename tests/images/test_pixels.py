@@ -73,13 +73,6 @@ def test_colour_key_of_rgb_and_grey(encode, picture):
     assert np.array_equal(pixels(encode(grey, transparency=200))[..., 0].ravel(), want)
 
 
-def test_one_bit_and_grey(encode):
-    bits = np.arange(64).reshape(8, 8) % 3 == 0
-    assert np.array_equal(pixels(encode(Image.fromarray(bits)))[..., 1], bits * 255)
-    grey = Image.fromarray(np.arange(256, dtype=np.uint8).reshape(16, 16))
-    assert not pixels(encode(grey, "JPEG", quality=100)).std(axis=2).any()
-
-
 def test_sixteen_bit_rgb_and_colour_keys():
     values = np.linspace(0, 65535, 8 * 8 * 3).astype(">u2").reshape(8, 8, 3)
     raw = b"".join(b"\0" + row.tobytes() for row in values)

@@ -111,6 +111,7 @@ def test_without_a_finished_audit_the_nearest_one_is_named(tmp_path):
         (b"\xff\xfe\x00", r"is damaged \('utf-8' codec can't decode"),
         (b"[" * 100_000, r"is damaged \("),
         (b'{"schema": "1"}', "is not an audit's summary"),
+        (b'{"schema": 1, "sets": null}', "is damaged"),
         (b'{"schema": 1, "comparisons": [3]}', "is damaged"),
         (b'{"schema": 1, "totals": [{"rates": {"hard": {"count": 1}}}]}', "is damaged"),
         (b'{"schema": 1, "settings": {"views": "some"}}', "is damaged"),
