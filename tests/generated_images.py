@@ -51,13 +51,7 @@ def recoloured(picture, seed=0, colours=6):
 
 @dataclass(frozen=True)
 class World:
-    """Where things are.
-
-    Attributes:
-        train: folder of training images.
-        extraction: folder of an extraction.
-        training, generated: images by name.
-    """
+    """Folders of training images and of an extraction; both sides' images by name."""
 
     train: Path
     extraction: Path
@@ -93,20 +87,16 @@ def write_extraction(folder, prompts, pictures, ids):
     (folder / "images").mkdir(parents=True)
     clusters, medoids, made = [], [], []
     for number, (prompt, pixels, name) in enumerate(zip(prompts, pictures, ids, strict=True)):
-        path = f"images/{number:032x}.png"
+        digest, size = f"{number:032x}", 20 + number
+        path = f"images/{digest}.png"
         Image.fromarray(pixels).save(folder / path)
-        clusters.append(Cluster(prompt, 0, 20 + number, 100, f"{number:032x}", path, number, 0.9))
-        medoids.append(
-            {"id": name, "path": path, "prompt": prompt, "cluster": 0, "size": 20 + number}
-            | {"seed": number, "caption": prompt}
-        )
-        made += [
-            {"prompt": prompt, "seed": seed, "digest": f"{number:032x}", "path": path, "cluster": 0}
-            for seed in (0, 1)
-        ]
+        clusters.append(Cluster(prompt, 0, size, 100, digest, path, number, 0.9))
+        medoids.append((name, path, prompt, 0, size, number, prompt))
+        made += [(prompt, seed, digest, path, 0) for seed in (0, 1)]
+    settings = {"min_cluster": 20, "images": 100}
     result = Extraction(
         folder=folder,
-        about={"model": {"name": "toy"}, "sampling": {}, "similarity": {}, "settings": SETTINGS},
+        about={"model": {"name": "toy"}, "sampling": {}, "similarity": {}, "settings": settings},
         prompts=prompts,
         images=len(made),
         clusters=tuple(clusters),
@@ -114,15 +104,13 @@ def write_extraction(folder, prompts, pictures, ids):
         seconds=0.0,
     )
     run = RunFolder(folder, KIND)
-    tables = {MEDOIDS: table(medoids, MEDOID_ROW), GENERATED: table(made, MADE_ROW)}
+    tables = {
+        MEDOIDS: table(medoids, "id", "path", "prompt", "cluster", "size", "seed", "caption"),
+        GENERATED: table(made, "prompt", "seed", "digest", "path", "cluster"),
+    }
     run.finish(run.document(headline(result), result), tables)
 
 
-def table(rows, names):
+def table(rows, *names):
     """Return rows as a table that has its columns without any row too."""
-    return pa.table({name: [row[name] for row in rows] for name in names})
-
-
-MEDOID_ROW = ("id", "path", "prompt", "cluster", "size", "seed", "caption")
-MADE_ROW = ("prompt", "seed", "digest", "path", "cluster")
-SETTINGS = {"min_cluster": 20, "images": 100}
+    return pa.table({name: [row[place] for row in rows] for place, name in enumerate(names)})

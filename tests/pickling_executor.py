@@ -2,8 +2,6 @@
 
 import pickle
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
 
 from visleak.pipeline.context import CacheFolder, RunContext
 
@@ -14,7 +12,7 @@ class Sent:
 
     data: bytes
 
-    def load(self) -> Any:
+    def load(self):
         return pickle.loads(self.data)
 
 
@@ -23,15 +21,14 @@ class PicklingExecutor:
 
     Attributes:
         tasks: names of the functions of all tasks so far.
-        largest: bytes of the largest task so far.
+        networks: how many of them had a network.
     """
 
     local = False
 
-    def __init__(self, scratch: Path | None = None, workers: int = 1) -> None:
-        self.tasks: list[str] = []
+    def __init__(self):
+        self.tasks = []
         self.networks = 0
-        self.largest = 0
 
     def share(self, value):
         return Sent(pickle.dumps(value))
@@ -44,17 +41,15 @@ class PicklingExecutor:
             sent = pickle.dumps((function, task))
             self.tasks.append(function.__name__)
             self.networks += network
-            self.largest = max(self.largest, len(sent))
             there, given = pickle.loads(sent)
             yield pickle.loads(pickle.dumps(there(given)))
 
-    def release(self) -> None:
+    def release(self):
         pass
 
-    def close(self) -> None:
-        pass
+    close = release
 
 
-def pickling_context(folder: Path, cache=None) -> RunContext:
+def pickling_context(folder, cache=None):
     """Return a context with such an executor."""
     return RunContext(folder, 1, cache, lambda *said: None, PicklingExecutor())

@@ -80,12 +80,6 @@ def traps(root: Path) -> None:
 
 def audited(root: Path, **settings: object) -> Path:
     """Audit test against train; return the audit folder."""
-    visleak.audit(
-        root / "test",
-        root / "train",
-        settings=visleak.Settings(**settings),  # type: ignore[arg-type]
-        out=root / "audit",
-        workers=1,
-        cache=root / "cache",
-    )
+    given = {"settings": visleak.Settings(**settings), "cache": root / "cache", "workers": 1}
+    visleak.audit(root / "test", root / "train", out=root / "audit", **given)
     return root / "audit"

@@ -1,11 +1,11 @@
 """Toy audits: folders written row by row, with rates counted one image at a time."""
 
 import hashlib
+import itertools
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -25,8 +25,6 @@ from visleak.storage import (
     write_tables,
 )
 
-Row = Mapping[str, Any]
-
 GRADES = ("exact", "near", "similar", "different")
 DEGREES = ("hard", "soft")
 PROBABILITY = {"exact": 1.0, "near": 0.9, "similar": 0.3, "different": 0.02, None: None}
@@ -42,14 +40,14 @@ CUMULATIVE = {
 EXCLUSIVE = {"near": GRADES[:2], "similar": GRADES[:3], "soft": DEGREES}
 
 
-def write_rows(folder: Path, images: Iterable[Row] = (), pairs: Iterable[Row] = ()) -> None:
+def write_rows(folder, images=(), pairs=()):
     """Write the two tables; what a row leaves out is null."""
     for name, schema, rows in ((IMAGES, IMAGES_SCHEMA, images), (PAIRS, PAIRS_SCHEMA, pairs)):
         table = pa.Table.from_pylist([dict.fromkeys(schema.names) | r for r in rows], schema)
         write_tables(folder / name, schema, [table])
 
 
-def pair_row(query: str, reference: str, grade: str | None = "near", **more: Any) -> dict[str, Any]:
+def pair_row(query, reference, grade="near", **more):
     """Return a pair of ``SET/ID``; coverage follows from the sets."""
     (one, first), (two, second) = (name.split("/", 1) for name in (query, reference))
     return {
@@ -68,20 +66,16 @@ def pair_row(query: str, reference: str, grade: str | None = "near", **more: Any
     } | more
 
 
-def image_row(name: str, id_: str, **more: Any) -> dict[str, Any]:
+def image_row(name, id_, **more):
     return {"set": name, "id": id_, "locator": id_, "flat": False} | more
 
 
-def leaking(rows: Iterable[Row], name: str, words: Iterable[str], alone: bool) -> set[str]:
+def leaking(rows, name, words, alone):
     """Return the ids of a query set in pairs with these grades or degrees.
 
-    Args:
-        rows: the pairs.
-        name: the query set.
-        words: grades or degrees.
-        alone: the set was compared only with itself, so that both images of a pair count.
+    ``alone``: the set was compared only with itself, so that both images of a pair count.
     """
-    found: set[str] = set()
+    found = set()
     for row in rows:
         counts = (row["coverage"] == "within") == alone and row["query_set"] == name
         if counts and {row["grade"], row["degree"]} & set(words):
@@ -89,37 +83,32 @@ def leaking(rows: Iterable[Row], name: str, words: Iterable[str], alone: bool) -
     return found
 
 
-def rates_of(
-    rows: Sequence[Row], name: str, total: int, *, alone: bool, known: Iterable[str]
-) -> dict[str, Any]:
+def rates_of(rows, name, total, *, alone, known):
     """Return the rates of a query set, ``None`` where no word of them is known."""
-
-    def count(words: Iterable[str]) -> int:
-        return len(leaking(rows, name, words, alone))
-
-    counts = {key: count(words) for key, words in CUMULATIVE.items()}
-    counts |= {key: count(words) - count(words[:-1]) for key, words in EXCLUSIVE.items()}
-    words = CUMULATIVE | EXCLUSIVE
+    every = CUMULATIVE | EXCLUSIVE
+    counts = {key: len(leaking(rows, name, words, alone)) for key, words in every.items()}
+    for key, words in EXCLUSIVE.items():
+        counts[key] -= len(leaking(rows, name, words[:-1], alone))
     return {
-        key: Rate.of(number, total).as_dict() if words[key][-1] in known else None
+        key: Rate.of(number, total).as_dict() if every[key][-1] in known else None
         for key, number in counts.items()
     }
 
 
 def write_audit(
-    folder: Path,
-    images: Sequence[Row],
-    pairs: Iterable[Row],
-    compared: Sequence[tuple[str, str]],
+    folder,
+    images,
+    pairs,
+    compared,
     *,
-    problems: Sequence[Problem] = (),
-    limits: tuple[float | None, float | None] = (0.8, 0.6),
-    graded: bool = True,
-    sets: Mapping[str, Row] | None = None,
-    comparisons: Mapping[str, Row] | None = None,
-    **changes: Any,
-) -> dict[str, Any]:
-    """Write the folder of an audit that found these pairs.
+    problems=(),
+    limits=(0.8, 0.6),
+    graded=True,
+    sets=None,
+    comparisons=None,
+    **changes,
+):
+    """Write the folder of an audit that found these pairs, and return its summary.
 
     Args:
         folder: where to.
@@ -131,9 +120,6 @@ def write_audit(
         sets: name of a set to changes of its entry; further sets are added.
         comparisons: name of a reference set to changes of its comparisons.
         changes: of the summary.
-
-    Returns:
-        The summary.
     """
     folder.mkdir(parents=True, exist_ok=True)
     keys = ("query_set", "query", "similarity", "reference_set", "reference")
@@ -150,10 +136,10 @@ def write_audit(
     known = GRADES * graded + DEGREES * (limits[1] is not None)
     leaks = [row for row in rows if (row["query_set"], row["query"]) not in blank]
 
-    def rates(name: str, rows: Sequence[Row]) -> dict[str, Any]:
+    def rates(name, rows):
         return rates_of(rows, name, len(own[name]), alone=name in lone, known=known)
 
-    def entry(name: str) -> dict[str, Any]:
+    def entry(name):
         mine, lost = own[name], sum(problem.set == name for problem in problems)
         return {
             "name": name,
@@ -169,7 +155,7 @@ def write_audit(
             **(sets or {}).get(name, {}),
         }
 
-    def comparison(query: str, reference: str) -> dict[str, Any]:
+    def comparison(query, reference):
         mine = [r for r in rows if (r["query_set"], r["reference_set"]) == (query, reference)]
         grades = Counter(str(row["grade"]) for row in mine)
         ends = {(row["grade"], row[end]) for row in mine for end in ("query", "reference")}
@@ -239,21 +225,12 @@ class Pair:
     label_relation: str = "unknown"
 
 
-def digest_of(set_name: str, image: Image) -> str:
+def digest_of(set_name, image):
     content = image.content or f"{set_name}/{image.id}"
     return hashlib.blake2b(content.encode(), digest_size=16).hexdigest()
 
 
-def split_audit(
-    folder: Path,
-    test: Sequence[Image],
-    train: Sequence[Image],
-    pairs: Sequence[Pair] = (),
-    *,
-    digests: Mapping[tuple[str, str], str | None] | None = None,
-    within: bool = True,
-    verified: bool = True,
-) -> Path:
+def split_audit(folder, test, train, pairs=(), *, digests=None, within=True, verified=True):
     """Write an audit of the set ``test`` and, if it has images, the set ``train``.
 
     Args:
@@ -264,25 +241,20 @@ def split_audit(
         within: the test set was compared with itself.
         verified: pairs have grades.
     """
-    known = {("test", image.id): image for image in test}
-    known |= {("train", image.id): image for image in train}
-    images = [
-        image_row(name, id_, label=image.label, flat=image.flat,
-                  digest=(digests or {}).get((name, id_), digest_of(name, image)))
-        for (name, id_), image in known.items()
-    ]  # fmt: skip
+    sets = {"test": {each.id: each for each in test}, "train": {each.id: each for each in train}}
+    images = []
+    for name, own in sets.items():
+        for id_, image in own.items():
+            content = (digests or {}).get((name, id_), digest_of(name, image))
+            images.append(image_row(name, id_, label=image.label, flat=image.flat, digest=content))
     rows = []
     for pair in pairs:
         other = "test" if pair.within else "train"
         more = {name: getattr(pair, name) for name in ("similarity", "degree", "label_relation")}
-        labels = (known["test", pair.query].label, known[other, pair.reference].label)
-        more |= dict(zip(("query_label", "reference_label"), labels, strict=True))
-        ends = f"test/{pair.query}", f"{other}/{pair.reference}"
-        rows.append(
-            pair_row(
-                *ends, pair.grade, modality="image-only", background=0.1, view="original", **more
-            )
-        )
+        more["query_label"] = sets["test"][pair.query].label
+        more["reference_label"] = sets[other][pair.reference].label
+        more |= {"modality": "image-only", "background": 0.1, "view": "original"}
+        rows.append(pair_row(f"test/{pair.query}", f"{other}/{pair.reference}", pair.grade, **more))
     compared = [("test", "train")] * bool(train) + [("test", "test")] * within
     near = {row["query"] for row in rows if row["grade"] in GRADES[:2]}
     headline = f"{len(near)} of {len(test)} test images leak, as measured"
@@ -290,7 +262,7 @@ def split_audit(
     return folder
 
 
-def digest(number: int | None) -> str | None:
+def digest(number):
     return None if number is None else f"{number:032x}"
 
 
@@ -315,39 +287,37 @@ class World:
     changes: Mapping[str, Any] = field(default_factory=dict)
 
     @property
-    def graded(self) -> bool:
+    def graded(self):
         return all(pair[5] is not None for pair in self.pairs)
 
-    def degree(self, similarity: float) -> str | None:
+    def degree(self, similarity):
         if self.hard is not None and similarity >= self.hard:
             return "hard"
         return "soft" if self.soft is not None and similarity >= self.soft else None
 
-    def write(self, folder: Path) -> Path:
+    def write(self, folder):
         """Write the folder of an audit that found these pairs."""
         images = [
             image_row(name, id_, digest=digest(content), flat=flat)
             for name, own in self.images.items()
             for id_, content, flat in sorted(own)
         ]
-        pairs = [
-            pair_row(f"{query_set}/{query}", f"{reference_set}/{reference}", grade,
-                     similarity=similarity, degree=self.degree(similarity))
-            for query_set, query, reference_set, reference, similarity, grade in self.pairs
-        ]  # fmt: skip
-        settings = {"encoder": self.encoder, "sample": self.sample, "verify": self.graded}
+        pairs = []
+        for query_set, query, reference_set, reference, similarity, grade in self.pairs:
+            ends = f"{query_set}/{query}", f"{reference_set}/{reference}"
+            more = {"similarity": similarity, "degree": self.degree(similarity)}
+            pairs.append(pair_row(*ends, grade, **more))
         about = {
-            "settings": settings,
+            "settings": {"encoder": self.encoder, "sample": self.sample, "verify": self.graded},
             "encoder": {"name": self.encoder, "digest": self.encoder * 2, "width": 8},
+            "problems": [Problem(name, id_, id_, "corrupt") for name, id_ in self.unreadable],
+            "limits": (self.hard, self.soft),
+            "graded": self.graded,
         }
-        problems = [Problem(name, id_, id_, "corrupt") for name, id_ in self.unreadable]
-        write_audit(
-            folder, images, pairs, self.comparisons, problems=problems, graded=self.graded,
-            limits=(self.hard, self.soft), **(about | dict(self.changes)),
-        )  # fmt: skip
+        write_audit(folder, images, pairs, self.comparisons, **(about | dict(self.changes)))
         return folder
 
-    def leaking(self, rows: Iterable[Row], name: str, words: Iterable[str]) -> set[str]:
+    def leaking(self, rows, name, words):
         """Return the images of a query set that leak with one of the words."""
         alone = all(query == reference for query, reference in self.comparisons if query == name)
         blank = {id_ for id_, _, flat in self.images[name] if flat}
@@ -355,38 +325,37 @@ class World:
 
 
 @st.composite
-def worlds(draw: st.DrawFn, *, vectors: bool = True) -> World:
+def worlds(draw, *, vectors=True):
     """Draw a small audit: copies, renames, blank and unreadable images, repeats, a second set."""
     names = ["test", "train", *draw(st.sampled_from([(), ("web",)]))]
-    contents: Any = st.integers(0, 9)
-    images: dict[str, list[tuple[str, int | None, bool]]] = {}
+    ids = st.lists(st.sampled_from("abcdefgh"), unique=True, max_size=6)
+    rarely = st.integers(0, 9).map(lambda number: number == 0)
+    images = {}
     for name in names:
-        ids = draw(st.lists(st.sampled_from("abcdefgh"), unique=True, min_size=1, max_size=6))
-        only_vectors = vectors and name == "train" and draw(st.integers(0, 9)) == 0
+        only_vectors = vectors and name == "train" and draw(rarely)
         images[name] = [
-            (id_, None if only_vectors else draw(contents), draw(st.integers(0, 9)) == 0)
-            for id_ in ids
+            (id_, None if only_vectors else draw(st.integers(0, 9)), draw(rarely))
+            for id_ in draw(ids.filter(bool))
         ]
     readable = {id_ for id_, _, _ in images["test"]}
-    lost = draw(st.lists(st.sampled_from("abcdefgh"), unique=True, max_size=3))
+    lost = [("test", id_) for id_ in draw(ids) if id_ not in readable][:3]
     comparisons = [("test", name) for name in names[1:]]
     if draw(st.booleans()):
         comparisons.append(("test", "test"))
     pairs = []
-    for query_set, reference_set in comparisons:
-        for query, _, _ in images[query_set]:
-            for reference, _, _ in images[reference_set]:
-                inside = query_set == reference_set
-                if (inside and query >= reference) or draw(st.booleans()):
-                    continue
-                similarity = draw(st.sampled_from([0.5, 0.55, 0.7, 0.8, 0.95]))
-                grade = draw(st.sampled_from(GRADES))
-                pairs.append((query_set, query, reference_set, reference, similarity, grade))
+    for sides in comparisons:
+        ends = itertools.product(*([id_ for id_, _, _ in images[side]] for side in sides))
+        for query, reference in ends:
+            if (sides[0] == sides[1] and query >= reference) or draw(st.booleans()):
+                continue
+            similarity = draw(st.sampled_from([0.5, 0.55, 0.7, 0.8, 0.95]))
+            grade = draw(st.sampled_from(GRADES))
+            pairs.append((sides[0], query, sides[1], reference, similarity, grade))
     return World(
         images,
         pairs,
         comparisons,
-        [("test", id_) for id_ in lost if id_ not in readable],
+        lost,
         encoder=draw(st.sampled_from(["builtin", "phash"])),
         soft=draw(st.sampled_from([0.6, 0.75])),
         sample=draw(st.sampled_from([0, 0, 0, 5])),

@@ -1,5 +1,6 @@
 """Splits of blank images, and trainers that answer at once, for the tests of D-LeDe."""
 
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -58,8 +59,6 @@ class Rehearsed:
 
     def train(self, task: TrainingTask, folder: Path) -> Outcome:
         """Score a leaked image 1, another as the base says, with a little noise of the seed."""
-        import time
-
         time.sleep(self.lasts)
         here = task.step, task.repetition
         (folder / "log.txt").write_text(f"trained {here}")
@@ -73,9 +72,8 @@ class Rehearsed:
         values = np.full(len(task.test), self.base)
         values += np.random.default_rng(task.seed).normal(0, 0.001)
         values[task.draw.leaked] = 1.0
-        return Outcome(
-            {"accuracy": float(values.mean())}, {"accuracy": values}, {"epochs": task.epochs}
-        )
+        mean = {"accuracy": float(values.mean())}
+        return Outcome(mean, {"accuracy": values}, {"epochs": task.epochs})
 
 
 class Resident(Rehearsed):

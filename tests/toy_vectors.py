@@ -100,22 +100,19 @@ def brute_force(sides: Sides, wanted: Wanted) -> Hits:
     similarity, view = similarities(sides)
     weight = np.ones(similarity.shape[1], int) if sides.weight is None else sides.weight
     found, total = [], []
-    for i in range(len(similarity)):
-        others = [j for j in range(similarity.shape[1]) if not (sides.same and i == j)]
-        value = similarity[i].astype(float)
-        kept: set[int] = set()
+    for i, value in enumerate(similarity.astype(float)):
+        others = [j for j in range(len(value)) if not (sides.same and i == j)]
+        by_value = sorted(others, key=lambda j: (-value[j], sides.order[j]))
+        kept, reached = set(), []
         if wanted.best:
             corrected = value - sides.penalty.astype(float)
-            kept |= set(
-                sorted(others, key=lambda j: (-corrected[j], sides.order[j]))[: wanted.best]
-            )
-        reached = []
+            best = sorted(others, key=lambda j: (-corrected[j], sides.order[j]))
+            kept |= set(best[: wanted.best])
         if wanted.threshold is not None:
-            reached = [j for j in others if similarity[i, j] >= np.float32(wanted.threshold)]
-            kept |= set(sorted(reached, key=lambda j: (-value[j], sides.order[j]))[: wanted.cap])
+            reached = [j for j in by_value if similarity[i, j] >= np.float32(wanted.threshold)]
+            kept |= set(reached[: wanted.cap])
         total.append(sum(int(weight[j]) for j in reached))
-        ordered = sorted(kept, key=lambda j: (-value[j], sides.order[j]))
-        found += [(i, j, similarity[i, j], view[i, j]) for j in ordered]
+        found += [(i, j, similarity[i, j], view[i, j]) for j in by_value if j in kept]
     columns = list(zip(*found, strict=True)) if found else [(), (), (), ()]
     return Hits(
         np.array(columns[0], np.int64),
