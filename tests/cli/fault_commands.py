@@ -184,11 +184,7 @@ def ran_in(root: Path, name: str, out: str = "out", *more: str) -> Ran:
 
 
 def not_sendable(_: object) -> bytes:
-    """Keep training runs in the process in which files fail.
-
-    Raises:
-        VisleakError: always.
-    """
+    """Keep training runs in the process in which files fail."""
     raise VisleakError("trains in this process")
 
 

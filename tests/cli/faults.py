@@ -5,9 +5,9 @@ import contextlib
 import errno
 import io
 import os
-import time
 from collections import Counter
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,12 +16,9 @@ import pytest
 
 
 class Faults:
-    """Counts what is written below a folder, and lets one of these acts fail.
+    """Counts what is written below a folder, and lets the act of number ``fatal`` fail.
 
-    Args:
-        root: the folder.
-        fatal: number of the act that fails, ``None`` to count alone.
-        code: the error; a full disk stays full and a read-only one so, any other comes once.
+    A full disk stays full and a read-only one so, any other error comes once.
     """
 
     def __init__(self, root: Path, fatal: int | None = None, code: int = errno.ENOSPC) -> None:
@@ -30,11 +27,7 @@ class Faults:
         self.acts: list[str] = []
 
     def act(self, kind: str, path: object) -> None:
-        """Take note of an act; fail if it is the one.
-
-        Raises:
-            OSError: it is.
-        """
+        """Take note of an act; fail if it is the one."""
         if isinstance(path, int):
             path = os.readlink(f"/proc/self/fd/{path}")
         name = os.path.abspath(os.fspath(path))  # type: ignore[call-overload]
@@ -52,28 +45,21 @@ class Faults:
         """Let them happen."""
         with pytest.MonkeyPatch.context() as patch:
             for name in ("replace", "rename", "link", "symlink", "mkdir", "fsync"):
-                patch.setattr(os, name, self._failing(name, getattr(os, name)))
-            patch.setattr(os, "open", self._opening(os.open))
+                patch.setattr(os, name, partial(self._failing, name, getattr(os, name)))
+            patch.setattr(os, "open", partial(self._opening, os.open))
             for module in (builtins, io):
                 patch.setattr(module, "open", self._writing(io.open))
             yield
 
-    def _failing(self, kind: str, real: Callable[..., Any]) -> Callable[..., Any]:
-        def failing(*given: Any, **named: Any) -> Any:
-            self.act(
-                kind, given[1] if kind in ("replace", "rename", "link", "symlink") else given[0]
-            )
-            return real(*given, **named)
+    def _failing(self, kind: str, real: Callable[..., Any], *given: Any, **named: Any) -> Any:
+        self.act(kind, given[kind not in ("mkdir", "fsync")])
+        return real(*given, **named)
 
-        return failing
-
-    def _opening(self, real: Callable[..., Any]) -> Callable[..., Any]:
-        def opening(path: Any, flags: int, *given: Any, **named: Any) -> Any:
-            if flags & (os.O_WRONLY | os.O_RDWR | os.O_CREAT):
-                self.act("open", path)
-            return real(path, flags, *given, **named)
-
-        return opening
+    def _opening(self, real: Callable[..., Any], *given: Any, **named: Any) -> Any:
+        path, flags = given[:2]
+        if flags & (os.O_WRONLY | os.O_RDWR | os.O_CREAT):
+            self.act("open", path)
+        return real(*given, **named)
 
     def _writing(self, real: Callable[..., Any]) -> Callable[..., Any]:
         faults = self
@@ -100,19 +86,18 @@ class Faults:
 
 
 #: How a read may fail: the file is away, the disk is broken, the content is cut or that of another
-#: image, or all is well but late.
-READS = ("gone", "broken", "short", "other", "slow")
+#: image.
+READS = ("gone", "broken", "short", "other")
 
 
 class ReadFaults:
-    """Counts the files that are opened for reading below a folder, and lets one of them fail.
+    """Counts the files that are opened for reading below a folder, and lets number ``fatal`` fail.
 
     Args:
         root: the folder.
         beside: where changed copies go.
         other: the image that stands for another one.
-        fatal: number of the file that fails, ``None`` to count alone.
-        fault: how it fails, one of :data:`READS`.
+        fatal, fault: which file fails, and how: one of :data:`READS`.
         counts: whether a file is counted, by its name and by how often it was opened before.
     """
 
@@ -132,11 +117,7 @@ class ReadFaults:
         self.before: Counter[str] = Counter()
 
     def given(self, path: Any) -> Any:
-        """Return what is opened in the place of a file.
-
-        Raises:
-            OSError: it cannot be read.
-        """
+        """Return what is opened in the place of a file, or raise that it cannot be read."""
         if isinstance(path, int) or not isinstance(path, str | bytes | os.PathLike):
             return path
         name = os.path.abspath(os.fsdecode(path))
@@ -152,9 +133,6 @@ class ReadFaults:
         if self.fault in ("gone", "broken"):
             code = errno.ENOENT if self.fault == "gone" else errno.EIO
             raise OSError(code, os.strerror(code), name)
-        if self.fault == "slow":
-            time.sleep(0.05)
-            return path
         with open(os.open(name, os.O_RDONLY), "rb") as file:
             content = file.read()
         changed = self.beside / f"changed{os.path.splitext(name)[1]}"
@@ -174,18 +152,14 @@ class ReadFaults:
             writes = flags & (os.O_WRONLY | os.O_RDWR | os.O_CREAT)
             return real_os(path if writes else self.given(path), flags, *given, **named)
 
+        def reading(real: Callable[..., Any], source: Any, *given: Any, **named: Any) -> Any:
+            return real(self.given(source), *given, **named)
+
         with pytest.MonkeyPatch.context() as patch:
             for module in (builtins, io):
                 patch.setattr(module, "open", opening)
             patch.setattr(os, "open", os_opening)
             # Arrow opens files itself
             for name in ("read_table", "ParquetFile"):
-                real = getattr(pq, name)
-                patch.setattr(pq, name, self._arrow(real))
+                patch.setattr(pq, name, partial(reading, getattr(pq, name)))
             yield
-
-    def _arrow(self, real: Callable[..., Any]) -> Callable[..., Any]:
-        def reading(source: Any, *given: Any, **named: Any) -> Any:
-            return real(self.given(source), *given, **named)
-
-        return reading
