@@ -11,48 +11,25 @@ from calling import run
 import visleak
 from visleak.auditing import Audit
 
-#: What must not depend on where images lie.
-COLUMNS = ["query", "reference", "similarity", "background", "view", "grade", "probability"]
 
-
-@pytest.fixture(scope="module")
-def shards(dataset, tmp_path_factory):
-    root = tmp_path_factory.mktemp("shards")
+def test_shards_make_the_same_audit(dataset, audited, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
     for side in ("train", "test"):
         files = sorted((dataset / side / "thing").iterdir())
-        for start in range(0, len(files), 3):
-            with tarfile.open(root / f"{side}-{start // 3:03d}.tar", "w") as archive:
-                for file in files[start : start + 3]:
+        for number, part in enumerate((files[:4], files[4:])):
+            with tarfile.open(f"{side}-{number}.tar", "w") as archive:
+                for file in part:
                     archive.add(file, f"thing/{file.name}")
-    return root
-
-
-def pairs(folder, rename=str):
-    rows = Audit(folder).pairs().select(COLUMNS).to_pylist()
-    for row in rows:
-        row["query"], row["reference"] = rename(row["query"]), rename(row["reference"])
-    return sorted(rows, key=lambda row: (row["query"], row["reference"]))
-
-
-def key(name):
-    return name.partition(".")[0]
-
-
-@pytest.fixture(scope="module")
-def wanted(audited):
-    return pairs(audited, key)
-
-
-def test_shards(shards, tmp_path, wanted, monkeypatch):
-    monkeypatch.chdir(shards)
-    sides = ("--test", "test-{000..002}.tar", "--train", "train-*.tar")
-    run("audit", *sides, "-o", tmp_path / "a", code=0)
-    assert pairs(tmp_path / "a") == wanted
-    unreadable = {problem.id for problem in Audit(tmp_path / "a").unreadable()}
-    assert unreadable == {"thing/text"}
-    assert "reused: " in run("audit", *sides, "-o", tmp_path / "a").err
-    monkeypatch.chdir(tmp_path)
-    assert run("show", "a", wanted[0]["query"], "-o", "card.png").code == 0
+    sides = ("--test", "test-{0..1}.tar", "--train", "train-*.tar")
+    run("audit", *sides, "-o", "a", code=0)
+    columns = ["similarity", "background", "view", "grade", "probability"]
+    found, wanted = (
+        sorted(map(str, Audit(folder).pairs().select(columns).to_pylist()))
+        for folder in (tmp_path / "a", audited)
+    )
+    assert found == wanted
+    assert {problem.id for problem in Audit(tmp_path / "a").unreadable()} == {"thing/text"}
+    assert "reused: " in run("audit", *sides, "-o", "a").err
 
 
 def test_the_same_files_on_both_sides_are_named(dataset, tmp_path):

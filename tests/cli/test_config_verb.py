@@ -40,7 +40,6 @@ def test_a_study_prints_its_result_and_folder(config, tmp_path):
     assert lines[0].startswith("test: 3 of 6 (50.00 %, 95 % CI 18.76-81.24) leak into train: hard")
     assert "not there: nobody: source is not filled in (1 comparison)" in lines
     assert lines[-1] == str(tmp_path / "out" / "study.html")
-    assert (tmp_path / "out" / "audits" / "train" / "report.html").stat().st_size > 10_000
     again = run("audit", "--config", config, "-o", tmp_path / "out")
     assert "1 audit finished before; --force runs all again" in again.out
     assert again.out.splitlines()[0] == lines[0]
@@ -74,9 +73,6 @@ def test_another_study_is_replaced_and_kept_aside(config, tmp_path):
 def test_the_plan_is_printed_and_nothing_is_done(config, tmp_path):
     ran = run("audit", "--config", config, "-o", tmp_path / "out", "--dry-run", code=0)
     assert not (tmp_path / "out").exists()
-    rows = [line.split() for line in ran.out.splitlines()]
-    assert ["train", "test", "intra", "compare"] in rows
-    assert ["nobody", "test", "inter", "skipped:", "needs", "nobody"] in rows
     assert ran.out.startswith("1 comparison in 1 audit; 0 left out as known")
     planned = json.loads(run("audit", "--config", config, "--dry-run", "--json").out)
     assert planned["comparisons"] == [
@@ -99,8 +95,6 @@ def test_a_comparison_that_fails_is_reported_and_ends_with_1(config, dataset, tm
 @refusals("""
     --config no.toml -> config no.toml is not a file; it is a TOML file
     --config {config} --hard 0.9 -> --hard cannot be used with --config
-    x --config {config} -> DIR cannot be used with --config
-    --config {config} --baseline x -> --baseline cannot be used with --config
     --config {no_pixels} --fail-on near -> asks for a grade
     --config {config} --fail-on recording -> --fail-on recording is for one audit
 """)

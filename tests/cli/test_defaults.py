@@ -93,13 +93,3 @@ def test_completion(typed, expected):
     command = [sys.executable, "-m", "visleak"]
     ran = subprocess.run(command, env=env, capture_output=True, text=True, check=True)
     assert expected in ran.stdout.split()
-
-
-@refusals("""
-    show {audit} thing/copy.png --set tests -> got 'tests'; did you mean 'test'?
-    export {audit} --format cifar -o x -> got 'cifar'; did you mean 'cifair'?
-    audit x --fail-on neer -> got 'neer'; did you mean 'near'?
-    audit {data} --encoder buitlin -> did you mean 'builtin'?
-""")
-def test_names_are_suggested(dataset, audited, arguments, words):
-    check_refused(arguments, words, data=dataset, audit=audited)

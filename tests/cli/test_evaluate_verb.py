@@ -14,61 +14,63 @@ import toy_clip
 torch = pytest.importorskip("torch")
 
 
-@pytest.fixture(autouse=True)
-def _environment(monkeypatch):
-    """What the verb sets for its own process is no matter of other tests."""
-    monkeypatch.setenv("OMP_WAIT_POLICY", "PASSIVE")
-
-
 @pytest.fixture(scope="module")
-def pictures(tmp_path_factory):
-    """Three classes of two noisy images each, one of a hostile name, and one that is damaged."""
-    folder = tmp_path_factory.mktemp("evaluate") / "pictures"
-    made = np.random.default_rng(0)
+def place(tmp_path_factory):
+    """A set of a dozen images in three folders, one hostile, one damaged; and two models."""
+    from visleak.impact.evaluators.checkpoints import CifarResNet
+
+    folder = tmp_path_factory.mktemp("evaluate")
+    made, lines = np.random.default_rng(0), ["id,caption"]
     for name in ("ant", "bee", "cat"):
-        (folder / name).mkdir(parents=True)
-        for file in ("a.png", HOSTILE if name == "bee" else "b.png"):
-            noise = made.integers(0, 256, (32, 32, 3), np.uint8)
-            Image.fromarray(noise).save(folder / name / file, "PNG")
-    (folder / "ant" / "z.png").write_text("no picture")
+        (folder / "set" / name).mkdir(parents=True)
+        for number in range(4):
+            file = HOSTILE if (name, number) == ("bee", 3) else f"{number}.png"
+            noise = Image.fromarray(made.integers(0, 256, (32, 32, 3), np.uint8))
+            noise.save(folder / "set" / name / file, "PNG")
+            lines.append(f"{name}/{number}.png,{name} {number}")
+    (folder / "set" / "ant" / "z.png").write_text("no picture")
+    (folder / "c.csv").write_text("\n".join(lines))
+    (folder / "six.txt").write_text("fly\nCAT\nbee\nant\ndog\nemu\n")
+    toy_clip.make_clip(folder / "clip")
+    torch.manual_seed(0)
+    torch.save(CifarResNet(3, 6).state_dict(), folder / "w.pt")
     return folder
 
 
-@pytest.fixture(scope="module")
-def model(pictures):
-    from visleak.impact.evaluators.checkpoints import CifarResNet
-
-    torch.set_num_threads(1)
-    torch.manual_seed(0)
-    file = pictures.parent / "w.pt"
-    torch.save(CifarResNet(3, 6).state_dict(), file)
-    (pictures.parent / "six.txt").write_text("fly\nCAT\nbee\nant\ndog\nemu\n")
-    return f"checkpoint:{file}?arch=resnet20"
+@pytest.fixture(autouse=True)
+def _here(place, monkeypatch):
+    """Work in the folder of these, where ``device=auto`` is the CPU."""
+    monkeypatch.chdir(place)
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    # what the verb sets for its own process is no matter of other tests
+    monkeypatch.setenv("OMP_WAIT_POLICY", "PASSIVE")
 
 
-def test_printed_lines(pictures, model, tmp_path):
-    out, names = tmp_path / "my model.parquet", pictures.parent / "six.txt"
-    given = f"evaluate classify S={pictures} --model {model} -o '{out}' --classes {names}"
+MODEL = "checkpoint:w.pt?arch=resnet20"
+
+
+def test_classify(tmp_path):
+    out = tmp_path / "my model.parquet"
+    given = f"evaluate classify S=set --model {MODEL} -o '{out}' --classes six.txt"
     ran = run(given, code=0, err="")
     table = pq.read_table(out).to_pylist()
     right = sum(row["label"] == row["prediction"] for row in table)
     lines = ran.out.splitlines()
-    assert lines[0] == f"6 images of S by {model}"
+    assert lines[0] == f"12 images of S by {MODEL}"
     facts = dict(line.split(maxsplit=1) for line in lines[2:-2])
-    assert facts["accuracy"].startswith(f"{100 * right / 6:.2f} % ({right} of 6; 95 % CI ")
+    assert facts["accuracy"].startswith(f"{100 * right / 12:.2f} % ({right} of 12; 95 % CI ")
     assert facts["unreadable"] == f"1, not counted: {tmp_path}/my model.unreadable.csv"
     assert lines[-2:] == [str(out), f"next: visleak impact AUDIT_DIR --predictions '{out}'"]
-    assert {row["id"] for row in table} >= {f"bee/{HOSTILE}", "cat/b.png"}
+    assert {row["id"] for row in table} >= {f"bee/{HOSTILE}", "cat/1.png"}
     found = json.loads(run(given, "--restrict", "--json", "--force").out)
-    assert found["images"] == found["accuracy"]["images"] == 6
-    assert found["unreadable"]["images"] == 1
+    assert found["images"] == found["accuracy"]["images"] == 12
     rows = pq.read_table(out).to_pylist()
     assert {row["prediction"] for row in rows} <= {"ant", "bee", "cat"}
 
 
-def test_content_that_is_refused(pictures, model, tmp_path):
+def test_content_that_is_refused(tmp_path):
     out = tmp_path / "p.parquet"
-    given = f"evaluate classify {pictures} --model {model} -o {out}"
+    given = f"evaluate classify set --model {MODEL} -o {out}"
     words = "which of the model's 6 outputs is which of the set's 3 classes is not known"
     check_refused(given, words, code=1)
     assert not out.exists()
@@ -78,7 +80,7 @@ def test_content_that_is_refused(pictures, model, tmp_path):
 
 
 def test_threads_that_wait_leave_the_cores_to_others(monkeypatch):
-    monkeypatch.delenv("OMP_WAIT_POLICY", raising=False)
+    monkeypatch.delenv("OMP_WAIT_POLICY")
     run("evaluate")
     assert os.environ["OMP_WAIT_POLICY"] == "PASSIVE"
     monkeypatch.setenv("OMP_WAIT_POLICY", "ACTIVE")
@@ -86,51 +88,16 @@ def test_threads_that_wait_leave_the_cores_to_others(monkeypatch):
     assert os.environ["OMP_WAIT_POLICY"] == "ACTIVE"
 
 
-@pytest.fixture(scope="module")
-def place(tmp_path_factory):
-    """A set of a dozen noisy images in three folders, one hostile, one damaged; and a CLIP."""
-    folder = tmp_path_factory.mktemp("zeroshot")
-    made = np.random.default_rng(0)
-    lines = []
-    for name in ("ant", "bee", "big_cat"):
-        (folder / "set" / name).mkdir(parents=True)
-        for number in range(4):
-            file = HOSTILE if (name, number) == ("bee", 3) else f"{number}.png"
-            noise = made.integers(0, 256, (40, 40, 3), np.uint8)
-            Image.fromarray(noise).save(folder / "set" / name / file, "PNG")
-            lines.append(f"{name}/{number}.png,{name} {number}")
-    (folder / "set" / "ant" / "z.png").write_text("no picture")
-    (folder / "c.csv").write_text("id,caption\n" + "\n".join(lines))
-    toy_clip.make_clip(folder / "clip")
-    return folder
-
-
-@pytest.fixture
-def here(place, monkeypatch):
-    """The folder of these, where ``device=auto`` is the CPU."""
-    import torch
-
-    monkeypatch.chdir(place)
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    return place
-
-
-def test_zeroshot_output(here, tmp_path):
-    out = tmp_path / "p.parquet"
-    given = f"evaluate zeroshot set --model clip:clip -o {out}"
+def test_zeroshot(tmp_path):
+    given = f"evaluate zeroshot set --model clip:clip -o {tmp_path}/p.csv"
     ran = run(given, code=0, err="")
-    rows = pq.read_table(out).to_pylist()
-    right = sum(row["label"] == row["prediction"] for row in rows)
-    lines = ran.out.splitlines()
-    assert lines[0] == "12 images of set by clip:clip"
-    facts = dict(line.split(maxsplit=1) for line in lines[2:-2])
-    assert facts["accuracy"].startswith(f"{100 * right / 12:.2f} % ({right} of 12; 95 % CI ")
-    assert facts["unreadable"] == f"1, not counted: {tmp_path}/p.unreadable.csv"
+    assert ran.out.startswith("12 images of set by clip:clip\n")
     found = json.loads(run(given, "--force", "--json", "--templates", "openai", err="").out)
     assert found["templates"] == {"name": "openai", "count": 80}
+    assert (found["images"], found["unreadable"]["images"]) == (12, 1)
 
 
-def test_retrieve_output(here, tmp_path):
+def test_retrieve(tmp_path):
     given = f"evaluate retrieve set --model clip:clip --captions c.csv -o {tmp_path}/p.parquet"
     ran = run(given, err="")
     ranks = np.array(pq.read_table(tmp_path / "p.parquet")["rank"])
@@ -160,9 +127,9 @@ def test_retrieve_from_vectors_draws(tmp_path):
 
 
 @refusals("""
-    classify {set} --model hf: -> model hf needs FOLDER after its name: hf:FOLDER
+    classify set --model hf: -> model hf needs FOLDER after its name: hf:FOLDER
     classify nowhere --model {model} -> does not exist
-    classify {set} --model {model} --classes x -> --classes x c
+    classify set --model {model} --classes x -> --classes x c
     zeroshot set --model clip:clip --device tpu -> option device of encoder clip must be
     retrieve set --captions c.csv --caption x -> --caption must be first, all or a number
     retrieve -> nothing to search: give SOURCE, a set of images with captions
@@ -170,7 +137,6 @@ def test_retrieve_from_vectors_draws(tmp_path):
     retrieve set --images a --texts b -> cannot be used with --images and --texts
     retrieve --images a --texts b -> --images a: there is no a; give emb:FOLDER, or a
 """)
-def test_refusals(here, pictures, model, tmp_path, arguments, words):
-    command = f"evaluate {arguments} -o {tmp_path}/p.parquet"
-    check_refused(command, words, set=pictures, model=model)
+def test_refusals(tmp_path, arguments, words):
+    check_refused(f"evaluate {arguments} -o {tmp_path}/p.parquet", words, model=MODEL)
     assert not list(tmp_path.iterdir())

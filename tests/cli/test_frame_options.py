@@ -75,21 +75,6 @@ def test_patterns_of_file_names(road, audited):
     assert Audit(folder).images_of("test").frames.to_pylist() == [3, 7, 30]
 
 
-def test_a_bound_of_ones_own(road, audited):
-    folder, out, _ = audited(0, *sides(road), *DRIVES, "recording", "--max-frame-gap", "0")
-    assert read_summary(folder).settings.within_frames == 0
-    assert "recordings none of 3 test frames lies within 0 frames of a training frame" in out
-    assert "Recordings on both sides" in (folder / "report.html").read_text()
-
-
-def test_seconds_of_a_table(road, audited):
-    options = (road / "table.csv", "--frame", "at", "--max-time-gap", "0.1")
-    folder, out, _ = audited(0, *options)
-    assert "1 recording leaks: 2 of 3 test images lie within 0.1 s of a training frame" in out
-    (comparison,) = read_summary(folder).as_dict()["comparisons"]
-    assert (comparison["recordings"]["unit"], comparison["recordings"]["within"]) == ("ms", 100)
-
-
 def test_nanoseconds_are_times(road, audited):
     """Taken for numbers, no frame would ever lie near another, and the gate would pass."""
     options = (road / "table.csv", "--frame", "ns", "--fail-on", "recording")
@@ -143,10 +128,8 @@ def test_frames_without_recordings_say_so(road, audited):
 
 @refusals("""
     --frame '/take(.)/' -> frame '/take(.)/' matches no id, such as 'drive0_000003.png'
-    --frame time -> frame 'time': the folder
     --group '/(drive.)/' --fail-on recording -> --fail-on recording needs groups and frames on both
     --max-frame-gap -1 -> within_frames (--max-frame-gap) must be 0 or more
-    --max-time-gap -0.5 -> within_seconds (--max-time-gap) must be 0 or more
     --max-time-gap 1e9 -> within_seconds (--max-time-gap) must be 0 or more and below 1,000,000,000
 """)
 def test_wrong_calls(road, tmp_path, arguments, words):

@@ -95,7 +95,6 @@ def test_errors_on_the_fair_set_and_the_leaderboard(folder, files, tmp_path):
 
 @refusals("""
     {audit} -> nothing to measure: give --predictions [NAME=]FILE
-    {audit} --predictions a= -> --predictions is [NAME=]FILE with no part empty; got 'a='
     {audit} {one} {one} -> two models are called 'one'; names must differ
     {audit} {one} --predictions b={file} {fair} -> which has no --predictions; models are 'one', 'b'
     {audit} {one} --subset {file} -> --subset is NAME=FILE with no part empty
@@ -110,7 +109,6 @@ def test_errors_on_the_fair_set_and_the_leaderboard(folder, files, tmp_path):
     --audit ../x={audit} --predictions a:{file} -> --audit is NAME=FOLDER
     --audit a=none --predictions a:{file} -> there is no folder
     --audit a={audit} --predictions a:{file} --set test -> --set is about one audit
-    --audit a={audit} --predictions a:{file} --leaderboard l -> --leaderboard is about one audit
 """)
 def test_mistakes_are_refused_before_the_work(
     folder, files, tmp_path, monkeypatch, arguments, words
@@ -141,11 +139,28 @@ def test_a_file_that_is_mixed_up_is_recognised(tmp_path):
     ran = run("impact", audit, "--predictions", off, "--check", code=1)
     assert ran.out.startswith("warning: off: ids look off by one")
     assert sorted(audit.rglob("*")) == before
+    ran = run("impact", audit, "--predictions", off, "-o", tmp_path / "out", "--draws", 2, code=0)
+    assert ran.out.startswith("warning: off: ids look off by one")
     ran = run("impact", audit, "--predictions", off, "--check", "--json", code=1)
     assert json.loads(ran.out)["files"][0]["scores"]["bleu"] == pytest.approx(29.5)
 
 
-def test_the_probe_reads_images_that_have_not_changed(dataset, tmp_path):
+def test_a_check_of_few_images_is_inconclusive(folder, ids, tmp_path):
+    swapped = answers(tmp_path / "m.csv", ids, prediction=["a", "b"] * 3)
+    ran = run("impact", folder, "--predictions", swapped, "--check", code=0)
+    assert ran.out.startswith("with predictions for 6 images nothing is known")
+
+
+def test_leaked_images_against_others_that_are_as_difficult(folder, files, ids, tmp_path):
+    hard = answers(tmp_path / "hard.csv", ids, difficulty=[1, 2, 3, 1, 2, 3])
+    given = ("--predictions", files["one"], "--difficulty", f"{hard}#difficulty")
+    ran = run("impact", folder, *given, "-o", tmp_path / "out", code=0, err="")
+    assert "3 images of the same class and difficulty" in ran.out.splitlines()[1]
+    rows = csv.DictReader((tmp_path / "out" / "comparisons.csv").read_text().splitlines())
+    assert {row["twins"] for row in rows if row["leak"] == "near or exact"} == {"3"}
+
+
+def test_the_probe_reads_images_that_have_not_changed(dataset, folder, files, tmp_path):
     ids = ["a/q0.png", "b/q1.png", "a/q2.png"]
     for name in ids:
         place = tmp_path / "test" / name
@@ -158,6 +173,9 @@ def test_the_probe_reads_images_that_have_not_changed(dataset, tmp_path):
     assert "difficulty is that of a probe on built-in fingerprints" in ran.out
     shutil.copy(tmp_path / "test" / ids[1], tmp_path / "test" / ids[0])
     check_refused(f"{given} --force", "1 image of 'test' missing or changed since", code=1)
+    # of one class all images are equally difficult
+    given = f"impact {folder} --predictions {files['one']} --difficulty probe -o {tmp_path}/none"
+    check_refused(given, "all images have the same difficulty", code=1)
 
 
 def test_several_audits_in_one_table(folder, files, tmp_path):

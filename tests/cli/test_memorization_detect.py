@@ -86,12 +86,13 @@ def test_tokens_are_shown(lists, tmp_path):
 @refusals("""
     --bounded --threshold 1 -> --bounded sets a threshold by --fpr, --threshold gives one
     --general-column x -> --general-column goes with --general FILE
-    --prompts no.csv -> prompts no.csv: there is no such file
 """)
 def test_what_is_refused(lists, tmp_path, arguments, words):
-    command = f"{' '.join(DETECT)} --prompts {lists[0]} -o {tmp_path}/out {arguments}"
-    check_refused(command, words)
-    assert not (tmp_path / "out").exists()
+    command = f"{' '.join(DETECT)} --prompts {lists[0]} -o {tmp_path}/out"
+    check_refused(f"{command} {arguments}", words)
+    (tmp_path / "words.csv").write_text("words\nhouse 6\n")
+    other = f"{command} --general {tmp_path}/words.csv"
+    check_refused(other, "name the one with the prompts (--general-column C)", code=1)
 
 
 def test_a_timestep_that_the_model_was_not_trained_on_is_refused():

@@ -1,10 +1,9 @@
 """``visleak memorization search``, ``augment`` and ``diversify``, in a world of five words."""
 
 import json
-from types import SimpleNamespace
 
 import pytest
-from calling import check_refused, refusals, refused, run
+from calling import check_refused, refusals, run
 
 from toy_prompt_models import FiveProposer, FiveWords, PaperWords
 from visleak import diffusion
@@ -66,18 +65,14 @@ def test_presets_are_the_papers_or_the_codes(tmp_path, loaded):
     loaded["model"] = PaperWords()
     search(tmp_path / "paper", "--max-calls", "200", "--rounds", "1")
     paper = json.loads((tmp_path / "paper" / "search.json").read_text())
-    assert (paper["settings"]["norm"], paper["score"]["norm"]) == ("squared", "squared")
-    assert (paper["settings"]["kappa"], paper["settings"]["preset"]) == (5.0, "paper")
-    assert paper["score"]["timestep"] == "first"
-    assert paper["score"]["asked_at"] == 981.0
+    assert (paper["settings"]["norm"], paper["settings"]["kappa"]) == ("squared", 5.0)
+    assert (paper["score"]["timestep"], paper["score"]["asked_at"]) == ("first", 981.0)
     ran = search(tmp_path / "code", "--preset", "official-code")
     assert ran.code == 0, ran.err
     code = json.loads((tmp_path / "code" / "search.json").read_text())
-    assert (code["settings"]["kappa"], code["settings"]["preset"]) == (None, "official-code")
-    assert code["score"]["timestep"] == 999
+    assert (code["settings"]["kappa"], code["score"]["timestep"]) == (None, 999)
     rules = loaded["rules"]
-    assert (rules.prefix, rules.stop) == ("Image of a", True)
-    assert (rules.banned_name, "ocean" in rules.banned) == ("own", True)
+    assert (rules.prefix, rules.stop, rules.banned_name) == ("Image of a", True, "own")
     assert set(code["about"]["changed"]) == {"length", "iterations", "candidates"}
 
 
@@ -102,8 +97,6 @@ def test_banned_words_are_an_option(tmp_path, loaded):
 
 @refusals("""
     --preset paper -> constants of D of Stable Diffusion 1
-    --preset paper --kappa 9 -> Give --temperature on
-    --preset paper --temperature 2 -> Give --kappa on
     --preset official-code -> Give --temperature on
     --norm l2 -> --norm l2 needs --temperature and --kappa: the preset's are on the squared scale
     --kappa high -> --kappa must be a number, or none; got 'high'
@@ -165,18 +158,8 @@ def test_the_codes_way_is_a_preset(tmp_path, triggers, loaded):
     assert made["score"]["timestep"] == 999
 
 
-def test_a_note_names_the_preset_of_stable_diffusion_2(tmp_path, triggers, loaded):
-    loaded["model"] = model = PaperWords()
-    model.shape = (4, 96, 96)
-    model.network = SimpleNamespace(config=SimpleNamespace(cross_attention_dim=1024))
-    call = ("memorization", "augment", "--model", "m", "--triggers", triggers)
-    refused(*call, "-o", tmp_path / "out", code=2, words="or --preset paper-sd2")
-    run(*call, "--preset", "paper-sd2", *BRIEF, "-o", tmp_path / "out", code=0)
-
-
 @refusals("""
     --norm l2 --kappa 1 -> --norm l2 needs --temperature: the preset's are on the squared scale
-    --preset paper -> Give --temperature and --kappa on
     --preset paper-sd2 -> constants of D of Stable Diffusion 2 (temperature 50, kappa 50)
     --preset official-code -> Give --temperature and --kappa and --floor on
 """)

@@ -7,7 +7,6 @@ from types import SimpleNamespace
 import pytest
 from calling import check_refused, refused, run
 
-import visleak
 from visleak.progress import display_for, steps
 
 
@@ -50,24 +49,30 @@ def test_lines_off_a_terminal(monkeypatch, stream, term, clock):
     ]
 
 
-def test_steps_that_take_turns_have_a_line_each(clock):
+@pytest.fixture
+def verbose():
+    """Steps of a verbose run that is not at a terminal, and their lines."""
     lines: list[str] = []
     with steps(display_for(io.StringIO(), lines.append, verbose=True)) as progress:
-        for turn in range(8):
-            clock[0] = 6.0 * turn
-            for name in ("screening", "checking"):
-                progress(name, 0, 9)
-                progress(name, turn, 9)
+        yield progress, lines
+
+
+def test_steps_that_take_turns_have_a_line_each(clock, verbose):
+    progress, lines = verbose
+    for turn in range(8):
+        clock[0] = 6.0 * turn
+        for name in ("screening", "checking"):
+            progress(name, 0, 9)
+            progress(name, turn, 9)
     assert [line.partition(":")[0] for line in lines] == ["screening", "checking", "screening"]
 
 
-def test_the_rate_of_a_repeated_step_leaves_out_the_pause(clock):
-    lines: list[str] = []
-    with steps(display_for(io.StringIO(), lines.append, verbose=True)) as progress:
-        progress("reading a", 1, 1)
-        for second in range(100, 141):
-            clock[0] = float(second)
-            progress("reading a", 10 * (second - 99), 1_000)
+def test_the_rate_of_a_repeated_step_leaves_out_the_pause(clock, verbose):
+    progress, lines = verbose
+    progress("reading a", 1, 1)
+    for second in range(100, 141):
+        clock[0] = float(second)
+        progress("reading a", 10 * (second - 99), 1_000)
     assert lines[-1].endswith("10 images/s, 1:09 left")
 
 
@@ -113,7 +118,7 @@ def test_quiet_verbose_and_log_file(dataset, tmp_path):
     given = ("audit", dataset, "-o", tmp_path / "out", "--no-verify", "--no-images")
     ran = run(*given, "-q", "--log-file", log)
     assert (ran.code, ran.err, ran.out.count("\n")) == (0, "", 1)
-    assert ran.out.startswith("4 of 6 test images") or " of 6 test images" in ran.out
+    assert " of 6 test images" in ran.out
     text = log.read_text()
     assert f"INFO visleak audit {dataset}" in text
     assert re.search(r"INFO step 3 of \d: reading test", text)
@@ -126,9 +131,3 @@ def test_quiet_verbose_and_log_file(dataset, tmp_path):
     assert f"ERROR {message}" in log.read_text()
     check_refused(f"audit {dataset} -q -v", "either --quiet or --verbose")
     check_refused(f"audit {dataset} --log-file {tmp_path}", "cannot be written")
-
-
-def test_steps_are_log_records(dataset, caplog):
-    with caplog.at_level("INFO", logger="visleak"):
-        visleak.audit(dataset / "test", dataset / "train", verify=False, cache=None)
-    assert any("reading test" in record.message for record in caplog.records)

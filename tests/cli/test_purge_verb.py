@@ -18,14 +18,10 @@ def test_the_plan_is_printed_and_nothing_is_written(audited, tmp_path, monkeypat
     ran = run("purge", audited, "--remove-from", "test", code=0, err="")
     lines = ran.out.splitlines()
     assert lines[0] == "3 of 7 images of test would be removed (near and exact pairs); 4 stay"
-    assert any(line.startswith("thing") and "100.00 %" in line for line in lines)
-    assert "--remove-from " in ran.out
     assert lines[-1].endswith("nothing was written; add -o DIR --format manifest|link|copy --apply")
+    content = json.loads(run("purge", audited, "--remove-from", "train", "--json").out)
+    assert (content["sets"][0]["removed"], content["written"]) == (2, None)
     assert list(tmp_path.iterdir()) == []
-
-
-def test_the_help_states_no_default_for_the_side():
-    assert "default: test" not in run("purge", "--help", code=0).out
 
 
 def test_write_audit_again_and_take_back(audited, dataset, tmp_path):
@@ -38,10 +34,8 @@ def test_write_audit_again_and_take_back(audited, dataset, tmp_path):
     assert images.ids.to_pylist() == [*(f"thing/q{i}.png" for i in range(3)), "thing/text.jpg"]
     again = run("audit", "--test", out, "--train", dataset / "train", "-o", tmp_path / "again")
     assert again.out.startswith("0 of 3 ")
-    assert (
-        "was there already, unchanged"
-        in run(f"purge {audited} --remove-from test -o {out} --format copy --apply").out
-    )
+    ran = run(f"purge {audited} --remove-from test -o {out} --format copy --apply")
+    assert "was there already, unchanged" in ran.out
     (out / "thing" / "q0.png").write_bytes(b"mine")
     planned = run("purge", "--undo", out)
     assert planned.out.splitlines()[-2:] == [
@@ -50,18 +44,6 @@ def test_write_audit_again_and_take_back(audited, dataset, tmp_path):
     ]
     run("purge", "--undo", out, "--apply", code=0)
     assert [p.name for p in out.rglob("*")] == ["thing", "q0.png"]
-
-
-def test_json_is_all_of_stdout(audited, tmp_path):
-    ran = run("purge", audited, "--remove-from", "train", "--json")
-    content = json.loads(ran.out)
-    assert content["asked"]["from"] == "train"
-    assert content["sets"][0]["removed"] == 2
-    assert content["written"] is None
-    out = tmp_path / "out"
-    ran = run("purge", audited, "--remove-from", "train", "-o", out, "--apply", "--json")
-    assert json.loads(ran.out)["written"]["images"] == {"train": 4}
-    assert json.loads(run("purge", "--undo", out, "--json").out)["applied"] is False
 
 
 @refusals("""
@@ -88,6 +70,4 @@ def test_many_classes_are_counted_not_dropped_in_silence():
     assert lines[0] == "30 of 90 images of test would be removed (near and exact pairs); 60 stay"
     assert sum(line.startswith("c") and " 3.33 %" in line for line in lines) == 25
     assert "test, 25 of 30 classes" in purge_document(found, {}, None).grids()[0].title
-    assert any(line.startswith("disputed ") and "2 pairs left out" in line for line in lines)
     assert any(line.startswith("not seen ") and line.endswith("a caveat") for line in lines)
-    assert len(found.as_dict()["sets"][0]["classes"]) == 30

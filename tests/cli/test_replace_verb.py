@@ -34,10 +34,7 @@ def test_a_plan_in_words(asked, tmp_path):
         "pool: 14 of 18 images can be used; not 1 in the audit already, 1 repeating another one,"
         " 1 blank, 1 unreadable",
     ]
-    table = [line.split() for line in lines]
-    assert ["cat", "3", "3", "0", "5"] in table
-    assert ["dog", "2", "2", "0", "4"] in table
-    assert ["all", "5", "5", "0", "9"] in table
+    assert ["all", "5", "5", "0", "9"] in [line.split() for line in lines]
     assert lines[-2:] == [
         "5 of 5 replacements were selected automatically (seed 0); no person has checked them",
         f"dry run: nothing was written; --apply writes the test set to {tmp_path / 'fair'}",
@@ -64,9 +61,7 @@ def test_what_is_without_a_replacement(asked, tmp_path):
 
 
 @refusals("""
-    replace {audit} --pool {pool} --set val -> set must be one of test; got 'val'
     replace {audit} --pool {pool} --apply -> name a folder for it with -o DIR
-    replace {audit} --pool {pool}/nowhere -> does not exist
     review {audit} --no-browser --pool {pool}/nowhere -> nowhere' does not exist
     review {audit} --no-browser --pool {pool} --instructions no.md -> no.md is not a file
     review {audit} --no-browser --instructions no.md -> name a pool with --pool
