@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 
+import cv2
+import numpy as np
 import pytest
-from made_audit import Made, Pixels, base_pictures, make_audit
+from made_audit import Made, Pixels, make_audit
 
 
 @pytest.fixture(scope="session")
-def base() -> list[Pixels]:
-    return base_pictures()
+def base(natural: dict[str, Pixels]) -> list[Pixels]:
+    """Images whose longer side is 200 pixels."""
+
+    def small(pixels: Pixels) -> Pixels:
+        factor = 200 / max(pixels.shape[:2])
+        return np.asarray(cv2.resize(pixels, None, None, factor, factor, cv2.INTER_AREA))
+
+    names = ("astronaut", "coffee", "camera", "chelsea", "rocket")
+    return [small(natural[name]) for name in names]
 
 
 @pytest.fixture(scope="session")
@@ -20,12 +28,6 @@ def made(base: list[Pixels], tmp_path_factory: pytest.TempPathFactory) -> Made:
 
 
 @pytest.fixture
-def fresh(base: list[Pixels], tmp_path: Path) -> Callable[..., Made]:
-    """Makes audits that a test may change."""
-    return lambda **changes: make_audit(tmp_path / "audit", base, **changes)
-
-
-@pytest.fixture
-def own(fresh: Callable[..., Made]) -> Made:
+def own(base: list[Pixels], tmp_path: Path) -> Made:
     """An audit that a test may change."""
-    return fresh()
+    return make_audit(tmp_path / "audit", base)

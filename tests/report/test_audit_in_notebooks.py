@@ -57,18 +57,3 @@ def test_rates_are_plotted_and_the_report_is_written(found: visleak.Audit, tmp_p
     assert found.plot().width > 300
     assert found.report(tmp_path / "a.html") == tmp_path / "a.html"
     assert "data:image/png" not in found.report(tmp_path / "b.html", private=True).read_text()
-
-
-def test_progress_is_shown_or_forwarded(
-    natural: dict[str, np.ndarray], capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:  # fmt: skip
-    monkeypatch.setattr("visleak.progress.PATIENCE", 0.0)
-    images = [natural["coffee"][:96, :96]]
-    given = {"verify": False, "local": False, "cache": None}
-    visleak.audit(images, images, progress=True, **given)
-    assert "reading test" in capsys.readouterr().err
-    seen: list[str] = []
-    visleak.audit(images, images, progress=lambda step, done, total: seen.append(step), **given)
-    assert "reading test" in seen
-    assert capsys.readouterr().err == ""
