@@ -57,15 +57,9 @@ def column(images, name="id"):
 
 
 def test_the_layout_of_clip_retrieval_with_its_columns(tmp_path):
-    clip_retrieval(
-        tmp_path,
-        [7, 5],
-        names="{:04d}",
-        image_path=lambda row: f"p{row}.jpg",
-        caption=lambda row: f"c{row}",
-        label=lambda row: row % 3,
-        width=lambda row: 100 + row,
-    )
+    columns = {"image_path": lambda row: f"p{row}.jpg", "caption": lambda row: f"c{row}"}
+    columns |= {"label": lambda row: row % 3, "width": lambda row: 100 + row}
+    clip_retrieval(tmp_path, [7, 5], names="{:04d}", **columns)
     source = f"emb:{tmp_path}?encoder=clip"
     images = pickle.loads(pickle.dumps(opened(source)))
     second = images.partitions[1].columns(np.array([4, 0, 3, 0]))

@@ -108,6 +108,7 @@ def test_a_pattern_finds_numbers_in_ids(folder):
     assert again.frames.equals(splits["test"].frames)
     words = "frame 'time': .* has no columns; frame may be /regex/ on the id"
     refused(UsageError, words, folder / "train", frame="time")
+    refused(UsageError, "is not a regular expression", folder / "train", frame="/(/")
     words = r"what frame '/\(drive\)/' finds in the ids must hold whole"
     refused(VisleakError, words, folder / "train", frame="/(drive)/")
 

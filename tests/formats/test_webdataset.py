@@ -100,16 +100,14 @@ def test_packed_shards_stream_forward_and_start_over(tmp_path, blobs, mode, endi
 
 
 def test_side_files_that_say_nothing(tmp_path, blobs):
-    write_shard(
-        tmp_path / "s.tar",
-        [
-            ("a", {"png": blobs[0], "json": b"{", "txt": b"\xff\xfe", "cls": b""}),
-            ("b", {"png": blobs[1], "json": b"[1]", "caption": "said"}),
-            ("c", {"png": blobs[2], "json": {"caption": "in json", "label_name": "cat"}}),
-            ("d", {"png": blobs[3], "txt": b"x" * (MAX_SIDE_BYTES + 1)}),
-        ],
-    )
-    images = open_images(f"wds:{tmp_path}/s.tar")
+    sides = {
+        "a": {"json": b"{", "txt": b"\xff\xfe", "cls": b""},
+        "b": {"json": b"[1]", "caption": "said"},
+        "c": {"json": {"caption": "in json", "label_name": "cat"}},
+        "d": {"txt": b"x" * (MAX_SIDE_BYTES + 1)},
+    }
+    samples = [(key, {"png": blobs[0], **side}) for key, side in sides.items()]
+    images = open_images(f"wds:{write_shard(tmp_path / 's.tar', samples)}")
     assert images.captions.to_pylist() == [None, "said", "in json", None]
     assert images.labels.to_pylist() == [None, None, "cat", None]
 
