@@ -8,7 +8,7 @@ import pytest
 from refusals import refusal
 from toy_hub import COMMIT, Hub, no_hub, serving
 from visleak.diffusion import load_model
-from visleak.errors import UsageError, VisleakError
+from visleak.errors import VisleakError
 
 
 @pytest.fixture
@@ -54,14 +54,12 @@ def test_what_an_interrupted_download_lacks_is_fetched(hub, tmp_path):
 
 
 def test_half_precision_fetches_the_smaller_files(hub, monkeypatch):
-    both = dict(Hub.files)
-    for part, stem in (
-        ("unet", "diffusion_pytorch_model"),
-        ("vae", "diffusion_pytorch_model"),
-        ("text_encoder", "model"),
-    ):
-        both[f"{part}/{stem}.fp16.safetensors"] = both[f"{part}/{stem}.safetensors"]
-    monkeypatch.setattr(Hub, "files", both)
+    half = {
+        name.replace(".safetensors", ".fp16.safetensors"): file
+        for name, file in Hub.files.items()
+        if "safety" not in name
+    }
+    monkeypatch.setattr(Hub, "files", Hub.files | half)
     load_model("hub:owner/sd", precision="fp16")
     weights = [line for line in hub.asked if line.endswith(".safetensors") and "GET" in line]
     assert len(weights) == 3
@@ -81,13 +79,10 @@ def test_what_the_hub_has_is_judged_before_weights_are_fetched(hub, monkeypatch,
     monkeypatch.setattr(Hub, "files", pickles | {"model_index.json": index})
     (old,) = (tmp_path / "cache").rglob("model_index.json")
     old.unlink()
-    said = refused("hub:owner/sd")
-    assert "/owner/sd/vae has its weights only as pickles (.bin)" in said
+    assert "/owner/sd/vae has its weights only as pickles (.bin)" in refused("hub:owner/sd")
     monkeypatch.setattr(Hub, "files", {"model.safetensors": index})
     old.unlink(missing_ok=True)
-    assert refused("hub:owner/sd").endswith(
-        "/owner/sd has no model_index.json; it is not a pipeline of diffusers"
-    )
+    assert "/owner/sd has no model_index.json; it is not a pipeline" in refused("hub:owner/sd")
     assert not any(line.endswith((".bin", ".safetensors")) for line in hub.asked)
 
 
@@ -100,16 +95,11 @@ def test_a_hub_that_cannot_be_reached_is_one_line_within_seconds(tmp_path, monke
     began = time.monotonic()
     said = refused("hub:owner/sd")
     assert time.monotonic() - began < 60
-    assert said.startswith(
-        f"model hub:owner/sd is not in the cache {tmp_path / 'cache'}, and http://127.0.0.1:9"
-        " cannot be reached ("
-    )
-    assert "; on a machine with access: `hf download owner/sd --local-dir FOLDER`, then" in said
+    cache = f"is not in the cache {tmp_path / 'cache'}, and http://127.0.0.1:9 cannot be reached ("
+    for words in (cache, "; on a machine with access: `hf download owner/sd --local-dir FOLDER`"):
+        assert words in said
 
 
-@pytest.mark.parametrize(
-    "text", ["hub:", "hub:name", "hub:a/b/c", "hub:a/b@", "hub:a b/c", "hub:a/b@x y", "hub:a/b\n"]
-)
+@pytest.mark.parametrize("text", ["hub:", "hub:a/b/c", "hub:a/b@", "hub:a/b@x y", "hub:a/b\n"])
 def test_names_that_cannot_be(text):
-    with pytest.raises(UsageError, match="model must be a folder or hub:OWNER/NAME, or hub:"):
-        load_model(text)
+    assert "model must be a folder or hub:OWNER/NAME, or hub:" in refused(text)

@@ -15,7 +15,7 @@ from visleak.diffusion import load_model
 from visleak.diffusion.loading import PIPELINES
 from visleak.diffusion.model import Sampling
 from visleak.diffusion.pipeline import quiet
-from visleak.errors import MissingExtra, UsageError, VisleakError
+from visleak.errors import VisleakError
 
 NETWORK = "unet/diffusion_pytorch_model.safetensors"
 TEXT = "text_encoder/model.safetensors"
@@ -36,29 +36,27 @@ def images_of(model):
     return model.sample(model.encode_prompt(["a red cat"]), [1], Sampling(2, 7.5, 1))
 
 
-def test_importing_the_room_loads_nothing_heavy():
-    code = (
-        "import sys, visleak.memorization, visleak.diffusion;"
-        "print([m for m in ('torch', 'diffusers', 'transformers', 'sklearn') if m in sys.modules])"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "[]"
+def same_images(folder, other):
+    one, two = (images_of(load_model(str(each))) for each in (folder, other))
+    return np.array_equal(one, two)
+
+
+def test_importing_the_packages_loads_nothing_heavy():
+    code = "import sys, visleak.memorization, visleak.diffusion; sys.exit('torch' in sys.modules)"
+    subprocess.run([sys.executable, "-c", code], check=True)
 
 
 # -- what is refused ------------------------------------------------------------------------------
 
 
 def test_places_that_are_no_pipeline(tmp_path):
-    with pytest.raises(UsageError, match="; give the folder of a pipeline of"):
-        load_model(str(tmp_path / "none"))
+    assert "; give the folder of a pipeline of" in refused(tmp_path / "none")
     assert f"the folder {tmp_path} has no model_index.json; give one with" in refused(tmp_path)
     file = tmp_path / "sd-v1-4.safetensors"
     file.write_bytes(b"0")
-    said = refused(file)
-    assert "one file is not a pipeline" in said
-    assert "load it with from_single_file of diffusers" in said
-    for content in ("{", "[1]", "\udcff"):
-        (tmp_path / "model_index.json").write_bytes(content.encode(errors="surrogateescape"))
+    assert "one file is not a pipeline" in refused(file)
+    for content in (b"{", b"[1]", b"\xff"):
+        (tmp_path / "model_index.json").write_bytes(content)
         said = refused(tmp_path)
         assert "model_index.json cannot be read (" in said or "must hold names and values" in said
 
@@ -74,8 +72,7 @@ def test_an_unknown_class_of_pipeline(copied, name):
     ("part", "entry"),
     [
         *(("unet", ["os", "system"]), ("unet", ["unet.hostile", "UNet2DConditionModel"])),
-        *(("unet", ["diffusers", "UNet2DModel"]), ("unet", [None, "UNet2DConditionModel"])),
-        *(("unet", ["diffusers"]), ("unet", 7), ("scheduler", ["os", "Scheduler"])),
+        *(("unet", ["diffusers", "UNet2DModel"]), ("unet", 7), ("scheduler", ["os", "Scheduler"])),
         *(("scheduler", ["diffusers", "DiffusionPipeline"]), ("scheduler", [])),
         *(("scheduler", ["diffusers", "a.Scheduler"]), ("scheduler", ["diffusers", "NoScheduler"])),
     ],
@@ -100,37 +97,23 @@ def test_other_hostile_entries_are_not_looked_at(copied, made):
     """Neither custom pipelines nor classes of parts that are left out are imported."""
     folder = copied()
     (folder / "pipeline.py").write_text(f"open({str(folder / 'run')!r}, 'w')\n")
-    change_index(
-        folder,
-        custom_pipeline="pipeline.py",
-        safety_checker=["os", "system"],
-        requires_safety_checker=True,
-        image_encoder=["hostile", "Encoder"],
-        more=["hostile", "Part"],
-        _module="pipeline",
-    )
-    change_json(folder / "unet" / "config.json", auto_map={"AutoModel": "pipeline.My"})
-    change_json(folder / "text_encoder" / "config.json", auto_map={"AutoModel": "pipeline.My"})
-    model = load_model(str(folder))
-    assert model.about()["left_out"] == ["image_encoder", "safety_checker"]
-    assert model.pipeline.safety_checker is None
+    parts = {"safety_checker": ["os", "system"], "image_encoder": ["hostile", "Encoder"]}
+    parts |= {"custom_pipeline": "pipeline.py", "more": ["hostile", "Part"], "_module": "pipeline"}
+    change_index(folder, requires_safety_checker=True, **parts)
+    for part in ("unet", "text_encoder"):
+        change_json(folder / part / "config.json", auto_map={"AutoModel": "pipeline.My"})
+    assert load_model(str(folder)).about()["left_out"] == ["image_encoder", "safety_checker"]
+    assert same_images(folder, made("sd1"))
     assert not (folder / "run").exists()
-    assert np.array_equal(images_of(model), images_of(load_model(str(made("sd1")))))
 
 
 @pytest.mark.parametrize("part", ["unet", "vae", "text_encoder", "tokenizer", "scheduler"])
 def test_a_part_that_is_not_there(copied, part):
     folder = copied()
-    index = json.loads((folder / "model_index.json").read_text())
     shutil.rmtree(folder / part)
-    assert refused(folder) == (
-        f"model {folder}: {folder}/{part} is not there; a pipeline has its {part} in that folder"
-    )
+    assert f"{folder}/{part} is not there; a pipeline has its {part} in" in refused(folder)
     change_index(folder, **{part: [None, None]})
     text = f"model_index.json names no {part}, which a StableDiffusionPipeline needs"
-    assert refused(folder).endswith(text)
-    del index[part]
-    (folder / "model_index.json").write_text(json.dumps(index))
     assert refused(folder).endswith(text)
 
 
@@ -142,9 +125,9 @@ def change_tensors(file, change):
     save_file(tensors, file, {"format": "pt"})
 
 
-def lacking(file):
-    """Return what takes a tensor out of a file: it would be random, and so would every result."""
-    return lambda folder: change_tensors(folder / file, lambda each: each.pop(sorted(each)[3]))
+def lacking(folder):
+    """Take a tensor out of a file: it would be random, and so would every result."""
+    change_tensors(folder / TEXT, lambda each: each.pop(sorted(each)[3]))
 
 
 def widened(folder):
@@ -153,14 +136,13 @@ def widened(folder):
     shutil.copy(folder / "other/diffusion_pytorch_model.safetensors", folder / NETWORK)
 
 
-def damaged(file, content=None):
-    """Return what writes a file of a pipeline anew, by default its first half, or removes it."""
+def cut(folder):
+    whole = (folder / NETWORK).read_bytes()
+    (folder / NETWORK).write_bytes(whole[: len(whole) // 2])
 
-    def change(folder):
-        whole = (folder / file).read_bytes()
-        (folder / file).write_bytes(whole[: len(whole) // 2] if content is None else content)
 
-    return change
+def damaged(file, content):
+    return lambda folder: (folder / file).write_bytes(content)
 
 
 def removed(file):
@@ -182,19 +164,14 @@ def without_vocabulary(folder):
     [
         (removed("unet/config.json"), "unet has no config.json"),
         (removed(NETWORK), "unet has no weights, neither diffusion_pytorch_model.safetensors nor"),
-        (removed(TEXT), "has no weights, neither model.safetensors nor pieces"),
         (removed("scheduler/scheduler_config.json"), "scheduler is not there; a pipeline has its"),
         (pickled, "/unet has its weights only as pickles (.bin), which can run code; save the"),
         (without_vocabulary, "/tokenizer has no vocabulary (.json, .txt ...)"),
         (damaged("tokenizer/tokenizer.json", b"{}"), "its tokenizer cannot be loaded from"),
-        (damaged(NETWORK, b""), "its unet cannot be loaded from"),
-        (damaged(NETWORK), "its unet cannot be loaded from"),
+        (cut, "its unet cannot be loaded from"),
         (damaged(TEXT, b"not weights"), "its text_encoder cannot be loaded from"),
         (damaged("unet/config.json", b"{"), "its unet cannot be loaded from"),
-        (damaged("text_encoder/config.json", b"{"), "its text_encoder cannot be loaded from"),
-        (damaged("vae/config.json", b"{"), "its vae cannot be loaded from"),
-        (lacking(NETWORK), "lack 1 tensors, such as"),
-        (lacking(TEXT), "; they are of another model than config.json says"),
+        (lacking, "; they are of another model than config.json says"),
         (widened, "unet"),
     ],
 )
@@ -207,24 +184,19 @@ def test_files_that_are_not_there_or_broken(copied, change, text):
 @pytest.mark.parametrize(
     ("options", "text"),
     [
-        ({"device": "tpu"}, "device is one of auto, cpu, cuda, cuda:N, mps; got 'tpu'"),
         ({"device": "cuda:x"}, "device is one of auto, cpu, cuda, cuda:N, mps; got 'cuda:x'"),
-        ({"device": "cpu:0"}, "device is one of auto, cpu, cuda, cuda:N, mps; got 'cpu:0'"),
         ({"device": "cuda:7"}, "device cuda:7 is not there: torch"),
         ({"precision": "int8"}, "precision is one of auto, fp32, fp16, bf16; got 'int8'"),
         ({"scheduler": "euler"}, "scheduler is one of auto, own, ddim; got 'euler'"),
     ],
 )
 def test_settings_that_cannot_be(made, options, text):
-    with pytest.raises(UsageError) as caught:
-        load_model(str(made("sd1")), **options)
-    assert text in str(caught.value)
+    assert text in refused(made("sd1"), **options)
 
 
 def test_without_diffusers_the_extra_is_named(made, monkeypatch):
     monkeypatch.setitem(sys.modules, "diffusers", None)
-    with pytest.raises(MissingExtra, match=r"pip install 'visleak\[diffusion\]'"):
-        load_model(str(made("sd1")))
+    assert "pip install 'visleak[diffusion]'" in refused(made("sd1"))
 
 
 # -- what is accepted -----------------------------------------------------------------------------
@@ -234,7 +206,6 @@ def test_files_in_half_precision(made, tmp_path):
     """Whoever has only those can use them; beside plain ones, precision decides."""
     plain = load_model(str(made("sd1")))
     half = saved(lambda: stable_diffusion().to(torch.float16), tmp_path / "half", variant="fp16")
-    assert (half / "unet/diffusion_pytorch_model.fp16.safetensors").is_file()
     found = load_model(str(half))
     assert found.network.dtype == torch.float32
     noise, conditioning = plain.noises([1]), plain.encode_prompt(["a cat"])
@@ -245,35 +216,29 @@ def test_files_in_half_precision(made, tmp_path):
     folder = shutil.copytree(made("sd1"), tmp_path / "both")
     shutil.copytree(half, folder, dirs_exist_ok=True)
     assert load_model(str(folder)).digest == plain.digest
-    assert load_model(str(folder), precision="fp16").digest == (
-        load_model(str(half), precision="fp16").digest
-    )
+    both = (load_model(str(each), precision="fp16").digest for each in (folder, half))
+    assert len(set(both)) == 1
 
 
-@pytest.mark.parametrize("variant", ["", "fp16"])
-def test_weights_in_several_files(copied, made, tmp_path, variant):
-    options = {"variant": variant} if variant else {}
-    folder = saved(stable_diffusion, tmp_path / "m", max_shard_size="40KB", **options)
+@pytest.mark.parametrize("variant", [None, "fp16"])
+def test_weights_in_several_files(made, tmp_path, variant):
+    folder = saved(stable_diffusion, tmp_path / "m", max_shard_size="40KB", variant=variant)
     pieces = sorted((folder / "unet").glob("*-of-*.safetensors"))
     assert len(pieces) > 1
-    model = load_model(str(folder))
-    assert np.array_equal(images_of(model), images_of(load_model(str(made("sd1")))))
+    assert same_images(folder, made("sd1"))
     pieces[1].unlink()
-    said = refused(folder)
-    assert f"names pieces of the weights that are not beside it: 1, such as {pieces[1].name}" in (
-        said
-    )
+    assert f"weights that are not beside it: 1, such as {pieces[1].name}" in refused(folder)
 
 
-@pytest.mark.parametrize("named", ["../../vae/x.safetensors", "other.safetensors", 3])
-def test_an_index_that_names_other_files(tmp_path, named):
+def test_an_index_that_names_other_files(tmp_path):
     """What it names is what the digest covers."""
     folder = saved(stable_diffusion, tmp_path / "m", max_shard_size="40KB")
     index = folder / "unet/diffusion_pytorch_model.safetensors.index.json"
     content = json.loads(index.read_text())
-    content["weight_map"][sorted(content["weight_map"])[0]] = named
-    index.write_text(json.dumps(content))
-    assert f"are not beside it: 1, such as {named}" in refused(folder)
+    for named in ("../../vae/x.safetensors", "other.safetensors", 3):
+        content["weight_map"][sorted(content["weight_map"])[0]] = named
+        index.write_text(json.dumps(content))
+        assert f"are not beside it: 1, such as {named}" in refused(folder)
     index.write_text(json.dumps({"metadata": {}}))
     assert refused(folder).endswith("has no weight_map")
 
@@ -282,15 +247,12 @@ def test_weights_with_the_names_of_older_libraries(copied, made):
     """The published files of Stable Diffusion 1 have them."""
     folder = copied()
     older = {"to_q": "query", "to_k": "key", "to_v": "value", "to_out.0": "proj_attn"}
-    changed = []
 
     def of_vae(tensors):
-        for name in list(tensors):
-            for new, old in older.items():
-                if f"attentions.0.{new}" in name:
-                    changed.append(name)
-                    other = name.replace(f"attentions.0.{new}", f"attentions.0.{old}")
-                    tensors[other] = tensors.pop(name)
+        for name in [each for each in tensors if "attentions.0.to_" in each]:
+            new = next(new for new in older if f"attentions.0.{new}" in name)
+            tensors[name.replace(new, older[new])] = tensors.pop(name)
+        assert any("proj_attn" in name for name in tensors)
 
     def of_text(tensors):
         for name in list(tensors):
@@ -299,24 +261,19 @@ def test_weights_with_the_names_of_older_libraries(copied, made):
 
     change_tensors(folder / "vae/diffusion_pytorch_model.safetensors", of_vae)
     change_tensors(folder / TEXT, of_text)
-    assert changed
-    model = load_model(str(folder))
-    assert np.array_equal(images_of(model), images_of(load_model(str(made("sd1")))))
+    assert same_images(folder, made("sd1"))
 
 
 # -- the digest -----------------------------------------------------------------------------------
 
 
 def test_a_digest_is_of_contents_not_of_places(copied, made):
-    wanted = load_model(str(made("sd1"))).digest
-    assert len(wanted) == 32
     folder = copied()
     change_json(folder / "unet/config.json", _name_or_path="elsewhere", _diffusers_version="0.1")
     change_json(folder / "text_encoder/config.json", transformers_version="4.0", dtype="float32")
     change_index(folder, _name_or_path="other", _diffusers_version="0.1")
     (folder / "unet/notes.txt").write_text("none")
-    (folder / "README.md").write_text("none")
-    assert load_model(str(folder)).digest == wanted
+    assert load_model(str(folder)).digest == load_model(str(made("sd1"))).digest
 
 
 def nudge(file):
@@ -342,10 +299,7 @@ def test_a_digest_changes_with_what_images_depend_on(copied, made, change):
 
 
 def test_a_digest_tells_how_images_are_made(made):
-    folder = str(made("sd1"))
-    digests = [
-        load_model(folder, **options).digest
-        for options in ({}, {"scheduler": "own"}, {"precision": "bf16"}, {"scheduler": "ddim"})
-    ]
+    options = {}, {"scheduler": "own"}, {"precision": "bf16"}, {"scheduler": "ddim"}
+    digests = [load_model(str(made("sd1")), **each).digest for each in options]
     assert digests[0] == digests[3]
     assert len(set(digests)) == 3
