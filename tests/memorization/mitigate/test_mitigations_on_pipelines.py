@@ -1,4 +1,4 @@
-"""All methods on tiny models of the real classes: same noises, kills, families, precisions."""
+"""All methods on tiny models of the real classes: same noises, families, precisions."""
 
 import numpy as np
 import pytest
