@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from linear_model import linear_model
-from visleak.errors import UsageError
+from visleak.errors import UsageError, VisleakError
 from visleak.memorization.baselines.document import (
     Attempt,
     Reproduction,
@@ -118,22 +118,6 @@ def test_images_are_made_in_the_order_of_the_fresh_score(contest, tmp_path):
     assert verifier.asked == [tuple(worst_first[::-1])]
 
 
-def test_files_are_lists_of_prompts_and_hostile_ones_stay_texts(contest, tmp_path):
-    made = {"pez": Scripted("pez", [HOSTILE, "ant"])}
-    result = compare(replace(contest, seeds=(0,)), made, KnownTriggers(KNOWN), tmp_path)
-    names = ("csv", "md", "tex", "svg", "png", "json")
-    assert {f"compare.{ending}" for ending in names} <= {each.name for each in tmp_path.iterdir()}
-    assert "<img" not in (tmp_path / "compare.md").read_text().replace("\\<img", "")
-    assert "\\input{" not in (tmp_path / "compare.tex").read_text()
-    with (tmp_path / "candidates.csv").open(newline="") as lines:
-        rows = {row["prompt"]: row for row in csv.DictReader(lines)}
-    hostile, ant = rows["'" + HOSTILE], rows["ant"]
-    assert (hostile["memorized"], hostile["reference"]) == ("yes", "train/2.png")
-    assert (ant["memorized"], ant["clustered"]) == ("no", "no")
-    assert set(read_prompts(tmp_path / "candidates.csv").texts) == {HOSTILE, "ant"}
-    assert "Memorized images found" in markdown(document(result))
-
-
 def test_more_seeds_and_methods_run_only_what_is_new(contest, tmp_path):
     compare(contest, methods(), KnownTriggers(KNOWN), tmp_path)
     made = {**methods(), "random": Scripted("random", ["ant"])}
@@ -164,6 +148,15 @@ def test_errors(contest, tmp_path):
         replace(contest, seeds=(1, 1))
     with pytest.raises(UsageError, match="chains must be at least 1; got 0"):
         replace(contest, chains=0)
+    compare(contest, methods(), KnownTriggers(KNOWN), tmp_path)
+    (tmp_path / "compare.json").write_text("{")
+    with pytest.raises(VisleakError, match=r"compare\.json cannot be read"):
+        compare(contest, methods(), KnownTriggers(KNOWN), tmp_path)
+    (tmp_path / "compare.json").unlink()
+    path = tmp_path / "pez" / "seed-1" / "attempt.json"
+    path.write_text(path.read_text().replace('"candidates"', '"others"'))
+    with pytest.raises(VisleakError, match=r"attempt\.json is damaged"):
+        compare(contest, methods(), KnownTriggers(KNOWN), tmp_path)
 
 
 def attempt(found, calls=10, checked=(1.0,), seed=0):
@@ -190,3 +183,19 @@ def test_intervals_are_over_seeds_and_candidates_the_different_best_prompts():
     best = (Candidate("b", 1.0), Candidate("", 9.0), Candidate("a", 1.0), Candidate("b", 3.0, 2))
     found = candidates_of(SearchResult("m", {}, best, (), 0, 0.0))
     assert found == (Candidate("b", 3.0, 2), Candidate("a", 1.0))
+
+
+def test_files_are_lists_of_prompts_and_hostile_ones_stay_texts(contest, tmp_path, drawn_figures):
+    made = {"pez": Scripted("pez", [HOSTILE, "ant"])}
+    result = compare(replace(contest, seeds=(0,)), made, KnownTriggers(KNOWN), tmp_path)
+    names = ("csv", "md", "tex", "svg", "png", "json")
+    assert {f"compare.{ending}" for ending in names} <= {each.name for each in tmp_path.iterdir()}
+    assert "<img" not in (tmp_path / "compare.md").read_text().replace("\\<img", "")
+    assert "\\input{" not in (tmp_path / "compare.tex").read_text()
+    with (tmp_path / "candidates.csv").open(newline="") as lines:
+        rows = {row["prompt"]: row for row in csv.DictReader(lines)}
+    hostile, ant = rows["'" + HOSTILE], rows["ant"]
+    assert (hostile["memorized"], hostile["reference"]) == ("yes", "train/2.png")
+    assert (ant["memorized"], ant["clustered"]) == ("no", "no")
+    assert set(read_prompts(tmp_path / "candidates.csv").texts) == {HOSTILE, "ant"}
+    assert "Memorized images found" in markdown(document(result))
