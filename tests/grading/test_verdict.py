@@ -1,13 +1,12 @@
 """From evidence to grades: exact, near, similar, different, or not verified."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 
-from visleak.grading import Grader, grade
+from visleak.grading import Grader, grade, verdict
 from visleak.grading.model import Logistic, PairModels
-from visleak.records import GRADES, Evidence
+from visleak.records import GRADES, Evidence, Grade
+from visleak.verification.align import view_matrix
 from visleak.verification.measures import CHECKS
 
 #: Near if gradients agree, similar if grey values do.
@@ -82,8 +81,82 @@ def test_blank_images_are_exact_or_similar_and_never_near():
 
 
 def test_near_and_similar_pairs_have_a_transform():
-    brighter = {**CHECKED, "gain": 1.0, "offset": 30.0}
+    brighter = {**CHECKED, "gain": 1.0, "offset": 30.0, "tint": 40.0}
     found = verdicts({**brighter, "gradient": 0.95}, {**brighter, "gradient": 0.1})
-    assert found.transform == ("brighter", "")
-    assert "brighter" in found.reason[0]
+    assert found.transform == ("brighter, other colours", "")
+    assert found.transform[0] in found.reason[0]
     assert "96 %" in found.reason[0]
+
+
+UNCHANGED = {"gain": 1.0, "offset": 0.0, "tint": 0.0}
+FINE = {"close_side": 600.0, "altered_places": 0.0, "places": 0.0, "opposed": 0.0, "colour": 1.0}
+
+
+def about_centre(linear):
+    """Return the relation with a linear part that does not move the centre."""
+    matrix = np.eye(3)
+    matrix[:2, :2] = linear
+    matrix[:2, 2] = 0.5 - matrix[:2, :2] @ [0.5, 0.5]
+    return matrix
+
+
+def turn(degrees):
+    angle = np.radians(degrees)
+    return [[np.cos(angle), -np.sin(angle)], [np.sin(angle), np.cos(angle)]]
+
+
+@pytest.mark.parametrize(
+    ("matrix", "expected"),
+    [
+        (np.eye(3), []),
+        (view_matrix(1), ["turned 90° clockwise"]),
+        (view_matrix(3), ["turned 90° anticlockwise"]),
+        (view_matrix(6), ["flipped top to bottom"]),
+        (about_centre(np.eye(2) / 0.9), ["cropped to 81 %"]),
+        (about_centre(np.eye(2) * 0.5), ["shown at 50 % size"]),
+        (np.array([[1, 0, 0.1], [0, 1, 0], [0, 0, 1.0]]), ["shifted by 10 %"]),
+        (about_centre(np.diag([1.3, 1.0])), ["stretched 1.30 to 1", "cropped to 77 %"]),
+        (np.array([[1, 0, 0.01], [0, 1, -0.01], [0, 0, 1.0]]), []),
+    ],
+)
+def test_geometry(matrix, expected):
+    assert verdict.geometry(matrix) == expected
+
+
+def test_a_turned_oblong_image_is_not_stretched_and_a_squeezed_one_is():
+    ratio = 4 / 3
+    shape = np.diag([ratio, 1.0])
+    turned = about_centre(np.linalg.inv(shape) @ turn(-45) @ shape)
+    assert verdict.geometry(turned, (ratio, ratio)) == ["turned 45° anticlockwise"]
+    assert verdict.geometry(view_matrix(1), (ratio, 1 / ratio)) == ["turned 90° clockwise"]
+    assert verdict.geometry(np.eye(3), (ratio, ratio)) == []
+    assert verdict.geometry(np.eye(3), (1.0, ratio)) == ["stretched 1.33 to 1"]
+
+
+@pytest.mark.parametrize(
+    ("change", "inverted", "expected"),
+    [
+        ({"offset": -20.0}, False, ["darker"]),
+        ({"gain": 1.5, "offset": -64.0}, False, ["more contrast"]),
+        ({"gain": 0.5, "offset": 64.0}, False, ["less contrast"]),
+        ({"offset": 20.0, "tint": 40.0}, False, ["brighter", "other colours"]),
+        ({"offset": 50.0}, True, ["inverted"]),
+    ],
+)
+def test_colours(change, inverted, expected):
+    assert verdict.colours({**UNCHANGED, **change}, inverted) == expected
+
+
+@pytest.mark.parametrize(
+    ("grade", "measured", "weakest", "words"),
+    [
+        (Grade.SIMILAR, {"altered_places": 2.0}, "unchanged", "2 places"),
+        (Grade.SIMILAR, {"opposed": 0.4}, "unchanged", "40 %"),
+        (Grade.SIMILAR, {"colour": 0.3}, "unchanged", "colours"),
+        (Grade.SIMILAR, {"colour": 0.3}, "shared", "too little"),
+        (Grade.DIFFERENT, {"windows": 1.0}, "", "too little"),
+        (Grade.DIFFERENT, {"windows": 9.0, "matched": 0.1}, "", "does not agree"),
+    ],
+)
+def test_the_reason_is_the_measure_that_decided(grade, measured, weakest, words):
+    assert words in verdict.reason(GRADES.index(grade), "", FINE | measured, weakest)
