@@ -1,16 +1,14 @@
 """An audit folder with the pairs that a test needs, over sets that exist."""
 
-from __future__ import annotations
-
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from toy_audit import image_row, write_audit
 from toy_audit import pair_row as pair
 from visleak.formats import open_images
-from visleak.images import content_digest
-from visleak.records import EmbeddingSet, Problem, Unreadable
+from visleak.images import content_digest, decode
+from visleak.records import Problem, Unreadable
 
 __all__ = ["make_audit", "pair"]
 
@@ -21,33 +19,26 @@ def make_audit(
     trains: Mapping[str, str],
     pairs: Iterable[Mapping[str, Any]],
     *,
-    flat: Iterable[str] = (),
+    flat: Sequence[str] = (),
     roles: Mapping[str, list[str]] | None = None,
     settings: Mapping[str, Any] | None = None,
     compared: Iterable[tuple[str, str]] = (),
     embeddings: Mapping[str, int] | None = None,
-    thresholds: bool = True,
 ) -> Path:
     """Write an audit of these sources; embeddings are sets without images."""
     rows, problems, sets = [], [], {}
     for name, source in (tests | trains).items():
         images = open_images(source, name=name)
-        assert not isinstance(images, EmbeddingSet)
-        for at, stored in enumerate(images.opener.read(range(len(images)))):
-            id_ = images.ids[at].as_py()
-            if isinstance(stored, Unreadable):
-                problems.append(Problem(name, id_, "", stored.reason))
-                continue
-            rows.append(
-                image_row(
-                    *(name, id_),
-                    digest=content_digest(stored).hex(),
-                    label=None if images.labels is None else images.labels[at].as_py(),
-                    locator=images.locators[at].as_py(),
-                    flat=f"{name}/{id_}" in set(flat),
-                )
-            )
         count = len(images)
+        labels = [None] * count if images.labels is None else images.labels.to_pylist()
+        columns = images.ids.to_pylist(), labels, images.locators.to_pylist()
+        read = images.opener.read(range(count))
+        for stored, id_, label, locator in zip(read, *columns, strict=True):
+            if isinstance(decoded := decode(stored), Unreadable):
+                problems.append(Problem(name, id_, "", decoded.reason))
+                continue
+            more = {"label": label, "locator": locator, "flat": f"{name}/{id_}" in flat}
+            rows.append(image_row(name, id_, digest=content_digest(stored).hex(), **more))
         sets[name] = {"source": source, "options": dict(images.options), "images": count}
         sets[name] |= {"readable": count, "unreadable": 0, "flat": 0}
     pairs = list(pairs)
@@ -69,7 +60,7 @@ def make_audit(
         pairs,
         found,
         problems=problems,
-        limits=(0.9, 0.8) if thresholds else (None, None),
+        limits=(0.9, 0.8),
         sets=sets,
         settings={"sample": 0, "candidates": "auto"} | dict(settings or {}),
         key="0" * 32,

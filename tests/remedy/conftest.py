@@ -1,34 +1,30 @@
 """An audit with planted duplicates, a pool with planted traps, and writing without flushes."""
 
-from __future__ import annotations
-
 import shutil
-from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from planted_pool import audited, plant, traps
 from visleak.remedy import writing
-from visleak.remedy.selection import Selection, open_selection
+from visleak.remedy.selection import open_selection
 from visleak.remedy.settings import SelectionSettings
 
 
 @pytest.fixture
-def no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
+def no_waiting(monkeypatch):
     """Write without flushes, which a test of its own checks."""
     monkeypatch.setattr(writing, "_flush_all", lambda folder: None)
 
 
 @pytest.fixture(scope="module")
-def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def cache(tmp_path_factory):
     return tmp_path_factory.mktemp("cache")
 
 
 @pytest.fixture(scope="session")
-def planted(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def planted(tmp_path_factory):
     root = plant(tmp_path_factory.mktemp("planted"))
     traps(root)
     audited(root)
@@ -36,17 +32,15 @@ def planted(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def folder(planted: Path, tmp_path: Path) -> Path:
+def folder(planted, tmp_path):
     return Path(shutil.copytree(planted / "audit", tmp_path / "audit"))
 
 
 @pytest.fixture
-def opened(planted: Path, folder: Path) -> Iterator[Callable[..., Selection]]:
+def opened(planted, folder):
     with ExitStack() as stack:
 
-        def opened(
-            pool: Path | None = None, trial: bool = False, at: Path | None = None, **asked: Any
-        ) -> Selection:
+        def opened(pool=None, trial=False, at=None, **asked):
             source, execution = pool or planted / "pool", {"workers": 1, "cache": planted / "cache"}
             settings = SelectionSettings(**asked)
             return stack.enter_context(

@@ -1,7 +1,5 @@
 """A small data set in each layout that can be written."""
 
-from __future__ import annotations
-
 import csv
 import hashlib
 import io
@@ -87,15 +85,10 @@ def flat_folder(root: Path, start: int = 0) -> str:
     return str(root / "flat")
 
 
-def unnamed_files(start: int) -> dict[str, bytes]:
-    """Images whose names do not say so, beside one of the same stem that does."""
-    names = (f"{i // 2}{('.png', '.large')[i % 2]}" for i in range(COUNT))
-    return {name: picture(start + i) for i, name in enumerate(names)}
-
-
 def unnamed(root: Path, start: int = 0) -> str:
-    for name, data in unnamed_files(start).items():
-        put(root / "unnamed" / name, data)
+    """Write images whose names do not say so, beside one of the same stem that does."""
+    for i in range(COUNT):
+        put(root / "unnamed" / f"{i // 2}{('.png', '.large')[i % 2]}", picture(start + i))
     return str(root / "unnamed")
 
 
@@ -212,21 +205,6 @@ def add(archive: tarfile.TarFile, name: str, data: bytes) -> None:
     archive.addfile(info, io.BytesIO(data))
 
 
-def unnamed_zip(root: Path, start: int = 0) -> str:
-    root.mkdir(parents=True, exist_ok=True)
-    with zipfile.ZipFile(root / "unnamed.zip", "w", zipfile.ZIP_DEFLATED) as archive:
-        for name, data in unnamed_files(start).items():
-            archive.writestr(name, data)
-    return str(root / "unnamed.zip")
-
-
-def unnamed_tar(root: Path, start: int = 0) -> str:
-    with tarfile.open(root / "unnamed.tar", "w") as archive:
-        for name, data in unnamed_files(start).items():
-            add(archive, name, data)
-    return str(root / "unnamed.tar")
-
-
 def tarred(root: Path, start: int = 0, mode: str = "w", name: str = "data.tar") -> str:
     with tarfile.open(root / name, mode) as archive:
         add(archive, "README.md", b"about")
@@ -243,10 +221,6 @@ def tarred(root: Path, start: int = 0, mode: str = "w", name: str = "data.tar") 
 
 def tar_gz(root: Path, start: int = 0) -> str:
     return tarred(root, start, "w:gz", "data.tar.gz")
-
-
-def tar_xz(root: Path, start: int = 0) -> str:
-    return tarred(root, start, "w:xz", "data.txz")
 
 
 def shards(root: Path, start: int = 0) -> str:
@@ -359,8 +333,8 @@ def cifar_100(root: Path, start: int = 0) -> str:
 #: Sets whose images are files, and sets whose images lie inside of files.
 _FILES = (folder, flat_folder, unnamed, glob, txt, txt_outside, table, table_outside)
 _FILES += (table_with_ids, parquet_of_files, coco, yolo, yolo_list, kitti, kitti_tracking)
-_PACKED = (parquet, parquet_with_ids, parquet_shards, zipped, unnamed_zip, tarred, unnamed_tar)
-_PACKED += (tar_gz, tar_xz, shards, cifar, cifar_100)
+_PACKED = (parquet, parquet_with_ids, parquet_shards, zipped, tarred, tar_gz, shards, cifar)
+_PACKED += (cifar_100,)
 FILES: dict[str, Callable[..., str]] = {each.__name__: each for each in (*_FILES, kitti_raw)}
 PACKED: dict[str, Callable[..., str]] = {each.__name__: each for each in _PACKED}
 

@@ -1,18 +1,14 @@
 """The images that a purge removes, its advice, and its result."""
 
-from __future__ import annotations
-
-import itertools
 import json
 from pathlib import Path
 
 import layout_making as making
 import pytest
 from audit_making import make_audit, pair
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-import visleak
 from visleak import remedy
 from visleak.errors import UsageError, VisleakError
 from visleak.formats import open_images
@@ -20,9 +16,6 @@ from visleak.images import content_digest
 from visleak.records import GRADES
 from visleak.remedy import PurgeSettings, removal
 from visleak.verdicts import Ledger, Verdict
-
-_NUMBER = itertools.count()
-
 
 pytestmark = pytest.mark.usefixtures("no_waiting")
 
@@ -34,44 +27,42 @@ def sources(tmp_path_factory):
 
 
 @pytest.fixture
-def own(tmp_path):
-    """Sets that a test changes, and their audit."""
-    test, train = making.flat_folder(tmp_path / "test"), making.flat_folder(tmp_path / "train", 100)
-
-    def make(*pairs):
-        return make_audit(tmp_path / "a", {"test": test}, {"train": train}, pairs)
-
-    return Path(test), Path(train), make
-
-
-@pytest.fixture
-def audited(sources, tmp_path):
-    def make(*pairs, **more):
+def audited(sources, tmp_path_factory):
+    def make(*pairs, sources=sources, **more):
         test, train = sources
-        folder = tmp_path / f"audit-{next(_NUMBER)}"
+        folder = tmp_path_factory.mktemp("a") / "audit"
         return make_audit(folder, {"test": test}, {"train": train}, pairs, **more)
 
     return make
+
+
+@pytest.fixture
+def own(tmp_path):
+    """Sets that a test changes."""
+    return making.flat_folder(tmp_path / "test"), making.flat_folder(tmp_path / "train", 100)
 
 
 def purge(folder, out=None, **settings):
     return remedy.purge(folder, PurgeSettings(**settings), out=out)
 
 
+def leak(query, reference, grade="near", **more):
+    return pair(f"test/{query}.png", f"train/{reference}.png", grade, **more)
+
+
 def goes(result):
     return {each.id: each.why for plan in result.sets for each in plan.removed}
 
 
-@settings(max_examples=25)
+@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     st.lists(st.tuples(st.integers(0, 6), st.integers(0, 6), st.sampled_from(GRADES)), max_size=12),
     st.sampled_from(["test", "train"]),
     st.sampled_from(GRADES[:-1]),
 )
-def test_the_images_in_strong_pairs_are_removed(sources, tmp_path_factory, rows, side, grade):
-    pairs = {f"{q}-{r}": pair(f"test/{q}.png", f"train/{r}.png", g) for q, r, g in rows}
-    folder = tmp_path_factory.mktemp("a") / "audit"
-    make_audit(folder, {"test": sources[0]}, {"train": sources[1]}, pairs.values())
+def test_the_images_in_strong_pairs_are_removed(audited, rows, side, grade):
+    pairs = {f"{q}-{r}": leak(q, r, g) for q, r, g in rows}
+    folder = audited(*pairs.values())
     strong = GRADES[: GRADES.index(grade) + 1]
     end = "query" if side == "test" else "reference"
     want: dict[str, str] = {}
@@ -83,11 +74,7 @@ def test_the_images_in_strong_pairs_are_removed(sources, tmp_path_factory, rows,
 
 
 def test_verdicts_of_people_count(audited, sources):
-    folder = audited(
-        pair("test/0.png", "train/0.png", "near"),
-        pair("test/1.png", "train/1.png", "different"),
-        pair("test/2.png", "train/2.png", "near"),
-    )
+    folder = audited(leak(0, 0, "near"), leak(1, 1, "different"), leak(2, 2, "near"))
     digests = [
         [content_digest(data).hex() for data in making.contents(source).values()]
         for source in sources
@@ -104,33 +91,24 @@ def test_verdicts_of_people_count(audited, sources):
 
 
 def test_blank_images_stay_and_are_counted(audited):
-    folder = audited(
-        pair("test/0.png", "train/0.png", "exact"),
-        pair("test/1.png", "train/1.png", "exact"),
-        flat=["test/0.png"],
-    )
+    folder = audited(leak(0, 0, "exact"), leak(1, 1, "exact"), flat=["test/0.png"])
     result = purge(folder)
     assert goes(result) == {"1.png": "exact"}
     assert result.blank == 1
 
 
-def test_images_with_the_same_bytes_are_removed_too(own):
+def test_images_with_the_same_bytes_are_removed_too(audited, own):
     """The audit may list one of several equal training images (--candidates nearest)."""
-    _, train, make = own
-    making.put(train / "again.png", making.picture(102))
-    folder = make(pair("test/0.png", "train/2.png", "near"))
+    making.put(Path(own[1]) / "again.png", making.picture(102))
+    folder = audited(leak(0, 2, "near"), sources=own)
     assert goes(purge(folder, remove_from="train")) == {"2.png": "near", "again.png": "near"}
 
 
 def test_repeats_within_the_test_set(audited):
     """Of each connected group the first image that does not leak stays."""
-    rows = [
-        pair("test/0.png", "train/0.png", "near"),
-        *(pair(f"test/{a}.png", f"test/{b}.png", g) for a, b, g in (
-            (0, 1, "near"), (1, 2, "exact"), (2, 3, "near"), (4, 5, "similar"),
-        )),
-    ]  # fmt: skip
-    folder = audited(*rows)
+    within = (0, 1, "near"), (1, 2, "exact"), (2, 3, "near"), (4, 5, "similar")
+    rows = [pair(f"test/{a}.png", f"test/{b}.png", grade) for a, b, grade in within]
+    folder = audited(leak(0, 0), *rows)
     assert goes(purge(folder)) == {"0.png": "near"}
     dropped = purge(folder, test_duplicates="drop")
     assert goes(dropped) == {"0.png": "near", "2.png": "repeat: exact", "3.png": "repeat: near"}
@@ -141,9 +119,9 @@ def test_repeats_within_the_test_set(audited):
 
 def test_degrees_where_there_are_no_grades(audited):
     folder = audited(
-        pair("test/0.png", "train/0.png", None, degree="hard"),
-        pair("test/1.png", "train/1.png", None, degree="soft"),
-        pair("test/2.png", "train/2.png", None, degree=None),
+        leak(0, 0, None, degree="hard"),
+        leak(1, 1, None, degree="soft"),
+        leak(2, 2, None, degree=None),
     )
     with pytest.raises(UsageError, match="use --degree hard or --degree soft"):
         purge(folder)
@@ -151,11 +129,13 @@ def test_degrees_where_there_are_no_grades(audited):
     assert list(goes(purge(folder, degree="soft"))) == ["0.png", "1.png"]
 
 
-def test_pairs_without_a_grade_are_noted(audited):
-    rows = [pair("test/0.png", "train/0.png"), pair("test/1.png", "train/1.png", None)]
-    assert purge(audited(*rows)).caveats == (
-        "pairs that were not verified (1) have no grade and do not count; --degree counts them",
-    )
+def test_leaks_that_the_audit_cannot_know_are_noted(audited):
+    """Of pairs without a grade, and after a search for the nearest images only."""
+    rows = [leak(0, 0), leak(1, 1, None)]
+    assert "not verified (1) have no grade" in purge(audited(*rows)).caveats[0]
+    folder = audited(rows[0], settings={"candidates": "nearest"})
+    assert "further copies in training stay" in purge(folder, remove_from="train").caveats[0]
+    assert purge(folder).caveats == ()
 
 
 def test_class_balance_is_that_of_the_definition(tmp_path):
@@ -179,7 +159,7 @@ def test_class_balance_is_that_of_the_definition(tmp_path):
 def test_the_side_that_is_recommended(leaks, more, side, said, audited, monkeypatch):
     """Ramos et al. section 8: from train if possible, else from test."""
     monkeypatch.setattr(removal, "TRAINING_LIMIT", 0.2)
-    rows = [pair("test/0.png", f"train/{i}.png") for i in range(leaks)]
+    rows = [leak(0, i) for i in range(leaks)]
     found = purge(audited(*rows, **more)).advice
     assert found.side == side
     assert said in found.why
@@ -210,7 +190,7 @@ def test_embeddings_on_the_training_side(sources, tmp_path):
 
 
 def test_the_result_holds_what_stays(audited, sources, tmp_path):
-    folder = audited(pair("test/1.png", "train/4.png"), pair("test/5.png", "train/4.png"))
+    folder = audited(leak(1, 4), leak(5, 4))
     result = purge(folder, out=tmp_path / "out", format="copy")
     again = open_images(result.written.sources["test"])
     assert again.ids.to_pylist() == ["0.png", "2.png", "3.png", "4.png", "6.png"]
@@ -225,46 +205,33 @@ def test_the_result_holds_what_stays(audited, sources, tmp_path):
     assert purge(folder, out=tmp_path / "out", format="copy").written.reused
 
 
-def test_a_set_that_changed_since_the_audit_is_refused(own, tmp_path):
-    test, _, make = own
-    folder = make(pair("test/0.png", "train/0.png"))
-
-    def refusal(format="copy"):
-        with pytest.raises(VisleakError) as raised:
-            purge(folder, out=tmp_path / "out", format=format)
-        assert not (tmp_path / "out").exists()
-        return str(raised.value)
-
-    making.put(test / "3.png", making.picture(77))
-    assert "image '3.png' changed since the audit: its content is different" in refusal("link")
-    making.put(test / "3.png", making.picture(3))
-    # also of the removed image
-    making.put(test / "0.png", making.picture(79))
-    assert "image '0.png' changed since the audit: its content" in refusal()
-    making.put(test / "0.png", making.picture(0))
-    making.put(test / "new.png", making.picture(78))
-    assert "image 'new.png' is new since the audit; run `visleak audit` again" in refusal()
-    (test / "new.png").unlink()
-    (test / "6.png").unlink()
-    assert "image '6.png' is missing since the audit" in refusal()
-    test.rename(tmp_path / "elsewhere")
-    assert f"cannot be opened again as audited: source '{test}' does not exist" in refusal()
-
-
-def test_an_image_that_can_be_read_since_the_audit_is_refused(tmp_path):
-    """It may be a copy."""
-    test, train = making.flat_folder(tmp_path / "test"), making.flat_folder(tmp_path / "train")
-    repaired = Path(test) / "later.png"
-    repaired.write_text("<html>")
-    visleak.audit(test, train, out=tmp_path / "a", workers=1, cache=None)
-    repaired.write_bytes((Path(train) / "2.png").read_bytes())
-    with pytest.raises(VisleakError, match=r"image 'later.png' can be read since the audit; run"):
-        purge(tmp_path / "a", remove_from="test", out=tmp_path / "out", format="copy")
+@pytest.mark.parametrize(
+    ("name", "data", "said"),
+    [
+        ("3.png", making.picture(77), "image '3.png' changed since the audit: its content is"),
+        # also of the removed image
+        ("0.png", making.picture(79), "image '0.png' changed since the audit: its content is"),
+        ("new.png", making.picture(78), "image 'new.png' is new since the audit; run `visleak"),
+        ("broken.png", making.picture(5), "image 'broken.png' can be read since the audit; run"),
+        ("6.png", None, "image '6.png' is missing since the audit"),
+        ("", None, "cannot be opened again as audited: source '.*' does not exist"),
+    ],
+)
+def test_a_set_that_changed_since_the_audit_is_refused(name, data, said, audited, own, tmp_path):
+    path = Path(own[0], name)
+    making.put(Path(own[0]) / "broken.png", "<html>")
+    folder = audited(leak(0, 0), sources=own)
+    if data is None:
+        path.rename(tmp_path / "elsewhere")
+    else:
+        path.write_bytes(data)
+    with pytest.raises(VisleakError, match=said):
+        purge(folder, out=tmp_path / "out", format="link")
     assert not (tmp_path / "out").exists()
 
 
 def test_audits_that_cannot_be_purged(audited, sources, tmp_path):
-    with pytest.raises(UsageError, match=r"a sample of 50 images per set.*without --sample"):
+    with pytest.raises(UsageError, match="an audit of a sample of 50 images; an audit of all"):
         purge(audited(settings={"sample": 50}))
     with pytest.raises(UsageError, match="set must be one of test; got 'val'"):
         purge(audited(), set_name="val")
@@ -278,12 +245,6 @@ def test_audits_that_cannot_be_purged(audited, sources, tmp_path):
     with pytest.raises(UsageError, match="would remove both images of a pair; choose"):
         purge(both)
     assert purge(both, set_name="a").sets[0].name == "a"
-
-
-def test_a_search_for_the_nearest_only_is_noted(audited):
-    folder = audited(pair("test/0.png", "train/0.png"), settings={"candidates": "nearest"})
-    assert "further copies in training stay" in purge(folder, remove_from="train").caveats[0]
-    assert purge(folder).caveats == ()
 
 
 def test_sets_of_different_layouts_are_written_together(tmp_path):

@@ -1,31 +1,33 @@
-"""Test images that need a replacement, the order of a pool, neighbours of a candidate."""
+"""Test images that need a replacement, pools, neighbours of candidates, and decisions."""
 
-from __future__ import annotations
-
-from collections.abc import Sequence
+import csv
+import sqlite3
 
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from visleak.encoders import load_encoder
+from visleak.errors import VisleakError
 from visleak.pipeline.encoded_set import Side
 from visleak.records import Fingerprints, ImageSet, Problem
-from visleak.remedy.pool import COLUMNS, class_of, find_duplicates, make_pool
+from visleak.remedy.pool import (
+    COLUMNS,
+    FILE,
+    PLAIN,
+    AlreadyDecided,
+    Decision,
+    Decisions,
+    find_duplicates,
+    make_pool,
+)
 from visleak.remedy.selection import COMPARED, SHOWN, Neighbours
+from visleak.storage import csv_text
 
 
-def made_set(
-    name: str,
-    ids: Sequence[str],
-    digests: Sequence[Sequence[int]],
-    flat: Sequence[bool] = (),
-    labels: Sequence[str | None] | None = None,
-    matrix: np.ndarray | None = None,
-    problems: tuple[Problem, ...] = (),
-) -> tuple[ImageSet, Fingerprints]:
+def made_set(name, ids, digests, flat=(), labels=None, matrix=None, problems=()):
     count, texts = len(ids), pa.array(ids, pa.string())
     prints = Fingerprints(
         set=name,
@@ -41,14 +43,14 @@ def made_set(
     return ImageSet(name, texts, texts, opener=None, labels=known, problems=problems), prints
 
 
-def made(contents: str, flat: str = "", labels: list[str | None] | None = None):
+def made(contents, flat="", labels=None):
     ids = [str(i) for i in range(len(contents))]
     return made_set(
         "test", ids, [[ord(c)] * 16 for c in contents], [i in flat for i in ids], labels
     )
 
 
-def pairs(*rows: str) -> pa.Table:
+def pairs(*rows):
     """Return pairs from ``QUERY SET/REFERENCE GRADE [SIMILARITY [JUDGED]]``."""
     found = []
     for row in rows:
@@ -63,7 +65,7 @@ def pairs(*rows: str) -> pa.Table:
     return pa.Table.from_pylist(found, schema)
 
 
-def ids(found) -> list[str]:
+def ids(found):
     return [each.id for each in found.images]
 
 
@@ -87,14 +89,6 @@ def test_the_rule_of_the_paper():
     assert [leak.id for each in found.images for leak in each.leaks] == ["9", "5", "3", "9"]
 
 
-@pytest.mark.parametrize(
-    ("grade", "want"), [("exact", ["0"]), ("near", ["0", "1"]), ("similar", ["0", "1", "2"])]
-)
-def test_a_grade_means_it_or_stronger(grade, want):
-    table = pairs("0 train/0 exact", "1 train/0 near", "2 train/0 similar", "3 train/0 different")
-    assert ids(find_duplicates(table, *made("abcd"), grade)) == want
-
-
 def test_disputed_pairs_are_excluded():
     table = pairs(
         "0 train/0 near 0.9 disputed", "1 train/0 near 0.9 disputed", "1 train/1 near 0.8 human"
@@ -106,12 +100,6 @@ def test_disputed_pairs_are_excluded():
     assert (ids(found), found.disputed) == (["0", "1"], 0)
 
 
-def test_blank_images_are_excluded():
-    table = pairs("0 train/0 exact 1", "1 train/0 exact 1", "1 train/1 similar 0.9")
-    found = find_duplicates(table, *made("ab", flat="1"))
-    assert (ids(found), found.blank) == (["0"], 1)
-
-
 def test_copies_of_one_content_are_numbered():
     """Decisions are keyed by content, and two test images of equal bytes need two."""
     table = pairs("0 train/0 exact", "2 train/0 exact", "3 train/0 exact")
@@ -120,26 +108,13 @@ def test_copies_of_one_content_are_numbered():
     assert found.images[0].digest == found.images[1].digest
 
 
-def test_labels_and_similarities_of_duplicates():
-    table = pairs("0 train/7 near -", "0 train/8 near 0.5", "1 train/8 near 0.4")
-    found = find_duplicates(table, *made("ab", labels=["cat", None]))
-    assert [each.label for each in found.images] == ["cat", None]
-    assert [leak.similarity for leak in found.images[0].leaks] == [0.5, None]
-
-
-def test_other_test_sets_are_ignored():
-    table = pairs("0 train/0 near")
-    other = table.set_column(0, "query_set", pa.array(["val"]))
-    assert ids(find_duplicates(other, *made("a"))) == []
-
-
-def pool(contents: list[int], flat: set[int] = frozenset(), labels: list[str | None] | None = None):
+def pool(contents, flat=frozenset(), labels=None):
     ids, digests = [f"i{i}" for i in range(len(contents))], [digest(c) for c in contents]
     gone = (Problem("pool", "gone", "gone", "missing"),)
     return made_set("pool", ids, digests, [c in flat for c in contents], labels, problems=gone)
 
 
-def digest(content: int) -> list[int]:
+def digest(content):
     return list(content.to_bytes(16, "big"))
 
 
@@ -172,30 +147,15 @@ def test_the_order_depends_on_content_and_seed_alone(contents, seed, turn):
     assert [part[row] for row in third.queues[None]] == [c for c in order if c in part]
 
 
-def test_another_seed_is_another_order():
-    contents = list(range(30))
-    orders = {tuple(make_pool(*pool(contents), set(), seed).queues[None]) for seed in range(4)}
-    assert len(orders) == 4
-
-
 def test_the_order_is_random():
-    """As many ascents as in a random permutation."""
-    order = make_pool(*pool(list(range(500))), set(), 0).queues[None]
-    ascents = int((np.diff(order) > 0).sum())
-    assert 200 < ascents < 300
+    """As many ascents as in a random permutation, and another order for another seed."""
+    images = pool(list(range(500)))
+    one, other = (make_pool(*images, set(), seed).queues[None] for seed in (0, 1))
+    assert 200 < (np.diff(one) > 0).sum() < 300
+    assert (one != other).sum() > 400
 
 
-def test_an_empty_pool_and_one_without_labels():
-    assert make_pool(*pool([]), set(), 0).usable == 0
-    assert set(make_pool(*pool([1, 2]), set(), 0).queues) == {None}
-
-
-def test_classes_are_normalised_labels():
-    assert class_of("Great_White-Shark ") == "great white shark"
-    assert class_of(None) is None
-
-
-def side(name: str, count: int, seed: int) -> Side:
+def side(name, count, seed):
     rng = np.random.default_rng(seed)
     matrix = rng.normal(size=(count, 560)).astype(np.float32)
     matrix /= np.linalg.norm(matrix, axis=1, keepdims=True)
@@ -205,7 +165,7 @@ def side(name: str, count: int, seed: int) -> Side:
     return Side(images, prints, background, np.arange(count))
 
 
-def test_the_nearest_of_both_rankings_are_neighbours() -> None:
+def test_the_nearest_of_both_rankings_are_neighbours():
     """Against all similarities."""
     existing = {name: side(name, 90, seed) for seed, name in enumerate(("test", "train"))}
     pool = side("pool", 40, 7)
@@ -227,3 +187,127 @@ def test_the_nearest_of_both_rankings_are_neighbours() -> None:
     similarities = [near.similarity for near in found]
     assert similarities == sorted(similarities, reverse=True)
     assert len(found) == len(compared) > SHOWN
+
+
+# -- decisions -------------------------------------------------------------------------------------
+
+
+def decision(test="t0", pool="p0", verdict="approved", **more):
+    about = {"decision": verdict, "test_digest": f"d-{test}", "copy": 0, "pool_digest": f"d-{pool}"}
+    about |= {"test_set": "test", "test": test, "pool": pool, "label": "cat"}
+    return Decision(**{**about, "reviewer": "ada", "how": "person", **more})
+
+
+def plain(folder):
+    with (folder / PLAIN).open(newline="") as lines:
+        return [{k: csv_text(v) for k, v in row.items()} for row in csv.DictReader(lines)]
+
+
+def test_undo_may_stop_at_a_time(tmp_path):
+    """Decisions of an earlier session stay."""
+    with Decisions(tmp_path) as ours:
+        ours.approve(decision("t0", "p0", time="2020-01-01"), ())
+        ours.reject(decision("t1", "p1", "rejected", time="2020-01-02"))
+        found = [ours.undo("ada", since) for since in ("2020-01-02", "2020-01-02", "")]
+    assert [each and each.pool for each in found] == ["p1", None, "p0"]
+
+
+def test_a_trial_changes_nothing(tmp_path):
+    (tmp_path / "trial").mkdir()
+    with Decisions(tmp_path) as ours:
+        ours.approve(decision("t0", "p0"), ())
+    before = (tmp_path / FILE).read_bytes()
+    with Decisions.copied(tmp_path, tmp_path / "trial") as trial:
+        trial.approve(decision("t1", "p1"), {"d-p0"})
+        assert len(trial.standing()) == 2
+    assert (tmp_path / FILE).read_bytes() == before
+    (tmp_path / "empty").mkdir()
+    with Decisions.copied(tmp_path / "nowhere", tmp_path / "empty") as trial:
+        assert trial.all() == ()
+
+
+def test_the_plain_copy_is_imported(tmp_path):
+    with Decisions(tmp_path) as ours:
+        ours.approve(decision("=t0", "p0", label="+1"), ())
+        ours.reject(decision("t1", "p1", "rejected"))
+        ours.undo("ada")
+        # what was withdrawn may be decided again
+        ours.reject(decision("t1", "p1", "rejected", how="machine"))
+        before = ours.standing()
+    rows = [(row["pool"], row["decision"], bool(row["withdrawn"])) for row in plain(tmp_path)]
+    again = [("p1", "withdrawn", True), ("p1", "rejected", False)]
+    assert rows == [("p0", "approved", False), *again]
+    # a spreadsheet reads no formula
+    cells = (tmp_path / PLAIN).read_text().replace("\n", ",").split(",")
+    assert not [cell for cell in cells if cell[:1] in ("=", "+")]
+    (tmp_path / FILE).unlink()
+    with Decisions(tmp_path) as again:
+        assert again.standing() == before
+        with pytest.raises(AlreadyDecided):
+            again.approve(decision("=t0", "p3"), {"d-p0"})
+    (tmp_path / FILE).unlink()
+    (tmp_path / PLAIN).write_text("decision,test\napproved,x\n")
+    with pytest.raises(VisleakError, match=r"replacements\.csv cannot be read \(its columns are"):
+        Decisions(tmp_path)
+
+
+def test_damaged_and_newer_files_are_refused(tmp_path):
+    (tmp_path / "trial").mkdir()
+    (tmp_path / FILE).write_bytes(b"broken " * 300)
+    with pytest.raises(VisleakError, match=r"cannot be used \(file is not a database\)"):
+        Decisions.copied(tmp_path, tmp_path / "trial")
+    (tmp_path / FILE).unlink()
+    Decisions(tmp_path).close()
+    with sqlite3.connect(tmp_path / FILE) as db:
+        db.execute("PRAGMA user_version = 9")
+    db.close()
+    with pytest.raises(VisleakError, match="layout 9, this visleak reads up to 1: upgrade"):
+        Decisions(tmp_path)
+
+
+MOVES = st.lists(
+    st.tuples(st.sampled_from("arwu"), st.integers(0, 4), st.integers(0, 5), st.sampled_from("xy")),
+    max_size=25,
+)
+
+
+@settings(max_examples=20)
+@given(moves=MOVES)
+def test_any_sequence_of_decisions(tmp_path_factory, moves):
+    model: list[list] = []  # [verdict, test, pool, reviewer, stands]
+    folder = tmp_path_factory.mktemp("model")
+    with Decisions(folder) as ours:
+        for what, test, pool, who in moves:
+            alive = [row for row in model if row[4]]
+            if what in "ar":
+                verdict = {"a": "approved", "r": "rejected"}[what]
+                free = all(row[2] != pool for row in alive)
+                if what == "a":
+                    free &= all(row[1] != test or row[0] != "approved" for row in alive)
+                asked = decision(f"t{test}", f"p{pool}", verdict, reviewer=who)
+                known = {f"d-p{n}" for n in range(6)}
+                try:
+                    _ = ours.approve(asked, known) if what == "a" else ours.reject(asked)
+                    assert free
+                    model.append([verdict, test, pool, who, True])
+                except AlreadyDecided:
+                    assert not free
+                continue
+            if what == "u":
+                found = [row for row in alive if row[3] == who]
+                taken = ours.undo(who)
+            else:
+                found = [row for row in alive if row[1] == test and row[0] == "approved"]
+                taken = ours.withdraw(f"d-t{test}", 0)
+            assert (taken is None) == (not found)
+            if found:
+                found[-1][4] = False
+                assert taken.pool == f"p{found[-1][2]}"
+        want = [(row[0], f"t{row[1]}", f"p{row[2]}") for row in model if row[4]]
+        assert [(d.decision, d.test, d.pool) for d in ours.standing()] == want
+
+
+@pytest.mark.parametrize("wrong", [{"verdict": "withdrawn"}, {"how": "both"}])
+def test_invalid_decisions_are_refused(wrong):
+    with pytest.raises(ValueError, match=r"got '(withdrawn|both)'"):
+        decision(**wrong)

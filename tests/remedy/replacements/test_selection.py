@@ -1,41 +1,28 @@
 """Candidates that are offered, approvals, and the automatic selection."""
 
-from __future__ import annotations
-
+import json
+import shutil
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 
 import numpy as np
 import pytest
 
 import visleak
 from planted_pool import darker, plant, png, scene, store
-from visleak.encoders import load_encoder
-from visleak.errors import UsageError
+from visleak.errors import UsageError, VisleakError
+from visleak.formats import open_images
 from visleak.images import content_digest
-from visleak.records import VIEWS
 from visleak.remedy.pool import AlreadyDecided, Decisions
-from visleak.remedy.selection import NotEligible, Selection
+from visleak.remedy.selection import NotEligible, _encoder_name
 
 
-def digest(pixels: np.ndarray) -> str:
+def digest(pixels):
     return content_digest(png(pixels)).hex()
 
 
-def named(selection: Selection, id_: str):
+def named(selection, id_):
     ids = selection.pool.fingerprints.ids.to_pylist()
     return selection.candidates([ids.index(id_)])[0]
-
-
-def test_the_planted_duplicates_need_a_replacement(opened):
-    """Of the pair within test only one image; the blank test image is excluded."""
-    selection = opened()
-    planted = ["cat/00.png", "cat/01.png", "cat/02.png", "dog/06.png", "dog/07.png"]
-    assert [each.id for each in selection.duplicates.images] == planted
-    assert selection.duplicates.blank == 1
-    counts = [(c.label, c.duplicates, c.replaced, c.candidates_left) for c in selection.counts()]
-    assert counts == [("cat", 3, 0, 8), ("dog", 2, 0, 6)]
-    assert selection.label_of("train", "dog/07.png") == "dog"
 
 
 def test_images_of_the_audit_are_not_candidates(opened):
@@ -51,32 +38,8 @@ def test_images_of_the_audit_are_not_candidates(opened):
     assert named(selection, "cat/new0.png").objection == ""
 
 
-def test_three_nearest_are_those_of_brute_force(opened):
-    """All similarities over all views, worked out one by one."""
-    selection = opened()
-    encoder = load_encoder("builtin")
-    row = int(selection.pool.queues["dog"][0])
-    seen = [
-        encoder.view(selection.pool.fingerprints.matrix[[row]], view)[0].astype(np.float64)
-        for view in range(len(VIEWS))
-    ]
-    far = []
-    for name in ("test", "train"):
-        prints = selection.material[name].fingerprints
-        for id_, vector in zip(prints.ids.to_pylist(), prints.matrix, strict=True):
-            best = max(float(view @ vector.astype(np.float64)) for view in seen)
-            far.append((-np.float32(best), name, id_))
-    want = sorted(far)[:3]
-    (candidate,) = selection.candidates([row])
-    assert [(near.set, near.id) for near in candidate.nearest] == [each[1:] for each in want]
-    assert [near.similarity for near in candidate.nearest] == pytest.approx([-s[0] for s in want])
-    assert candidate.nearest[0].distance == pytest.approx(
-        np.sqrt(2 - 2 * candidate.nearest[0].similarity)
-    )
-
-
 @pytest.fixture
-def twins(planted: Path, tmp_path: Path) -> Path:
+def twins(planted, tmp_path):
     """A pool of one class with one scene in four files: other bytes, processed, mirrored."""
     for name, data in {
         "one": png(scene(4000)),
@@ -113,24 +76,6 @@ def test_when_a_class_has_no_candidates_left(opened, twins):
     assert (offer.candidate, len(offer.passed), offer.left) == (None, 3, 3)
     dog = selection.offer(3)
     assert (dog.candidate, dog.passed, dog.left) == (None, (), 0)
-
-
-def test_candidates_come_in_the_order_of_the_pool(opened):
-    selection = opened()
-    queue = selection.pool.queues["cat"].tolist()
-    eligible = [row for row in queue if not selection.candidates([row])[0].objection]
-    seen, after = [], None
-    for _ in eligible:
-        candidate = selection.offer(0, after).candidate
-        seen.append(candidate.row)
-        after = candidate.digest
-    assert seen == eligible
-    assert selection.offer(0, after).candidate.row == eligible[0]
-    third = selection.candidates([eligible[2]])[0]
-    selection.reject(0, third.digest, "ada")
-    # a rejected candidate has a successor, and is not offered again
-    assert selection.offer(0, third.digest).candidate.row == eligible[3]
-    assert third.row not in {selection.offer(p).candidate.row for p in range(3)}
 
 
 def test_approving_is_checked_on_the_server(opened):
@@ -173,7 +118,7 @@ def test_two_pages_at_once_never_approve_copies(opened, twins):
     ids = ["one", "other-bytes", "darker", "mirrored"]
     digests = [named(pages[0], f"cat/{name}.png").digest for name in ids]
 
-    def approve(number: int) -> bool:
+    def approve(number):
         try:
             pages[number % 2].approve(number % 3, digests[number % 4], "ada")
         except (NotEligible, AlreadyDecided):
@@ -202,19 +147,90 @@ def test_an_approval_may_become_invalid(planted, opened, twins, folder):
     assert first.objection(late) == "not eligible: near copy of pool/cat/one.png"
 
 
-def test_labels_may_be_missing(planted, opened, tmp_path):
-    flat = tmp_path / "flat"
-    for path in (planted / "pool").rglob("new*.png"):
-        store(flat, f"{path.parent.name}-{path.name}", path.read_bytes())
-    selection = opened(flat)
+def test_labels_may_be_missing(opened, tmp_path):
+    store(tmp_path / "flat", "one.png", png(scene(7050)))
+    selection = opened(tmp_path / "flat")
     assert not selection.by_class
-    assert len(selection.offer(0).candidate.nearest) == 3
-    assert selection.counts()[0].candidates_left == 12
+    assert selection.offer(0).candidate.label is None
 
 
-def test_sets_without_a_training_side(opened, tmp_path):
-    plant(tmp_path / "alone")
-    visleak.audit(tmp_path / "alone" / "test", out=tmp_path / "a", workers=1, cache=None)
-    selection = opened(tmp_path / "alone" / "pool", at=tmp_path / "a")
-    assert [each.id for each in selection.duplicates.images] == ["dog/07.png"]
-    assert selection.choose(lambda done, total: None) == 1
+def test_pools_that_cannot_be_used(planted, opened, tmp_path):
+    for number in range(2):
+        store(tmp_path / "pool", f"lorry/{number}.png", png(scene(6000 + number)))
+    with pytest.raises(UsageError, match=r"are of cat, dog, the pool has lorry; choose its column"):
+        opened(tmp_path / "pool")
+    with pytest.raises(VisleakError, match=r"can be used: 13 are in the audit already, 0 are bl"):
+        opened(planted / "train")
+    np.save(tmp_path / "emb.npy", np.eye(4, dtype=np.float32))
+    with pytest.raises(UsageError, match=r"set of embeddings|no images|does not exist"):
+        opened(f"emb:{tmp_path}?encoder=builtin")
+
+
+def test_the_file_of_an_encoder_is_found_from_anywhere(tmp_path, monkeypatch):
+    """An audit has its path relative to the folder of the run."""
+    (tmp_path / "models").mkdir()
+    (tmp_path / "models" / "a.onnx").touch()
+    name = "onnx:models/a.onnx?prep=b.json"
+    assert _encoder_name(name, tmp_path) == f"onnx:{tmp_path}/models/a.onnx?prep=b.json"
+    monkeypatch.chdir(tmp_path)
+    assert _encoder_name(name, tmp_path / "elsewhere") == name
+
+
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [
+        ({"settings": {"sample": 5}}, "an audit of a sample of 5 images; an audit of all images"),
+        ({"encoder": {"digest": "0" * 32}}, r"encoder builtin has digest .* 000000000000;"),
+    ],
+)
+def test_audits_that_cannot_be_used(opened, folder, changed, said):
+    content = json.loads((folder / "audit.json").read_text())
+    for name, value in changed.items():
+        content[name] |= value
+    (folder / "audit.json").write_text(json.dumps(content))
+    with pytest.raises(VisleakError, match=said):
+        opened()
+
+
+def test_several_test_sets(planted, opened, tmp_path):
+    sets = [open_images(planted / "test", name=name) for name in ("one", "two")]
+    visleak.audit(sets, planted / "train", out=tmp_path / "two", workers=1, cache=planted / "cache")
+    with pytest.raises(UsageError, match="one, two; one is replaced at a time: choose it with"):
+        opened(at=tmp_path / "two")
+    with pytest.raises(UsageError, match="set must be one of one, two; got 'val'"):
+        opened(at=tmp_path / "two", set_name="val")
+    selection = opened(at=tmp_path / "two", set_name="two")
+    assert (selection.test_set, len(selection.duplicates.images)) == ("two", 5)
+
+
+def test_images_that_changed_since(opened, tmp_path):
+    root = plant(tmp_path / "own", fresh=2)
+    visleak.audit(root / "test", root / "train", out=root / "audit", workers=1, cache=None)
+    store(root / "train", "cat/01.png", png(scene(1)))
+    (root / "train" / "cat" / "02.png").unlink()
+    with pytest.raises(VisleakError, match=r"2 images of set 'train' .* changed since the audit"):
+        opened(root / "pool", at=root / "audit")
+
+
+@pytest.mark.parametrize("side", ["test", "train"])
+def test_images_that_are_not_in_the_audit(opened, tmp_path, side):
+    """Added later or repaired, they may be copies."""
+    root = plant(tmp_path / "own", fresh=2)
+    repaired = root / side / "cat" / "later.png"
+    repaired.write_text("<html>")
+    visleak.audit(root / "test", root / "train", out=root / "audit", workers=1, cache=None)
+    opened(root / "pool", at=root / "audit")
+    repaired.write_bytes(png(scene(1)))
+    for name in ("later.png", "renamed.png"):
+        repaired = repaired.rename(repaired.with_name(name))
+        with pytest.raises(VisleakError, match=rf"1 image of set '{side}' .* not in the audit"):
+            opened(root / "pool", at=root / "audit")
+
+
+def test_a_pool_may_have_the_name_of_a_set(planted, opened, tmp_path):
+    shutil.copytree(planted / "test", tmp_path / "pool-set")
+    sets = [open_images(tmp_path / "pool-set", name="pool")]
+    visleak.audit(sets, planted / "train", out=tmp_path / "a", workers=1, cache=planted / "cache")
+    selection = opened(at=tmp_path / "a")
+    assert selection.pool.fingerprints.set == "pool+"
+    assert len(selection.duplicates.images) == 5
