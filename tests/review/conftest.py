@@ -1,12 +1,8 @@
 """The audit folder that the tests of the review app read."""
 
-from __future__ import annotations
-
 import shutil
-from collections.abc import Iterator
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 pytest.importorskip("starlette", reason="the review app needs the extra web")
@@ -18,21 +14,21 @@ from visleak.review.session import ReviewSession
 
 
 @pytest.fixture(scope="session")
-def finished(tmp_path_factory: pytest.TempPathFactory, natural: dict[str, np.ndarray]) -> Path:
+def finished(tmp_path_factory, natural):
     return make_audit(tmp_path_factory.mktemp("reviewed"), natural)
 
 
 @pytest.fixture
-def folder(finished: Path, tmp_path: Path) -> Path:
+def folder(finished, tmp_path):
     return Path(shutil.copytree(finished, tmp_path / "audit"))
 
 
 @pytest.fixture
-def session(folder: Path) -> Iterator[ReviewSession]:
+def session(folder):
     with ReviewSession(folder, "ada") as session:
         yield session
 
 
 @pytest.fixture
-def browser(session: ReviewSession) -> Browser:
+def browser(session):
     return Browser.at(session)

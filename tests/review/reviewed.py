@@ -1,17 +1,15 @@
 """A small audit to review, and a browser's side of the talk with the server."""
 
-from __future__ import annotations
-
 import csv
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from html.parser import HTMLParser
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import cv2
 import numpy as np
@@ -22,6 +20,7 @@ from starlette.testclient import TestClient
 import visleak
 from visleak.review.app import create_app
 from visleak.review.security import Access
+from visleak.review.serving import bound
 from visleak.review.session import ReviewSession
 
 PORT = 8765
@@ -97,7 +96,7 @@ class Browser:
     client: TestClient
 
     @classmethod
-    def at(cls, session: ReviewSession) -> Browser:
+    def at(cls, session: ReviewSession) -> Self:
         access = Access(PORT)
         client = TestClient(create_app(session, access), base_url=HERE, follow_redirects=False)
         browser = cls(session, access, client)
@@ -124,8 +123,7 @@ class Browser:
     def send(self, path: str, value: Any) -> dict[str, Any]:
         answer = self.client.post(path, json=value, headers=OWN)
         assert answer.status_code == 200, answer.text
-        reply: dict[str, Any] = answer.json()
-        return reply
+        return answer.json()
 
 
 def row_of(session: ReviewSession, query: str, reference: str = "") -> int:
@@ -164,6 +162,50 @@ def served(app: Any, listening: socket.socket, **options: Any) -> Iterator[None]
         server.should_exit = True
         thread.join(timeout=20)
         assert not thread.is_alive()
+
+
+@contextmanager
+def windows(
+    chromium: Any, app: Any, access: Access, expected: Sequence[str]
+) -> Iterator[Callable[..., Any]]:
+    """Serve an application; yield what opens a window of a browser, and see that all went well.
+
+    Whatever a console, a dialog or a request to another host says must have an expected part.
+    """
+    listening = bound(0)
+    access.port = listening.getsockname()[1]
+    home, trouble, contexts = f"http://127.0.0.1:{access.port}", [], []
+
+    def window(width: int = 1280, height: int = 900, **options: Any) -> Any:
+        contexts.append(chromium.new_context(**options))
+        page = contexts[-1].new_page()
+        page.set_viewport_size({"width": width, "height": height})
+        page.on("console", lambda message: trouble.append(message.text))
+        page.on("pageerror", lambda error: trouble.append(str(error)))
+        page.on("dialog", lambda dialog: (trouble.append(dialog.message), dialog.dismiss()))
+        page.on(
+            "request",
+            lambda request: (
+                request.url.startswith(f"{home}/") or trouble.append(f"sent to {request.url}")
+            ),
+        )
+        page.goto(access.url(access.token))
+        return page
+
+    with served(app, listening):
+        yield window
+        for context in contexts:
+            context.close()
+    assert [each for each in trouble if not any(part in each for part in expected)] == []
+
+
+def broken_rules(page: Any) -> list[tuple[str, str]]:
+    """Return what axe-core finds on a page."""
+    axe = pytest.importorskip("axe_playwright_python.sync_playwright").Axe()
+    levels = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]
+    rules = {"runOnly": levels, "resultTypes": ["violations"]}
+    found = axe.run(page, options=rules).response["violations"]
+    return [(each["id"], node["html"][:120]) for each in found for node in each["nodes"]]
 
 
 class Tags(HTMLParser):

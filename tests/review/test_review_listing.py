@@ -1,34 +1,23 @@
 """The list against a plain oracle: order, uniqueness, the paper's nearest, filters."""
 
-from __future__ import annotations
-
 import math
 import tempfile
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from urllib.parse import parse_qsl
 
 import numpy as np
-import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from toy_audit import image_row, write_rows
 from visleak.errors import UsageError, VisleakError
 from visleak.records import GRADES, between
-from visleak.review.listing import (
-    Choice,
-    Listing,
-    couples,
-    describe,
-    fixed,
-    labels,
-    order,
-    read_listing,
-)
+from visleak.review.listing import Choice, couples, describe, fixed, labels, order, read_listing
 from visleak.settings import Settings
-from visleak.storage import IMAGES, IMAGES_SCHEMA, PAIRS, PAIRS_SCHEMA, write_tables
 from visleak.storage.audit_folder import AuditSummary, Thresholds
 from visleak.verdicts import pair_key
 
@@ -38,8 +27,22 @@ SETS = ("test", "train", "extra")
 CONTENTS = [f"{n:032x}" for n in range(6)]
 
 
+NAMES = ("query_set", "query", "reference_set", "reference")
+
+#: What an audit says of a pair.
+FOUND = st.fixed_dictionaries(
+    {
+        "similarity": st.sampled_from([0.25, 0.5, 0.75, 0.9375, 1.0]),
+        "grade": st.sampled_from([*GRADES, None]),
+        "probability": st.sampled_from([0.0, 0.25, 0.5, 0.75, 1.0, None]),
+        "query_label": st.sampled_from(["a", "b", None]),
+        "reference_label": st.sampled_from(["a", "c", None]),
+    }
+)
+
+
 @st.composite
-def audits(draw: st.DrawFn) -> tuple[dict[tuple[str, str], str | None], list[dict[str, Any]]]:
+def audits(draw):
     """Images with their digests, and rows of ``pairs.parquet`` in its order."""
     images: dict[tuple[str, str], str | None] = {}
     for name in SETS:
@@ -47,77 +50,44 @@ def audits(draw: st.DrawFn) -> tuple[dict[tuple[str, str], str | None], list[dic
             digest = draw(st.sampled_from([*CONTENTS, None] if name == "extra" else CONTENTS))
             images[name, f"{name[:2]}{number}"] = digest
     own = [image for image in images if image[0] == "test"]
-    chosen = draw(
-        st.lists(
-            st.tuples(st.sampled_from(own), st.sampled_from(list(images))),
-            max_size=14,
-            unique=True,
-        )
-    )
+    couple = st.tuples(st.sampled_from(own), st.sampled_from(list(images)))
     rows = []
-    for query, reference in chosen:
+    for query, reference in draw(st.lists(couple, max_size=14, unique=True)):
         within = reference[0] == "test"
         if within and query[1] >= reference[1]:
             continue
-        rows.append(
-            {
-                "query_set": query[0],
-                "query": query[1],
-                "reference_set": reference[0],
-                "reference": reference[1],
-                "similarity": draw(st.sampled_from([0.25, 0.5, 0.75, 0.9375, 1.0])),
-                "grade": draw(st.sampled_from([*GRADES, None])),
-                "probability": draw(st.sampled_from([0.0, 0.25, 0.5, 0.75, 1.0, None])),
-                "query_label": draw(st.sampled_from(["a", "b", None])),
-                "reference_label": draw(st.sampled_from(["a", "c", None])),
-                "coverage": "within" if within else "intra",
-            }
-        )
+        row = dict(zip(NAMES, (*query, *reference), strict=True))
+        rows.append(row | draw(FOUND) | {"coverage": "within" if within else "intra"})
     rows.sort(
         key=lambda row: (row["query"], -row["similarity"], row["reference_set"], row["reference"])
     )
     return images, rows
 
 
-def written(
-    folder: Path, images: dict[tuple[str, str], str | None], rows: list[dict[str, Any]]
-) -> Path:
-    held = [
-        {"set": name, "id": id_, "digest": digest, "locator": id_, "width": 32, "height": 32}
-        for (name, id_), digest in images.items()
-    ]
-    write_tables(folder / IMAGES, IMAGES_SCHEMA, [pa.Table.from_pylist(held, IMAGES_SCHEMA)])
-    write_tables(folder / PAIRS, PAIRS_SCHEMA, [pa.Table.from_pylist(rows, PAIRS_SCHEMA)])
-    return folder
-
-
-def read(audit: tuple[Any, Any], kind: str = "listed") -> Listing | None:
+def read(audit, kind="listed"):
     """Return the list, or ``None`` where it is refused because there are no images."""
     images, rows = audit
     seen = [row for row in rows if digests_of(images, row) is not None]
+    held = [image_row(*image, digest=digest) for image, digest in images.items()]
     with tempfile.TemporaryDirectory() as folder:
-        path = written(Path(folder), images, rows)
+        write_rows(Path(folder), held, rows)
         if rows and not seen:
             with pytest.raises(VisleakError, match="there are no images to review"):
-                read_listing(path, kind)
+                read_listing(Path(folder), kind)
             return None
-        return read_listing(path, kind)
+        return read_listing(Path(folder), kind)
 
 
-def digests_of(images: Any, row: dict[str, Any]) -> tuple[str, str] | None:
-    pair = (
-        images[row["query_set"], row["query"]],
-        images[row["reference_set"], row["reference"]],
-    )
+def digests_of(images, row):
+    pair = (images[row["query_set"], row["query"]], images[row["reference_set"], row["reference"]])
     return None if None in pair else pair_key(*pair)
 
 
-def rows_of(listing: Listing) -> list[tuple[str, ...]]:
-    names = ("query_set", "query", "reference_set", "reference")
-    return [tuple(str(listing.row(row)[name]) for name in names) for row in range(len(listing))]
+def rows_of(listing):
+    return [tuple(str(listing.row(row)[name]) for name in NAMES) for row in range(len(listing))]
 
 
-def best_of(images: Any, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def best_of(images, rows):
     """Return one row a pair of contents, closest first: the slow way."""
     best: dict[Any, tuple[Any, dict[str, Any]]] = {}
     for number, row in enumerate(rows):
@@ -128,7 +98,7 @@ def best_of(images: Any, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return [row for rank, row in sorted(best.values(), key=lambda each: each[0][1:])]
 
 
-def nearest_of(images: Any, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def nearest_of(images, rows):
     """Return each query's nearest among the other sets and within its own: the slow way."""
     found: dict[Any, int] = {}
     for number, row in enumerate(rows):
@@ -143,12 +113,9 @@ def nearest_of(images: Any, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return [rows[number] for number in sorted(set(found.values()))]
 
 
-NAMES = ("query_set", "query", "reference_set", "reference")
-
-
 @settings(max_examples=20)
 @given(audits())
-def test_each_pair_of_contents_stands_once_closest_first(audit: Any) -> None:
+def test_each_pair_of_contents_stands_once_closest_first(audit):
     listing = read(audit)
     if listing is None:
         return
@@ -170,7 +137,7 @@ def test_each_pair_of_contents_stands_once_closest_first(audit: Any) -> None:
 
 @settings(max_examples=20)
 @given(audits())
-def test_the_papers_list_is_the_one_nearest_of_each_image(audit: Any) -> None:
+def test_the_papers_list_is_the_one_nearest_of_each_image(audit):
     listing = read(audit, "nearest")
     if listing is None:
         return
@@ -189,7 +156,7 @@ CHOICES = st.builds(
 )
 
 
-def meets(row: dict[str, Any], choice: Choice) -> bool:
+def meets(row, choice):
     ranks = {name: place for place, name in enumerate(GRADES)}
     wanted = choice.grade.rstrip("+")
     grade = ranks.get(row["grade"], 99)
@@ -208,7 +175,7 @@ def meets(row: dict[str, Any], choice: Choice) -> bool:
 
 @settings(max_examples=25)
 @given(audits(), CHOICES)
-def test_filters_and_order_are_those_of_the_slow_way(audit: Any, choice: Choice) -> None:
+def test_filters_and_order_are_those_of_the_slow_way(audit, choice):
     listing = read(audit)
     if listing is None:
         return
@@ -232,9 +199,7 @@ def test_filters_and_order_are_those_of_the_slow_way(audit: Any, choice: Choice)
 
 
 @given(CHOICES, st.sampled_from(["", "unjudged", "judged", "disputed"]))
-def test_a_choice_comes_back_from_its_address(choice: Choice, state: str) -> None:
-    from urllib.parse import parse_qsl
-
+def test_a_choice_comes_back_from_its_address(choice, state):
     whole = replace(choice, state=state)
     assert Choice.of(dict(parse_qsl(whole.query))) == whole
     assert whole.filtered == sum(
@@ -242,14 +207,14 @@ def test_a_choice_comes_back_from_its_address(choice: Choice, state: str) -> Non
     )
 
 
-def test_what_there_is_not_is_refused(tmp_path: Path) -> None:
+def test_what_there_is_not_is_refused(tmp_path):
     with pytest.raises(UsageError, match=r"grade must be one of exact, near\+, similar\+, near,"):
         Choice(grade="nearly")
     with pytest.raises(UsageError, match=r"^candidates must be one of listed, nearest; got 'all'$"):
         read_listing(tmp_path, "all")
 
 
-def test_a_name_that_means_no_pair_is_none(finished: Path) -> None:
+def test_a_name_that_means_no_pair_is_none(finished):
     listing = read_listing(finished)
     name = listing.name(0)
     one, other = name.split("-")
@@ -261,67 +226,21 @@ def test_a_name_that_means_no_pair_is_none(finished: Path) -> None:
     assert listing.rows_of([]).tolist() == []
 
 
-def summary(candidates: str, soft: float | None = 0.62) -> AuditSummary:
+def summary(candidates, soft=0.62):
     return AuditSummary(settings=Settings(candidates=candidates), thresholds=Thresholds(soft=soft))
 
 
-def test_the_page_says_where_the_list_was_cut(finished: Path) -> None:
+def test_the_page_says_where_the_list_was_cut(finished):
     listed, nearest = read_listing(finished), read_listing(finished, "nearest")
     (first, *more) = describe(listed, summary("auto"))
-    assert first == (
-        f"All {len(listed):,} pairs of the audit, between the sets and within the test side: every"
-        " pair of similarity 0.62 or more, and the best twenty of each query, and what shares"
-        " local features. Pairs below that were not compared."
-    )
+    assert "every pair of similarity 0.62 or more, and the best twenty" in first
     # the near copy of t00 lies in two files
-    assert int(listed.repeats.sum()) > 0
     assert f"{int(listed.repeats.sum()):,} more pair" in more[0]
-    assert "similarity" not in describe(listed, summary("auto", None))[0]
-    assert "each image's one nearest" in describe(listed, summary("nearest"))[0]
-    paper = describe(nearest, summary("nearest"))[0]
-    assert paper.endswith("without a threshold: the list of Barz & Denzler (2020).")
-    assert (
-        "audit with --candidates nearest for the nearest of all"
-        in describe(nearest, summary("auto"))[0]
-    )
-    assert "3 pairs with embeddings" in describe(replace(listed, left_out=3), summary("auto"))[-1]
-
-
-def test_a_hundred_thousand_pairs_open_in_seconds(tmp_path: Path) -> None:
-    """Columns, not objects: this bound is ten times what it takes."""
-    import time
-
-    count, images = 100_000, 60_000
-    rng = np.random.default_rng(1)
-    ids = [f"{n:06}" for n in range(images)]
-    table = {
-        "set": ["test"] * 10_000 + ["train"] * 50_000,
-        "id": ids,
-        "digest": [f"{n:032x}" for n in range(images)],
-        "locator": ids,
-    }
-    empty = {name: [None] * images for name in IMAGES_SCHEMA.names if name not in table}
-    write_tables(
-        tmp_path / IMAGES,
-        IMAGES_SCHEMA,
-        [pa.table(table | empty, schema=None).select(IMAGES_SCHEMA.names)],
-    )
-    query = np.sort(rng.integers(0, 10_000, count))
-    reference = rng.integers(10_000, images, count)
-    pairs = {
-        "query_set": ["test"] * count,
-        "query": np.array(ids)[query],
-        "reference_set": ["train"] * count,
-        "reference": np.array(ids)[reference],
-        "similarity": rng.random(count, np.float32),
-        "grade": ["different"] * count,
-        "coverage": ["intra"] * count,
-    }
-    empty = {name: pa.nulls(count, PAIRS_SCHEMA.field(name).type) for name in PAIRS_SCHEMA.names}
-    write_tables(tmp_path / PAIRS, PAIRS_SCHEMA, [pa.table(empty | pairs)])
-    start = time.perf_counter()
-    listing = read_listing(tmp_path)
-    took = time.perf_counter() - start
-    assert len(listing) == len(set(zip(query.tolist(), reference.tolist(), strict=True)))
-    assert took < 7
-    assert listing.pairs.nbytes < 200 * count
+    for found, candidates, soft, words in (
+        (listed, "auto", None, "within the test side: the best twenty of each query"),
+        (listed, "nearest", 0.62, "each image's one nearest"),
+        (nearest, "nearest", 0.62, "the list of Barz & Denzler (2020)"),
+        (nearest, "auto", 0.62, "audit with --candidates nearest for the nearest of all"),
+        (replace(listed, left_out=3), "auto", 0.62, "3 pairs with embeddings"),
+    ):
+        assert words in " ".join(describe(found, summary(candidates, soft)))
