@@ -1,15 +1,17 @@
-"""Alignment by correlation: planted relations are found, in unit coordinates."""
+"""Relations of two images: views, by correlation, in a frame, by features, and registration."""
 
-from __future__ import annotations
-
+import itertools
 import math
 
 import cv2
 import numpy as np
 import pytest
 
+from image_changes import grey as in_grey
 from image_changes import largest_distance
+from invoices import invoice
 from visleak.records import VIEWS
+from visleak.verification import frame
 from visleak.verification.align import (
     coverage,
     is_plausible,
@@ -17,12 +19,16 @@ from visleak.verification.align import (
     refine,
     refine_frame,
     shift_matrix,
+    unit_to_pixels,
     view_matrix,
     warp,
 )
+from visleak.verification.check import bounded
+from visleak.verification.features import SMALLEST, match_features
+from visleak.verification.frame import Photo, content_mask
+from visleak.verification.registration import register
 from visleak.verification.screen import apply_view
 
-BLANK = np.full((96, 96), 90, np.float32)
 ALL = np.ones((128, 128), bool)
 
 
@@ -54,23 +60,6 @@ def test_view_matrices_move_pixels_as_views_do(view, shape):
             assert value == (255 - image[y, x] if VIEWS[view] == "inverted" else image[y, x])
 
 
-@pytest.mark.parametrize("view", range(8), ids=VIEWS[:8])
-@pytest.mark.parametrize("channels", [1, 3])
-def test_a_warp_by_the_matrix_of_a_view_is_that_view(view, channels):
-    square = np.random.default_rng(view).integers(0, 256, (32, 32, channels)).astype(np.float32)
-    expected = np.stack([apply_view(square[..., c], view) for c in range(channels)], axis=-1)
-    got = warp(square if channels > 1 else square[..., 0], view_matrix(view))
-    # OpenCV interpolates in 1/32 pixels
-    np.testing.assert_allclose(got.reshape(expected.shape), expected, atol=0.51)
-
-
-def test_shifts_move_right_and_down_and_replicate_edges():
-    square = np.random.default_rng(0).integers(0, 256, (32, 32)).astype(np.float32)
-    got = warp(square, shift_matrix(0.25, 0.125))
-    np.testing.assert_allclose(got[4:, 8:], square[:-4, :-8], atol=1e-3)
-    np.testing.assert_allclose(got[10, :8], square[6, 0], atol=1e-3)
-
-
 def test_coverage():
     moves = np.eye(3), shift_matrix(0.25, -0.5), shift_matrix(1.5, 0)
     whole, part, none = coverage(np.stack(moves), 16)
@@ -94,31 +83,14 @@ PLANTED = {
 }
 
 
-@pytest.mark.parametrize("name", ["astronaut", "chelsea", "coffee", "rocket", "coins"])
+@pytest.mark.parametrize(
+    ("name", "view"), [("astronaut", 0), ("chelsea", 1), ("coffee", 3), ("rocket", 4), ("coins", 6)]
+)
 @pytest.mark.parametrize("planted", PLANTED.values(), ids=PLANTED)
-def test_refinement_finds_a_relation_to_half_a_pixel_in_other_light(natural, name, planted):
-    query = smooth(natural[name], 96)
-    reference = warp(query, planted) * np.float32(0.8) + 20
-    assert largest_distance(refine(query, reference, np.eye(3)), planted) < 0.005
-
-
-@pytest.mark.parametrize("view", range(8), ids=VIEWS[:8])
-def test_refinement_starts_from_a_view(natural, view):
-    query = smooth(natural["astronaut"], 96)
-    planted = shift_matrix(0.03, 0.02) @ view_matrix(view)
-    found = refine(query, warp(query, planted), view_matrix(view))
-    assert largest_distance(found, planted) < 0.005
-
-
-def test_blank_images_are_not_aligned():
-    assert refine(BLANK, BLANK, np.eye(3)) is None
-    assert refine_frame(BLANK, BLANK, np.ones(BLANK.shape, bool)) is None
-
-
-@pytest.mark.parametrize("pair", [("moon", "coffee"), ("rocket", "grass"), ("brick", "chelsea")])
-def test_unrelated_images_have_no_implausible_relation(natural, pair):
-    found = refine(*(smooth(natural[name], 96) for name in pair), np.eye(3))
-    assert found is None or is_plausible(found, np.eye(3))
+def test_refinement_finds_a_relation_to_half_a_pixel_in_other_light(natural, name, view, planted):
+    query, start = smooth(natural[name], 96), view_matrix(view)
+    reference = warp(query, planted @ start) * np.float32(0.8) + 20
+    assert largest_distance(refine(query, reference, start), planted @ start) < 0.005
 
 
 @pytest.mark.parametrize(
@@ -155,18 +127,6 @@ def test_a_frame_is_refined_to_a_fraction_of_a_pixel_inside_the_mask(natural, pl
     assert largest_distance(refine_frame(query, reference, mask), small) < 0.004
 
 
-def test_a_perspective_is_refined_that_no_affine_move_explains(natural):
-    query = smooth(natural["coffee"], 128)
-    planted = np.array([[1.02, 0.01, -0.01], [0.0, 0.99, 0.01], [0.04, -0.03, 1.0]])
-    units = np.array([[128, 0, -0.5], [0, 128, -0.5], [0, 0, 1]])
-    reference = cv2.warpPerspective(
-        query, units @ planted @ np.linalg.inv(units), (128, 128), borderMode=cv2.BORDER_REPLICATE
-    )
-    assert largest_distance(refine_frame(query, reference, ALL, perspective=True), planted) < 0.006
-    affine = refine_frame(query, reference, ALL)
-    assert affine is None or largest_distance(affine, planted) > 0.006
-
-
 def test_the_jacobian_is_the_slope_at_the_centre():
     matrix = np.array([[0.9, 0.1, 0.05], [-0.1, 1.1, 0.0], [0.2, -0.1, 1.0]])
     step, columns = 1e-6, []
@@ -174,3 +134,166 @@ def test_the_jacobian_is_the_slope_at_the_centre():
         ends = [matrix @ np.append(np.array([0.5, 0.5]) + sign * along, 1) for sign in (1, -1)]
         columns.append((ends[0][:2] / ends[0][2] - ends[1][:2] / ends[1][2]) / (2 * step))
     np.testing.assert_allclose(jacobian(matrix), np.column_stack(columns), atol=1e-6)
+
+
+@pytest.fixture
+def image(natural):
+    return bounded(natural["astronaut"])
+
+
+def common_frame(query, reference, matrix):
+    return frame.common_frame(Photo.of(query), Photo.of(reference), matrix)
+
+
+def test_a_crop_is_compared_at_its_own_resolution(image):
+    matrix = np.array([[1 / 2, 0, 96 / 256], [0, 1 / 4, 64 / 256], [0, 0, 1.0]])
+    found = common_frame(image[64:128, 96:224], image, matrix)
+    assert found.mask.shape == (64, 128)
+    assert (found.covered, found.used) == pytest.approx((1 / 8, 1))
+    inner = np.s_[2:-2, 2:-2]
+    np.testing.assert_allclose(found.query[inner], found.reference[inner], atol=1)
+
+
+@pytest.mark.parametrize(
+    ("matrix", "covered", "used"),
+    [
+        (shift_matrix(0.25, 0), 0.75, 0.75),
+        (np.diag([0.5, 0.5, 1]), 0.25, 1),
+        (np.diag([2.0, 2.0, 1]), 1, 0.25),
+    ],
+)
+def test_shares_of_the_overlap(image, matrix, covered, used):
+    found = common_frame(image, image, matrix)
+    assert (found.covered, found.used) == pytest.approx((covered, used))
+
+
+@pytest.mark.parametrize("matrix", [shift_matrix(1.2, 0), shift_matrix(0.999, 0.999)])
+def test_images_with_next_to_no_overlap_have_no_frame(image, matrix):
+    assert common_frame(image, image, matrix) is None
+    assert common_frame(image[:1, :1], image, np.eye(3)) is None
+
+
+# -- content -------------------------------------------------------------------------------------
+
+
+def test_a_letterbox_is_masked(image):
+    content = content_mask(
+        cv2.copyMakeBorder(image, 40, 40, 0, 0, cv2.BORDER_CONSTANT, value=(0, 0, 255))
+    )
+    assert not content[:40].any()
+    assert not content[-40:].any()
+    assert (content[40:-40] > 0).mean() > 0.9
+
+
+def test_the_canvas_of_a_turned_image_is_masked(image):
+    turn = cv2.getRotationMatrix2D((128, 128), 45, 1)
+    content = content_mask(cv2.warpAffine(np.maximum(image, 40), turn, (256, 256)))
+    assert not content[0, 0]
+    assert not content[-1, -1]
+    assert content[64:192, 64:192].all()
+
+
+MIRROR = view_matrix(VIEWS.index("mirror"))
+
+
+# -- local features ------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def images(natural):
+    return {name: bounded(image) for name, image in natural.items()}
+
+
+def rotated_and_cropped(image, degrees, border):
+    """Return an image turned about its centre, without a border, and the relation."""
+    height, width = image.shape[:2]
+    turn = np.vstack([cv2.getRotationMatrix2D((width / 2, height / 2), -degrees, 1), [0, 0, 1]])
+    there = cv2.warpAffine(image, turn[:2], (width, height))[border:-border, border:-border]
+    pixels = np.array([[1.0, 0, -border], [0, 1, -border], [0, 0, 1]]) @ turn
+    to_units = np.linalg.inv(unit_to_pixels(there.shape[1], there.shape[0]))
+    return there, to_units @ pixels @ unit_to_pixels(width, height)
+
+
+@pytest.mark.parametrize("name", ["astronaut", "chelsea", "coffee", "coins", "brick"])
+@pytest.mark.parametrize("mirrored", [False, True])
+def test_a_rotated_crop_is_found(images, name, mirrored):
+    query = images[name]
+    source = np.ascontiguousarray(query[:, ::-1]) if mirrored else query
+    reference, planted = rotated_and_cropped(source, 45, min(source.shape[:2]) // 8)
+    found = match_features(query, reference)
+    assert largest_distance(found.matrix, planted @ MIRROR if mirrored else planted) < 0.02
+
+
+def test_unrelated_images_have_no_relation(images):
+    names = ["astronaut", "chelsea", "coffee", "rocket", "moon", "coins", "brick"]
+    pairs = itertools.permutations(names, 2)
+    assert [pair for pair in pairs if match_features(*(images[name] for name in pair))] == []
+
+
+def test_small_and_blank_images_have_no_relation(images):
+    whole = images["astronaut"]
+    blank, small = np.full_like(whole, 128), np.ascontiguousarray(whole[: SMALLEST - 1])
+    for pair in ((whole, small), (small, whole), (whole, blank), (blank, whole), (blank, blank)):
+        assert match_features(*pair) is None
+
+
+@pytest.mark.parametrize("mirrored", [False, True])
+@pytest.mark.parametrize("inverted", [False, True])
+def test_mirrored_and_inverted_images_are_found(images, mirrored, inverted):
+    image = images["coffee"]
+    query = np.ascontiguousarray(image[:, ::-1]) if mirrored else image
+    found = match_features(255 - query if inverted else query, image)
+    assert largest_distance(found.matrix, MIRROR if mirrored else np.eye(3)) < 0.01
+    assert found.inverted == inverted
+
+
+# -- registration --------------------------------------------------------------------------------
+
+
+def bent(grey, moves):
+    """Return an image displaced smoothly, by pixels at its four corners."""
+    height, width = grey.shape
+    corners = np.float32([[0, 0], [width, 0], [width, height], [0, height]])
+    matrix = cv2.getPerspectiveTransform(corners, corners + np.float32(moves))
+    return cv2.warpPerspective(grey, matrix, (width, height), borderMode=cv2.BORDER_REFLECT)
+
+
+def correlation(one, other):
+    inner = np.s_[12:-12, 12:-12]
+    return float(np.corrcoef(one[inner].ravel(), other[inner].ravel())[0, 1])
+
+
+@pytest.fixture
+def grey(natural):
+    return in_grey(natural["astronaut"])
+
+
+@pytest.mark.parametrize(
+    "moves",
+    [[[2.5, -1.5]] * 4, [[3, 1], [-2, 2], [-3, -1], [1, -2]], [[0, 0], [3, 0], [3, 3], [0, 3]]],
+)
+def test_a_shift_a_perspective_and_a_stretch_are_undone(grey, moves):
+    moved = bent(grey, moves)
+    found, displacement = register(moved, grey, np.ones(grey.shape, np.bool_))
+    assert correlation(found, grey) > 0.985
+    assert correlation(found, grey) > correlation(moved, grey) + 0.01
+    colours = np.repeat(moved[..., None], 3, axis=2)
+    np.testing.assert_array_equal(displacement.moved(colours)[..., 1], found)
+
+
+def test_print_in_one_part_of_a_page_determines_a_perspective():
+    page = np.full((900, 700), 235, np.float32)
+    page[80:420, 200:640] = in_grey(invoice()[60:400, 20:460])
+    page[850:880, 30:110] = page[100:130, 210:290]
+    moved = bent(page, [[9, 4], [-6, 3], [-5, -7], [12, -8]])
+    found, _ = register(moved, page, np.ones(page.shape, np.bool_))
+    corner = np.s_[835:895, 20:130]
+    assert correlation(moved[corner], page[corner]) < 0.5
+    assert correlation(found[corner], page[corner]) > 0.9
+
+
+def test_images_in_register_or_without_texture_are_not_moved(grey):
+    blank = np.full((200, 200), 90, np.float32)
+    for query, reference in ((grey, grey), (blank, blank + 1)):
+        found, _ = register(query, reference, np.ones(query.shape, np.bool_))
+        np.testing.assert_array_equal(found, query)

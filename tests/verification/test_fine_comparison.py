@@ -1,20 +1,19 @@
 """The fine comparison: shared detail decides where coarse shapes agree under a wrong relation."""
 
-from __future__ import annotations
-
 import cv2
 import numpy as np
 import pytest
 
-from image_changes import in_colour, noisy
+from image_changes import grey, in_colour, jpeg, noisy
 from visleak.verification.check import check
+from visleak.verification.detail import plain_share, shared_detail
 from visleak.verification.fine_comparison import add_fine_comparison
 from visleak.verification.frame import Photo
 
 MIRROR = np.array([[-1.0, 0, 1], [0, 1, 0], [0, 0, 1]])
 
 
-def plate(seed: int) -> np.ndarray:
+def plate(seed):
     """Return a smooth, nearly symmetric plate with faint texture of its own."""
     across = np.linspace(-1, 1, 224)
     smooth = 120 + 30 * np.cos(3 * across) + 10 * np.cos(9 * across)
@@ -22,7 +21,7 @@ def plate(seed: int) -> np.ndarray:
     return in_colour(smooth + cv2.GaussianBlur(noise, (0, 0), 1.2))
 
 
-def barred(pixels: np.ndarray) -> np.ndarray:
+def barred(pixels):
     changed = pixels.copy()
     changed[:34] = 0
     cv2.putText(changed, "Melina Rusto", (8, 26), cv2.FONT_HERSHEY_SIMPLEX, 0.8, 3 * (255,), 2)
@@ -66,3 +65,33 @@ def test_frames_of_one_scene_are_not_altered():
     assert found.close_side == 224
     # the faint texture of another plate is more than noise
     assert compared(one, plate(1), np.eye(3))[0].amount < 0.5
+
+
+def shared(one, other):
+    return shared_detail(one, other, np.ones(one.shape, np.bool_))
+
+
+@pytest.mark.parametrize("quality", [20, 50, 90])
+def test_compressed_copies_share_detail(natural, quality):
+    found = shared(grey(jpeg(natural["astronaut"], quality)), grey(natural["astronaut"]))
+    assert found.amount > 5
+    assert found.matched > 0.8
+    assert found.opposed < 0.1
+
+
+def test_a_straight_edge_is_not_detail():
+    plates = []
+    for seed in (1, 2):
+        noise = np.random.default_rng(seed).normal(0, 12, (256, 256)).astype(np.float32)
+        plates.append(120 + cv2.GaussianBlur(noise, (0, 0), 1.0))
+        plates[-1][:, 140:] = 10
+    assert shared(*plates).amount < 1
+    assert shared(plates[0], plates[0]).amount > 3
+
+
+def test_paper_is_plain_and_photographs_are_not(natural):
+    page = np.full((240, 240), 255, np.float32)
+    page[:120] = np.random.default_rng(0).uniform(0, 255, (120, 240))
+    assert plain_share(page) == pytest.approx(0.5, abs=0.06)
+    assert plain_share(grey(natural["astronaut"])) < 0.1
+    assert plain_share(np.zeros((4, 4), np.float32)) == 1

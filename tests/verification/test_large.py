@@ -1,7 +1,5 @@
 """The full check of large images: planted relations are found, different images agree little."""
 
-from __future__ import annotations
-
 import cv2
 import numpy as np
 import pytest
@@ -64,18 +62,14 @@ def test_a_turned_surface_whose_edges_agree_under_wrong_relations(seed, degrees)
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("view", [0, VIEWS.index("inverted"), VIEWS.index("turn-90")])
 def test_a_surface_below_a_bar_with_more_contrast_than_its_texture(seed, view):
-    image, other = (
-        in_colour(np.floor(surface(seed, 1.5))),
-        in_colour(np.floor(surface(seed + 10, 1.5))),
-    )
-    for query in (image, other):
-        query[:36] = 255
-        cv2.putText(query, "Plant 7, line 3", (6, 25), cv2.FONT_HERSHEY_SIMPLEX, 0.6, 3 * (0,), 2)
-    measures, matrix = checked(image, in_colour(np.floor(surface(seed, 1.5))), view)
-    assert_near(matrix, np.eye(3))
-    assert resembles(measures.structure, measures.core)
-    measures, _ = checked(other, in_colour(np.floor(surface(seed, 1.5))), view)
-    assert not resembles(measures.structure, measures.core)
+    plain, other = (in_colour(np.floor(surface(number, 1.5))) for number in (seed, seed + 10))
+    for image, copied in ((plain.copy(), True), (other, False)):
+        image[:36] = 255
+        cv2.putText(image, "Plant 7, line 3", (6, 25), cv2.FONT_HERSHEY_SIMPLEX, 0.6, 3 * (0,), 2)
+        measures, matrix = checked(image, plain, view)
+        assert resembles(measures.structure, measures.core) == copied
+        if copied:
+            assert_near(matrix, np.eye(3))
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -132,16 +126,6 @@ def test_a_part_of_a_page_is_located_at_its_own_scale(seed, swapped):
     assert fine.altered < 0
     *_, fine = located(other, part) if swapped else located(part, other)
     assert fine.amount < 1
-
-
-@pytest.mark.parametrize("times", [1e-4, 0.01, 100.0, 1e4])
-@pytest.mark.parametrize("shape", [(3, 256), (256, 3), (256, 256)])
-def test_images_of_very_different_scales_are_not_located(times, shape):
-    """At one scale, next to nothing of one image remains."""
-    rng = np.random.default_rng(0)
-    query, reference = (rng.integers(0, 256, (*size, 3), np.uint8) for size in (shape, (200, 256)))
-    pair = ImagePair(query, reference, 0, (0, 0), same_size=False, magnification=times)
-    assert check_pairs([pair])[0][0].core < 0.5
 
 
 @pytest.mark.parametrize("name", NAMES)

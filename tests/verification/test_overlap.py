@@ -1,19 +1,16 @@
 """The share of an image that another image shows: tiles of scenes at known positions."""
 
-from __future__ import annotations
-
 import cv2
 import numpy as np
 import pytest
 
 from image_changes import in_colour, jpeg
-from visleak.records import Bytes8
 from visleak.verification.align import shift_matrix
 from visleak.verification.overlap import overlap_of
 from visleak.verification.regions import area_of, region_of, share_of, union_of
 
 
-def scene(seed: int, side: int = 420) -> Bytes8:
+def scene(seed, side=420):
     """Return a textured image: smooth noise of several scales."""
     rng = np.random.default_rng(seed)
     sums = np.zeros((side, side, 3), np.float32)
@@ -26,7 +23,7 @@ def scene(seed: int, side: int = 420) -> Bytes8:
 @pytest.mark.parametrize(
     ("offset", "share"), [((160, 0), 0.2), ((0, 100), 0.5), ((60, 60), 0.49), ((0, 0), 1.0)]
 )
-def test_the_share_is_that_of_the_tiles(offset: tuple[int, int], share: float) -> None:
+def test_the_share_is_that_of_the_tiles(offset, share):
     whole, (x, y) = scene(1), offset
     query = whole[y : y + 200, x : x + 200]
     found = overlap_of(query, whole[:200, :200])
@@ -36,7 +33,7 @@ def test_the_share_is_that_of_the_tiles(offset: tuple[int, int], share: float) -
     assert region.max(axis=0) == pytest.approx([1 - x / 200, 1 - y / 200], abs=0.01)
 
 
-def test_a_changed_tile_overlaps_as_much() -> None:
+def test_a_changed_tile_overlaps_as_much():
     whole = scene(2)
     bright = np.clip(whole[:200, 120:320] * 0.8 + 30, 0, 255).astype(np.uint8)
     larger = np.asarray(cv2.resize(bright, (260, 260), interpolation=cv2.INTER_CUBIC), np.uint8)
@@ -44,13 +41,13 @@ def test_a_changed_tile_overlaps_as_much() -> None:
     assert share_of(found) == pytest.approx(0.4, abs=0.01)
 
 
-def test_other_images_do_not_overlap() -> None:
+def test_other_images_do_not_overlap():
     for seed in range(3, 7):
         assert overlap_of(scene(seed)[:200, :200], scene(seed + 10)[:200, :200]) is None
 
 
 @pytest.mark.parametrize("kind", ["plain", "stripes", "grid"])
-def test_plain_and_periodic_images_do_not_overlap(kind: str) -> None:
+def test_plain_and_periodic_images_do_not_overlap(kind):
     rng = np.random.default_rng(0)
     down, across = np.mgrid[:200, :320]
     planes = {
@@ -63,7 +60,7 @@ def test_plain_and_periodic_images_do_not_overlap(kind: str) -> None:
     assert overlap_of(*tiles) is None
 
 
-def form(number: int) -> Bytes8:
+def form(number):
     """Return a scan of a printed form, in which every third line depends on the number."""
     rng = np.random.default_rng(number)
     page = np.full((600, 420), 246, np.uint8)
@@ -76,14 +73,14 @@ def form(number: int) -> Bytes8:
     return in_colour(moved + rng.normal(0, 2, moved.shape))
 
 
-def test_two_prints_of_one_form_do_not_overlap() -> None:
+def test_two_prints_of_one_form_do_not_overlap():
     one, other = form(1), form(2)
     assert overlap_of(one[:400], other[:400]) is None
     assert overlap_of(one[:400], other[150:550]) is None
     assert share_of(overlap_of(one[:400], one[150:550])) == pytest.approx(0.625, abs=0.01)
 
 
-def faint(seed: int, deviation: float, blur: float) -> Bytes8:
+def faint(seed, deviation, blur):
     """Return a grey surface that varies by a few levels."""
     rng = np.random.default_rng(seed)
     noise = np.asarray(cv2.GaussianBlur(rng.normal(0, 1, (200, 260)), (0, 0), blur))
@@ -92,7 +89,7 @@ def faint(seed: int, deviation: float, blur: float) -> Bytes8:
 
 @pytest.mark.parametrize("turn", [0, 0.4, np.pi / 4])
 @pytest.mark.parametrize("period", [22, 31])
-def test_faint_periodic_images_do_not_overlap(period: int, turn: float) -> None:
+def test_faint_periodic_images_do_not_overlap(period, turn):
     """Noise makes one of the displacements that agree equally the best."""
     down, across = np.mgrid[:200, :300]
     u = across * np.cos(turn) + down * np.sin(turn)
@@ -105,19 +102,10 @@ def test_faint_periodic_images_do_not_overlap(period: int, turn: float) -> None:
 
 
 @pytest.mark.parametrize("seed", [1, 3])
-def test_a_strip_of_faint_compressed_texture_is_found(seed: int) -> None:
-    whole = faint(seed, 2.5, 1.0)
-    found = overlap_of(jpeg(whole[:, 100:220], 75), np.ascontiguousarray(whole[:, :124]))
-    assert share_of(found) == pytest.approx(0.2, abs=0.01)
-
-
-@pytest.mark.parametrize("seed", [1, 3])
 @pytest.mark.parametrize(
     ("quality", "deviation", "blur"), [(95, 1, 1), (90, 1.5, 2.5), (75, 1.5, 1.5)]
 )
-def test_texture_below_the_usual_noise_is_found_if_little_differs(
-    seed: int, quality: int, deviation: float, blur: float
-) -> None:
+def test_texture_below_the_usual_noise_is_found_if_little_differs(seed, quality, deviation, blur):
     whole, other = faint(seed, deviation, blur), faint(seed + 10, deviation, blur)
     reference = jpeg(whole[:, :148], quality)
     found = overlap_of(jpeg(whole[:, 100:220], quality), reference)
@@ -125,7 +113,7 @@ def test_texture_below_the_usual_noise_is_found_if_little_differs(
     assert overlap_of(jpeg(other[:, 100:220], quality), reference) is None
 
 
-def test_regions_of_several_references_are_united() -> None:
+def test_regions_of_several_references_are_united():
     half, corner = region_of(shift_matrix(0.5, 0)), region_of(shift_matrix(-0.5, -0.5))
     assert area_of(half) == pytest.approx(0.5)
     assert area_of(corner) == pytest.approx(0.25)
