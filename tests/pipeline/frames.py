@@ -7,6 +7,9 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
+from visleak.auditing import Audit, audit
+from visleak.settings import Settings
+
 
 def scene(seed: int, height: int = 72, width: int = 96) -> np.ndarray:
     """Return blocks of colour and one object, not rounded."""
@@ -38,3 +41,11 @@ def write_frames(
     still = scene(0, height, width)
     for number in range(count):
         write(folder, f"f{number:03d}", still + rng.normal(0, 3, still.shape))
+
+
+def audit_frames(folder: Path, queries: int, references: int, *shape: int) -> Audit:
+    """Audit frames of one camera, between two sets."""
+    write_frames(folder / "test", queries, *shape, seed=1)
+    write_frames(folder / "train", references, *shape, seed=2)
+    sides = folder / "test", folder / "train"
+    return audit(*sides, settings=Settings(within=False), cache=None, workers=1)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -13,26 +12,13 @@ from frames import textured
 from PIL import Image
 
 import visleak
-from visleak.documents import from_plain
 from visleak.pipeline import rates
 from visleak.settings import Settings
-from visleak.storage.audit_folder import ComparisonSummary
-
-WIDTH = 16
-
-
-def folder(root: Path, vectors: np.ndarray) -> str:
-    """Write vectors as a set of embeddings, and return its SOURCE."""
-    root.mkdir(parents=True)
-    np.save(root / "vectors.npy", vectors.astype(np.float32))
-    (root / "ids.txt").write_text("".join(f"{row:04d}\n" for row in range(len(vectors))))
-    return f"emb:{root}"
 
 
 def summary(*sides: Any, **settings: Any) -> Mapping[str, Any]:
     found = visleak.audit(*sides, settings=Settings(**settings), workers=1, cache=None)
-    content: Mapping[str, Any] = json.loads((found.folder / "audit.json").read_text())
-    return content
+    return found.summary.as_dict()
 
 
 def form(seed: int) -> np.ndarray:
@@ -44,27 +30,17 @@ def form(seed: int) -> np.ndarray:
     return pixels
 
 
-@pytest.fixture(scope="module")
-def forms() -> list[np.ndarray]:
-    return [form(seed) for seed in range(24)]
+FORMS = [form(seed) for seed in range(24)]
 
 
-def notes_of(content: Mapping[str, Any]) -> list[str]:
-    comparisons = from_plain(tuple[ComparisonSummary, ...], content["comparisons"])
-    return list(rates.chance_notes(comparisons))
-
-
-def test_a_set_of_one_template_is_reported(forms: list[np.ndarray]) -> None:
-    content = summary(forms, verify=False, local=False)
-    (line,) = notes_of(content)
-    assert "visleak calibrate" in line
+def test_a_set_of_one_template_is_reported() -> None:
+    content = summary(FORMS, verify=False, local=False)
+    assert any("visleak calibrate" in words for words in content["skipped"])
     found = content["comparisons"][0]["chance"]
     assert found["sampled"] == 24 * 23
-    assert f"{found['sampled']:,} random pairs" in line
     assert found["per_image"]["soft"] > 20
     # half of the ordered pairs, for each unordered pair is one
     assert found["pairs"]["soft"] == pytest.approx(found["per_image"]["soft"] * 24 / 2)
-    assert any("visleak calibrate" in words for words in content["skipped"])
 
 
 @pytest.mark.parametrize("verify", [True, False])
@@ -73,18 +49,17 @@ def test_unrelated_images_and_their_copies_are_not(verify: bool) -> None:
     test = [np.ascontiguousarray(pixels[:, ::-1]) for pixels in train]
     content = summary(test, train, verify=verify, local=False)
     assert content["totals"][0]["rates"]["hard"]["count"] == 12
-    assert notes_of(content) == []
     assert not any("calibrate" in words for words in content["skipped"])
 
 
 def test_the_estimate_is_that_of_brute_force(tmp_path: Path) -> None:
     """Of all pairs where the sets are small; each query's most similar one is set aside."""
     rng = np.random.default_rng(1)
-    vectors = rng.normal(size=(60, WIDTH)) + 1.5
+    vectors = rng.normal(size=(60, 16)) + 1.5
     vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
-    source = folder(tmp_path / "a", vectors)
-    content = summary(f"{source}?encoder=other:net", hard=0.9, soft=0.75)
-    found = content["comparisons"][0]["chance"]
+    np.save(tmp_path / "a.npy", vectors.astype(np.float32))
+    source = f"emb:{tmp_path / 'a.npy'}?encoder=other:net"
+    found = summary(source, hard=0.9, soft=0.75)["comparisons"][0]["chance"]
     similarity = vectors @ vectors.T
     np.fill_diagonal(similarity, -1)
     for degree, threshold in (("soft", 0.75), ("hard", 0.9)):
@@ -93,19 +68,18 @@ def test_the_estimate_is_that_of_brute_force(tmp_path: Path) -> None:
         assert found["per_image"][degree] == pytest.approx(expected, abs=1e-5)
 
 
-def test_neither_order_nor_workers_change_it(forms: list[np.ndarray], tmp_path: Path) -> None:
-    for number, pixels in enumerate(forms):
+def test_the_order_of_files_does_not_change_a_sample(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(rates, "QUERIES", 5)
+    monkeypatch.setattr(rates, "REFERENCES", 9)
+    for number, pixels in enumerate(FORMS):
         Image.fromarray(pixels).save(tmp_path / f"{number:02d}.png")
     found = []
-    for step, workers in ((1, 1), (-1, 2)):
-        table = tmp_path / f"{workers}.csv"
-        names = [f"{number:02d}.png" for number in range(24)][::step]
-        table.write_text("path\n" + "".join(f"{name}\n" for name in names))
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(rates, "QUERIES", 5)
-            patch.setattr(rates, "REFERENCES", 9)
-            settings = Settings(local=False, verify=False)
-            made = visleak.audit(str(table), settings=settings, workers=workers, cache=None)
-        found.append(made.summary.as_dict()["comparisons"][0]["chance"])
+    for step in (1, -1):
+        table = tmp_path / "list.csv"
+        table.write_text("\n".join(["path", *[f"{n:02d}.png" for n in range(24)][::step]]))
+        content = summary(str(table), verify=False, local=False)
+        found.append(content["comparisons"][0]["chance"])
     assert found[0] == found[1]
     assert found[0]["sampled"] == 5 * 8

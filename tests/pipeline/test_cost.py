@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import time
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pyarrow as pa
 import pytest
 from networks import Network
 from PIL import Image
+from working import crops
 
 from visleak.auditing import audit
 from visleak.encoders import load_encoder
@@ -61,6 +63,8 @@ def test_counts(folder):
     assert (found.images, found.timed, found.cache) == (200, 200, 0)
     assert found.bytes == 2 * sum(file.stat().st_size for file in folder.iterdir())
     assert found.scratch == 200 * load_encoder().width * 4
+    (folder / "words.png").write_bytes(b"words")
+    assert cost([open_images(folder, name="more")]).images == 101
     sampled = cost([test], [train], settings=Settings(local=False, sample=10))
     assert sampled.images == 110
     assert sampled.bytes == pytest.approx(1.1 * found.bytes / 2, rel=0.01)
@@ -68,44 +72,36 @@ def test_counts(folder):
     assert local.scratch == found.scratch + 200 * 250 * 144
 
 
-def test_time_of_a_network(folder, monkeypatch):
+def test_time_of_a_network(folder, tmp_path, monkeypatch):
     """Warming up does not count; where workers prepare, the slower of the two decides."""
     images = open_images(folder, name="test")
     monkeypatch.setattr(costs, "TIMED", 4)
     alone = cost([images], (), Slow(), UNVERIFIED)
     assert alone.timed == 4
-    assert 100 * 0.04 <= alone.steps["fingerprint"] <= 100 * 0.06
+    assert alone.steps["fingerprint"] >= 100 * 0.04
     spread = cost([images], (), Slow(), UNVERIFIED, 10)
-    assert 100 * 0.03 <= spread.steps["fingerprint"] < 100 * 0.04
-
-
-def test_cached_images_take_no_time(folder, tmp_path, monkeypatch):
-    monkeypatch.setattr(costs, "TIMED", 4)
-    images = open_images(folder, name="test")
-    with Cache(tmp_path / "cache") as cache:
-        before = cost([images], (), Slow(), UNVERIFIED, 1, cache)
-        with RunContext.at(tmp_path, 1, cache) as place:
-            fingerprint(images, Network(), place)
+    assert 100 * 0.03 <= spread.steps["fingerprint"] < alone.steps["fingerprint"]
+    # cached images take none
+    with Cache(tmp_path / "cache") as cache, RunContext.at(tmp_path, 1, cache) as place:
+        fingerprint(images, Network(), place)
         after = cost([images], (), Slow(), UNVERIFIED, 1, cache)
-    assert before.steps["fingerprint"] > 4
     assert after.steps["fingerprint"] < 1
-    assert before.cache > before.scratch
+    assert after.cache > after.scratch
 
 
 def test_it_is_cheap(tmp_path, monkeypatch):
     """A slow source is given up on; few images are read, in order, from the front of a stream."""
     read = []
 
-    class Stream:
-        def read(self, positions):
-            for position in positions:
-                read.append(position)
-                time.sleep(0.05)
-                yield np.zeros((8, 8, 3), np.uint8)
+    def slowly(positions):
+        for position in positions:
+            read.append(position)
+            time.sleep(0.05)
+            yield np.zeros((8, 8, 3), np.uint8)
 
     images = open_images(list(np.zeros((5000, 8, 8, 3), np.uint8)), name="test")
     members = pa.array([f"gone.tar!{n}" for n in range(len(images))])
-    images = replace(images, opener=Stream(), locators=members)
+    images = replace(images, opener=SimpleNamespace(read=slowly), locators=members)
     monkeypatch.setattr(costs, "PATIENCE", 0.2)
     found = cost([images])
     assert read == list(range(len(read)))
@@ -114,46 +110,20 @@ def test_it_is_cheap(tmp_path, monkeypatch):
     assert found.seconds >= 5000 * 0.05
 
 
-def test_the_steps_add_up_and_count_the_pairs_of_the_audit(tmp_path, natural):
+def test_the_steps_add_up_and_count_the_pairs_of_the_audit(natural):
     """Where all images are sampled, the candidates are those of the audit, nearly all verified."""
-    rng = np.random.default_rng(1)
-    for side in ("test", "train"):
-        (tmp_path / side).mkdir()
-        for number in range(12):
-            pixels = list(natural.values())[number % 9]
-            top, left = rng.integers(0, 100, 2)
-            crop = pixels[top : top + 128, left : left + 128]
-            Image.fromarray(crop).save(tmp_path / side / f"{number}.png")
-    test, train = (open_images(tmp_path / side, name=side) for side in ("test", "train"))
+    made = crops(natural, 24, 128)
+    test, train = (open_images(own, name=n) for n, own in (("q", made[:12]), ("r", made[12:])))
     settings = Settings(within=False)
     found = cost([test], [train], settings=settings)
     assert list(found.steps) == ["fingerprint", "search", "local", "screening", "verification"]
     assert found.seconds == pytest.approx(sum(found.steps.values()))
     assert found.steps["local"] > 0
     assert found.steps["verification"] > found.steps["screening"] > 0
-    made = audit([test], [train], settings=settings, workers=1, cache=None)
-    assert found.candidates == pytest.approx(made.pairs().num_rows, rel=0.15)
+    pairs = audit([test], [train], settings=settings, workers=1, cache=None).pairs()
+    assert found.candidates == pytest.approx(pairs.num_rows, rel=0.15)
     assert 0 < found.verified <= found.candidates
     halved = cost([test], [train], settings=settings, processes=2)
     assert halved.steps["local"] < found.steps["local"]
     without = cost([test], [train], settings=replace(settings, verify=False))
     assert without.steps["verification"] == without.candidates == 0
-
-
-def test_more_images_take_longer(folder, monkeypatch):
-    monkeypatch.setattr(costs, "TIMED", 30)
-    images = open_images(folder, name="test")
-    settings = replace(LOCAL_OFF, within=False)
-    found = cost([images], [replace(images, name="train")], settings=settings)
-    assert found.timed == 60
-    assert found.candidates == pytest.approx(100 * 20, rel=0.1)
-
-
-def test_unreadable_images_are_excluded(tmp_path):
-    (tmp_path / "a.png").write_bytes(b"words")
-    found = cost([open_images(tmp_path, name="a")])
-    assert found.images == 1
-    assert found.seconds is not None
-    (tmp_path / "a.png").unlink()
-    images = open_images([np.zeros((8, 8, 3), np.uint8)], name="b")
-    assert cost([images]).bytes is None

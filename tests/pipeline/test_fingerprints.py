@@ -10,10 +10,10 @@ import numpy as np
 import pyarrow as pa
 import pytest
 import working
+from networks import Network
 from PIL import Image
 
 from visleak.encoders.builtin import BuiltinEncoder
-from visleak.formats import open_images
 from visleak.images import content_digest
 from visleak.pipeline import encoded_set
 from visleak.pipeline import fingerprints as step
@@ -27,9 +27,9 @@ HERE = str(Path(__file__).parent)
 COUNT = 40
 
 
-def png(pixels) -> bytes:
+def saved(pixels, kind="PNG") -> bytes:
     out = io.BytesIO()
-    Image.fromarray(pixels).save(out, "PNG")
+    Image.fromarray(pixels).save(out, kind)
     return out.getvalue()
 
 
@@ -39,13 +39,14 @@ def stored() -> list[bytes | np.ndarray | Unreadable]:
     items: list[bytes | np.ndarray | Unreadable] = []
     for n in range(COUNT):
         pixels = rng.integers(0, 256, (20 + n, 30, 3), np.uint8)
-        items.append(pixels if n % 3 == 0 else png(pixels))
+        items.append(pixels if n % 3 == 0 else saved(pixels))
     items[5] = items[17] = items[4]
     items[7] = b"not a picture"
     items[8] = b""
     items[20] = items[10][:-40]
     items[30] = Unreadable("missing", "it is gone")
-    items[11] = png(np.full((9, 9, 3), 77, np.uint8))
+    items[11] = saved(np.full((9, 9, 3), 77, np.uint8))
+    items[12] = saved(rng.integers(0, 256, (1000, 1600, 3), np.uint8), "JPEG")
     items[13] = items[20]
     return items
 
@@ -92,22 +93,14 @@ def test_rows_are_the_readable_images_in_order(images, tmp_path):
     items = stored()
     for row, digest, size in zip(prints.rows, prints.digests, prints.sizes, strict=True):
         assert digest.tobytes() == content_digest(items[row])
-        expected = {5: 24, 17: 24, 11: 9}.get(int(row), 20 + int(row))
-        assert size.tolist() == [9 if row == 11 else 30, expected]
+        # a JPEG is decoded at an eighth; its size is that of the file
+        expected = {5: [30, 24], 17: [30, 24], 11: [9, 9], 12: [1600, 1000]}
+        assert size.tolist() == expected.get(int(row), [30, 20 + int(row)])
     assert prints.rows[prints.flat].tolist() == [11]
     assert (prints.set, prints.encoder) == ("pets", ENCODER.digest)
     problems = [(p.set, p.id, p.locator, p.reason) for p in prints.problems]
     assert problems == [("pets", f"id-{n}", f"at-{n}", BAD[n]) for n in sorted(BAD)]
     assert prints.problems[-1].detail == "it is gone"
-
-
-def test_the_size_is_the_full_one_of_a_partly_decoded_image(tmp_path):
-    """A JPEG is decoded at an eighth; its size is that of the file."""
-    out = io.BytesIO()
-    big = np.random.default_rng(1).integers(0, 256, (1000, 1600, 3), np.uint8)
-    Image.fromarray(big).save(out, "JPEG")
-    prints = run(image_set([out.getvalue()], tmp_path / "n"), tmp_path)
-    assert prints.sizes.tolist() == [[1600, 1000]]
 
 
 @pytest.mark.parametrize("chunk", [1, 7, 39, 40, 512])
@@ -137,6 +130,7 @@ def test_the_cache_changes_nothing_but_the_work(images, tmp_path, monkeypatch):
     with Cache(tmp_path / "cache") as cache:
         found = run(images, tmp_path, cache=cache, rows=some)
         assert_same(found, run(images, tmp_path, rows=some))
+        np.testing.assert_array_equal(found.matrix, expected.matrix[: len(found)])
         encoded.clear()
         assert_same(run(images, tmp_path, cache=cache), expected)
         assert 0 < len(encoded) < len(GOOD)
@@ -146,64 +140,34 @@ def test_the_cache_changes_nothing_but_the_work(images, tmp_path, monkeypatch):
         assert all(max(picture.pixels.shape) <= 16 for picture in encoded)
 
 
-def test_encoders_do_not_share_entries(images, tmp_path):
-    """Another digest, another fingerprint; a digest may be any text."""
+def test_entries_of_other_pixels_or_encoders_are_not_used(images, tmp_path, monkeypatch):
+    """Of a version that decoded images otherwise; the digest of an encoder may be any text."""
 
     class Halved(BuiltinEncoder):
-        digest = property(lambda self: "halved \u00bd", lambda self, value: None)
-
         def encode(self, pictures):
             vectors, flat = super().encode(pictures)
             return vectors / 2, flat
 
+    class Other(Halved):
+        digest = property(lambda self: "halved \u00bd", lambda self, value: None)
+
     expected = run(images, tmp_path)
     with Cache(tmp_path / "cache") as cache:
-        for _ in range(2):
-            halved = run(images, tmp_path, 1, cache, Halved())
-            np.testing.assert_array_equal(halved.matrix, expected.matrix / 2)
-            assert_same(run(images, tmp_path, cache=cache), expected)
-
-
-def test_entries_of_other_pixels_are_not_used(images, tmp_path):
-    """The cache of a version that decoded images otherwise."""
-    expected = run(images, tmp_path)
-    old = f"fingerprint {BuiltinEncoder().digest}".encode()
-    wrong = np.ones(2, "<i4").tobytes() + b"\1" + np.zeros(BuiltinEncoder.width, "<f4").tobytes()
-    with Cache(tmp_path / "cache") as cache:
-        cache.put(old, [(digest.tobytes(), wrong) for digest in expected.digests])
+        halved = run(images, tmp_path, 1, cache, Other())
+        np.testing.assert_array_equal(halved.matrix, expected.matrix / 2)
+        with monkeypatch.context() as patch:
+            patch.setattr(encoded_set, "DECODING", 0)
+            run(images, tmp_path, 1, cache, Halved())
         assert_same(run(images, tmp_path, cache=cache), expected)
 
 
-def test_chosen_rows(images, tmp_path):
-    rows = np.array([0, 3, 7, 11, 38], np.int64)
-    whole = run(images, tmp_path)
-    for note in (tmp_path / "notes").iterdir():
-        note.unlink()
-    prints = run(images, tmp_path, rows=rows)
-    assert images.opener.noted() == rows.tolist()
-    assert prints.rows.tolist() == [0, 3, 11, 38]
-    there = np.flatnonzero(np.isin(whole.rows, prints.rows))
-    np.testing.assert_array_equal(prints.matrix, whole.matrix[there])
-    assert [p.id for p in prints.problems] == ["id-7"]
-
-
-def test_a_set_in_memory(tmp_path):
-    arrays = list(np.random.default_rng(2).integers(0, 256, (5, 16, 16, 3), np.uint8))
-    sets = [open_images(arrays), open_images([Image.fromarray(one) for one in arrays])]
-    first, second = (run(images, tmp_path) for images in sets)
-    assert first.matrix.tobytes() == second.matrix.tobytes()
-    assert first.digests.tobytes() == second.digests.tobytes()
-
-
-@pytest.mark.parametrize("cached", [False, True])
-@pytest.mark.parametrize("items", [[], [b"words"] * 3, [Unreadable("missing")] * 600], ids=len)
-def test_a_set_without_readable_images(tmp_path, items, cached):
+@pytest.mark.parametrize("encoder", [ENCODER, Network()])
+@pytest.mark.parametrize("items", [[], [Unreadable("missing")] * 600], ids=len)
+def test_a_set_without_readable_images(tmp_path, items, encoder):
     """Empty, or all bad, over more than one chunk: no rows of the right shapes, all problems."""
-    images = image_set(items, tmp_path / "n")
     with Cache(tmp_path / "cache") as cache:
-        prints = run(images, tmp_path, cache=cache if cached else None)
-    assert len(prints) == 0
-    assert prints.matrix.shape == (0, ENCODER.width)
+        prints = run(image_set(items, tmp_path / "n"), tmp_path, cache=cache, encoder=encoder)
+    assert prints.matrix.shape == (0, encoder.width)
     assert prints.digests.shape == (0, 16)
     assert prints.ids.type == pa.string()
     assert len(prints.problems) == len(items)

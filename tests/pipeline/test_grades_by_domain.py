@@ -2,21 +2,14 @@
 
 from __future__ import annotations
 
-import io
-
 import cv2
 import numpy as np
 import pytest
 from PIL import Image
 
 import visleak
+from image_changes import in_colour, jpeg
 from invoices import LINES, invoice
-
-
-def saved(pixels, quality):
-    file = io.BytesIO()
-    Image.fromarray(pixels).save(file, "JPEG", quality=quality)
-    return np.asarray(Image.open(file).convert("RGB"))
 
 
 def turned(pixels, degrees):
@@ -31,7 +24,7 @@ def plate(seed, grain=3.0):
     texture = cv2.GaussianBlur(rng.normal(0, 1, (224, 224)), (0, 0), 1.2)
     grey = 105 + np.linspace(-6, 6, 224)[None, :] + grain * texture / texture.std()
     grey[:, :60] = 14 + rng.normal(0, 1, (224, 60))
-    return np.repeat(np.clip(np.rint(grey), 0, 255).astype(np.uint8)[..., None], 3, axis=2)
+    return in_colour(grey)
 
 
 def grades(queries, references):
@@ -47,14 +40,14 @@ def grades(queries, references):
 def documents():
     """Return the pairs of processed and changed invoices with the original."""
     copies = {
-        "saved again": saved(invoice(), 80),
+        "saved again": jpeg(invoice(), 80),
         "half size": cv2.resize(invoice(), None, fx=0.5, fy=0.5, interpolation=cv2.INTER_AREA),
         "turned by 2 degrees": turned(invoice(), 2),
         "cropped": invoice()[60:700, 40:600].copy(),
     }
     others = {
         "another total": invoice(line_8="Total              748.20 EUR"),
-        "another number, saved again": saved(invoice(line_1="Invoice 2024-947"), 80),
+        "another number, saved again": jpeg(invoice(line_1="Invoice 2024-947"), 80),
         "other items": invoice(
             **{f"line_{n}": LINES[8 - n] for n in range(3, 6)}, line_8="Total   96.55 EUR"
         ),
@@ -79,7 +72,7 @@ def test_a_document_with_other_content_is_similar_at_most(documents, name):
 
 def test_two_plates_are_different_and_a_copy_is_near():
     """Edge and shading agree on all plates; only the copy shares the grain."""
-    found = grades([plate(2), saved(plate(1), 90), plate(1)[:, ::-1].copy()], [plate(1)])
+    found = grades([plate(2), jpeg(plate(1), 90), plate(1)[:, ::-1].copy()], [plate(1)])
     assert found[0]["grade"] not in ("near", "exact") if 0 in found else True
     assert found[1]["grade"] in ("near", "exact")
     assert found[2]["grade"] == "near"

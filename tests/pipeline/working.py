@@ -11,8 +11,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 
 from visleak.errors import MissingExtra, UsageError
+from visleak.pipeline.context import Handle, RunContext
 
 
 def crops(natural: Mapping[str, np.ndarray], count: int, side: int, seed: int = 0) -> list:
@@ -48,29 +50,26 @@ def identity_of(path: Path) -> int:
     return id(path.load())
 
 
-def fail(number: int) -> int:
-    if number == 3:
-        raise UsageError("the third is wrong")
-    return number
+def fail(task: tuple[int, Exception]) -> int:
+    if task[0] == 3:
+        raise task[1]
+    return task[0]
 
 
-def fail_oddly(number: int) -> int:
-    return {}[number]
-
-
-def lack(number: int) -> int:
-    raise MissingExtra("heif", "HEIF pictures")
-
-
-#: Tasks that fail, the kind of error and its text: parameters of a test.
-FAILURES = (
-    ("function", "kind", "said"),
-    [
-        (fail, UsageError, "the third is wrong"),
-        (fail_oddly, KeyError, "0"),
-        (lack, MissingExtra, "HEIF pictures needs an extra: pip install 'visleak[heif]'"),
-    ],
-)
+def check_tasks(place: RunContext) -> None:
+    """Check that results come in order, tasks as they are needed, and errors unchanged."""
+    assert list(place.each(slow_first, range(30))) == list(range(30))
+    assert list(place.each(double, [])) == []
+    taken: list[int] = []
+    results = place.each(double, (taken.append(n) or n for n in range(500)))
+    assert next(results) == 0
+    assert len(taken) < 10
+    results.close()
+    for error in (UsageError("it is wrong"), KeyError(0), MissingExtra("heif", "HEIF pictures")):
+        with pytest.raises(type(error)) as caught:
+            list(place.each(fail, [(n, error) for n in range(5)]))
+        assert (type(caught.value), str(caught.value)) == (type(error), str(error))
+        assert list(place.each(double, [4])) == [8]
 
 
 def die(number: int) -> int:
@@ -85,6 +84,15 @@ class Deadly:
 
     number: int
     lives: Path
+
+
+def deadly(folder: Path, count: int, deaths: int) -> list[Deadly]:
+    """Return tasks of which the fourth kills its process a number of times."""
+    lives = folder / "lives"
+    lives.mkdir()
+    for life in range(deaths):
+        (lives / str(life)).touch()
+    return [Deadly(number, lives) for number in range(count)]
 
 
 def die_sometimes(task: Deadly) -> int:
@@ -125,3 +133,25 @@ class Stubborn:
     def read(self, positions):
         for position in positions:
             yield self.items[position]
+
+
+def gpu_and_process(number: int) -> tuple[str, int]:
+    time.sleep(0.05)
+    return os.environ.get("CUDA_VISIBLE_DEVICES", ""), os.getpid()
+
+
+def where_it_lies(handle: Handle) -> tuple[str, bool, list[int], str, str]:
+    """Return the mapping of a shared array, whether it can be written, threads, folder and node."""
+    import ray
+    from threadpoolctl import threadpool_info
+
+    array = handle.load()["matrix"]
+    address = array.__array_interface__["data"][0]
+    time.sleep(0.1)
+    for line in Path("/proc/self/maps").read_text().splitlines():
+        low, high = (int(part, 16) for part in line.split()[0].split("-"))
+        if low <= address < high:
+            break
+    threads = [pool["num_threads"] for pool in threadpool_info()]
+    node = ray.get_runtime_context().get_node_id()
+    return line, array.flags.writeable, threads, os.getcwd(), node
