@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-from unittest import mock
 
 import numpy as np
 import pyarrow as pa
@@ -18,7 +17,6 @@ from toy_vectors import Shard
 from visleak.pipeline.remote import DistributedSearch
 from visleak.pipeline.streaming import RemotePartitions
 from visleak.records import Partition
-from visleak.search import streaming
 from visleak.search.exact import ExactSearch
 from visleak.search.faiss_partitions import FaissPartitions
 from visleak.search.faiss_search import FaissSearch
@@ -70,10 +68,9 @@ def through_torch(
 ) -> Iterator[tuple[int, PartitionHits]]:
     """Put the question to partitions by the path of a GPU, on the processor."""
     pytest.importorskip("torch")
-    with mock.patch.object(streaming, "torch_device", return_value="cpu"):
-        own = PartitionSearch(search.query, search.wanted, device="auto")
-        for number, partition in partitions:
-            yield number, own.find(partition)
+    own = PartitionSearch(search.query, search.wanted, device="torch-cpu")
+    for number, partition in partitions:
+        yield number, own.find(partition)
 
 
 Maker = Callable[[], Any]
