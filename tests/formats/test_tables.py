@@ -156,7 +156,13 @@ def test_only_the_needed_row_groups_are_read_a_huge_one_in_batches(tmp_path, blo
     assert asked == [([2], ["image.bytes"]), ([4], ["image.bytes"])]
     images = open_images(write(tmp_path / "b.parquet", blobs, rows=20))
     monkeypatch.setattr(tables, "BATCH_BYTES", 3 * len(blobs[0]))
-    assert list(images.opener.read([0, 7, 8, 19])) == [blobs[i] for i in (0, 7, 8, 19)]
+    asked.clear()
+    for rows in ([0, 7], [8, 12], [3], [4, 19], [0]):
+        assert list(images.opener.read(rows)) == [blobs[i] for i in rows]
+    # on from the last row, but from the start for an earlier one and after the end
+    assert len(asked) == 3
+    one, other = images.opener.read([1, 9]), images.opener.read([5, 6])
+    assert [next(each) for each in (one, other, other, one)] == [blobs[i] for i in (1, 5, 6, 9)]
 
 
 def test_a_plain_binary_column_and_missing_pictures(tmp_path, blobs):
