@@ -6,10 +6,10 @@ from dataclasses import asdict
 import numpy as np
 import pytest
 
-from toy_audit import Image, Pair, digest_of, split_audit
+from refusals import refused
+from toy_audit import Image, Pair, split_audit
 from visleak.errors import UsageError
 from visleak.impact import ImpactSettings, impact
-from visleak.verdicts import Ledger, Verdict
 
 TEN, FEW = ImpactSettings(draws=10), ImpactSettings(draws=2)
 TEST = [Image(f"q{n}", "ab"[n % 2]) for n in range(40)]
@@ -51,95 +51,39 @@ def test_order_of_models_and_of_rows_changes_no_number(folder, answers, tmp_path
     assert numbers(first) != numbers(impact(folder, answers, ImpactSettings(draws=10, seed=1)))
 
 
-def test_what_is_asked_stands_in_the_result(folder, answers):
-    listed = folder.parent / "mine.txt"
-    listed.write_text("q30\nq31\n")
-    result = impact(
-        folder, answers, ImpactSettings(draws=10, subsets={"mine": listed}, exact_p=True, seed=7)
-    )
-    assert (result.test_set, result.references, result.images) == ("test", ("train",), 40)
-    assert result.leaks["near or exact"] == 8
-    assert result.leaks["mine"] == 2
-    assert (result.settings["p"], result.settings["seed"]) == ("exact", 7)
-    assert result.metrics == ("accuracy",)
-    assert {flip.leak for flip in result.flips} >= {"near or exact", "mine"}
-    effect = result.effect("x", "accuracy")
-    assert effect.row("near or exact", "same label") is not None
-    assert effect.row("mine", "same label") is None
-
-
 def test_a_note_counts_the_parts_that_are_too_small_to_draw_from(folder, answers):
-    result = impact(folder, {"x": answers["x"]}, ImpactSettings(draws=3, size=10))
-    # eight images leak, all with the same label, as hard, near or exact and so on
-    assert any(
-        note.endswith(
-            "parts have no more than 10 images: they are used as a whole, without a deviation"
-        )
-        for note in result.notes
-    )
-    drawn = impact(folder, {"x": answers["x"]}, ImpactSettings(draws=3, size=4))
-    assert not any("used as a whole" in note for note in drawn.notes)
+    for size, said in ((10, True), (4, False)):
+        result = impact(folder, {"x": answers["x"]}, ImpactSettings(draws=3, size=size))
+        assert any("10 images: they are used as a whole" in note for note in result.notes) == said
 
 
 def test_a_note_says_that_all_images_of_a_class_leak(tmp_path):
-    test = [Image("q0", "a"), Image("q1", "b"), Image("q2", "b")]
-    audit = split_audit(tmp_path / "a", test, [Image("r")], [Pair("q0", "r")])
-    result = impact(audit, {"m": file(tmp_path / "m.csv", 0, images=3)}, FEW)
-    assert (
-        "near or exact: all images of 1 class leak, and the fair score excludes them"
-        in result.notes
-    )
-    two = [Image("q0", "a"), Image("q1", "c"), Image("q2", "b")]
+    test = [Image("q0", "a"), Image("q1", "c"), Image("q2", "b")]
     pairs = [Pair("q0", "r"), Pair("q1", "r")]
-    audit = split_audit(tmp_path / "b", two, [Image("r")], pairs)
+    audit = split_audit(tmp_path / "b", test, [Image("r")], pairs)
     result = impact(audit, {"m": file(tmp_path / "m.csv", 0, images=3)}, FEW)
     said = "near or exact: all images of 2 classes leak, and the fair score excludes them"
     assert said in result.notes
 
 
-def test_a_note_says_where_images_stand_that_nobody_judged(folder, answers):
-    known = [digest_of("test", TEST[0]), digest_of("train", Image("r", "a"))]
-    with Ledger(folder) as ledger:
-        ledger.add(Verdict.of(*known, "near", "Ada"))
-    told = "only reviewed pairs count"
-    alone = impact(folder, answers, ImpactSettings(draws=2, reviewed_only=True))
-    assert alone.leaks["near or exact"] == 1
-    assert alone.notes[-1].startswith(told)
-    assert not any(note.startswith(told) for note in impact(folder, answers, FEW).notes)
-
-
 def test_a_note_says_that_the_audit_was_of_a_sample(folder, answers):
-    assert not any("sample" in note for note in impact(folder, answers, FEW).notes)
     file = folder / "audit.json"
     summary = json.loads(file.read_text())
     summary["sets"][0]["images"] = 90
     file.write_text(json.dumps(summary))
     note, *_ = impact(folder, answers, FEW).notes
-    assert note == (
-        "the audit is based on a sample of 40 of the 90 images of 'test': every number here is of"
-        " these alone"
-    )
+    assert note.startswith("the audit is based on a sample of 40 of the 90 images of 'test'")
 
 
 def test_refusals_are_one_line(folder, answers, tmp_path):
     bare = split_audit(tmp_path / "bare", TEST, [Image("r")], [Pair("q0", "r")])
-    other = {"fair": {"w": answers["x"]}}
-    wanted = {"settings": ImpactSettings(by_label=True)}
-    for call, said in (
-        (lambda: impact(folder, {}), r"^no predictions: give a file per model, --predictions"),
-        (
-            lambda: impact(folder, answers, **other),
-            r"^fair predictions of 'w', .* are x, y, z: use",
-        ),
-        (lambda: ImpactSettings(draws=1), r"^draws must be 2 or more; got 1$"),
-        (lambda: ImpactSettings(size=0), r"^size must be 1 or more; got 0$"),
-        (
-            lambda: impact(bare, answers, **wanted),
-            r"^no leaked image of 'test' has a label that can",
-        ),
-    ):
-        with pytest.raises(UsageError, match=said):
-            call()
+    fair = {"w": answers["x"]}
+    refused(UsageError, "^no predictions: give a file per model", folder, impact, predictions={})
+    words = "^fair predictions of 'w', .* are x, y, z: use"
+    refused(UsageError, words, folder, impact, predictions=answers, fair=fair)
+    labels = ImpactSettings(by_label=True)
+    words = "^no leaked image of 'test' has a label"
+    refused(UsageError, words, bare, impact, predictions=answers, settings=labels)
 
 
 def test_metrics_of_any_kind_have_no_gap_and_no_share(folder, tmp_path):
@@ -149,10 +93,7 @@ def test_metrics_of_any_kind_have_no_gap_and_no_share(folder, tmp_path):
     assert (effect.metric, effect.share, effect.percent) == ("iou", False, True)
     assert result.gaps == ()
     # --fair was asked for, and nothing came of it
-    assert (
-        "m: no gap to the fair test set, because no metric of both files is 0 or 1 per image"
-        " (test set: iou; fair: iou)"
-    ) in result.notes
+    assert any(note.startswith("m: no gap to the fair test set") for note in result.notes)
 
 
 @pytest.mark.parametrize("own", [False, True])

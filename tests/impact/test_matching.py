@@ -26,14 +26,8 @@ from visleak.impact.predictions.matching import (
     ("ids", "theirs", "hint"),
     [
         ([f"{n:03d}.png" for n in range(20)], IDS, "ids agree without their folders"),
-        ([i.removesuffix(".png") for i in IDS], IDS, "ids agree without their suffixes"),
         ([f"/data/{n:03d}.jpg" for n in range(20)], IDS, "ids agree without folders and suffixes"),
-        ([i.replace("/", "\\") for i in IDS], IDS, "ids agree with `/` between folders"),
-        (
-            [f"./{i}" for i in IDS],
-            IDS,
-            "ids agree with `/` between folders and without `./` before",
-        ),
+        ([f"./{i}" for i in IDS], IDS, "between folders and without `./` before"),
         ([i.upper() for i in IDS], IDS, "ids agree without regard to case"),
         ([f" {i}" for i in IDS], IDS, "ids agree without spaces around them"),
         ([f"{n}.0" for n in range(20)], [str(n) for n in range(20)], "zeros and `.0`"),
@@ -50,59 +44,38 @@ def test_ids_that_match_nothing_get_the_likely_reason(ids, theirs, hint):
     assert hint in said
 
 
-@pytest.mark.parametrize(("size", "share"), [(19, ""), (18, "90.0"), (1, "5.0")])
-def test_below_95_percent_is_refused_unless_allowed(size, share):
-    """At 95 % exactly it is said only."""
-    ids = pa.array(IDS[:size])
-    found = match(ids, benchmark(), "f.csv")
-    answered = np.arange(20) < size
-    arguments = (answered, found, ids, benchmark(), "f.csv")
-    rest = f"not in the file: {20 - size}, without a value: 0, such as '{IDS[size]}'"
-    if not share:
-        (note,) = coverage_note(*arguments, False)
-        assert (
-            f"19 of the 20 readable images of set 'test' have a prediction (95.0 %); {rest}" in note
-        )
-        return
-    assert refusal(VisleakError, list, coverage_note(*arguments, False)) == (
-        f"f.csv: only {size} of the 20 readable images of set 'test' have a prediction ({share} %);"
-        f" {rest}; 95 % are needed: complete the file, or accept it with --allow-partial"
+def covered(count, total, *, allowed=False):
+    """Return the notes about a file with predictions for the first images."""
+    ids = [str(n) for n in range(total)]
+    given, test = pa.array(ids[: max(count, 1)]), benchmark(ids, None)
+    answered = np.arange(total) < count
+    return list(coverage_note(answered, match(given, test, "f"), given, test, "f", allowed))
+
+
+def test_below_95_percent_is_refused_unless_allowed():
+    """At 95 % exactly it is said only; 94.99 % is not shown as 95.0."""
+    (note,) = covered(19, 20)
+    assert (
+        "have a prediction (95.0 %); not in the file: 1, without a value: 0, such as '19'" in note
     )
-    (note,) = coverage_note(*arguments, True)
-    assert note.startswith(f"only {size} of the 20")
-    assert note.endswith("scores, gains and leaks are those of the images with a prediction")
+    assert "only 18 of the 20 readable" in refusal(VisleakError, covered, 18, 20)
+    assert covered(18, 20, allowed=True)[0].startswith("only 18 of the 20")
+    assert "9,499 of the 10,000" in (said := refusal(VisleakError, covered, 9_499, 10_000))
+    assert "(94.9 %)" in said
+    assert "only 0 of the 20" in refusal(VisleakError, covered, 0, 20, allowed=True)
 
 
-def test_a_share_below_95_percent_never_looks_enough():
-    """94.99 % is not shown as 95.0."""
-    ids = [str(n) for n in range(10_000)]
-    some = pa.array(ids[:9_499])
-    found = match(some, benchmark(ids, None), "f")
-    with pytest.raises(VisleakError, match=r"9,499 of the 10,000 .* \(94\.9 %\)"):
-        list(
-            coverage_note(np.arange(10_000) < 9_499, found, some, benchmark(ids, None), "f", False)
-        )
-
-
-def test_no_answer_at_all_is_refused_even_if_partial_is_allowed():
-    ids = pa.array(IDS)
-    found = match(ids, benchmark(), "f")
-    with pytest.raises(VisleakError, match=r"only 0 of the 20 .* without a value: 20"):
-        list(coverage_note(np.zeros(20, bool), found, ids, benchmark(), "f", True))
-
-
-def test_answers_for_other_images_are_said():
-    ids = pa.array([*IDS, "x"])
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        (["x"], "1 of its 21 predictions (4.8 %) are not for a readable image of set 'test'"),
+        (map(str, range(30)), "most of the file is about other images: 30 of its 50 predictions"),
+    ],
+)
+def test_answers_for_other_images_are_said(more, said):
+    ids = pa.array([*IDS, *more])
     (note,) = unknown_note(match(ids, benchmark(), "f"), ids, benchmark())
-    assert note == (
-        "1 of its 21 predictions (4.8 %) are not for a readable image of set 'test' and are"
-        " ignored, such as 'x'"
-    )
-    ids = pa.array([*IDS, *map(str, range(30))])
-    (note,) = unknown_note(match(ids, benchmark(), "f"), ids, benchmark())
-    assert note.startswith(
-        "most of the file is about other images: 30 of its 50 predictions (60.0 %)"
-    )
+    assert note.startswith(said)
 
 
 def truth_of(labels):
@@ -123,7 +96,7 @@ def in_blocks(values, size, classes=None):
     return PredictionFile("f", {"id": ids}, {"scores": blocks}, names)
 
 
-@pytest.mark.parametrize("size", [1, 7, 500])
+@pytest.mark.parametrize("size", [7, 500])
 def test_top_k_equals_scikit_learn(size):
     random = np.random.default_rng(0)
     values = random.permuted(np.tile(np.arange(30.0), (500, 1)), axis=1)
@@ -176,7 +149,6 @@ def test_only_rows_that_are_asked_for_count():
 
 
 def test_names_and_scores_must_be_as_many():
+    scores = in_blocks(np.eye(2), 2, ["a", "b", "c"])
     with pytest.raises(VisleakError, match="f: 3 class names for 2 class scores per image"):
-        correct_scores(in_blocks(np.eye(2), 2, ["a", "b", "c"]), np.arange(2), truth_of(["a"] * 2))
-    with pytest.raises(VisleakError, match="f: its class scores have no class"):
-        correct_scores(in_blocks(np.ones((2, 0)), 2), np.arange(2), truth_of(["a"] * 2))
+        correct_scores(scores, np.arange(2), truth_of(["a"] * 2))
