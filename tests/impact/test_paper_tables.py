@@ -5,11 +5,10 @@ the tables must come out. PAPERS.md B5 proves three misprints of theirs by the t
 means; the corrected values are asked for.
 """
 
-import csv
-
 import numpy as np
 import pytest
 from impact_making import ERRORS, TABLE_2, TABLE_3
+from predictions_making import as_csv
 
 from toy_audit import Image, Pair, split_audit
 from visleak.impact import ImpactSettings, impact
@@ -17,15 +16,16 @@ from visleak.impact import ImpactSettings, impact
 IMAGES = 50_000  # images of ImageNet's validation set
 
 
+def numbered(images):
+    return [f"{number:05d}" for number in range(images)]
+
+
 def leaky_audit(folder, hard, soft, images):
     """Write an audit whose first images leak: hard ones first, of each the same label first.
 
-    Args:
-        folder: to write to.
-        hard, soft: images with a copy of the same label, and of another.
-        images: of the test set.
+    ``hard``, ``soft``: images with a copy of the same label, and of another.
     """
-    test = [Image(f"{n:05d}", f"c{n % 10}") for n in range(images)]
+    test = [Image(id_, f"c{n % 10}") for n, id_ in enumerate(numbered(images))]
     pairs, at = [], 0
     for degree, counts in (("hard", hard), ("soft", soft)):
         for relation, count in zip(("same", "different"), counts, strict=True):
@@ -43,11 +43,7 @@ def answers(path, right, images):
     for count, hits in right:
         correct += [1] * hits + [0] * (count - hits)
     assert len(correct) == images
-    with path.open("w", newline="") as lines:
-        writer = csv.writer(lines)
-        writer.writerow(["id", "correct"])
-        writer.writerows([f"{n:05d}", hit] for n, hit in enumerate(correct))
-    return path
+    return as_csv(path, {"id": numbered(images), "correct": correct})
 
 
 def check(effect, table, at):
@@ -100,13 +96,8 @@ def test_table_4_of_ramos(tmp_path):
     rng = np.random.default_rng(0)
     rank = np.where(np.arange(queries) < hard, rng.integers(1, 25, queries), 0)
     rank = np.where(rank, rank, rng.integers(1, 40, queries))
-    path = tmp_path / "clip.csv"
-    with path.open("w", newline="") as lines:
-        writer = csv.writer(lines)
-        writer.writerow(["id", "r@1", "r@5", "r@10"])
-        writer.writerows(
-            [f"{n:05d}", *(int(r <= k) for k in (1, 5, 10))] for n, r in enumerate(rank)
-        )
+    hits = {f"r@{k}": (rank <= k).astype(int) for k in (1, 5, 10)}
+    path = as_csv(tmp_path / "clip.csv", {"id": numbered(queries), **hits})
     result = impact(audit, {"OpenCLIP": path}, ImpactSettings(draws=10, size=200))
     assert result.metrics == ("r@1", "r@5", "r@10")
     for k in (1, 5, 10):
@@ -121,10 +112,8 @@ def test_table_4_of_ramos(tmp_path):
                 assert row.deviation > 0
             row = effect.row(leak, "leaked")
             assert row.score.value == pytest.approx((rank[members] <= k).mean(), abs=0.06)
-    assert (
-        "hard, leaked: two draws share 87 % of their images on average, which alone makes their"
-        " scores similar; a small deviation is not informative there"
-    ) in result.notes
+    said = "hard, leaked: two draws share 87 % of their images on average"
+    assert any(note.startswith(said) for note in result.notes)
 
 
 #: Barz & Denzler (2020), table 2: relative gaps in percent of the models in ``ERRORS``.

@@ -14,7 +14,7 @@ from predictions_making import IDS, LABELS, as_csv, as_npz, as_parquet, benchmar
 import refusals
 from visleak.errors import UsageError, VisleakError
 from visleak.impact.predictions import files as prediction_files
-from visleak.impact.predictions.files import numbers_of, read_predictions, text_of
+from visleak.impact.predictions.files import numbers_of, read_predictions
 
 
 def refusal(path):
@@ -25,15 +25,13 @@ def refusal(path):
 
 
 def test_what_is_no_file_of_predictions_is_the_callers_mistake(tmp_path):
-    with pytest.raises(UsageError) as caught:
-        read_predictions(tmp_path / "a.json")
-    assert str(caught.value) == (
-        f"{tmp_path / 'a.json'}: predictions are read from .csv, .tsv, .parquet, .npz files"
-    )
     (tmp_path / "folder.csv").mkdir()
-    for name in ("none.NPZ", "folder.csv"):
-        with pytest.raises(UsageError, match="there is no such prediction file"):
-            read_predictions(tmp_path / name)
+    for name, said in (
+        ("a.json", "predictions are read from .csv, .tsv, .parquet, .npz files"),
+        ("none.NPZ", "there is no such prediction file"),
+        ("folder.csv", "there is no such prediction file"),
+    ):
+        assert said in refusals.refusal(UsageError, read_predictions, tmp_path / name)
 
 
 @pytest.mark.parametrize(
@@ -42,11 +40,9 @@ def test_what_is_no_file_of_predictions_is_the_callers_mistake(tmp_path):
         (b"", "F is empty: a prediction file begins with a header"),
         (b"id,correct\n", "F holds no predictions: it has columns, but no rows"),
         (b"file,correct\na,1\n", "F has no column `id` with the ids of the images; it has 'file'"),
-        (b"id:correct\na:1\n", "F has no column `id` with the ids of the images; it has"),
         (b"id,ap,ap\na,1,2\n", "F has more than one column 'ap'; keep one"),
         (b"id,ap\na,1\nb,2\na,3\n", "F: id 'a' occurs more than once, in rows 0 and 2; keep one"),
         (b"id,ap\na,1\n,2\nb,1\n,3\n", "F: no id in rows 1 and 3; every prediction needs the id"),
-        (b"id,ap\na,1\n,2\n", "F: no id in row 1; every prediction needs the id of its image"),
         (b"id,ap\na,1\nb\n", "F cannot be read as CSV: CSV parse error: "),
         (b"id,ap\n\xff,1\n", "F cannot be read as CSV: "),
         ("id,ap\na,1\n".encode("utf-16-le"), "F cannot be read as CSV: it is UTF-16 without"),
@@ -75,43 +71,28 @@ def test_scores_of_a_csv_are_numbers_or_a_row_of_none(tmp_path):
     scores, _ = scores_of(as_csv(tmp_path / "a.csv", columns), benchmark())
     assert np.isnan(scores.values["accuracy"]).tolist() == [n == 4 for n in range(20)]
     columns["score:dog"][4] = 0.5
-    assert refusal(as_csv(tmp_path / "b.csv", columns)) == (
-        "F: row 4 has a class score that is missing or NaN; leave out the row, or give all of its"
-        " scores"
-    )
+    said = refusal(as_csv(tmp_path / "b.csv", columns))
+    assert said.startswith("F: row 4 has a class score that is missing or NaN; leave out the row")
     columns["score:cat"][4] = "high"
-    assert "F cannot be read as CSV: " in refusal(as_csv(tmp_path / "c.csv", columns))
-    assert "invalid value 'high'" in refusal(tmp_path / "c.csv")
+    assert "invalid value 'high'" in refusal(as_csv(tmp_path / "c.csv", columns))
+
+
+CLASSES, UNEVEN, SCORES = ("cat", "dog"), [[1.0, 2.0]] * 19, np.ones((20, 2))
 
 
 @pytest.mark.parametrize(
     ("columns", "classes", "said"),
     [
+        ({"id": pa.array(range(20), pa.timestamp("s"))}, (), "F: `id` must be a column of text or"),
         ({"id": [0.5] * 20, "ap": [1] * 20}, (), "F: column `id` must hold text or whole numbers;"),
         ({"id": [b"\xff"] * 20, "ap": [1] * 20}, (), "F: column `id` of type binary is not"),
+        ({"id": IDS, "scores": [*UNEVEN, [1.0]]}, CLASSES, "F: row 19 has 1 class scores, others"),
         (
-            {"id": pa.array(range(20), pa.timestamp("s")), "ap": [1] * 20},
-            (),
-            "F: `id` must be a column of text or of whole numbers",
+            {"id": IDS, "scores": [*UNEVEN, [1.0, None]]},
+            CLASSES,
+            "F: row 19 has a class score that",
         ),
-        (
-            {"id": IDS, "scores": [[1.0, 2.0]] * 19 + [[1.0]]},
-            ("cat", "dog"),
-            "F: row 19 has 1 class scores, others have 2; each image needs a score for each class",
-        ),
-        (
-            {"id": IDS, "scores": [[1.0, 2.0]] * 19 + [[1.0, None]]},
-            ("cat", "dog"),
-            "F: row 19 has a class score that is missing or NaN",
-        ),
-        ({"id": IDS, "scores": [[1.0]] * 20}, ("a", "b"), "F: 2 class names for 1 class scores"),
-        ({"id": IDS, "scores": [[1.0, 2.0]] * 20}, (), "F: no label is one of its 2 classes:"),
-        (
-            {"id": IDS, "scores": pa.nulls(20, pa.list_(pa.float32()))},
-            (),
-            "F has class scores for none of the images",
-        ),
-        ({"id": pa.array([], pa.string()), "ap": pa.array([], pa.int8())}, (), "F holds no pred"),
+        ({"id": IDS, "scores": pa.nulls(20, pa.list_(pa.float32()))}, (), "F has class scores for"),
     ],
 )
 def test_a_bad_parquet_is_refused(tmp_path, columns, classes, said):
@@ -121,7 +102,7 @@ def test_a_bad_parquet_is_refused(tmp_path, columns, classes, said):
 def test_class_names_must_be_a_list(tmp_path):
     path = tmp_path / "a.parquet"
     table = pa.table({"id": IDS, "scores": [[1.0]] * 20})
-    for stored in ("{", "[]", '["a", {}]', "7"):
+    for stored in ("{", '["a", {}]', "7"):
         pa.parquet.write_table(table.replace_schema_metadata({"classes": stored}), path)
         assert refusal(path) == "F: its metadata key `classes` must be a JSON list of class names"
 
@@ -180,27 +161,22 @@ def test_absurd_sizes_are_refused_before_anything_is_read(tmp_path, monkeypatch)
         assert "bytes and has 0; the file is damaged" in refusal(forged(path, shape))
     monkeypatch.setattr(prediction_files, "LARGEST", 1 << 16)
     zeros = b"\0" * (1 << 20)
-    assert refusal(forged(path, (1 << 17,), data=zeros)) == (
-        "F: its arrays claim 1,048,576 bytes, array 'id' most of them; at most 65,536 are read (use"
-        " Parquet for more)"
-    )
+    said = refusal(forged(path, (1 << 17,), data=zeros))
+    assert said.startswith("F: its arrays claim 1,048,576 bytes, array 'id' most of them; at most")
 
 
 @pytest.mark.parametrize(
     ("columns", "said"),
     [
         ({}, "F has no column `id` with the ids of the images; it has none"),
-        ({"id": "a", "ap": 1.0}, "F: array `id` must be one id per image; its shape is ()"),
         ({"id": np.ones((20, 2))}, "F: array `id` must be one id per image; its shape is (20, 2)"),
-        ({"id": IDS, "correct": np.ones(19)}, "F: array 'correct' of shape (19,) must have a"),
         ({"id": IDS, "scores": np.ones((19, 2))}, "F: array 'scores' of shape (19, 2) must have"),
         (
-            {"id": IDS, "scores": np.ones((20, 2)), "classes": [["cat", "dog"]]},
-            "F: array `classes` must be one name per class; its shape is (1, 2)",
+            {"id": IDS, "scores": SCORES, "classes": [CLASSES]},
+            "F: array `classes` must be one name",
         ),
         ({"id": IDS, "scores": np.ones((20, 0))}, "F: its class scores have no class"),
         ({"id": IDS, "ap": np.ones(20, complex)}, "F holds nothing to score: it needs `correct`"),
-        ({"id": np.ones(20, complex)}, "F: `id` must be a column of text or of whole numbers"),
     ],
 )
 def test_a_bad_npz_is_refused(tmp_path, columns, said):
@@ -221,10 +197,8 @@ def test_class_scores_are_never_held_whole(tmp_path):
     about = benchmark(ids, ["7"] * len(values))
     np.savez_compressed(tmp_path / "a.npz", id=ids, scores=values)
     lists = pa.FixedSizeListArray.from_arrays(values.reshape(-1), 2_000)
-    for path in (
-        tmp_path / "a.npz",
-        as_parquet(tmp_path / "a.parquet", {"id": ids, "scores": lists}),
-    ):
+    parquet = as_parquet(tmp_path / "a.parquet", {"id": ids, "scores": lists})
+    for path in (tmp_path / "a.npz", parquet):
         tracemalloc.start()
         scores, _ = scores_of(path, about)
         _, peak = tracemalloc.get_traced_memory()
@@ -239,15 +213,6 @@ def test_large_columns_come_in_one_piece(tmp_path):
     assert isinstance(pa.array(ids), pa.ChunkedArray)
     found = read_predictions(as_npz(tmp_path / "a.npz", {"id": ids, "ap": np.ones(20_000)}))
     assert found.ids.to_pylist() == ids.tolist()
-
-
-def said_of(path):
-    """Return how a file is refused, or an empty text."""
-    try:
-        scores_of(path, benchmark(), allow_partial=True)
-    except VisleakError as error:
-        return str(error)
-    return ""
 
 
 def test_damage_anywhere_is_one_line_or_harmless(tmp_path):
@@ -270,22 +235,10 @@ def test_damage_anywhere_is_one_line_or_harmless(tmp_path):
             if generator.random() < 0.3:
                 del damaged[generator.randrange(len(whole)) :]
             file.write_bytes(damaged)
-            said = said_of(file)
-            assert "\n" not in said
-            outcomes.append(said)
-    refused = [said for said in outcomes if said]
-    assert 200 < len(refused) < len(outcomes)
-
-
-@pytest.mark.parametrize(
-    ("column", "said"),
-    [
-        (pa.array([1.0, 2.5]), "F must hold text or whole numbers; row 1 holds 2.5"),
-        (pa.array([float("inf")]), "F must hold text or whole numbers; row 0 holds inf"),
-        (pa.array([[1]]), "F must hold text or whole numbers; its type is list<item: int64>"),
-    ],
-)
-def test_what_is_no_text_is_refused(column, said):
-    with pytest.raises(VisleakError) as caught:
-        text_of(column, "F")
-    assert str(caught.value) == said
+            try:
+                scores_of(file, benchmark(), allow_partial=True)
+                outcomes.append("")
+            except VisleakError as error:
+                outcomes.append(str(error))
+    assert not any("\n" in said for said in outcomes)
+    assert 200 < sum(map(bool, outcomes)) < len(outcomes)

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from predictions_making import IDS, LABELS, as_csv, as_npz, as_parquet, benchmark, scores_of
 
 from refusals import refusal
-from visleak.errors import UsageError, VisleakError
+from visleak.errors import VisleakError
 from visleak.impact.evaluators.predictions import write_predictions
 
 #: Text that numpy's arrays can hold: NUL at the end is cut off there.
@@ -48,14 +48,13 @@ def test_every_kind_of_file_gives_the_same_scores(data, tmp_path_factory):
         "loss": [loss[i] for i in order],
     }
     folder = tmp_path_factory.mktemp("kinds")
+    others = {name: values for name, values in columns.items() if name != "id"}
     files = [
         as_csv(folder / "m.csv", columns),
         as_csv(folder / "m.tsv", columns),
         as_parquet(folder / "m.parquet", columns),
         as_npz(folder / "m.npz", columns),
-        write_predictions(
-            folder / "e.parquet", columns["id"], {k: v for k, v in columns.items() if k != "id"}, {}
-        ),
+        write_predictions(folder / "e.parquet", columns["id"], others, {}),
     ]
     results = [scores_of(file, benchmark(ids, labels), name="m") for file in files]
     first, notes = results[0]
@@ -64,10 +63,9 @@ def test_every_kind_of_file_gives_the_same_scores(data, tmp_path_factory):
             assert right == (plain(label) == plain(guess))
     np.testing.assert_allclose(first.values["loss"], loss, rtol=1e-15)
     for scores, said in results[1:]:
-        assert {name: v.tolist() for name, v in scores.values.items()} == {
-            name: v.tolist() for name, v in first.values.items()
-        }
-        assert said == notes
+        assert (scores.values.keys(), said) == (first.values.keys(), notes)
+        for name, values in scores.values.items():
+            np.testing.assert_array_equal(values, first.values[name])
 
 
 def test_class_scores_of_every_kind_agree(tmp_path):
@@ -78,21 +76,15 @@ def test_class_scores_of_every_kind_agree(tmp_path):
     order = random.permutation(20)
     ids = [IDS[i] for i in order]
     mixed = scores[order]
+    columns = {f"score:{name}": mixed[:, place].tolist() for place, name in enumerate(names)}
+    fixed = pa.FixedSizeListArray.from_arrays(mixed.reshape(-1), 9)
+    turned = np.asfortranarray(mixed)
     files = [
-        as_csv(
-            tmp_path / "m.csv",
-            {"id": ids, **{f"score:{n}": mixed[:, k].tolist() for k, n in enumerate(names)}},
-        ),
+        as_csv(tmp_path / "m.csv", {"id": ids, **columns}),
         as_parquet(tmp_path / "m.parquet", {"id": ids, "scores": mixed.tolist()}, names),
-        as_parquet(
-            tmp_path / "fixed.parquet",
-            {"id": ids, "scores": pa.FixedSizeListArray.from_arrays(mixed.reshape(-1), 9)},
-            names,
-        ),
+        as_parquet(tmp_path / "fixed.parquet", {"id": ids, "scores": fixed}, names),
         as_npz(tmp_path / "m.npz", {"id": ids, "scores": mixed, "classes": names}),
-        as_npz(
-            tmp_path / "f.npz", {"id": ids, "scores": np.asfortranarray(mixed), "classes": names}
-        ),
+        as_npz(tmp_path / "f.npz", {"id": ids, "scores": turned, "classes": names}),
     ]
     labels = [names[i] for i in truth]
     rank = [
@@ -121,7 +113,7 @@ def test_ranked_predictions_of_both_kinds_agree(tmp_path):
         assert "19 of 20 predictions (95.0 %) are not a label of set 'test'" in notes[0]
 
 
-@pytest.mark.parametrize("kind", [pa.int16(), pa.uint64(), pa.float64(), pa.large_string()])
+@pytest.mark.parametrize("kind", [pa.uint64(), pa.float64(), pa.large_string()])
 @pytest.mark.parametrize("dictionary", [False, True])
 def test_whole_numbers_are_ids_in_decimal(tmp_path, kind, dictionary):
     """Whatever keeps them, ids read as in the audit, never as 1.0."""
@@ -134,11 +126,8 @@ def test_whole_numbers_are_ids_in_decimal(tmp_path, kind, dictionary):
 
 def test_the_model_is_called_after_its_file(tmp_path):
     file = as_csv(tmp_path / "res.net.csv", {"id": IDS[:19], "correct": [1] * 19})
-    scores, notes = scores_of(file, benchmark())
-    assert (scores.model, scores.file) == ("res.net", str(file))
-    assert notes[0].startswith("res.net: 19 of the 20 readable images")
-    scores, notes = scores_of(file, benchmark(), name="a\n\x1b[1m")
-    assert scores.model == "a\n\x1b[1m"
+    assert scores_of(file, benchmark())[0].model == "res.net"
+    _, notes = scores_of(file, benchmark(), name="a\n\x1b[1m")
     assert notes[0].startswith(r"'a\n\x1b[1m': 19 of")
 
 
@@ -156,9 +145,9 @@ def read(tmp_path):
 def test_metrics_are_chosen_and_their_direction_kept(read):
     columns = {"ap": [0.5] * 20, "loss": range(20), "confidence": [1] * 20}
     columns |= {"": range(20), "correct": ["True"] * 20}
-    scores, notes = read(columns, lower=["loss"])
+    scores, notes = read(columns)
     assert list(scores.values) == ["accuracy", "ap", "loss"]
-    assert (scores.lower, notes) == (frozenset({"loss"}), ())
+    assert (scores.lower, notes) == ({"loss"}, ("a: lower is better by their names: 'loss'",))
     scores, _ = read(columns, metrics=["loss", "ap"], lower=["accuracy"])
     assert list(scores.values) == ["loss", "ap"]
     assert scores.lower == frozenset({"loss"})
@@ -218,37 +207,22 @@ def test_shares_in_percent_without_a_sign_are_shares_all_the_same(read):
     assert any("'score' is between 3 and 98 and is taken in its own" in note for note in notes)
 
 
-def test_lower_is_better_by_the_name_of_a_metric(read):
-    scores, notes = read({"loss": [0.5, 2] * 10, "score": [0.5, 0.7] * 10})
-    assert scores.lower == {"loss"}
-    assert notes == ("a: lower is better by their names: 'loss'",)
-
-
 REFUSED = [
     ({"f1": [0.5, 50] * 10}, {}, "column 'f1' must hold shares from 0 to 1, or percentages"),
-    ({"iou": [120] * 20}, {}, "percentages with a percent sign: row 0 holds '120'"),
     ({"iou": [-5, 50] * 10}, {}, "percent sign: row 1 holds '50', row 0 holds '-5'"),
     ({"prediction": [0, 1] * 10}, {}, "none of its predictions (`prediction`) is a label:"),
-    ({"prediction": ["cat"] * 20, "label": [0, 1] * 10}, {}, "use the same class names in"),
     ({"score:0": [1] * 20, "score:1": [0] * 20}, {}, "no label is one of its 2 classes:"),
     (
         {"correct": [1] * 20, "prediction": [*LABELS[:19], "cat"]},
         {},
-        "accuracy of row 19 (id 'test/019.png') is 1 by `correct` and 0 by `prediction`; leave one"
-        " of the columns out, or correct the labels",
+        "accuracy of row 19 (id 'test/019.png') is 1 by `correct` and 0 by `prediction`",
     ),
     ({"correct": [2] * 20}, {}, "`correct` must be 0, 1, true or false; row 0 holds '2'"),
     ({"ap": ["50%", "0.5"] * 10}, {}, "column 'ap' mixes percentages and plain numbers: row"),
     ({"correct": ["50%"] * 20}, {}, "0, 1, true or false; row 0 holds '50%'"),
-    ({"correct": ["no"] * 20}, {}, "0, 1, true or false; row 0 holds 'no'"),
     ({"ap": [1.0, "inf"] * 10}, {}, "metric 'ap' of row 1 (id 'test/001.png') is infinite;"),
-    (
-        {"ap": [1.0] * 20, "word": ["x"] * 20},
-        {"metrics": ["word"]},
-        "has no metric 'word' (row 0 holds 'x'); it has 'ap'",
-    ),
+    ({"ap": [1] * 20, "word": ["x"] * 20}, {"metrics": ["word"]}, "no metric 'word' (row 0 holds"),
     ({"ap": [1] * 20}, {"lower": ["l\nss"]}, r"has no metric 'l\nss'; it has 'ap'"),
-    ({"correct": [1] * 20, "ap": [1] * 20}, {"metrics": ["iou"]}, "has no metric 'iou'; it"),
     ({"word": ["x"] * 20}, {}, "holds nothing to score: it needs `correct`, `prediction`,"),
     ({"f1": ["0,25"] * 20}, {}, "it has 'f1'; 'f1' is not of numbers such as 0.5: row 0 holds '0"),
     ({"predictions": LABELS}, {}, "it has 'predictions'; `predictions` holds lists of"),
@@ -258,20 +232,15 @@ REFUSED = [
 @pytest.mark.parametrize(("columns", "asked", "said"), REFUSED)
 def test_what_does_not_fit_is_refused_in_one_line(tmp_path, columns, asked, said):
     file = as_csv(tmp_path / "a.csv", {"id": IDS, **columns})
-    with pytest.raises(VisleakError) as caught:
-        scores_of(file, benchmark(), **asked)
-    assert not isinstance(caught.value, UsageError)
-    assert said in str(caught.value)
-    assert str(caught.value).startswith(f"{file}")
-    assert "\n" not in str(caught.value)
+    message = refusal(VisleakError, scores_of, file, benchmark(), **asked)
+    assert message.startswith(f"{file}")
+    assert said in message
 
 
 def test_predictions_need_labels(tmp_path):
     file = as_csv(tmp_path / "a.csv", {"id": IDS, "prediction": LABELS, "ap": [1] * 20})
-    assert refusal(VisleakError, scores_of, file, benchmark(IDS, None)) == (
-        f"{file}: `prediction` needs labels, and set 'test' has none: add a column `label`, or give"
-        " `correct`, or ask for 'ap' with --metric"
-    )
+    said = refusal(VisleakError, scores_of, file, benchmark(IDS, None))
+    assert "`prediction` needs labels, and set 'test' has none" in said
     scores, _ = scores_of(file, benchmark(IDS, None), metrics=["ap"])
     assert list(scores.values) == ["ap"]
 
@@ -283,14 +252,6 @@ def test_the_first_of_the_ranked_must_be_the_prediction(tmp_path):
     assert "row 3 predicts 'dog' in `prediction` and first 'Cat' in" in refusal(
         VisleakError, scores_of, as_parquet(tmp_path / "a.parquet", columns), benchmark()
     )
-
-
-def test_short_lists_have_no_top_five(tmp_path):
-    lists = [[label, str(number)] for number, label in enumerate(LABELS)]
-    file = as_parquet(tmp_path / "a.parquet", {"id": IDS, "predictions": lists})
-    scores, notes = scores_of(file, benchmark())
-    assert list(scores.values) == ["accuracy"]
-    assert notes == ("a: its lists of predictions have at most 2, so there is no top-5",)
 
 
 def test_labels_that_are_all_empty_are_no_labels(read):

@@ -1,8 +1,5 @@
 """Which output of a model is which class of a set, and names of classes for prompts."""
 
-import json
-from pathlib import Path
-
 import pyarrow as pa
 import pytest
 from hypothesis import given
@@ -50,20 +47,15 @@ def test_labels_in_sorted_order():
     assert classes_of(3, labels("1", "2", "3"), None).rule == "the labels in sorted order"
 
 
-def test_a_file_comes_before_everything(tmp_path):
-    file = tmp_path / "names.txt"
-    file.write_text("dog\ncat\n")
-    made = classes_of(2, labels("cat", "dog"), (("cat",), ("dog",)), file)
-    assert (made.rule, made.names) == ("the names in the file", ("dog", "cat"))
-
-
 def test_a_set_without_labels(tmp_path):
     own = (("cat", "Felis"), ("dog",))
     assert classes_of(2, None, own).names == ("cat", "dog")
     assert classes_of(2, labels(None, None), None).names == ("0", "1")
     file = tmp_path / "names.txt"
-    file.write_text("a\nb")
-    assert classes_of(2, None, own, file).names == ("a", "b")
+    file.write_text("b\na")
+    assert classes_of(2, None, own, file).names == ("b", "a")
+    assert classes_of(2, labels("a", "b"), own, file).names == ("b", "a")
+    assert class_names(None, file).classes.names == ("b", "a")
 
 
 def test_outputs_of_one_name_are_one_class():
@@ -81,11 +73,7 @@ def test_outputs_of_one_name_are_one_class():
         ("a.txt", "tench, Tinca\ncat\n\n", (("tench, Tinca", "tench", "Tinca"), ("cat",))),
         ("a.json", '["a", "b"]', (("a",), ("b",))),
         ("a.json", '{"1": "b", "0": "a"}', (("a",), ("b",))),
-        (
-            "a.json",
-            '{"0": ["n01", "tench"], "1": ["n02", "cat"]}',
-            (("n01", "tench"), ("n02", "cat")),
-        ),
+        ("a.json", '{"0": ["n1", "tench"], "1": "cat"}', (("n1", "tench"), ("cat",))),
         ("a.json", '{"cat": 1, "ant": 0}', (("ant",), ("cat",))),
     ],
 )
@@ -101,15 +89,12 @@ def test_files_of_names(tmp_path, name, text, wanted):
         ("a.txt", "a", "has 1 names, and the model 2 outputs; give one name for each output"),
         ("a.json", "{", "cannot be read ("),
         ("a.json", '{"0": "a", "2": "b"}', "cannot be read (output 1 has no name)"),
-        ("a.json", '{"a": 0, "b": 0}', "has 1 names"),
         ("a.json", '["a", 3]', "cannot be read (3 is not a name)"),
         ("a.json", "3", "cannot be read (it must be a list of names, or names by number)"),
-        ("nowhere.txt", None, "cannot be read ("),
     ],
 )
 def test_files_that_name_no_outputs(tmp_path, name, text, said):
-    if text is not None:
-        (tmp_path / name).write_text(text)
+    (tmp_path / name).write_text(text)
     message = refusal(UsageError, read_names, tmp_path / name, 2)
     assert message.startswith(f"--classes {tmp_path / name} ")
     assert said in message
@@ -117,12 +102,12 @@ def test_files_that_name_no_outputs(tmp_path, name, text, said):
 
 def test_what_cannot_be_known(tmp_path):
     own = tuple((name,) for name in ("a", "b", "c", "d"))
-    assert "which of the model's 4 outputs is which of the set's 2 classes is" in refusal(
-        VisleakError, classes_of, 4, labels("cat", "dog"), own
-    )
+    given = labels("cat", "dog")
+    said = refusal(VisleakError, classes_of, 4, given, own)
+    assert "which of the model's 4 outputs is which of the set's 2 classes is" in said
     (tmp_path / "n.txt").write_text("a\nb")
-    with pytest.raises(VisleakError, match="no label of the set is among the names in"):
-        classes_of(2, labels("cat", "dog"), None, tmp_path / "n.txt")
+    said = refusal(VisleakError, classes_of, 2, given, None, tmp_path / "n.txt")
+    assert "no label of the set is among the names in" in said
 
 
 @given(st.permutations(["ant", "Bee", "c_d", "e-f", "7"]), st.data())
@@ -149,10 +134,7 @@ def test_the_sets_labels_are_names():
         ("c.tsv.txt", "n02123045\ttabby\nn02124075\tEgyptian cat\nn09999999\tcar\n"),
         ("c.csv", "label,x,name\nn02123045,1,tabby\nn02124075,2,Egyptian cat\nn09999999,3,car\n"),
         ("c.tsv", "name\tlabel\ntabby\tn02123045\nEgyptian cat\tn02124075\ncar\tn09999999\n"),
-        (
-            "c.json",
-            json.dumps({"n02123045": "tabby", "n02124075": "Egyptian cat", "n09999999": "car"}),
-        ),
+        ("c.json", '{"n02123045": "tabby", "n02124075": "Egyptian cat", "n09999999": "car"}'),
     ],
 )
 def test_names_by_label(tmp_path, name, content):
@@ -172,17 +154,12 @@ def test_names_that_are_labels(tmp_path):
 
 
 def test_names_by_number(tmp_path):
-    (tmp_path / "c.json").write_text(json.dumps(["crane", "dog", "crane"]))
+    (tmp_path / "c.json").write_text('["crane", "dog", "crane"]')
     made = class_names(pa.array(["2", "0"]), tmp_path / "c.json")
     assert made.classes.names == ("0", "1", "2")
     assert made.classes.targets(pa.array(["2", "0", "1"])).tolist() == [2, 0, 1]
     assert made.shared == ("crane",)
     assert made.classes.rule == "labels are the numbers of the lines"
-
-
-def test_names_of_a_set_without_labels(tmp_path):
-    (tmp_path / "c.txt").write_text("cat\ndog\n")
-    assert class_names(None, tmp_path / "c.txt").classes.names == ("cat", "dog")
 
 
 @pytest.mark.parametrize(
@@ -191,11 +168,9 @@ def test_names_of_a_set_without_labels(tmp_path):
         (None, "the set has no labels to take names of classes from; give --classes FILE: one na"),
         (pa.array(["a", "a"]), "the set has one label to take names"),
         (LABELS, "labels are 'n02123045', 'n02124075', which are not names"),
-        (pa.array(["0", "1"]), "labels are '0', '1', which are not names"),
     ],
 )
 def test_labels_that_are_no_names(labels, said):
-    """A photo of a n02123045 would be answered, and mean nothing."""
     assert said in refusal(UsageError, class_names, labels, None)
 
 
@@ -203,15 +178,11 @@ def test_labels_that_are_no_names(labels, said):
     ("name", "content", "said"),
     [
         ("c.txt", "a\tx\nb\n", "line 2 has no tab, other lines have; write one name per line"),
-        ("c.txt", "a\tx\nb\t\n", "line 2 has no name; write"),
         ("c.txt", "a\tx\na\ty\n", "line 2: label 'a' has two names"),
-        ("c.txt", "cat\n", "a classifier needs two classes, there is 1"),
         ("c.txt", "n02123045\nN02123045\n", "'n02123045' names two classes"),
         ("c.txt", "cat\ndog\n", "names none of the set's classes: labels are 'n02123045', 'n02124"),
         ("c.csv", "id,name\na,b\n", "has no column 'label'; it has id, name"),
-        ("c.json", "{", "Expecting property name"),
         ("c.json", '["a", 3]', "it is neither a list of names nor an object of names by label"),
-        ("c.json", '["a", " "]', "name 2 is empty"),
     ],
 )
 def test_files_that_are_refused(tmp_path, name, content, said):
@@ -219,8 +190,3 @@ def test_files_that_are_refused(tmp_path, name, content, said):
     message = refusal(VisleakError, class_names, LABELS, tmp_path / name)
     assert message.startswith(f"--classes {tmp_path / name}")
     assert said in message
-
-
-def test_no_such_file():
-    with pytest.raises(UsageError, match=r"--classes no\.txt: file not found"):
-        class_names(LABELS, Path("no.txt"))

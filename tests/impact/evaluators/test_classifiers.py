@@ -11,7 +11,8 @@ import pytest
 import small_classifiers as small
 from PIL import Image
 
-from visleak.errors import MissingExtra, UsageError, VisleakError
+import refusals
+from visleak.errors import VisleakError
 from visleak.impact.evaluators.classifiers import load_classifier
 from visleak.records import DecodedImage
 
@@ -65,18 +66,12 @@ def test_logits_of_transformers(tmp_path, natural):
         processor = ConvNextImageProcessorPil.from_pretrained(folder)
     pictures = shown(natural)
     with torch.inference_mode():
-        wanted = [
-            model(**processor(image, return_tensors="pt")).logits.numpy()
-            for image in as_pillow(pictures)
-        ]
-    np.testing.assert_allclose(
-        logits(f"hf:{folder}", pictures), np.concatenate(wanted), rtol=1e-4, atol=1e-5
-    )
-    assert load_classifier(f"hf:{folder}").names == (
-        ("tench, Tinca tinca", "tench", "Tinca tinca"),
-        ("cat",),
-        ("dog",),
-    )
+        prepared = (processor(image, return_tensors="pt") for image in as_pillow(pictures))
+        wanted = [model(**inputs).logits.numpy() for inputs in prepared]
+    found = logits(f"hf:{folder}", pictures)
+    np.testing.assert_allclose(found, np.concatenate(wanted), rtol=1e-4, atol=1e-5)
+    tench = ("tench, Tinca tinca", "tench", "Tinca tinca")
+    assert load_classifier(f"hf:{folder}").names == (tench, ("cat",), ("dog",))
 
 
 def test_names_that_nobody_gave(tmp_path):
@@ -93,10 +88,8 @@ def test_a_recipe_orders_channels_and_axes(tmp_path, natural):
             self.inner = small.cifar_resnet(9)
 
         def forward(self, inputs):
-            return {
-                "features": inputs.mean(dim=(1, 2)),
-                "logits": self.inner(inputs.permute(0, 3, 1, 2)),
-            }
+            made = self.inner(inputs.permute(0, 3, 1, 2))
+            return {"features": inputs.mean(dim=(1, 2)), "logits": made}
 
     path = tmp_path / "t.ts"
     with warnings.catch_warnings():
@@ -110,10 +103,8 @@ def test_a_recipe_orders_channels_and_axes(tmp_path, natural):
     found = logits(f"torchscript:{path}?prep={recipe}", pictures)
     np.testing.assert_allclose(found, wanted, atol=2e-4)
     wrong = small.write_recipe(tmp_path / "wrong.json", layout="NHWC", output="answers")
-    with pytest.raises(
-        VisleakError, match="has no output 'answers'; its outputs are features, log"
-    ):
-        load_classifier(f"torchscript:{path}?prep={wrong}")
+    said = refusal(f"torchscript:{path}?prep={wrong}")
+    assert "has no output 'answers'; its outputs are features, log" in said
 
 
 def test_batches_and_neighbours_do_not_count(natural, resnet):
@@ -135,84 +126,37 @@ def test_digests_tell_networks_apart(networks, tmp_path):
     assert changed.name == f"{texts[0]}&prep={recipe}"
 
 
-def test_wrapped_and_prefixed_weights(tmp_path):
-    from visleak.encoders.weights import read_tensors
-
-    state = small.cifar_resnet(9).state_dict()
-    forms = {
-        "plain": state,
-        "net": {"net": {f"module.{k}": v for k, v in state.items()}, "acc": 91.0},
-        "lightning": {"state_dict": {f"model._orig_mod.{k}": v for k, v in state.items()}},
-    }
-    for name, content in forms.items():
-        torch.save(content, tmp_path / f"{name}.pt")
-        assert set(read_tensors(tmp_path / f"{name}.pt", "model checkpoint")) == set(state)
-
-
 def refusal(text, **options):
-    with pytest.raises(VisleakError) as caught:
-        load_classifier(text, **options)
-    assert "\n" not in str(caught.value)
-    return f"{caught.value.exit_code} {caught.value}"
+    return refusals.refusal(VisleakError, load_classifier, text, **options)
 
 
 def test_what_is_no_model(networks, tmp_path):
-    for name in ("text.pt", "text.onnx"):
-        (tmp_path / name).write_text("no weights")
-        small.write_recipe(tmp_path / f"{name}.json")
+    (tmp_path / "text.pt").write_text("no weights")
+    small.write_recipe(tmp_path / "text.pt.json")
     text = f"checkpoint:{networks}/r.th"
     for model, said in (
-        ("resnet50", "2 a model is written hf:FOLDER, timm:NAME, onnx:FILE, torchscript:FILE or"),
-        ("checkpoint:nowhere.pt?arch=resnet20", "1 model checkpoint: there is no file nowhere.pt;"),
-        ("torchscript:nowhere.pt", "1 model torchscript: there is no file"),
-        ("checkpoint:?arch=resnet20", "2 model checkpoint needs FILE after"),
-        (text, "2 model checkpoint needs the architecture that the weights are of: checkpoint:FI"),
-        (
-            f"{text}?arch=resnet20&size=3",
-            "2 model checkpoint has no option 'size'; its options are",
-        ),
+        ("resnet50", "a model is written hf:FOLDER, timm:NAME, onnx:FILE, torchscript:FILE or"),
+        ("checkpoint:nowhere.pt?arch=resnet20", "model checkpoint: there is no file nowhere.pt;"),
+        (text, "model checkpoint needs the architecture that the weights are of: checkpoint:FI"),
         (f"{text}?arch=resnet2O", "; similar names are resnet32, resnet20, resnet1202; got 'resn"),
-        (
-            f"checkpoint:{tmp_path}/text.pt?arch=resnet20",
-            "text.pt is not a file of weights alone (",
-        ),
+        (f"checkpoint:{tmp_path}/text.pt?arch=resnet20", "is not a file of weights alone ("),
         (f"torchscript:{tmp_path}/text.pt", f"{tmp_path}/text.pt is not TorchScript ("),
-        (f"onnx:{tmp_path}/text.onnx", f"{tmp_path}/text.onnx"),
         (f"torchscript:{networks}/r.th", "no such file:"),
-        ("hf:/nowhere", "1 model hf: there is no folder /nowhere; give a"),
     ):
         assert said in refusal(model)
 
 
-def test_weights_of_another_network(networks, tmp_path):
+def test_weights_of_another_network(tmp_path):
     state = small.cifar_resnet(9).state_dict()
     odd = state | {"extra.weight": torch.zeros(2), "conv1.weight": torch.zeros(16, 1, 3, 3)}
-    for name, content in (
-        ("odd", odd),
-        ("fc", {"fc.weight": torch.zeros(2, 2)}),
-        ("none", {"epoch": 3}),
+    for content, arch, said in (
+        (state, "resnet32", "it lacks layer1.3.conv1.weight, layer1.3.bn1.weight, layer1.3"),
+        (odd, "resnet20", "it also has extra.weight; it has conv1.weight (16, 1, 3, 3) for (16, 3"),
+        ({"fc.weight": torch.zeros(2, 2)}, "resnet20", "it has no linear.weight; it has fc.weight"),
+        ({"epoch": 3}, "resnet20", "holds no tensors by name; save the state_dict"),
     ):
-        torch.save(content, tmp_path / f"{name}.pt")
-    for file, arch, said in (
-        (
-            f"{networks}/r.th",
-            "resnet32",
-            "is not of the architecture resnet32: it lacks layer1.3.conv1.weight,"
-            " layer1.3.bn1.weight, layer1.3.bn1.bias and 57 more",
-        ),
-        (
-            f"{tmp_path}/odd.pt",
-            "resnet20",
-            "is not of the architecture resnet20: it also has extra.weight; it"
-            " has conv1.weight (16, 1, 3, 3) for (16, 3, 3, 3)",
-        ),
-        (f"{tmp_path}/fc.pt", "resnet20", "it has no linear.weight; it has fc.weight"),
-        (f"{tmp_path}/none.pt", "resnet20", "holds no tensors by name; save the state_dict"),
-    ):
-        message = refusal(f"checkpoint:{file}?arch={arch}")
-        assert message.startswith("1 ")
-        assert file in message
-        assert said in message
+        torch.save(content, tmp_path / "w.pt")
+        assert said in refusal(f"checkpoint:{tmp_path}/w.pt?arch={arch}")
 
 
 def test_counters_of_steps_may_be_missing(tmp_path, natural, resnet):
@@ -220,8 +164,7 @@ def test_counters_of_steps_may_be_missing(tmp_path, natural, resnet):
     old = {name: value for name, value in state.items() if "num_batches" not in name}
     torch.save(old, tmp_path / "old.pt")
     found = logits(f"checkpoint:{tmp_path}/old.pt?arch=resnet20", shown(natural))
-    wanted = logits(resnet, shown(natural))
-    np.testing.assert_array_equal(found, wanted)
+    np.testing.assert_array_equal(found, logits(resnet, shown(natural)))
 
 
 def test_no_pickle_is_run(tmp_path):
@@ -231,9 +174,8 @@ def test_no_pickle_is_run(tmp_path):
             return (Path.touch, (tmp_path / "ran",))
 
     torch.save({"state_dict": Evil()}, tmp_path / "evil.pt")
-    assert "is not a file of weights alone" in refusal(
-        f"checkpoint:{tmp_path}/evil.pt?arch=resnet20"
-    )
+    said = refusal(f"checkpoint:{tmp_path}/evil.pt?arch=resnet20")
+    assert "is not a file of weights alone" in said
     assert not (tmp_path / "ran").exists()
 
 
@@ -241,37 +183,13 @@ def test_what_does_not_answer_by_class(tmp_path):
     flat = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(3 * 16 * 16, 4))
     path = small.write_script(tmp_path / "flat.ts", flat, side=16)
     said = refusal(f"torchscript:{path}")
-    assert said.startswith(f"1 model torchscript:{path} cannot be run on images of 32 x 32 pixel")
-    assert said.endswith("check how they are prepared (prep=FILE.json)")
+    assert said.startswith(f"model torchscript:{path} cannot be run on images of 32 x 32 pixel")
     path = small.write_script(tmp_path / "maps.ts", torch.nn.Conv2d(3, 4, 3))
-    assert (
-        "returns an array (1, 4, 30, 30) for a batch of 1; a classifier returns (n, classes)"
-        in refusal(f"torchscript:{path}", device="cpu")
-    )
+    said = refusal(f"torchscript:{path}", device="cpu")
+    assert "returns an array (1, 4, 30, 30) for a batch of 1" in said
     single = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(3 * 32 * 32, 1))
     path = small.write_onnx(tmp_path / "one.onnx", single)
-    assert refusal(f"onnx:{path}") == (
-        f"1 model onnx:{path} has one output; a classifier has one for each class, two or more"
-    )
-
-
-def test_what_needs_an_extra(networks, monkeypatch, resnet):
-
-    def gone(name):
-        raise ModuleNotFoundError(f"No module named {name!r}", name=name.partition(".")[0])
-
-    import visleak.lazy as libraries
-
-    monkeypatch.setattr(libraries, "import_module", gone)
-    for text, said in {
-        "timm:resnet18": "model timm needs an extra: pip install 'visleak[timm]'",
-        f"torchscript:{networks}/r.ts": "model torchscript needs an extra: pip install 'visleak[t",
-        resnet: "model checkpoint needs an extra: pip",
-        f"onnx:{networks}/r.onnx": "needs an extra: pip install 'visleak[onnx]'",
-    }.items():
-        with pytest.raises(MissingExtra) as caught:
-            load_classifier(text)
-        assert said in str(caught.value)
+    assert f"model onnx:{path} has one output; a classifier has" in refusal(f"onnx:{path}")
 
 
 def test_onnx_needs_no_torch(networks, labelled, tmp_path):
@@ -293,11 +211,6 @@ print(json.dumps([found.accuracy.count, found.images]))
     rows = out.read_text().splitlines()[1:]
     assert images == len(rows) == 36
     assert right == sum(row.split(",")[1] == row.split(",")[2] for row in rows)
-
-
-def test_a_device_that_is_not_there(resnet):
-    with pytest.raises(UsageError, match="option device of model checkpoint must be auto, cpu,"):
-        load_classifier(resnet, device="tpu")
 
 
 def test_half_precision_is_for_those_who_ask(monkeypatch):

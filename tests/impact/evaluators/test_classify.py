@@ -19,7 +19,7 @@ from sklearn.metrics import accuracy_score, top_k_accuracy_score
 import visleak.impact.evaluators.classification as classifying
 from visleak.errors import UsageError, VisleakError
 from visleak.formats import open_image_set
-from visleak.impact.evaluators.classification import NONE, classify, content, document, hits, ranked
+from visleak.impact.evaluators.classification import NONE, classify, hits, ranked
 from visleak.impact.evaluators.classifiers import Classifier, load_classifier
 
 torch = pytest.importorskip("torch")
@@ -47,32 +47,25 @@ def test_answers_of_a_set(labelled, tmp_path, images, resnet):
     assert (done.accuracy.count, done.accuracy.total) == (sum(right), 36)
     assert (done.top_5.count, done.top_5.total) == (sum(five), 36)
     assert 0 < sum(right) < sum(five) < 36
-    assert done.rule == "the labels in sorted order"
-    assert content(done)["accuracy"]["right"] == sum(right)
-    assert document(done).headline.startswith("36 images of ")
 
 
 def test_what_made_the_predictions(tmp_path, images, resnet):
     object.__setattr__(images, "source", "https://me:secret@host/a.tar?sig=abc")
     done = classify(images, resnet, tmp_path / "p.parquet")
     about = json.loads(pq.read_schema(done.file).metadata[b"visleak"])
-    assert about["evaluator"] == "classify"
-    assert about["model"]["name"] == resnet
+    assert (about["evaluator"], about["classes"]["count"]) == ("classify", 9)
     assert about["model"]["digest"] == load_classifier(resnet).digest
-    assert about["model"]["preparation"]["resize"] == [32, 32]
-    assert about["classes"]["count"] == 9
     assert about["set"]["source"] == "https://host/a.tar"
     assert (about["set"]["images"], about["set"]["unreadable"]) == (36, 0)
-    assert about["versions"]["torch"] == torch.__version__
 
 
 def test_bad_pictures_have_no_row(labelled, tmp_path, resnet):
     folder = tmp_path / "set"
     (folder / "moon").mkdir(parents=True)
-    for name in ("a.png", "c.png"):
-        (folder / "moon" / name).write_bytes((labelled / "moon" / "0.png").read_bytes())
-    (folder / "moon" / "b.png").write_bytes(b"no picture")
-    (folder / "moon" / "d.png").write_bytes((labelled / "moon" / "0.png").read_bytes()[:200])
+    whole = (labelled / "moon" / "0.png").read_bytes()
+    files = {"a.png": whole, "b.png": b"no picture", "c.png": whole, "d.png": whole[:200]}
+    for name, content in files.items():
+        (folder / "moon" / name).write_bytes(content)
     names = tmp_path / "names.txt"
     names.write_text("\n".join(sorted(place.name for place in labelled.iterdir())))
     done = classify(open_image_set(str(folder)), resnet, tmp_path / "p.parquet", classes=names)
@@ -82,9 +75,8 @@ def test_bad_pictures_have_no_row(labelled, tmp_path, resnet):
         assert [row["id"] for row in csv.DictReader(lines)] == ["moon/b.png", "moon/d.png"]
     for name in ("a.png", "c.png"):
         (folder / "moon" / name).unlink()
-    with pytest.raises(VisleakError) as caught:
+    with pytest.raises(VisleakError, match="^none of the 2 images of set 'set' could be read"):
         classify(open_image_set(str(folder)), resnet, tmp_path / "q.parquet", classes=names)
-    assert str(caught.value).startswith("none of the 2 images of set 'set' could be read, such as")
     assert not (tmp_path / "q.parquet").exists()
 
 
@@ -149,28 +141,23 @@ def test_a_set_without_labels(networks, labelled, tmp_path):
 
 def test_a_model_of_more_classes_than_the_set(labelled, tmp_path):
     names = ["moon", "cat", "brick", "dog", "grass", "fish"]
-    folder = small.write_hf(tmp_path / "m", names)
-    place = tmp_path / "set"
+    folder, place = small.write_hf(tmp_path / "m", names), tmp_path / "set"
     place.mkdir()
-    for name in ("moon", "brick", "grass"):
+    for name in names[::2]:
         (place / name).symlink_to(labelled / name)
     images = open_image_set(str(place))
     free = classify(images, f"hf:{folder}", tmp_path / "a.parquet", scores=True)
     bound = classify(images, f"hf:{folder}", tmp_path / "b.parquet", scores=True, restrict=True)
     a, b = (pq.read_table(each.file) for each in (free, bound))
-    assert free.rule == bound.rule == "the model's own names"
     scores = np.array(a["scores"].to_pylist(), np.float32)
     assert [names[k] for k in scores.argmax(axis=1)] == a["prediction"].to_pylist()
     assert json.loads(a.schema.metadata[b"classes"]) == names
-    assert set(a["prediction"].to_pylist()) - {"moon", "brick", "grass"}
-    own = [0, 2, 4]
-    assert json.loads(b.schema.metadata[b"classes"]) == ["moon", "brick", "grass"]
-    np.testing.assert_array_equal(np.array(b["scores"].to_pylist(), np.float32), scores[:, own])
-    assert [names[own[k]] for k in scores[:, own].argmax(axis=1)] == b["prediction"].to_pylist()
-    assert all(len(each) == 3 for each in b["predictions"].to_pylist())
-    assert json.loads(b.schema.metadata[b"visleak"])["classes"]["restricted"] is True
-    assert bound.top_5 is None
-    assert free.top_5 is not None
+    assert set(a["prediction"].to_pylist()) - set(names[::2])
+    own = scores[:, ::2]
+    assert json.loads(b.schema.metadata[b"classes"]) == names[::2]
+    np.testing.assert_array_equal(np.array(b["scores"].to_pylist(), np.float32), own)
+    assert [names[2 * k] for k in own.argmax(axis=1)] == b["prediction"].to_pylist()
+    assert (free.top_5 is None, bound.top_5) == (False, None)
 
 
 def test_labels_that_the_model_lacks_count_as_wrong(labelled, tmp_path):
@@ -192,18 +179,16 @@ def test_labels_that_the_model_lacks_count_as_wrong(labelled, tmp_path):
 def test_what_is_refused_before_a_model_is_loaded(tmp_path, monkeypatch, images):
     monkeypatch.setattr(classifying, "load_classifier", pytest.fail)
     (tmp_path / "there.csv").write_text("mine")
-    for out, options, said in (
-        ("p.txt", {}, "predictions are written as .parquet or .csv; got"),
-        ("there.csv", {}, "there.csv exists"),
-        ("p.csv", {"scores": True}, "the scores of all classes need a .parquet; got"),
+    for out, said in (
+        ("there.csv", "there.csv exists"),
+        ("p.csv", "the scores of all classes need"),
     ):
         with pytest.raises(UsageError, match=said):
-            classify(images, "hf:x", tmp_path / out, **options)
+            classify(images, "hf:x", tmp_path / out, scores=True)
 
 
 def test_a_second_run_takes_outputs_from_the_cache(tmp_path, monkeypatch, images, resnet):
-    text, cache = resnet, tmp_path / "cache"
-    calls = []
+    cache, calls = tmp_path / "cache", []
     forward = Classifier.forward
 
     def counted(self, prepared):
@@ -211,13 +196,12 @@ def test_a_second_run_takes_outputs_from_the_cache(tmp_path, monkeypatch, images
         return forward(self, prepared)
 
     monkeypatch.setattr(Classifier, "forward", counted)
-    files = [classify(images, text, tmp_path / f"{n}.parquet", cache=cache).file for n in (1, 2)]
+    files = [classify(images, resnet, tmp_path / f"{n}.parquet", cache=cache).file for n in (1, 2)]
     assert sum(calls) == 36
     assert files[0].read_bytes() == files[1].read_bytes()
-    recipe = tmp_path / "half.json"
-    recipe.write_text(json.dumps(small.RECIPE | {"std": [0.5, 0.5, 0.5]}))
-    classify(images, f"{text}&prep={recipe}", tmp_path / "other.parquet", cache=cache)
-    classify(images, text, tmp_path / "none.parquet")
+    recipe = small.write_recipe(tmp_path / "half.json", std=[0.5, 0.5, 0.5])
+    classify(images, f"{resnet}&prep={recipe}", tmp_path / "other.parquet", cache=cache)
+    classify(images, resnet, tmp_path / "none.parquet")
     assert sum(calls) == 3 * 36
 
 
@@ -278,8 +262,5 @@ def test_probabilities_are_taken_as_they_are():
     likely = softmax(outputs(1, 20, 7).astype(float), axis=1).astype(np.float32)
     found = ranked(likely, np.ones(7, bool))
     np.testing.assert_allclose(found.confidence, likely.max(axis=1), rtol=1e-6)
-    some = np.arange(7) < 3
-    within = likely[:, :3].max(axis=1) / likely[:, :3].sum(axis=1)
-    np.testing.assert_allclose(ranked(likely, some).confidence, within, rtol=1e-5)
     nothing = np.array([[0, 0, 1]], np.float32)
     assert ranked(nothing, np.array([True, True, False])).confidence.tolist() == [0.5]

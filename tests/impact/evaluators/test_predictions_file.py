@@ -6,7 +6,6 @@ import json
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
-import pytest
 
 from refusals import refusal
 from visleak.errors import UsageError, VisleakError
@@ -51,8 +50,6 @@ def test_many_rows_are_written_in_parts(tmp_path, monkeypatch):
     table = pq.read_table(path)
     np.testing.assert_array_equal(np.array(table["s"].to_pylist(), np.float32), scores)
     assert (table["id"].to_pylist(), table["label"].to_pylist()) == (ids, labels.to_pylist())
-    empty = write_predictions(tmp_path / "e.parquet", [], {"s": np.empty((0, 3))}, {})
-    assert pq.read_table(empty).num_rows == 0
 
 
 def test_csv_is_flat_and_safe_for_spreadsheets(tmp_path):
@@ -65,25 +62,12 @@ def test_csv_is_flat_and_safe_for_spreadsheets(tmp_path):
         ["b\r\n", "", "2", "1.0"],
         ["c,d", "'=b", "3", "1.5"],
     ]
-    with pytest.raises(UsageError, match=r"p.csv: a CSV cannot hold lists \(s\)"):
-        write_predictions(path, ["1"], {"s": np.ones((1, 2))}, {}, force=True)
-
-
-def test_targets_that_are_refused(tmp_path):
-    there = tmp_path / "p.parquet"
-    there.write_text("mine")
-    (tmp_path / "folder.csv").mkdir()
-    for path, said in {
-        tmp_path / "p.json": "predictions are written as .parquet or .csv; got",
-        tmp_path / "folder.csv": "folder.csv is a folder",
-        there: "p.parquet exists",
-    }.items():
-        assert said in refusal(UsageError, write_predictions, path, [], {}, {})
-    assert there.read_text() == "mine"
-    write_predictions(there, ["1"], {}, {}, force=True)
-    assert pq.read_table(there)["id"].to_pylist() == ["1"]
-    with pytest.raises(VisleakError, match="cannot be written"):
-        write_predictions(there / "below.parquet", ["1"], {}, {})
+    assert "p.csv exists" in refusal(UsageError, write_predictions, path, [], {}, {})
+    lists = {"s": np.ones((1, 2))}
+    said = refusal(UsageError, write_predictions, path, ["1"], lists, {}, force=True)
+    assert "p.csv: a CSV cannot hold lists (s)" in said
+    said = refusal(VisleakError, write_predictions, path / "below.csv", ["1"], {}, {})
+    assert "cannot be written" in said
 
 
 def test_unreadable_images_stand_beside(tmp_path):
@@ -98,5 +82,4 @@ def test_unreadable_images_stand_beside(tmp_path):
     assert write_unreadable(target, []) is None
     assert not found.exists()
     found.write_text("mine")
-    with pytest.raises(UsageError, match="is another file"):
-        check_target(target)
+    assert "is another file" in refusal(UsageError, check_target, target)

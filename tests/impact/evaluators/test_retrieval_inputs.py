@@ -1,7 +1,6 @@
 """Captions and stored vectors of images and captions."""
 
 import json
-from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -31,9 +30,8 @@ def write(path, kind):
     """Write :data:`ROWS` in one of the forms."""
     ids, texts = zip(*ROWS, strict=True)
     if kind == "csv":
-        path.write_text(
-            'id,caption\na.jpg,"Two dogs, running."\nb.jpg,A tree.\na.jpg,Dogs on grass\n'
-        )
+        lines = [f'{id_},"{text}"' for id_, text in ROWS]
+        path.write_text("\n".join(["id,caption", *lines]))
     elif kind == "tsv":
         lines = [f"{id_}\t0\t{text}" for id_, text in ROWS]
         path.write_text("\n".join(["image_name\tcomment_number\tcomment", *lines]))
@@ -67,9 +65,8 @@ def documents():
 @pytest.mark.parametrize(
     ("kind", "ending"),
     [
-        *[("csv", ".csv"), ("tsv", ".tsv"), ("token", ".token"), ("token", ".txt")],
-        *[("parquet", ".parquet"), ("lists", ".parquet")],
-        *[("karpathy", ".json"), ("coco", ".json"), ("plain", ".json")],
+        *[("csv", ".csv"), ("tsv", ".tsv"), ("token", ".token"), ("parquet", ".parquet")],
+        *[("lists", ".parquet"), ("karpathy", ".json"), ("coco", ".json"), ("plain", ".json")],
     ],
 )
 def test_every_form_says_the_same(tmp_path, kind, ending):
@@ -89,12 +86,6 @@ def test_captions_that_are_empty_are_counted(tmp_path):
     assert captions.empty == 2
 
 
-def test_captions_of_several_images_are_counted():
-    made = Captions(("a", "a", "b", "c"), ("x", "x", "y", "y"), 0, "here")
-    assert made.repeated == 2
-    assert Captions(("a", "a"), ("x", "x"), 0, "here").repeated == 0
-
-
 def test_captions_of_a_set():
     ids = pa.array(["a", "b", "c"])
     texts = pa.array(["one", None, ""], pa.string())
@@ -107,39 +98,35 @@ def test_captions_of_a_set():
 
 
 @pytest.mark.parametrize(
-    ("name", "content", "kind", "said"),
+    ("name", "content", "said"),
     [
-        ("c.csv", "image,other\na,b\n", VisleakError, "has no column 'caption'; it has image, oth"),
-        ("c.csv", "id,caption\n,b\n", VisleakError, "c.csv: number 1 has no image id"),
-        ("c.csv", "id,caption\na,\n", VisleakError, "c.csv: there are none; give a .csv, .tsv"),
-        ("c.token", "a.jpg a dog\n", VisleakError, "line 1: it is not NAME#N<TAB>CAPTION"),
-        ("c.json", "[1]", VisleakError, "c.json holds a list; give a .csv"),
-        ("c.json", "{", VisleakError, "c.json cannot be read (Expecting property name"),
-        ("c.json", '{"images": [{"filename": "a"}]}', VisleakError, "(KeyError: 'sentences')"),
-        ("c.json", '{"a": 3}', VisleakError, "TypeError: '3' is not a caption"),
-        ("c.parquet", "none", VisleakError, "cannot be read as Parquet"),
-        ("c.xml", "<x/>", UsageError, "c.xml has an unknown format"),
+        ("c.csv", "image,other\na,b\n", "has no column 'caption'; it has image, oth"),
+        ("c.csv", "id,caption\n,b\n", "c.csv: number 1 has no image id"),
+        ("c.csv", "id,caption\na,\n", "c.csv: there are none; give a .csv, .tsv"),
+        ("c.token", "a.jpg a dog\n", "line 1: it is not NAME#N<TAB>CAPTION"),
+        ("c.json", "[1]", "c.json holds a list; give a .csv"),
+        ("c.json", "{", "c.json cannot be read (Expecting property name"),
+        ("c.json", '{"images": [{"filename": "a"}]}', "(KeyError: 'sentences')"),
+        ("c.parquet", "none", "cannot be read as Parquet"),
     ],
 )
-def test_files_that_are_refused(tmp_path, name, content, kind, said):
+def test_files_that_are_refused(tmp_path, name, content, said):
     (tmp_path / name).write_text(content)
-    message = refusal(kind, read_captions, tmp_path / name)
+    message = refusal(VisleakError, read_captions, tmp_path / name)
     assert said in message
     assert str(tmp_path / name) in message
 
 
 def test_choices_that_cannot_be():
-    with pytest.raises(UsageError, match=r"there is no such file; give a \.csv"):
-        read_captions(Path("nowhere.csv"))
     made = Captions(("a", "a"), ("x", "y"), 0, "c.csv")
-    for wrong in ("last", "0", "-1", "1.5", "٣"):
+    for wrong in ("last", "0", "٣"):
         with pytest.raises(UsageError, match=f"must be first, all or a number .* got '{wrong}'"):
             made.chosen(wrong)
     with pytest.raises(VisleakError, match=r"no image of c\.csv has as many .* most is 2"):
         made.chosen("3")
 
 
-IDS = ["b.jpg", "a.jpg", "b.jpg"]
+IDS = ["7", "10", "7"]
 MATRIX = np.random.default_rng(0).standard_normal((3, 6)).astype(np.float32)
 
 
@@ -150,7 +137,8 @@ def npy(folder):
 
 
 def npz(folder):
-    np.savez(folder / "t.npz", vectors=MATRIX.astype(np.float64), image_id=np.array(IDS))
+    ids = np.array(IDS).astype(int)
+    np.savez(folder / "t.npz", vectors=MATRIX.astype(np.float64), image_id=ids)
     return str(folder / "t.npz")
 
 
@@ -172,42 +160,22 @@ def folder_of_shards(folder):
     return f"emb:{place}"
 
 
-def check(found, tolerance):
-    assert found.ids.to_pylist() == IDS
-    unit = MATRIX / np.linalg.norm(MATRIX, axis=1, keepdims=True)
-    np.testing.assert_allclose(found.matrix, unit, atol=tolerance)
-    assert found.usable.all()
-
-
 @pytest.mark.parametrize("write", [npy, npz, parquet, folder_of_shards])
 def test_captions_of_one_image_may_be_several(tmp_path, write):
-    text = write(tmp_path)
-    check(read_caption_vectors(text), 2e-3 if write is folder_of_shards else 1e-6)
-
-
-@pytest.mark.parametrize("write", [npy, npz])
-def test_images_are_there_once(tmp_path, write):
-    with pytest.raises(VisleakError, match=r"id 'b\.jpg' occurs more than once; give one vector"):
-        read_image_vectors(write(tmp_path))
-
-
-def test_rows_without_ids_are_numbered(tmp_path):
-    np.save(tmp_path / "i.npy", MATRIX)
-    np.save(tmp_path / "t.npy", MATRIX[::-1])
-    assert read_image_vectors(str(tmp_path / "i.npy")).ids.to_pylist() == ["0", "1", "2"]
-    assert read_caption_vectors(f"emb:{tmp_path}/t.npy").ids.to_pylist() == ["0", "1", "2"]
-
-
-def test_numbers_are_ids_as_decimal_text(tmp_path):
-    np.savez(tmp_path / "i.npz", id=np.array([7, 10, 2]), features=MATRIX)
-    assert read_image_vectors(str(tmp_path / "i.npz")).ids.to_pylist() == ["7", "10", "2"]
+    found = read_caption_vectors(write(tmp_path))
+    assert found.ids.to_pylist() == IDS
+    unit = MATRIX / np.linalg.norm(MATRIX, axis=1, keepdims=True)
+    tolerance = 2e-3 if write is folder_of_shards else 1e-6
+    np.testing.assert_allclose(found.matrix, unit, atol=tolerance)
+    assert found.usable.all()
 
 
 def test_vectors_without_a_direction_are_marked(tmp_path):
     matrix = MATRIX.copy()
     matrix[0, 3], matrix[2] = np.nan, 0
     np.save(tmp_path / "i.npy", matrix)
-    assert read_image_vectors(str(tmp_path / "i.npy")).usable.tolist() == [False, True, False]
+    found = read_image_vectors(str(tmp_path / "i.npy"))
+    assert (found.ids.to_pylist(), found.usable.tolist()) == (list("012"), [False, True, False])
     np.save(tmp_path / "i.npy", matrix * np.nan)
     with pytest.raises(VisleakError, match=r"i\.npy holds no vector with a direction"):
         read_image_vectors(str(tmp_path / "i.npy"))
@@ -216,16 +184,11 @@ def test_vectors_without_a_direction_are_marked(tmp_path):
 @pytest.mark.parametrize(
     ("arrays", "said"),
     [
+        ({"id": IDS, "vectors": MATRIX}, "id '7' occurs more than once; give one vector"),
         ({"vectors": MATRIX}, "needs arrays id and vectors; it has vectors"),
         ({"id": np.arange(2), "vectors": MATRIX}, "with n ids; got float32 (3, 6) and ids (2,)"),
-        (
-            {"id": np.arange(3), "vectors": np.eye(3, dtype=int)},
-            "vectors must be floats (n, width)",
-        ),
-        (
-            {"id": np.array([1.0, 2, 3]), "vectors": MATRIX},
-            "ids must be text or whole numbers; got",
-        ),
+        ({"id": IDS, "vectors": np.eye(3, dtype=int)}, "vectors must be floats (n, width)"),
+        ({"id": [1.0, 2, 3], "vectors": MATRIX}, "ids must be text or whole numbers; got"),
         ({"id": np.array(IDS, object), "vectors": MATRIX}, "cannot be read as .npz: Object arrays"),
     ],
 )
@@ -237,9 +200,6 @@ def test_archives_that_are_refused(tmp_path, arrays, said):
 
 
 def test_files_that_are_none(tmp_path):
-    for name in ("i.npz", "i.npy", "folder"):
-        with pytest.raises(UsageError, match=f"--texts {tmp_path / name}: there is no"):
-            read_caption_vectors(str(tmp_path / name))
     (tmp_path / "i.npz").write_bytes(b"no archive")
     with pytest.raises(VisleakError, match=r"cannot be read as \.npz"):
         read_caption_vectors(str(tmp_path / "i.npz"))

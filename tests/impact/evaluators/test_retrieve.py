@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 import toy_clip
 from refusals import refusal
 from visleak.encoders import load_encoder
-from visleak.errors import UsageError, VisleakError
+from visleak.errors import VisleakError
 from visleak.formats import open_image_set
 from visleak.images import decode
 from visleak.impact.evaluators import retrieve as module
@@ -22,7 +22,6 @@ from visleak.impact.evaluators.retrieve import (
     DRAWN,
     DRAWS,
     Sides,
-    best_own,
     hit_columns,
     ranks,
     recalls,
@@ -63,13 +62,8 @@ def test_ranks_are_those_of_the_library(clip_folder, labelled, tmp_path, which, 
     used = {"first": told[:36], "2": told[36:72], "all": told[:72]}[which]
     # of an image with one caption there is no second
     used = used if which == "2" else [*used, told[-1]]
-    done = retrieve(
-        images,
-        f"clip:{clip_folder}",
-        tmp_path / "p.parquet",
-        captions=tmp_path / "c.csv",
-        caption=which,
-    )
+    file, model = tmp_path / "c.csv", f"clip:{clip_folder}"
+    done = retrieve(images, model, tmp_path / "p.parquet", captions=file, caption=which)
     rows = rows_of(done.file)
     expected = by_library(clip_folder, labelled, ids, used)
     assert [row["id"] for row in rows] == ids
@@ -91,17 +85,8 @@ def test_what_a_reader_must_know(clip_folder, tmp_path, images):
         images, f"clip:{clip_folder}", tmp_path / "p.parquet", captions=tmp_path / "c.csv"
     )
     assert [row["id"] for row in rows_of(done.file)] == ids[1:4]
-    for note, said in zip(
-        done.notes,
-        (
-            "without any text",
-            "longer than the 16",
-            "equal to one",
-            "without a caption",
-            "collection",
-        ),
-        strict=True,
-    ):
+    words = ("without any text", "longer than the 16", "equal to one", "without a caption")
+    for note, said in zip(done.notes, (*words, "collection"), strict=True):
         assert said in note
     # each of the two has the other's caption in front of its own
     assert all(row["rank"] >= 2 for row in rows_of(done.file)[:2])
@@ -109,8 +94,6 @@ def test_what_a_reader_must_know(clip_folder, tmp_path, images):
     assert about["evaluator"] == "retrieve"
     assert about["collection"] == {"captions": 4, "of no query": 1}
     assert about["captions"]["cut"] == 1
-    assert about["ties"] == "count against the query"
-    assert [each["k"] for each in about["recall"]] == [1, 5, 10]
 
 
 def test_captions_of_the_set_itself(clip_folder, labelled, tmp_path):
@@ -121,22 +104,9 @@ def test_captions_of_the_set_itself(clip_folder, labelled, tmp_path):
     images = open_image_set(str(tmp_path / "set.csv"))
     own = retrieve(images, f"clip:{clip_folder}", tmp_path / "own.parquet")
     file = tmp_path / "c.csv"
-    text = "".join(line for line in file.read_text().splitlines(True) if "elsewhere" not in line)
-    file.write_text(text)
+    file.write_text(file.read_text().replace("elsewhere.png,nothing\n", ""))
     other = retrieve(images, f"clip:{clip_folder}", tmp_path / "other.parquet", captions=file)
     assert pq.read_table(own.file).equals(pq.read_table(other.file))
-
-
-def test_captions_of_other_images_alone(labelled, tmp_path):
-    (tmp_path / "c.csv").write_text("id,caption\n1.jpg,a dog\n")
-    assert "no caption is of an image of the set: captions have ids such as" in refusal(
-        VisleakError,
-        retrieve,
-        open_image_set(str(labelled)),
-        "clip:nowhere/at-all",
-        tmp_path / "p.parquet",
-        captions=tmp_path / "c.csv",
-    )
 
 
 def stored(folder, width=8):
@@ -165,8 +135,6 @@ def test_vectors_alone(tmp_path):
     assert done.collection == 90
     about = json.loads(pq.read_schema(done.file).metadata[b"visleak"])
     assert (about["images"]["rows"], about["texts"]["width"]) == (40, 8)
-    assert module.content(done)["queries"] == done.queries
-    assert "each among 90 captions" in module.document(done).headline
 
 
 def test_vectors_that_have_no_direction(tmp_path):
@@ -184,14 +152,12 @@ def test_vectors_that_have_no_direction(tmp_path):
 
 def test_vectors_that_do_not_fit_together(tmp_path):
     images, texts, _ = stored(tmp_path, width=5)
-    message = refusal(VisleakError, module.retrieve_stored, images, texts, tmp_path / "p.parquet")
-    assert "holds vectors of 8 numbers, --texts" in message
+    arguments = (module.retrieve_stored, images, texts, tmp_path / "p.parquet")
+    message = refusal(VisleakError, *arguments)
     assert "t.npz of 5; both must come from one model" in message
     np.savez(texts, id=np.array(["x", "y"]), vectors=np.eye(2, 8))
-    with pytest.raises(VisleakError, match="captions have ids such as 'x', images such as '0'"):
-        module.retrieve_stored(images, texts, tmp_path / "p.parquet")
-    with pytest.raises(UsageError, match=r"written as \.parquet or \.csv"):
-        module.retrieve_stored(images, texts, tmp_path / "p.json")
+    message = refusal(VisleakError, *arguments)
+    assert "captions have ids such as 'x', images such as '0'" in message
 
 
 def counted(sides):
@@ -254,22 +220,6 @@ def test_a_model_that_tells_nothing_apart_finds_nothing():
     """Ties count against the query: the best of 30 equal captions is the 30th."""
     vectors = np.tile(np.float32([[0.6, 0.8]]), (30, 1))
     assert set(ranks(Sides(vectors, vectors, np.arange(30)))) == {30}
-
-
-def test_the_best_of_several_captions_counts():
-    images = np.float32([[1, 0], [0, 1]])
-    captions = np.float32([[0.6, 0.8], [1, 0], [0.8, 0.6], [0.6, 0.8]])
-    sides = Sides(images, captions, np.array([0, 0, 0, 1]))
-    assert best_own(sides).tolist() == pytest.approx([1.0, 0.8])
-    assert ranks(sides).tolist() == [1, 2]
-
-
-def test_owners_that_cannot_be():
-    row = np.float32([[1, 0]])
-    with pytest.raises(ValueError, match="1 captions must have 1 owners"):
-        Sides(row, row, np.array([0, 0]))
-    with pytest.raises(ValueError, match="an owner must be -1 or a row of the 1 images"):
-        Sides(row, row, np.array([1]))
 
 
 def test_recall_is_the_hit_rate_of_torchmetrics():

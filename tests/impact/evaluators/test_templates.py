@@ -5,7 +5,7 @@ import hashlib
 import pytest
 
 from refusals import refusal
-from visleak.errors import UsageError, VisleakError
+from visleak.errors import VisleakError
 from visleak.impact.evaluators.zeroshot import load_templates
 
 #: SHA-256 of the 80 lines of ``imagenet_templates``, joined by line feeds, as they stand in the
@@ -18,14 +18,9 @@ def test_openais_templates_are_the_published_ones():
     assert len(sentences) == len(set(sentences)) == 80
     assert all(sentence.count("{}") == 1 for sentence in sentences)
     assert hashlib.sha256("\n".join(sentences).encode()).hexdigest() == PUBLISHED
-    # the seven that the notebook names as the best subset
-    best = "itap of a,a bad photo of the,a origami,a photo of the large,art of the"
-    assert {f"{start} {{}}." for start in best.split(",")} <= set(sentences)
-    assert {"a {} in a video game.", "a photo of the small {}."} <= set(sentences)
 
 
 def test_a_file_of_templates(tmp_path):
-    """Blank lines, a mark of UTF-8 and Windows line ends are no templates."""
     path = tmp_path / "mine.txt"
     path.write_bytes("\ufeffa drawing of a {}.\r\n\r\n  das {}  \r\n".encode())
     mine = load_templates(str(path))
@@ -47,13 +42,3 @@ def test_files_that_are_refused(tmp_path, content, said):
     message = refusal(VisleakError, load_templates, str(path))
     assert message.startswith(f"templates {path}")
     assert said in message
-
-
-def test_no_such_templates(tmp_path):
-    with pytest.raises(
-        UsageError, match=r"must be openai, simple or a text file .* got 'imagenet'"
-    ):
-        load_templates("imagenet")
-    (tmp_path / "x.bin").write_bytes(b"\xff\xfe\x00")
-    with pytest.raises(VisleakError, match="cannot be read as UTF-8 text"):
-        load_templates(str(tmp_path / "x.bin"))

@@ -11,7 +11,6 @@ from PIL import Image
 
 import toy_clip
 from visleak.encoders.vision_language import load_text_tower
-from visleak.errors import UsageError
 from visleak.formats import open_image_set
 from visleak.impact.evaluators import zeroshot as module
 from visleak.impact.evaluators.zeroshot import load_templates
@@ -51,19 +50,14 @@ def rows_of(file):
 
 
 def test_answers_are_the_librarys(clip_folder, labelled, tmp_path, images):
-    """Every rank and probability, and the accuracy, of 36 images and 9 names."""
     (tmp_path / "t.txt").write_text("\n".join(TEMPLATES))
     done = zeroshot(
         images, f"clip:{clip_folder}", tmp_path / "p.parquet", templates=str(tmp_path / "t.txt")
     )
     rows = rows_of(done.file)
     names = sorted({row["label"] for row in rows})
-    logits = by_library(
-        clip_folder,
-        [labelled / row["id"] for row in rows],
-        [name.replace("_", " ") for name in names],
-        TEMPLATES,
-    )
+    files, words = [labelled / row["id"] for row in rows], [n.replace("_", " ") for n in names]
+    logits = by_library(clip_folder, files, words, TEMPLATES)
     order = np.argsort(-logits, axis=1)[:, :5]
     softmax = np.exp(logits) / np.exp(logits).sum(axis=1, keepdims=True)
     assert [row["id"] for row in rows] == images.ids.to_pylist()
@@ -80,39 +74,21 @@ def test_answers_are_the_librarys(clip_folder, labelled, tmp_path, images):
     assert len({row["prediction"] for row in rows}) > 1
 
 
-def test_what_made_them_stands_in_the_file(clip_folder, labelled, tmp_path):
+def test_what_made_them_stands_in_the_file(clip_folder, labelled, tmp_path, images):
     model = f"clip:{clip_folder}"
-    done = zeroshot(
-        open_image_set(str(labelled)), model, tmp_path / "p.parquet", templates="openai"
-    )
+    done = zeroshot(images, model, tmp_path / "p.parquet", templates="openai")
     about = json.loads(pq.read_schema(done.file).metadata[b"visleak"])
     tower = load_text_tower(model, device="cpu")
     sentences = load_templates("openai")
-    prompts = [p for name in sorted_names(labelled) for p in sentences.prompts(name)]
+    names = (place.name.replace("_", " ") for place in labelled.iterdir())
+    prompts = [prompt for name in names for prompt in sentences.prompts(name)]
     cut = int(tower.encode(prompts).cut.sum())
     assert 0 < cut < len(prompts) == 720
-    assert about["evaluator"] == "zeroshot"
-    assert about["model"]["name"] == model
-    assert about["model"]["text digest"] == tower.digest
+    assert (about["evaluator"], about["model"]["text digest"]) == ("zeroshot", tower.digest)
     assert about["templates"] == {"name": "openai", "count": 80, "digest": sentences.digest}
     assert about["prompts"] == {"count": 720, "cut": cut}
-    assert about["set"]["images"] == 36
-    assert (done.prompts, done.cut) == (720, cut)
-    assert done.notes == (
-        f"prompts longer than the 16 tokens of the model, which are truncated: {cut} of 720",
-    )
-
-
-def sorted_names(folder):
-    return sorted(place.name.replace("_", " ") for place in folder.iterdir())
-
-
-def test_few_classes_and_equal_ones():
-    found = module.predicted(
-        np.float32([[1, 0]]), np.array([[0.0, 1.0], [1.0, 0.0], [1.0, 0.0]]), 2.0
-    )
-    assert found.best.tolist() == [[1, 2, 0, -1, -1]]
-    assert found.confidence[0] == pytest.approx(1 / (2 + np.exp(-2.0)))
+    (note,) = done.notes
+    assert note.endswith(f"truncated: {cut} of 720")
 
 
 def test_names_by_label_and_pictures_that_cannot_be_read(clip_folder, labelled, tmp_path):
@@ -130,18 +106,6 @@ def test_names_by_label_and_pictures_that_cannot_be_read(clip_folder, labelled, 
     assert {line.split(",")[2] for line in text[1:]} <= {"moon", "coins"}
     assert broken in done.unreadable_file.read_text()
     assert (done.images, done.unreadable) == (len(images) - 1, 1)
-    assert done.notes == (
-        "names that several classes have: money; the first of these classes is predicted",
-        "labels of the set that are not a class of the model: grass; their 4 images count as wrong",
-    )
-
-
-def test_what_is_refused_before_a_model_is_loaded(tmp_path, images):
-    for arguments, said in (
-        ({"templates": "imagenet"}, "templates must be openai, simple or a text file"),
-        ({"classes": tmp_path / "no.txt"}, "file not found"),
-    ):
-        with pytest.raises(UsageError, match=said):
-            zeroshot(images, "clip:nowhere/at-all", tmp_path / "p.parquet", **arguments)
-    with pytest.raises(UsageError, match=r"written as \.parquet or \.csv"):
-        zeroshot(images, "clip:nowhere/at-all", tmp_path / "p.txt")
+    shared, foreign = done.notes
+    assert shared.startswith("names that several classes have: money; the first")
+    assert foreign.endswith("not a class of the model: grass; their 4 images count as wrong")
