@@ -113,10 +113,3 @@ def test_a_view_of_a_view_is_the_original(view):
     twice = view_features(*once, widths, view)
     np.testing.assert_array_equal(twice[0], descriptors)
     np.testing.assert_allclose(twice[1], keypoints, atol=1e-4)
-
-
-def test_turned_views_are_refused_because_they_are_not_needed():
-    nothing = np.zeros((0, 128), np.uint8), np.zeros((0, 4), np.float32)
-    assert view_features(*nothing, 10, 0)[0] is nothing[0]
-    with pytest.raises(ValueError, match="view must be original, mirror or inverted; got turn-90"):
-        view_features(*nothing, 10, 1)

@@ -9,14 +9,14 @@ from pathlib import Path
 
 import numpy as np
 import onnx
-import onnxruntime
 import pytest
 from PIL import Image
 from tiny_models import unit
 
+import refusals
 from visleak.encoders import load_encoder
 from visleak.encoders.onnx import Recipe, external_files, read_recipe
-from visleak.errors import MissingExtra, UsageError, VisleakError
+from visleak.errors import UsageError, VisleakError
 from visleak.records import DecodedImage
 
 torch = pytest.importorskip("torch")
@@ -121,23 +121,9 @@ def by_torch(prepared: np.ndarray) -> np.ndarray:
 def test_vectors_are_those_of_torch(made: Path) -> None:
     encoder = load_encoder(f"onnx:{made}")
     vectors, blank = encoder.encode(shown())
-    prepared = by_hand(shown())
-    np.testing.assert_allclose(vectors, by_torch(prepared), atol=1e-5)
-    session = onnxruntime.InferenceSession(str(made), providers=["CPUExecutionProvider"])
-    (direct,) = session.run(None, {"pixels": prepared})
-    np.testing.assert_allclose(vectors, unit(direct), atol=1e-5)
-    assert vectors.dtype == np.float32
+    np.testing.assert_allclose(vectors, by_torch(by_hand(shown())), atol=1e-5)
     assert not blank.any()
     assert (encoder.width, encoder.device, encoder.precision) == (10, "cpu", "fp32")
-    assert encoder.thresholds is None
-
-
-def test_batches_change_vectors_by_rounding_only(made: Path) -> None:
-    several = load_encoder(f"onnx:{made}?batch=3").encode(shown(1, 7))[0]
-    for batch in (1, 100):
-        vectors, _ = load_encoder(f"onnx:{made}", batch=batch).encode(shown(1, 7))
-        np.testing.assert_allclose(vectors, several, atol=1e-6)
-    assert load_encoder(f"onnx:{made}").encode([])[0].shape == (0, 10)
 
 
 def test_a_network_of_fixed_batch(tmp_path: Path) -> None:
@@ -186,17 +172,6 @@ def test_half_precision(made: Path, tmp_path: Path) -> None:
     np.testing.assert_allclose(np.linalg.norm(vectors, axis=1), 1, atol=1e-6)
 
 
-def test_a_vector_without_direction_is_nan(tmp_path: Path) -> None:
-    """A vector of zeros becomes NaN, which the pipeline lists, and never a silent zero."""
-
-    class Nothing(torch.nn.Module):
-        def forward(self, pixels: torch.Tensor) -> torch.Tensor:
-            return pixels.mean(dim=(2, 3)) * 0
-
-    path = saved(tmp_path / "nothing.onnx", Nothing())
-    assert np.isnan(load_encoder(f"onnx:{path}").encode(shown())[0]).all()
-
-
 def test_the_digest_covers_weights_and_recipe(made: Path, tmp_path: Path) -> None:
     digest = load_encoder(f"onnx:{made}").digest
     same = copied(made, tmp_path, about={"trained": "here"})
@@ -235,15 +210,10 @@ def test_weights_in_other_files_count(made: Path, spread: Path) -> None:
     encoder = load_encoder(f"onnx:{spread}")
     expected = load_encoder(f"onnx:{made}").encode(shown())[0]
     np.testing.assert_array_equal(encoder.encode(shown())[0], expected)
-    stated = {
-        entry.value
-        for tensor in onnx.load(str(spread), load_external_data=False).graph.initializer
-        for entry in tensor.external_data
-        if entry.key == "location"
-    }
+    tensors = onnx.load(str(spread), load_external_data=False).graph.initializer
+    stated = {e.value for t in tensors for e in t.external_data if e.key == "location"}
     names = external_files(memoryview(spread.read_bytes()))
-    assert stated
-    assert stated <= set(names)
+    assert set() < stated <= set(names)
     for name in names:
         file = spread.parent / name
         held = bytearray(file.read_bytes())
@@ -272,23 +242,15 @@ def test_weights_outside_the_folder_are_refused(made: Path, tmp_path: Path) -> N
 
 
 def refused(text: str, line: str, kind: type[VisleakError] = VisleakError) -> None:
-    with pytest.raises(kind) as caught:
-        load_encoder(text)
-    assert type(caught.value) is kind
-    assert re.search(line, str(caught.value)), str(caught.value)
-    assert "\n" not in str(caught.value)
+    refusals.refused(kind, line, text, load_encoder)
 
 
 @pytest.mark.parametrize(
     ("text", "line"),
     [
-        ("onnx", r"^encoder onnx needs FILE after its name: onnx:FILE"),
         ("onnx:{folder}/no.onnx", r"^no such ONNX file: .*/no\.onnx$"),
         ("onnx:{folder}/net.onnx", r"^no such file: .*net\.onnx\.json; it says how"),
-        ("onnx:{made}?prep={folder}/p.json", r"^no such file: .*/p\.json; it says"),
         ("onnx:{made}?device=gpu", r"must be auto, cpu, cuda or cuda:N; got 'gpu'$"),
-        ("onnx:{made}?batch=0", r"batch of encoder onnx must be a whole number"),
-        ("onnx:{made}?precision=fp16", r"^encoder onnx has no option 'precision'"),
     ],
 )
 def test_missing_files_and_options_are_refused(made: Path, tmp_path: Path, text, line) -> None:
@@ -307,32 +269,19 @@ def test_another_recipe_can_be_named(made: Path, tmp_path: Path) -> None:
     ("text", "line"),
     [
         ("{", r"net\.onnx\.json cannot be read \("),
-        ("[" * 100_000, r"net\.onnx\.json cannot be read \("),
-        ("[]", r'net\.onnx\.json does not say "visleak": "onnx encoder"; see docs/encoders\.md$'),
         ({"visleak": "thresholds"}, r'does not say "visleak"'),
         ({"schema": 2}, r"has layout 2, this visleak reads up to 1; use a newer one$"),
-        ({"schema": "-"}, r"has layout None"),
         ({"size": "-"}, r"net\.onnx\.json: size is missing$"),
         ({"sice": 3}, r"'sice' is not known; known are size, mean, .*, thresholds, about$"),
         ({"size": 0}, r"size must be a number of pixels up to 4096, or \[height, width\]; got 0$"),
-        ({"size": True}, r"size must be a number of pixels"),
-        ({"crop": [1, 2, 3]}, r"crop must be a number of pixels"),
         ({"crop": "-"}, r"resize short-side takes one number as size, and a crop"),
-        ({"size": [20, 30]}, r"resize short-side takes one number as size, and a crop"),
         ({"mean": [1, 2]}, r"mean must be three numbers, one per channel; got \[1, 2\]$"),
         ({"std": [1, 0, 1]}, r"std must be above 0; got \[1\.0, 0\.0, 1\.0\]$"),
-        ({"std": [1, "a", 1]}, r"std must be three numbers"),
         ({"channels": "RGBA"}, r"channels must be one of RGB, BGR; got 'RGBA'$"),
-        ({"interpolation": 3}, r"interpolation must be one of nearest, lanczos, .*; got 3$"),
         ({"normalise": "yes"}, r"normalise must be true or false; got 'yes'$"),
         ({"enough": -1}, r"enough must be a number of pixels from 0 to 4096; got -1$"),
-        ({"input": 1}, r"input must be a name; got 1$"),
-        ({"thresholds": {"hard": 0.5, "soft": 0.7, "provenance": ""}}, r"thresholds must hold"),
         ({"thresholds": {"hard": 0.9, "soft": 0.7}}, r"thresholds must hold hard and soft, sim"),
-        (
-            {"crop": [16, 20]},
-            r"on an image of 16 x 20 pixels \(.*; compare size, crop",
-        ),
+        ({"crop": [16, 20]}, r"on an image of 16 x 20 pixels \(.*; compare size, crop"),
         ({"layout": "NHWC"}, r"cannot be run on an image of 16 x 18 pixels \("),
         ({"input": "image"}, r"takes pixels; it must take the one named 'image'$"),
         ({"normalise": False}, r'has length .*, and its json says "normalise": false; set it to'),
@@ -366,8 +315,6 @@ def test_several_outputs(tmp_path: Path) -> None:
     refused(
         f"onnx:{path}", r'two\.onnx has several outputs: vectors, map; name the vectors as "out'
     )
-    write(path, output="maps")
-    refused(f"onnx:{path}", r"has no output 'maps'; its outputs are vectors, map$")
     write(path, output="map")
     refused(f"onnx:{path}", r"^output 'map' of .* is float32 \(1, 8, 8, 9\) for one image; it mus")
     write(path, output="vectors")
@@ -392,21 +339,6 @@ def test_networks_with_other_inputs_are_refused(tmp_path: Path) -> None:
     refused(f"onnx:{path}", r"takes a, b; it must take one, the images$")
     save([value("a", kind.FLOAT, ["n", 3])], [node("Relu", ["a"], ["y"])])
     refused(f"onnx:{path}", r"takes tensor\(float\) of 2 axes; it must take tensor\(float\) or ten")
-    save([value("a", kind.INT64, ["n", 3, 16, 18])], [node("Cast", ["a"], ["y"], to=kind.FLOAT)])
-    refused(f"onnx:{path}", r"takes tensor\(int64\) of 4 axes; it must take")
-
-
-@pytest.mark.skipif(
-    "CUDAExecutionProvider" in onnxruntime.get_available_providers(), reason="there is a GPU"
-)
-def test_a_device_that_is_not_there(made: Path) -> None:
-    refused(f"onnx:{made}?device=cuda", r"^device cuda is not there: this onnxruntime", UsageError)
-
-
-def test_without_onnxruntime(made: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(__import__("sys").modules, "onnxruntime", None)
-    line = r"^the encoder onnx needs an extra: pip install 'visleak\[onnx\]'$"
-    refused(f"onnx:{made}", line, MissingExtra)
 
 
 def test_recipes_are_read_as_written(tmp_path: Path) -> None:

@@ -39,14 +39,12 @@ def by_library(open_clip: Any, folder: Path) -> np.ndarray:
     model, _, _ = open_clip.create_model_and_transforms(f"local-dir:{folder}")
     tokenizer = open_clip.get_tokenizer(f"local-dir:{folder}")
     with torch.inference_mode():
-        rows = [
-            model.eval().encode_text(tokenizer([sentence]), normalize=True).numpy()[0]
-            for sentence in SENTENCES
-        ]
+        tokens = [tokenizer([sentence]) for sentence in SENTENCES]
+        rows = [model.eval().encode_text(each, normalize=True).numpy()[0] for each in tokens]
     return np.stack(rows)
 
 
-@pytest.mark.parametrize("batch", [1, 4, 16])
+@pytest.mark.parametrize("batch", [1, 4])
 def test_vectors_are_open_clips(open_clip: Any, folder: Path, batch: int) -> None:
     tower = on_cpu(f"clip:{folder}?backend=open_clip", batch=batch)
     read = tower.encode(SENTENCES)
@@ -59,19 +57,10 @@ def test_vectors_are_open_clips(open_clip: Any, folder: Path, batch: int) -> Non
 def test_a_tower_that_looks_behind_the_end(open_clip: Any, tmp_path: Path) -> None:
     text = {**CONFIG["text_cfg"], "no_causal_mask": True, "pool_type": "last"}  # type: ignore[dict-item]
     config = {**CONFIG, "custom_text": True, "text_cfg": text}
-    model = lively(
-        open_clip.CustomTextCLIP(**{k: v for k, v in config.items() if k != "custom_text"}), 1
-    )
+    model = lively(open_clip.CustomTextCLIP(**{**CONFIG, "text_cfg": text}), 1)
     other = write_open_clip(tmp_path / "clip", model, config)
     read = on_cpu(f"clip:{other}?backend=open_clip").encode(SENTENCES)
     np.testing.assert_allclose(read.matrix, by_library(open_clip, other), atol=1e-6)
-
-
-def test_the_digest_tells_models_apart(open_clip: Any, folder: Path, tmp_path: Path) -> None:
-    digest = on_cpu(f"clip:{folder}?backend=open_clip").digest
-    other = write_open_clip(tmp_path / "other", lively(open_clip.CLIP(**CONFIG), seed=1), CONFIG)
-    assert on_cpu(f"clip:{other}?backend=open_clip").digest != digest
-    assert on_cpu(f"clip:{folder}?backend=open_clip&batch=3").digest == digest
 
 
 def test_a_tokenizer_that_is_not_there(open_clip: Any, folder: Path, tmp_path: Path) -> None:
@@ -82,6 +71,5 @@ def test_a_tokenizer_that_is_not_there(open_clip: Any, folder: Path, tmp_path: P
     weights = "open_clip_pytorch_model.bin"
     (other / weights).write_bytes((folder / weights).read_bytes())
     (other / "open_clip_config.json").write_text(json.dumps(content))
-    assert f"open_clip has no tokenizer for local-dir:{other} (" in refusal(
-        VisleakError, on_cpu, f"clip:{other}?backend=open_clip"
-    )
+    said = refusal(VisleakError, on_cpu, f"clip:{other}?backend=open_clip")
+    assert f"open_clip has no tokenizer for local-dir:{other} (" in said

@@ -108,12 +108,8 @@ def test_a_very_long_image_is_resized_only_where_it_is_kept(monkeypatch):
         assert (made != wanted).mean() < 0.05
     long = np.zeros((1, 40_000, 3), np.uint8)
     assert prepared(PixelPreparation((224,), (224, 224)), long).shape == (224, 224, 3)
-
-
-def test_a_line_of_pixels_is_not_resized_to_gigabytes():
-    """Where nothing is cropped, the long side ends where memory would."""
-    made = prepared(PixelPreparation((288,)), np.zeros((1, 40_000, 3), np.uint8))
-    assert made.shape == (288, preprocessing.MOST_PIXELS // 288, 3)
+    # where nothing is cropped, the long side ends where memory would
+    assert prepared(PixelPreparation((288,)), long).shape == (288, 16_000_000 // 288, 3)
 
 
 @pytest.mark.parametrize(
@@ -139,21 +135,7 @@ def test_laions_resizing(height, width):
     assert np.abs(made - again[..., ::-1]).max() <= 2
 
 
-def test_the_recipe_covers_all_parameters():
-    plain = PixelPreparation((224,), (224, 224))
-    others = [
-        PixelPreparation((256,), (224, 224)),
-        PixelPreparation((224,), (200, 224)),
-        PixelPreparation((224,), (224, 224), 2),
-        PixelPreparation((224,), (224, 224), rounding="even"),
-        PixelPreparation((224,), (224, 224), prep="laion"),
-        PixelPreparation((224,), (224, 224), prep="laion-nojpeg"),
-    ]
-    recipes = [str(each.recipe()) for each in (plain, *others)]
-    assert len(set(recipes)) == len(recipes)
-
-
-#: As the hub has it for CLIP ViT-B/32 of OpenAI and for ResNet-152: an old form.
+#: As the hub has it for CLIP ViT-B/32 of OpenAI: an old form.
 OLD_CLIP = {
     "crop_size": 224,
     "do_center_crop": True,
@@ -162,16 +144,6 @@ OLD_CLIP = {
     "feature_extractor_type": "CLIPFeatureExtractor",
     "image_mean": [0.48145466, 0.4578275, 0.40821073],
     "image_std": [0.26862954, 0.26130258, 0.27577711],
-    "resample": 3,
-    "size": 224,
-}
-OLD_RESNET = {
-    "crop_pct": 0.875,
-    "do_normalize": True,
-    "do_resize": True,
-    "feature_extractor_type": "ConvNextFeatureExtractor",
-    "image_mean": [0.485, 0.456, 0.406],
-    "image_std": [0.229, 0.224, 0.225],
     "resample": 3,
     "size": 224,
 }
@@ -193,21 +165,22 @@ def test_old_and_new_forms_are_one_recipe(tmp_path):
         "rescale_factor": 1 / 255,
         "do_pad": None,
     }
-    recipes = [
-        read_preprocessing(folder_with(tmp_path / "old", OLD_CLIP)).recipe(),
-        read_preprocessing(folder_with(tmp_path / "new", new)).recipe(),
-        read_preprocessing(
-            folder_with(tmp_path / "nested", {"image_processor": new}, "processor_config.json")
-        ).recipe(),
+    folders = [
+        folder_with(tmp_path / "old", OLD_CLIP),
+        folder_with(tmp_path / "new", new),
+        folder_with(tmp_path / "nested", {"image_processor": new}, "processor_config.json"),
     ]
-    assert recipes[0] == recipes[1] == recipes[2]
-    assert recipes[0]["resize"] == [224]
+    first, second, third = (read_preprocessing(folder).recipe() for folder in folders)
+    assert first == second == third
+    assert first["resize"] == [224]
 
 
 def test_convnext_resizes_beyond_and_crops(tmp_path):
-    small = read_preprocessing(folder_with(tmp_path / "a", OLD_RESNET)).pixels
+    """As the hub has it for ResNet-152."""
+    stated = {"crop_pct": 0.875, "feature_extractor_type": "ConvNextFeatureExtractor"}
+    small = read_preprocessing(folder_with(tmp_path / "a", stated | {"size": 224})).pixels
     assert (small.resize, small.crop) == ((256,), (224, 224))
-    large = read_preprocessing(folder_with(tmp_path / "b", OLD_RESNET | {"size": 384})).pixels
+    large = read_preprocessing(folder_with(tmp_path / "b", stated | {"size": 384})).pixels
     assert (large.resize, large.crop) == ((384, 384), ())
 
 
@@ -220,16 +193,12 @@ def test_steps_that_are_switched_off(tmp_path):
 
 WRONG = [
     ({"image_processor_type": "SamImageProcessor"}, "is of 'SamImageProcessor'; those known are C"),
-    ({}, "is of 'no named processor'; those known are CLIPImageProcessor"),
     ("{", "cannot be read (Expecting"),
-    ("[" * 100_000, "cannot be read (maximum recursion"),
     ("[1]", "is not understood: it must hold names and values"),
     (OLD_CLIP | {"size": {"longest_edge": 3}}, "is not understood (ValueError: a size must be hei"),
     (OLD_CLIP | {"size": 0}, "is not understood (ValueError: a side must be from 1 to 4096 pixels"),
-    (OLD_CLIP | {"crop_size": 10**9}, "is not understood (ValueError: a side must be from 1 to 40"),
     (OLD_CLIP | {"image_std": [1, 0, 1]}, "is not understood (ValueError: image_std must be above"),
     (OLD_CLIP | {"image_mean": [1, 2]}, "is not understood (ValueError: mean and standard deviat"),
-    (OLD_CLIP | {"resample": "x"}, "is not understood (ValueError: invalid literal"),
 ]
 
 
@@ -238,8 +207,3 @@ def test_unknown_preprocessing_is_refused_in_one_line(tmp_path, content, said):
     line = refusal(VisleakError, read_preprocessing, folder_with(tmp_path, content))
     assert said in line
     assert str(tmp_path / "preprocessor_config.json") in line
-
-
-def test_a_folder_without_the_file(tmp_path):
-    with pytest.raises(VisleakError, match=r"has no preprocessor_config.json, which says how imag"):
-        read_preprocessing(tmp_path)

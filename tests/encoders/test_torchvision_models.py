@@ -92,8 +92,6 @@ def test_open_clips_own_vectors(open_clip, converted, natural):
     wanted = by_transform(transform, model.eval().visual, shown)
     encoder = on_cpu(f"clip:{converted}?backend=open_clip")
     np.testing.assert_allclose(encoder.encode(shown)[0], wanted, atol=1e-5)
-    assert encoder.name == f"clip:{converted}?backend=open_clip"
-    assert encoder.thresholds is None
 
 
 @pytest.mark.parametrize(
@@ -126,24 +124,13 @@ def test_towers_that_only_open_clip_has(open_clip, tmp_path, natural):
     ("text", "kind", "said"),
     [
         ("clip:ViT-B-32/best?backend=open_clip", UsageError, "open_clip has ViT-B-32 with openai"),
-        ("clip:owner/model?backend=open_clip", UsageError, "open_clip takes MODEL/WEIGHTS such as"),
         ("clip:/nowhere?backend=open_clip", VisleakError, "has no open_clip_config.json; give one"),
-        ("clip?backend=open_clip", VisleakError, "timm/vit_base_patch32_clip_224.openai' is no"),
         ("clip:hf-hub:a/b", VisleakError, "model 'a/b' is not a folder and not in the cache"),
     ],
 )
 def test_models_that_open_clip_cannot_load(open_clip, tmp_path, monkeypatch, text, kind, said):
     no_hub(monkeypatch, tmp_path)
     assert said in refusal(kind, on_cpu, text)
-
-
-def test_damaged_weights_of_open_clip(converted, tmp_path):
-    folder = tmp_path / "damaged"
-    folder.mkdir()
-    (folder / "open_clip_config.json").write_text((converted / "open_clip_config.json").read_text())
-    (folder / "open_clip_pytorch_model.bin").write_bytes(b"no weights")
-    said = refusal(VisleakError, on_cpu, f"clip:{folder}?backend=open_clip")
-    assert f"open_clip cannot load local-dir:{folder} (" in said
 
 
 @pytest.mark.parametrize("library", ["open_clip", "timm"])
@@ -189,10 +176,8 @@ def test_timms_vectors_are_its_own(timm, saved, natural):
     ("text", "kind", "said"),
     [
         ("timm:resnet5000", UsageError, "has no weights named 'resnet5000'; near are resnet50"),
-        ("timm:resnet50", VisleakError, "model 'timm/resnet50.a1_in1k' is not a folder and not in"),
         ("timm:hf-hub:a/b", VisleakError, "model 'a/b' is not a folder and not in the cache"),
         ("timm:/nowhere", VisleakError, "the folder /nowhere has no config.json; give one with"),
-        ("timm", UsageError, "encoder timm needs NAME after its name: timm:NAME; got 'timm'"),
     ],
 )
 def test_models_that_timm_cannot_load(timm, tmp_path, monkeypatch, text, kind, said):

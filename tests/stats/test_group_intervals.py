@@ -9,11 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.special import stdtrit
 
-from visleak.rates import wilson
 from visleak.stats.bootstrap import cluster_bootstrap
 from visleak.stats.group_intervals import (
     FLIPS,
-    bounded,
     deviation_change,
     deviation_interval,
     group_interval,
@@ -26,7 +24,6 @@ from visleak.stats.group_intervals import (
     whole_deviation,
 )
 from visleak.stats.intervals import t_interval
-from visleak.stats.separation import auc
 
 
 def test_equal_groups_give_the_t_interval_of_their_means():
@@ -35,13 +32,6 @@ def test_equal_groups_give_the_t_interval_of_their_means():
     found = group_interval(table.ravel(), np.repeat(np.arange(12), 7))
     assert (found.low, found.high) == pytest.approx(t_interval(table.mean(1)))
     assert found.effective == pytest.approx(12)
-    assert (found.prompts, found.groups, found.method) == (84, 12, "mean")
-
-
-def test_single_prompts_give_wilsons_interval():
-    values = np.arange(20_000) % 4 == 0
-    found = group_interval(values, np.arange(20_000))
-    assert (found.low, found.high) == pytest.approx(wilson(5_000, 20_000), rel=1e-3)
 
 
 @pytest.mark.parametrize("values", [[0.1, 0.4, 0.4, 0.9, 0.3], [1, 1, 0, 0, 0]])
@@ -62,35 +52,13 @@ def test_the_jackknife_by_hand(values):
     assert found.effective == pytest.approx(effective)
 
 
-def test_the_mean_as_a_statistic_is_the_mean():
-    rng = np.random.default_rng(1)
-    values, groups = rng.normal(size=60), rng.integers(9, size=60)
-    mean = group_interval(values, groups)
-    other = group_interval(values, groups, lambda rows: float(rows.mean()))
-    assert (other.low, other.high) == pytest.approx((mean.low, mean.high))
-    assert other.method == "jackknife"
-
-
-def test_a_statistic_of_rows():
-    rng = np.random.default_rng(2)
-    memorized = np.repeat([1.0, 0.0], 40)
-    rows = np.column_stack([rng.normal(size=80) + memorized, memorized])
-    groups = np.concatenate([np.arange(40) % 6, 6 + np.arange(40)])
-    found = group_interval(rows, groups, lambda drawn: auc(drawn[:, 0], drawn[:, 1] > 0))
-    assert found.low < found.value < found.high
-    assert found.value == auc(rows[:, 0], memorized > 0)
-
-
 def test_a_statistic_of_many_groups_has_percentiles():
     rng = np.random.default_rng(3)
     values = rng.normal(size=1200)
-    found = group_interval(
-        values, np.arange(1200), lambda drawn: float(np.median(drawn)), resamples=100, seed=5
-    )
-    expected = cluster_bootstrap(
-        lambda rows: float(np.median(values[rows])), np.arange(1200), resamples=100, seed=5
-    )
-    assert (found.low, found.high, found.method) == (*expected, "percentiles")
+    groups, options = np.arange(1200), {"resamples": 100, "seed": 5}
+    found = group_interval(values, groups, np.median, **options)
+    expected = cluster_bootstrap(lambda rows: np.median(values[rows]), groups, **options)
+    assert (found.low, found.high) == expected
 
 
 @pytest.mark.parametrize("value", [0.0, 1.0])
@@ -103,12 +71,9 @@ def test_equal_groups_count_once_each(value):
 
 
 def test_one_group_has_no_interval():
-    for values in ([1, 0, 1], [0.5, 0.1, 0.2]):
-        found = group_interval(values, [3, 3, 3])
+    for values, statistic in (([1, 0, 1], None), ([0.5, 0.1, 0.2], None), ([0.5, 0.1], np.median)):
+        found = group_interval(values, [3] * len(values), statistic)
         assert np.isnan([found.low, found.high]).all()
-        assert found.groups == 1
-    found = group_interval([0.5, 0.1], [1, 1], lambda rows: float(np.median(rows)))
-    assert math.isnan(found.low)
 
 
 @given(
@@ -121,11 +86,8 @@ def test_order_and_names_of_groups_do_not_matter(rows):
     groups = np.array([row[1] for row in rows])
     found = group_interval(values, groups)
     turned = group_interval(values[::-1], [f"g{group}" for group in groups[::-1]])
-    assert np.allclose(
-        [found.low, found.high, found.effective],
-        [turned.low, turned.high, turned.effective],
-        equal_nan=True,
-    )
+    ends = ((each.low, each.high, each.effective) for each in (found, turned))
+    assert np.allclose(*ends, equal_nan=True)
     if found.groups > 1:
         assert 0 <= found.low <= found.value <= found.high <= 1
     assert 1 <= found.effective <= found.groups + 1e-9
@@ -155,9 +117,8 @@ def test_all_swaps_of_few_groups_are_used(seed):
     rng = np.random.default_rng(seed)
     before = rng.normal(size=(7, 3))
     after = before + rng.normal(0.4, 0.5, size=(7, 3))
-    means = swap_test(
-        parts_of_mean(before.mean(1)), parts_of_mean(after.mean(1)), GROUPS, mean_of_parts
-    )
+    sides = parts_of_mean(before.mean(1)), parts_of_mean(after.mean(1))
+    means = swap_test(*sides, GROUPS, mean_of_parts)
     assert means == swapped_by_hand(before, after, GROUPS, np.mean)
     for made, number in (
         (lambda table: whole_deviation(table, 0.3), lambda table: table.std(ddof=1)),
@@ -170,19 +131,12 @@ def test_all_swaps_of_few_groups_are_used(seed):
 
 
 def test_the_largest_and_smallest_p_value():
-    values = np.arange(5.0)
-    groups = np.arange(5)
-    same = swap_test(parts_of_mean(values), parts_of_mean(values), groups, mean_of_parts)
-    assert same == 1.0
-    up = swap_test(parts_of_mean(values), parts_of_mean(values + 1), groups, mean_of_parts)
-    assert up == 2 / 2**5
-
-
-def test_of_many_groups_swaps_are_drawn():
-    values, groups = np.zeros(40), np.arange(40)
-    sides = parts_of_mean(values), parts_of_mean(values + 1)
-    assert swap_test(*sides, groups, mean_of_parts) == 1 / (FLIPS + 1)
-    assert swap_test(*sides, groups // 40, mean_of_parts) == 1.0
+    """Of many groups swaps are drawn."""
+    for count, smallest in ((5, 2 / 2**5), (40, 1 / (FLIPS + 1))):
+        values, groups = np.arange(float(count)), np.arange(count)
+        sides = parts_of_mean(values), parts_of_mean(values + 1)
+        assert swap_test(*sides, groups, mean_of_parts) == smallest
+        assert swap_test(*sides, groups // count, mean_of_parts) == 1.0
 
 
 def test_the_interval_of_a_difference_is_not_that_of_a_share():
@@ -191,8 +145,6 @@ def test_the_interval_of_a_difference_is_not_that_of_a_share():
     found = mean_interval(values, groups)
     assert (found.low, found.high) == pytest.approx((jackknife.low, jackknife.high))
     assert group_interval(values, groups).method == "share"
-    flat = mean_interval(np.zeros(4), groups)
-    assert (flat.low, flat.value, flat.high) == (0.0, 0.0, 0.0)
 
 
 @pytest.mark.parametrize(
@@ -226,29 +178,12 @@ def test_the_change_of_a_deviation():
     assert (still.low, still.value, still.high) == (0.0, 0.0, 0.0)
 
 
-def test_equal_images_have_no_deviation():
-    table = np.full((4, 3), 5.1)
-    found = deviation_interval(whole_deviation(table), np.arange(4))
-    assert (found.value, found.low, found.high) == (0.0, 0.0, 0.0)
-
-
-def test_ends_are_cut_to_the_range():
-    found = group_interval([0.1, 0.9, 0.8], [0, 1, 2])
-    assert found.low < 0
-    cut = bounded(found, 0.0, 1.0)
-    assert (cut.low, cut.high, cut.value) == (0.0, 1.0, found.value)
-    unknown = bounded(group_interval([0.5], [0]), 0.0, 1.0)
-    assert math.isnan(unknown.low)
-
-
 def test_the_deviation_of_two_rows_has_no_interval():
     """Both are always equally far from their mean."""
     table = np.array([[4.0], [6.0]])
     found = deviation_interval(whole_deviation(table), np.arange(2))
     assert found.value == pytest.approx(math.sqrt(2))
     assert np.isnan([found.low, found.high]).all()
-    change = deviation_change(whole_deviation(table), whole_deviation(2 * table), np.arange(2))
-    assert math.isnan(change.low)
 
 
 #: Points on a grid of eighths, whose union of rectangles is a number of cells.
@@ -274,10 +209,5 @@ def test_a_hypervolume_is_the_number_of_covered_cells(points, right, floor):
 def test_the_share_of_the_ideal_and_of_the_base():
     assert share_of_ideal([0.0], [0.3], (0.6, 0.3)) == pytest.approx(1.0)
     assert share_of_ideal([0.6], [0.3], (0.6, 0.3)) == 0.0
-    assert share_of_ideal([], [], (0.6, 0.3)) == 0.0
     assert share_of_ideal([0.3], [0.4], (0.6, 0.2)) == pytest.approx(1.0)  # alignment rose
-
-
-def test_a_base_of_zero_has_no_share():
     assert math.isnan(share_of_ideal([0.1], [0.3], (0.0, 0.3)))
-    assert math.isnan(share_of_ideal([0.1], [0.3], (0.5, -0.1)))

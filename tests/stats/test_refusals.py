@@ -1,6 +1,7 @@
 """Refusals of invalid arguments."""
 
 import math
+from functools import partial
 
 import numpy as np
 import pytest
@@ -14,55 +15,40 @@ SET = np.random.default_rng(0).normal(size=(5, 2))
 
 REFUSED = [
     (permutation.permutation_test, ([1, 0], [True]), "must be columns of one length; got .2,.,"),
-    (permutation.permutation_test, ([1, 0], [True, False], [1]), "one length; got .2,., .2,. and"),
     (permutation.permutation_test, ([1, math.nan], [True, False]), "values must be finite in"),
     (permutation.holm, ([0.5, 1.5],), "p must lie between 0 and 1 in every row, or be NaN"),
     (permutation.holm, ([[0.5]],), r"p must be a column; got the shape \(1, 1\)"),
     (intervals.mcnemar_exact, (-1, 2), "counts must be 0 or more; got -1 and 2"),
     (intervals.newcombe_paired, (3, -1, 0, 2), "counts must be 0 or more; got 3, -1, 0 and 2"),
-    (intervals.newcombe_paired, (3, 1, 0, 2, 95), "confidence must lie between 0 and 1; got 95"),
     (intervals.clopper_pearson_upper, (3, 2), "k must lie between 0 and n = 2; got 3"),
-    (intervals.clopper_pearson_upper, (0, 2, 1.0), "confidence must lie between 0 and 1; got 1"),
     (intervals.clustered_upper, (1.5, 9), "rate must lie between 0 and 1; got 1.5"),
-    (intervals.clustered_upper, (0.5, 9, 0.0), "confidence must lie between 0 and 1; got 0"),
-    (intervals.t_interval, ([1.0, 2.0], 1), "confidence must lie between 0 and 1; got 1"),
     (intervals.t_test_power, (1.0, 1.0, 5, 1.0), "level must lie between 0 and 1; got 1"),
     (intervals.weighted_wilson, ([1], [1, 2]), "must be columns of one length; got .1,. and .2,."),
     (intervals.weighted_wilson, ([0.5], [1]), "values must be 0 or 1 in every row"),
     (intervals.weighted_wilson, ([1], [-1]), "weights must be 0 or more in every row"),
-    (intervals.weighted_wilson, ([1], [math.nan]), "weights must be 0 or more in every row"),
     (intervals.weighted_wilson, ([1], [1], 2), "confidence must lie between 0 and 1; got 2"),
     (bootstrap.bca_mean, ([1.0, math.nan],), "values must be a column of finite numbers"),
+    (partial(bootstrap.bca_mean, resamples=0), ([1.0],), "resamples must be 1 or more; got 0"),
+    (partial(permutation.permutation_test, resamples=0), ([1], [1]), "resamples must be 1"),
+    (next, (bootstrap.cluster_draws(0, 5),), "clusters and resamples must be 1 or more"),
     (bootstrap.bca_difference, ([1.0, 2.0], [[1.0]]), "second must be a column of finite numbers"),
-    (bootstrap.bca_weighted_mean, ([1.0], [1.0, 2.0]), "columns of one length; got .1,. and .2,."),
     (bootstrap.cluster_bootstrap, (len, []), "nothing to draw from: clusters has no rows"),
     (group_intervals.group_interval, ([1.0, 2.0], [0]), r"one group per row of values; got \(1,\)"),
     (group_intervals.group_interval, ([], []), "values has no rows"),
     (group_intervals.group_interval, ([1.0, math.nan], [0, 1]), "values are finite numbers; leave"),
     (group_intervals.group_interval, ([[1.0, 2.0]], [0]), "the mean is of one value per prompt"),
     (group_intervals.swap_test, PAIRED, "two tables of one shape and a group per row"),
-    (group_intervals.hypervolume, ([0.1, 0.2], [0.3], (1.0, 0.0)), "columns of one length"),
     (group_intervals.hypervolume, ([math.nan], [0.3], (1.0, 0.0)), "leave out settings without"),
     (separation.separation, ([1.0, 2.0], [True] * 2, [0, 1]), "two kinds of prompts are needed"),
-    (separation.separation, ([1.0, 2.0], [False] * 2, [0, 1]), "two kinds of prompts are needed"),
     (separation.steps, ([], []), "nothing to rank: score has no rows"),
-    (separation.steps, ([1.0], [True, False]), r"columns of one length; got \(1,\) and"),
     (separation.steps, ([1.0, math.nan], [True, False]), "score must be numbers; row 1 is not"),
-    *((separation.threshold_at, ([1.0], r), "fpr is a share between") for r in (0.0, 1.0, -0.1, 5)),
+    *((separation.threshold_at, ([1.0], r), "fpr is a share between") for r in (0.0, 1.0)),
     (separation.threshold_at, ([], 0.01), "ordinary prompts are needed to set a"),
-    *(
-        (separation.threshold_given, (value, []), "threshold is a number from 0, such as")
-        for value in (-0.1, math.nan, math.inf)
-    ),
-    *(
-        refused
-        for distance in (frechet_distance, kernel_distance)
-        for refused in (
-            (distance, (np.zeros((1, 3)), np.zeros((5, 3))), "a is a table of two vectors or more"),
-            (distance, (np.zeros((5, 3)), np.zeros((5, 4))), "a has vectors of 3 numbers, b of 4"),
-            (distance, (np.zeros((5, 3)), np.full((5, 3), np.inf)), "b has numbers that are not"),
-        )
-    ),
+    (separation.threshold_given, (-0.1, []), "threshold is a number from 0, such as"),
+    (separation.threshold_given, (math.inf, []), "threshold is a number from 0, such as"),
+    (frechet_distance, (SET[:1], SET), "a is a table of two vectors or more"),
+    (kernel_distance, (SET, SET[:, :1]), "a has vectors of 2 numbers, b of 1"),
+    (kernel_distance, (SET, np.full((5, 2), np.inf)), "b has numbers that are not"),
     (kernel_distance, (SET, SET, [0, 1, 2, 3]), r"one group per row; got \(4,\) for 5 rows"),
 ]
 
@@ -71,22 +57,3 @@ REFUSED = [
 def test_invalid_arguments_are_refused(function, arguments, words):
     with pytest.raises(UsageError, match=words):
         function(*arguments)
-
-
-@pytest.mark.parametrize(
-    ("call", "words"),
-    [
-        (lambda: permutation.permutation_test([1, 0], [1, 0], resamples=0), "resamples must be 1"),
-        (lambda: bootstrap.bca_mean([1.0, 2.0], confidence=0), "confidence must lie between 0"),
-        (lambda: bootstrap.bca_mean([1.0, 2.0], resamples=0), "resamples must be 1 or more; got"),
-        (
-            lambda: bootstrap.cluster_bootstrap(len, [1], confidence=2),
-            "confidence must lie between",
-        ),
-        (lambda: next(bootstrap.cluster_draws(0, 5)), "clusters and resamples must be 1 or more"),
-        (lambda: kernel_distance(SET, SET, confidence=1.0), "confidence must lie between 0 and 1"),
-    ],
-)
-def test_invalid_options_are_refused(call, words):
-    with pytest.raises(UsageError, match=words):
-        call()

@@ -38,7 +38,6 @@ def test_results_are_those_of_scikit_learn(seed, positives, negatives):
     found = separated(score, label, groups)
     fpr, tpr, _ = metrics.roc_curve(label, score, drop_intermediate=False)
     assert found.auc.value == pytest.approx(metrics.roc_auc_score(label, score), abs=1e-12)
-    # the two lines of Wen et al.'s notebook
     assert found.accuracy.value == pytest.approx(np.max(1 - (fpr + (1 - tpr)) / 2), abs=1e-12)
     assert found.tpr_below.value == pytest.approx(tpr[np.where(fpr < 0.01)[0][-1]], abs=1e-12)
     assert found.tpr_within.value == pytest.approx(tpr[fpr <= 0.01 + 1e-12].max(), abs=1e-12)
@@ -63,7 +62,6 @@ def test_groups_are_drawn_whole():
     shared = np.concatenate([np.repeat(np.arange(10), 20), 10 + np.arange(200)])
     single, grouped = (separation(score, label, groups) for groups in (alone, shared))
     assert (grouped.positive_groups, grouped.negative_groups) == (10, 200)
-    assert single.positive_groups == 200
     assert grouped.auc.value == single.auc.value
     widths = [each.auc.high - each.auc.low for each in (single, grouped)]
     assert widths[1] > 2 * widths[0]
@@ -73,7 +71,6 @@ def test_intervals_of_separate_kinds_have_a_width():
     score = np.concatenate([np.full(12, 2.0) + np.arange(12) / 100, np.arange(300) / 300])
     found = separated(score, np.arange(312) < 12, np.arange(312))
     assert found.auc.value == found.tpr_within.value == found.accuracy.value == 1.0
-    assert found.auc.low == pytest.approx(auc_interval(1.0, 12, 300)[0])
     # Wilson's of 12 of 12
     assert found.tpr_within.low == pytest.approx(1 / (1 + 1.959964**2 / 12), abs=1e-6)
     assert found.auc.high == found.tpr_within.high == found.accuracy.high == 1.0
@@ -86,9 +83,6 @@ def test_the_interval_of_an_area_contains_it_and_is_symmetric(area, first, secon
     assert 0.0 <= low <= area <= high <= 1.0
     other = auc_interval(1.0 - area, first, second)
     assert (1 - other[1], 1 - other[0]) == pytest.approx((low, high), abs=1e-6)
-    wide = auc_interval(area, first, second, 0.99)
-    assert wide[0] <= low + 1e-9
-    assert wide[1] >= high - 1e-9
 
 
 def test_its_ends_are_at_their_own_standard_errors():
@@ -121,11 +115,6 @@ def test_auc_by_pairs_and_by_area(rows):
     for x, y, at in zip(fpr, tpr, threshold, strict=True):
         assert x == (score[~true] >= at).mean()
         assert y == (score[true] >= at).mean()
-
-
-def test_a_rate_over_nothing_is_nan():
-    assert math.isnan(auc([1, 2], [True, True]))
-    assert np.isnan(roc_points([1, 2], [True, True])[0][1:]).all()
 
 
 SCORES = st.lists(st.floats(0.0, 1e4), min_size=1, max_size=400)
@@ -180,13 +169,7 @@ def test_the_number_of_prompts_that_bounds_a_rate():
 def test_the_threshold_of_too_few_prompts_is_above_all():
     found = threshold_at([0.2, 0.5, 0.3], 0.01)
     assert (found.value, found.alarms, found.supported) == (0.5001, 0, False)
-    # 1 - 0.05^(1/3)
     assert found.upper == pytest.approx(1 - 0.05 ** (1 / 3))
-
-
-def test_tied_scores_are_all_excluded():
-    found = threshold_at([1.0] * 50 + [0.5] * 50, 0.1)
-    assert (found.value, found.alarms) == (1.001, 0)
 
 
 @given(st.floats(0.0, 1e12))
@@ -200,7 +183,6 @@ def test_thresholds_are_rounded_up(value):
 
 def test_the_alarms_of_a_given_threshold():
     found = threshold_given(0.5, [0.1, 0.5, 0.6, 0.2])
-    assert (found.rule, found.rate, found.alarms, found.negatives) == ("given", None, 2, 4)
+    assert (found.alarms, found.negatives) == (2, 4)
     assert binom.cdf(2, 4, found.upper) == pytest.approx(0.05)
-    alone = threshold_given(0.5, [])
-    assert (alone.negatives, alone.alarms, alone.upper) == (0, 0, 1.0)
+    assert threshold_given(0.5, []).upper == 1.0

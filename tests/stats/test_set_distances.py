@@ -63,17 +63,8 @@ def naive(a, b):
 
 @given(st.integers(2, 7), st.integers(2, 7), st.integers(1, 4), st.integers(0, 9))
 def test_kernel_distance_is_that_of_loops(n, m, width, seed):
-    """For few vectors, where pairs of a row with itself would have the largest effect."""
     a, b = drawn(n, width, seed), drawn(m, width, seed + 100, shift=0.3)
     assert kernel_distance(a, b).value == pytest.approx(naive(a, b), rel=1e-9, abs=1e-9)
-
-
-def test_kernel_distance_is_torchmetrics():
-    torch = pytest.importorskip("torch")
-    kid = pytest.importorskip("torchmetrics.image.kid")
-    a, b = drawn(30, 6, 0), drawn(30, 6, 1, shift=0.5)
-    theirs = float(kid.poly_mmd(torch.from_numpy(a), torch.from_numpy(b)))
-    assert kernel_distance(a, b).value == pytest.approx(theirs, rel=1e-9)
 
 
 def test_the_interval_is_that_of_leaving_out_groups():
@@ -86,7 +77,6 @@ def test_the_interval_is_that_of_leaving_out_groups():
     left_b = [naive(a, b[others != each]) for each in np.unique(others)]
     variances = [(len(each) - 1) * np.var(each) for each in (left, left_b)]
     assert found.error == pytest.approx(sum(variances) ** 0.5, rel=1e-9)
-    assert (found.groups, found.other_groups, found.images, found.others) == (6, 6, 14, 12)
     # Kish's effective numbers of groups of 2, 4, 1, 3, 1, 3 images, and of 2 each
     freedom = 14**2 / (4 + 16 + 1 + 9 + 1 + 9) - 1, 6 - 1
     terms = [v**2 / d for v, d in zip(variances, freedom, strict=True)]

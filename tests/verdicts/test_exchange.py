@@ -46,24 +46,19 @@ def cells(path):
 
 
 def test_a_list_is_taken_by_content(folder, tmp_path):
-    path = listed(tmp_path / "barz.csv", "0,100,0.1,1", "4,104,,3")
+    """Columns in any order, a mark before UTF-8, lines of Windows, and a pair judged twice."""
+    path = tmp_path / "barz.csv"
+    header = b"\xef\xbb\xbfJudgment, TrainID,Agreed,TestID,Distance,Source"
+    path.write_bytes(header + b"\r\n1,100,1,0,0.1,pooled\r\n\r\n3,104,,4,,\r\n2,100,,0,,\r\n")
     found = import_verdicts(folder, path)
-    assert (found.rows, found.added, found.known, found.unknown) == (2, 2, 0, 0)
-    first, second = read_verdicts(folder)
+    assert (found.rows, found.added, found.repeated, found.unknown) == (3, 2, 1, 0)
+    assert found.ignored == ("Agreed", "Source")
+    first = read_verdicts(folder)[0]
     assert first.key == tuple(sorted((digest_of("test", TEST[0]), digest_of("train", TRAIN[0]))))
-    assert (first.judgment, first.reviewer, first.similarity) == ("near", "barz", None)
     ends = (first.query_set, first.query, first.reference_set, first.reference)
     assert ends == ("test", "0", "train", "100")
-    assert second.judgment == "different"
-
-
-def test_columns_in_any_order_and_others_named(folder, tmp_path):
-    """Editors put a mark before UTF-8, and Windows ends lines in two characters."""
-    path, header = tmp_path / "list.csv", b"\xef\xbb\xbfJudgment, TrainID,Agreed,TestID,Source"
-    path.write_bytes(header + b"\r\n2,100,1,0,pooled\r\n\r\n")
-    found = import_verdicts(folder, path, reviewer="Ada")
-    assert (found.added, found.ignored, found.reviewers) == (1, ("Agreed", "Source"), ("Ada",))
-    assert [v.judgment for v in read_verdicts(folder)] == ["similar"]
+    said = {(v.query, v.judgment, v.reviewer) for v in read_verdicts(folder)}
+    assert said == {("0", "similar", "barz"), ("4", "different", "barz")}
 
 
 def test_importing_twice_changes_nothing(folder, tmp_path):
@@ -81,22 +76,11 @@ def test_importing_twice_changes_nothing(folder, tmp_path):
     assert [v.reviewer for v in read_verdicts(folder)] == ["list", "list", "Ben", "Ben"]
 
 
-def test_a_pair_judged_twice_in_a_list_counts_once(folder, tmp_path):
-    path = listed(tmp_path / "list.csv", "0,100,,1", "1,101,,1", "0,100,,3")
-    found = import_verdicts(folder, path)
-    assert (found.added, found.repeated) == (2, 1)
-    assert {v.query: v.judgment for v in read_verdicts(folder)} == {"0": "different", "1": "near"}
-
-
 @pytest.mark.parametrize(
     ("row", "said"),
     [
         ("0,100,0.1,4", "Judgment must be 0 exact, 1 near, 2 similar or 3 different; got '4'"),
-        ("0,100,0.1,", "Judgment must be 0 exact, 1 near, 2 similar or 3 different; got ''"),
-        ("0,100,0.1,near", "2 similar or 3 different; got 'near'"),
         (",100,0.1,1", "TestID is empty"),
-        ("0,,0.1,1", "TrainID is empty"),
-        ("0,100,far,1", "Distance must be a number of 0 or more, or empty; got 'far'"),
         ("0,100,-1,1", "Distance must be a number of 0 or more, or empty; got '-1'"),
         ("0,100,nan,1", "Distance must be a number of 0 or more, or empty; got 'nan'"),
     ],
@@ -111,10 +95,6 @@ def test_files_that_are_no_list(folder, tmp_path):
     refused(UsageError, r"gone\.csv is not a", folder, import_verdicts, path=tmp_path / "gone.csv")
     path = listed(tmp_path / "other.csv", "1,2", header="a,b")
     refused(VisleakError, "must have the columns TestID", folder, import_verdicts, path=path)
-    path.write_bytes(b"")
-    refused(VisleakError, r"it has none", folder, import_verdicts, path=path)
-    assert import_verdicts(folder, listed(path)).rows == 0
-    assert not (folder / FILE).exists()
 
 
 def test_ids_that_the_audit_does_not_have(folder, tmp_path):
@@ -133,7 +113,6 @@ def test_ids_that_the_audit_does_not_have(folder, tmp_path):
 def test_which_set_a_column_is_of(folder, tmp_path):
     path = listed(tmp_path / "list.csv", "0,100,,1")
     for arguments, said in (
-        ({"test": "dev"}, "--test must be one of test; got 'dev'"),
         ({"train": "test"}, "--train must be one of train; got 'test'"),
         ({"within": True, "train": "train"}, "leave out --train"),
     ):
@@ -157,7 +136,6 @@ def test_within_keeps_which_of_the_two_is_to_go(folder, tmp_path):
     assert [row[:2] for row in cells(done.files[1])[1:]] == [["9", "10"], ["4", "5"]]
     # nobody measured the second pair: no distance, and it stands last
     assert [row[2:] for row in cells(done.files[1])[1:]] == [["0.5", "1"], ["", "2"]]
-    assert len(cells(done.files[0])) == 1
 
 
 def test_sets_of_embeddings_are_refused(tmp_path):
@@ -179,9 +157,8 @@ def test_verdicts_of_another_folder_under_other_names(folder, tmp_path):
     assert (row["query"], row["grade"], row["machine_grade"]) == ("renamed", "similar", "near")
     assert import_verdicts(other, folder / "verdicts.csv").added == 0
     assert verdicts_of(other, folder / "verdicts.csv") == read_verdicts(other)
-    words = "names its reviewers and images itself; leave out --"
-    for option in ({"reviewer": "Ben"}, {"within": True}):
-        refused(UsageError, words, other, import_verdicts, path=folder / "verdicts.csv", **option)
+    words, file = "names its reviewers and images itself; leave out --", folder / "verdicts.csv"
+    refused(UsageError, words, other, import_verdicts, path=file, within=True)
 
 
 def test_an_older_word_never_replaces_a_newer_one(folder, tmp_path):
@@ -206,25 +183,12 @@ def test_export_leaves_disputed_pairs_out(folder, tmp_path):
     assert (done.written, done.disputed) == (2, 1)
     # of equally many the weaker one stands
     assert [(row[0], row[3]) for row in cells(out)[1:]] == [("1", "3"), ("3", "3")]
-    refused(UsageError, r"exists; .* --force", folder, export_verdicts, out=out, reviewer="ben")
+    refused(UsageError, "reviewer must be one of", folder, export_verdicts, out=out, force=True,
+            reviewer="Cy")  # fmt: skip
     assert export_verdicts(folder, out, reviewer="ben", force=True).written == 2
     assert [(row[0], row[3]) for row in cells(out)[1:]] == [("0", "3"), ("1", "2")]
     done = export_verdicts(folder, out, as_="csv", force=True)
-    assert (done.files, done.written, done.disputed) == ((out,), 5, 0)
-    assert len(cells(out)) == 6
-
-
-def test_export_refuses(folder, tmp_path):
-    out = tmp_path / "out.csv"
-    refused(UsageError, r"no pair was judged in .* yet", folder, export_verdicts, out=out)
-    import_verdicts(folder, listed(tmp_path / "ada.csv", "0,100,,1"))
-    refused(UsageError, "reviewer must be one of", folder, export_verdicts, out=out, reviewer="Ben")
-    refused(UsageError, "the format must be one of", folder, export_verdicts, out=out, as_="xml")
-    refused(UsageError, "is a folder; choose a file", folder, export_verdicts, out=tmp_path)
-    (tmp_path / "file").write_text("")
-    out = tmp_path / "file" / "out.csv"
-    for as_ in ("cifair", "csv"):
-        refused(VisleakError, "cannot be written", folder, export_verdicts, out=out, as_=as_)
+    assert (done.files, done.written, len(cells(out))) == ((out,), 5, 6)
 
 
 #: Ids that spreadsheets, readers of lines and readers of cells all get wrong.

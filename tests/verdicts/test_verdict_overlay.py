@@ -14,8 +14,6 @@ import visleak
 from visleak.storage import IMAGES, PAIRS, read_summary, read_table
 from visleak.verdicts import Ledger, Verdict, digests_of, judged_pairs, judged_summary
 
-Images = dict[tuple[str, str], str]
-
 
 def save(path, pixels):
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -62,14 +60,6 @@ def row(table, query, reference):
     return found
 
 
-def rewrite(folder, **tables):
-    """Put other tables into an audit folder."""
-    for name, table in tables.items():
-        with (folder / f"{name}.parquet").open("wb") as file:
-            pa.parquet.write_table(table, file)
-    replace(read_summary(folder), files=None).save(folder)
-
-
 def test_without_verdicts_nothing_changes(audited):
     table = judged_pairs(audited)
     assert table.drop(["machine_grade", "judged"]).equals(read_table(audited, PAIRS))
@@ -101,12 +91,9 @@ def test_a_verdict_takes_the_place_of_the_grade(folder, digests):
     summary = judged_summary(folder).as_dict()
     rates = summary["totals"][0]["rates"]
     assert rates["near_or_exact"]["count"] == 1
-    assert rates["near_or_exact"]["total"] == before["near_or_exact"]["total"]
     assert rates["hard_or_soft"] == before["hard_or_soft"]
     assert summary["headline"].startswith("1 of 5 test images")
-    assert summary["headline"].endswith("has a near-duplicate or exact copy in train, after review")
-    counts = {"judged": 1, "disputed": 0, "changed": 1, "added": 0}
-    assert summary["review"] == counts | {"reviewers": {"Ada": 1}}
+    assert (summary["review"]["changed"], summary["review"]["reviewers"]) == (1, {"Ada": 1})
 
 
 def test_a_disputed_pair_keeps_the_machines_grade(folder, digests):
@@ -127,7 +114,9 @@ def test_what_the_machine_did_not_list_is_added(folder, digests):
     table = read_table(folder, PAIRS)
     ends = zip(("query", "reference"), unlisted, strict=True)
     table = table.filter(pc.invert(pc.and_(*(pc.equal(table[end], id_) for end, id_ in ends))))
-    rewrite(folder, pairs=table)
+    with (folder / PAIRS).open("wb") as file:
+        pa.parquet.write_table(table, file)
+    replace(read_summary(folder), files=None).save(folder)
     with Ledger(folder) as ledger:
         ledger.add(said(digests, *unlisted, "similar"))
     judged = judged_pairs(folder)
@@ -146,32 +135,15 @@ def test_what_the_machine_did_not_list_is_added(folder, digests):
 
 
 def test_a_pair_within_the_set_stands_once_lower_id_first(folder, digests):
-    # "other" and "brighter" are listed within test; "copy" and "other" may not be
     with Ledger(folder) as ledger:
         ledger.add(said(digests, "b/other.png", "b/brighter.png", "exact"))
         ledger.add(said(digests, "b/other.png", "a/copy.png", "near"))
-    judged = judged_pairs(folder, ["query", "reference", "grade", "coverage", "judged"])
+    columns = ["query", "reference", "grade", "coverage"]
+    judged = judged_pairs(folder, columns)
+    assert judged.column_names == columns
     inside = judged.filter(pc.equal(judged["coverage"], "within"))
     assert row(inside, "b/brighter.png", "b/other.png")["grade"] == "exact"
     assert row(inside, "a/copy.png", "b/other.png")["grade"] == "near"
     (within,) = (c.within for c in judged_summary(folder).comparisons if c.coverage == "within")
     assert within["duplicate_pairs"] == {"exact": 1, "near": 1, "similar": 0}
     assert within["distinct_images"] == {"exact": 2, "near": 1, "similar": 0}
-
-
-def test_only_the_columns_asked_for_come(folder, digests):
-    columns = ["query", "machine_grade"]
-    assert judged_pairs(folder, columns).column_names == columns
-    verdict = said(digests, "b/other.png", "b/moon.png", "near")
-    judged = judged_pairs(folder, ["query", "grade"], [verdict])
-    assert judged.column_names == ["query", "grade"]
-
-
-def test_digests_are_those_of_the_images(audited, digests):
-    table = read_table(audited, PAIRS)
-    left, right = digests_of(audited, table)
-    for each, mine, theirs in zip(
-        table.to_pylist(), left.to_pylist(), right.to_pylist(), strict=True
-    ):
-        assert mine == digests[each["query_set"], each["query"]]
-        assert theirs == digests[each["reference_set"], each["reference"]]
