@@ -1,7 +1,5 @@
 """Models for the tests of encoders."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

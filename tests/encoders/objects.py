@@ -1,7 +1,5 @@
 """Objects with one method, for tests to import."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

@@ -1,14 +1,10 @@
 """The built-in fingerprint against an independent implementation, and its exact views."""
 
-from __future__ import annotations
-
-import io
 import math
 
 import cv2
 import numpy as np
 import pytest
-from PIL import Image
 
 from visleak.encoders import builtin
 from visleak.encoders.builtin import BuiltinEncoder, describe, flat
@@ -145,37 +141,6 @@ def test_a_blank_image_is_flat_and_has_only_colour(colour):
     np.testing.assert_allclose(got, expected / np.linalg.norm(expected), atol=1e-6)
 
 
-def test_a_faint_grain_stays_flat_and_a_ramp_is_not():
-    rng = np.random.default_rng(4)
-    grain = rng.integers(0, 2, (200, 200, 3)).astype(np.uint8)
-    ramp = np.repeat(np.arange(0, 256, 2, dtype=np.uint8)[None], 128, 0)[..., None].repeat(3, 2)
-    _, flat = encode(grain, ramp, ramp.swapaxes(0, 1))
-    assert flat.tolist() == [True, False, False]
-
-
-def jpeg(pixels, quality):
-    out = io.BytesIO()
-    Image.fromarray(pixels).save(out, "JPEG", quality=quality)
-    return np.asarray(Image.open(io.BytesIO(out.getvalue())))
-
-
-CHANGES = {
-    "brighter": (lambda p: np.clip(p * 0.9 + 20, 0, 255).astype(np.uint8), 0.94),
-    "blurred": (lambda p: cv2.GaussianBlur(p, (0, 0), 1.5), 0.95),
-    "JPEG": (lambda p: jpeg(p, 60), 0.97),
-    "halved": (lambda p: cv2.resize(p, None, fx=0.5, fy=0.5, interpolation=cv2.INTER_AREA), 0.97),
-    "grey": (lambda p: p.mean(axis=2, keepdims=True).repeat(3, 2).astype(np.uint8), 0.85),
-}
-
-
-@pytest.mark.parametrize("change", CHANGES)
-def test_changed_copies_are_similar(natural, change):
-    changed, least = CHANGES[change]
-    originals, _ = encode(*natural.values())
-    copies, _ = encode(*(changed(one) for one in natural.values()))
-    assert (originals * copies).sum(axis=1).min() > least
-
-
 def test_unrelated_images_are_not_similar(natural):
     vectors, _ = encode(*natural.values())
     for view in EVERY_VIEW:
@@ -202,14 +167,6 @@ def test_the_digest_changes_with_every_constant(monkeypatch, constant):
 def test_the_digest_changes_with_the_cohort():
     one = np.eye(2, 560, dtype=np.float32)
     assert len({builtin._digest(None), builtin._digest(one), builtin._digest(one[::-1])}) == 3
-
-
-def test_shipped_thresholds_and_cohort():
-    assert ENCODER.thresholds["soft"] <= ENCODER.thresholds["hard"] <= 1
-    assert ENCODER.thresholds["provenance"]
-    if ENCODER.cohort is not None:
-        assert ENCODER.cohort.shape[1] == ENCODER.width
-        np.testing.assert_allclose(np.linalg.norm(ENCODER.cohort, axis=1), 1, atol=1e-6)
 
 
 def test_flatness_is_that_of_the_encoder():

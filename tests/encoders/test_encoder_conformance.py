@@ -1,7 +1,5 @@
 """One suite for all encoders: what every one of them must do, whatever makes its vectors."""
 
-from __future__ import annotations
-
 import pickle
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Perceptual hashes: the bits of the libraries they come from, similarities exactly 1 - d/n."""
 
-from __future__ import annotations
-
 import hypothesis.strategies as st
 import imagehash
 import numpy as np

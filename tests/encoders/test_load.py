@@ -1,7 +1,5 @@
 """Encoders by name, and objects that are one."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from types import SimpleNamespace

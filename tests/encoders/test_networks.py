@@ -1,7 +1,5 @@
 """Learned encoders against numbers computed by the library directly."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Texts through open_clip, which needs a torchvision that fits; skipped with the reason else."""
 
-from __future__ import annotations
-
 import json
 from functools import partial
 from pathlib import Path

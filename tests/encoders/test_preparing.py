@@ -1,7 +1,5 @@
 """Preprocessing against the libraries' own, to the bit."""
 
-from __future__ import annotations
-
 import json
 from importlib import import_module
 from pathlib import Path

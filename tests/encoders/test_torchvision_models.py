@@ -1,7 +1,5 @@
 """timm and open_clip, which need a torchvision that fits; `.ci/run` makes one where it can."""
 
-from __future__ import annotations
-
 import json
 import pickle
 from functools import partial

@@ -1,7 +1,5 @@
 """Objects with one method: made encoders, or refused in one line."""
 
-from __future__ import annotations
-
 import importlib
 import linecache
 import re

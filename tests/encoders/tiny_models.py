@@ -1,7 +1,5 @@
 """Small real networks, made with the libraries that the large ones come from."""
 
-from __future__ import annotations
-
 import json
 import warnings
 from collections.abc import Sequence
@@ -77,19 +75,15 @@ def save(folder: Path, module: Any, processor: Any) -> Path:
     return folder
 
 
+SMALL = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4}
+
+
 def make_dinov2(folder: Path) -> Path:
     from transformers import Dinov2Config, Dinov2Model
     from transformers.models.bit.image_processing_pil_bit import BitImageProcessorPil
 
     # trained at another size than it is used at, like the published one
-    config = Dinov2Config(
-        hidden_size=32,
-        num_hidden_layers=2,
-        num_attention_heads=4,
-        image_size=70,
-        patch_size=14,
-        mlp_ratio=2,
-    )
+    config = Dinov2Config(**SMALL, image_size=70, patch_size=14, mlp_ratio=2)
     processor = BitImageProcessorPil(
         size={"shortest_edge": 64}, crop_size={"height": 56, "width": 56}
     )
@@ -110,14 +104,7 @@ def make_vit(folder: Path) -> Path:
     from transformers import ViTConfig, ViTForImageClassification
     from transformers.models.vit.image_processing_pil_vit import ViTImageProcessorPil
 
-    config = ViTConfig(
-        hidden_size=32,
-        num_hidden_layers=2,
-        num_attention_heads=4,
-        intermediate_size=64,
-        image_size=48,
-        patch_size=16,
-    )
+    config = ViTConfig(**SMALL, intermediate_size=64, image_size=48, patch_size=16)
     processor = ViTImageProcessorPil(size={"height": 48, "width": 48})
     return save(folder, lively(ViTForImageClassification(config)), processor)
 

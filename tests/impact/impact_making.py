@@ -46,26 +46,6 @@ TABLE_3: Table = (
     ("hard or soft", "random", 1_680, [80.24, 83.04]),
 )
 
-#: Table 4: R@1, 5 and 10, and the deviations of ten draws of 200 queries.
-TABLE_4: Table = (
-    ("", "original", 31_783, [33.22, 55.25, 64.13]),
-    ("hard", "non-leaked", 200, [36.00, 58.65, 66.15]),
-    ("hard", "leaked", 200, [45.55, 70.80, 79.20]),
-    ("hard", "random", 200, [34.30, 55.95, 64.80]),
-    ("hard or soft", "non-leaked", 200, [33.05, 54.95, 63.75]),
-    ("hard or soft", "leaked", 200, [34.90, 59.05, 68.25]),
-    ("hard or soft", "random", 200, [32.15, 56.35, 64.25]),
-)
-DEVIATIONS = (
-    (math.nan, math.nan, math.nan),
-    (3.14, 4.19, 2.96),
-    (1.19, 1.11, 0.67),
-    (2.85, 2.54, 2.67),
-    (3.56, 3.12, 2.15),
-    (2.07, 2.76, 2.12),
-    (3.56, 5.18, 4.21),
-)
-
 #: ciFAIR, table 2: errors on CIFAR-10 and ciFAIR-10, on CIFAR-100 and ciFAIR-100.
 ERRORS = {
     "Plain-11": (5.91, 6.43, 27.82, 31.34),
@@ -82,17 +62,15 @@ def share(percent, images):
     return Estimate(percent / 100, *wilson(round(percent / 100 * images), images))
 
 
-def effect_of(table, at, model, metric="accuracy", deviations=()):
+def effect_of(table, at, model, metric="accuracy"):
     """Return the effect in one column of a table, with the comparisons that follow from it."""
     whole = table[0][3][at] / 100
     rows = []
-    for number, (leak, subset, images, scores) in enumerate(table):
+    for leak, subset, images, scores in table:
         score = share(scores[at], images)
         gain = Estimate(score.value - whole, score.low - whole, score.high - whole)
-        spread = deviations[number] / 100 if deviations else math.nan
-        drawn = subset == "random" or (bool(deviations) and bool(leak))
         gain = gain if leak else Estimate(math.nan)
-        rows.append(Row(leak, subset, images, score, gain, spread, 10 if drawn else 1))
+        rows.append(Row(leak, subset, images, score, gain, draws=10 if subset == "random" else 1))
     total = table[0][2]
     leaks = dict.fromkeys(leak for leak, *_ in table if leak)
     return Effect(
@@ -143,15 +121,6 @@ def table_2():
 def table_3():
     effects = [effect_of(TABLE_3, at, name) for at, name in enumerate(("ResNet50", "ResNet152"))]
     return impact_of(effects, {"hard": 789, "hard or soft": 1_680})
-
-
-def table_4():
-    effects = [
-        effect_of(TABLE_4, at, "ViT-B-32", metric, [row[at] for row in DEVIATIONS])
-        for at, metric in enumerate(("r@1", "r@5", "r@10"))
-    ]
-    settings = {"draws": 10, "size": 200, "seed": 0, "p": "mid"}
-    return impact_of(effects, {"hard": 229, "hard or soft": 2_000}, settings=settings)
 
 
 def gaps_of(first, models=tuple(ERRORS), images=10_000):

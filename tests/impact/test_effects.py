@@ -3,18 +3,17 @@
 import math
 
 import numpy as np
-import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from predictions_making import leaky, scored
 from scipy.stats import norm
 from statsmodels.stats.multitest import multipletests
-from statsmodels.stats.proportion import proportion_confint
 
 from visleak.impact.benchmark import Benchmark, Leak
-from visleak.impact.effects import Sampling, classes_of, effects_of, flips_of
+from visleak.impact.effects import Sampling, effects_of, flips_of
 from visleak.impact.run import gap_of
+from visleak.rates import wilson
 
 FEW = Sampling(draws=20)
 
@@ -36,6 +35,8 @@ def test_parts_add_up_to_the_whole(rows):
     total = leaked.images * leaked.score.value + others.images * others.score.value
     assert total / len(rows) == pytest.approx(effect.original.score.value)
     for row in (leaked, others):
+        hits = round(row.images * row.score.value)
+        assert (row.score.low, row.score.high) == pytest.approx(wilson(hits, row.images))
         assert row.gain.value == pytest.approx(row.score.value - effect.original.score.value)
         assert row.gain.low <= row.gain.value + 1e-12
         assert row.gain.value <= row.gain.high + 1e-12
@@ -45,17 +46,6 @@ def test_parts_add_up_to_the_whole(rows):
     # no labels: the fair score is that of the images that do not leak
     assert compared.fair.value == pytest.approx(others.score.value)
     assert 0.0 < compared.p <= 1.0
-
-
-def test_intervals_of_shares_are_wilsons():
-    values, leaked = [1] * 60 + [0] * 40, [True] * 20 + [False] * 80
-    (effect,) = effects_of(leaky(leaked), [scored(values)], FEW)
-    for subset, k, n in (("original", 60, 100), ("leaked", 20, 20), ("non-leaked", 40, 80)):
-        score = row_of(effect.rows, subset).score
-        low, high = proportion_confint(k, n, method="wilson")
-        assert (score.low, score.high) == (pytest.approx(low), pytest.approx(min(high, 1.0)))
-    assert effect.share
-    assert effect.percent
 
 
 def test_the_gains_interval_covers_in_simulation():
@@ -164,14 +154,6 @@ def test_images_without_an_answer_do_not_count_and_models_stay_apart():
     alone = effects_of(benchmark, [full], FEW)[0]
     # the correction is over what was asked; all else does not depend on the company
     assert alone.rows[1:3] == effects[1].rows[1:3]
-
-
-def test_images_without_a_label_are_a_class():
-    classes = classes_of(pa.array(["b", None, "a", "b", None]))
-    assert classes[0] == classes[3]
-    assert classes[1] == classes[4]
-    assert len(set(classes.tolist())) == 3
-    assert classes_of(None) is None
 
 
 def test_no_interval_where_one_image_decides():

@@ -16,16 +16,13 @@ from impact_making import (
     impact_of,
     table_2,
     table_3,
-    table_4,
 )
 
 from visleak.impact import read_impact, write
 from visleak.impact.document import document, several_document, tables
-from visleak.impact.figures import draw_bar, points
+from visleak.impact.figures import points
 from visleak.impact.headline import score, signed
 from visleak.reporting import section
-from visleak.reporting.drawing import figure_of
-from visleak.stats.bootstrap import Estimate
 
 pytestmark = pytest.mark.usefixtures("drawn_figures")
 
@@ -111,7 +108,7 @@ def test_another_score_has_four_digits(value):
     assert value == 0 or len(digits) == 4 or abs(value) >= 999
 
 
-@pytest.mark.parametrize("make", [table_2, table_4, cifair, hostile])
+@pytest.mark.parametrize("make", [table_2, cifair, hostile])
 def test_what_was_written_comes_back(make, tmp_path):
     made = make()
     # a NaN equals nothing, its text does
@@ -145,18 +142,6 @@ def test_names_stay_text(tmp_path):
         assert not tags & {"script", "img", "image"}
     page = section(document(hostile(), "page"))
     assert "<img" not in re.sub(r"\\.", "", page["markdown"])
-
-
-def test_bars_are_as_long_as_their_gains_and_end_with_the_axis():
-    with figure_of((4, 2)) as figure:
-        axes = figure.subplots()
-        draw_bar(axes, 0, Estimate(0.1, 0.05, 0.15), "red", (-20, 20), percent=True)
-        assert axes.patches[0].get_width() == pytest.approx(10)
-        assert not {str(line.get_marker()) for line in axes.lines} & {"<", ">"}
-        draw_bar(axes, 1, Estimate(-0.5, -0.9, 0.1), "red", (-20, 20), percent=True)
-        assert axes.patches[1].get_width() == pytest.approx(-20)
-        assert {str(line.get_marker()) for line in axes.lines} >= {"<"}
-        assert [text.get_text() for text in axes.texts] == ["+10.00", "−50.00"]
 
 
 def test_points_are_errors_where_both_are_known():

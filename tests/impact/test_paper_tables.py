@@ -12,6 +12,7 @@ from predictions_making import as_csv
 
 from toy_audit import Image, Pair, split_audit
 from visleak.impact import ImpactSettings, impact
+from visleak.impact.document import document
 
 IMAGES = 50_000  # images of ImageNet's validation set
 
@@ -112,6 +113,10 @@ def test_table_4_of_ramos(tmp_path):
                 assert row.deviation > 0
             row = effect.row(leak, "leaked")
             assert row.score.value == pytest.approx((rank[members] <= k).mean(), abs=0.06)
+    (grid, *_) = document(result).grids()
+    row = result.effect("OpenCLIP", "r@1").row("hard", "leaked")
+    cells = next(cells for cells in grid.rows if cells[:2] == ["hard", "leaked"])
+    assert cells[3] == f"{100 * row.score.value:.2f} ± {100 * row.deviation:.2f}"
     said = "hard, leaked: two draws share 87 % of their images on average"
     assert any(note.startswith(said) for note in result.notes)
 

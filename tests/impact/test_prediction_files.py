@@ -12,7 +12,7 @@ import pytest
 from predictions_making import IDS, LABELS, as_csv, as_npz, as_parquet, benchmark, scores_of
 
 import refusals
-from visleak.errors import UsageError, VisleakError
+from visleak.errors import VisleakError
 from visleak.impact.predictions import files as prediction_files
 from visleak.impact.predictions.files import numbers_of, read_predictions
 
@@ -22,16 +22,6 @@ def refusal(path):
     said = refusals.refusal(VisleakError, scores_of, path, benchmark())
     assert str(path) in said
     return said.replace(str(path), "F")
-
-
-def test_what_is_no_file_of_predictions_is_the_callers_mistake(tmp_path):
-    (tmp_path / "folder.csv").mkdir()
-    for name, said in (
-        ("a.json", "predictions are read from .csv, .tsv, .parquet, .npz files"),
-        ("none.NPZ", "there is no such prediction file"),
-        ("folder.csv", "there is no such prediction file"),
-    ):
-        assert said in refusals.refusal(UsageError, read_predictions, tmp_path / name)
 
 
 @pytest.mark.parametrize(

@@ -239,8 +239,9 @@ def test_what_does_not_fit_is_refused_in_one_line(tmp_path, columns, asked, said
 
 def test_predictions_need_labels(tmp_path):
     file = as_csv(tmp_path / "a.csv", {"id": IDS, "prediction": LABELS, "ap": [1] * 20})
-    said = refusal(VisleakError, scores_of, file, benchmark(IDS, None))
-    assert "`prediction` needs labels, and set 'test' has none" in said
+    for labels in (None, [None] * 20):
+        said = refusal(VisleakError, scores_of, file, benchmark(IDS, labels))
+        assert "`prediction` needs labels, and set 'test' has none" in said
     scores, _ = scores_of(file, benchmark(IDS, None), metrics=["ap"])
     assert list(scores.values) == ["ap"]
 
@@ -252,10 +253,3 @@ def test_the_first_of_the_ranked_must_be_the_prediction(tmp_path):
     assert "row 3 predicts 'dog' in `prediction` and first 'Cat' in" in refusal(
         VisleakError, scores_of, as_parquet(tmp_path / "a.parquet", columns), benchmark()
     )
-
-
-def test_labels_that_are_all_empty_are_no_labels(read):
-    columns = {"prediction": LABELS, "label": [None] * 20}
-    assert accuracy(read(columns)[0]) == [1.0] * 20
-    said = refusal(VisleakError, read, columns, benchmark(IDS, [None] * 20))
-    assert "`prediction` needs labels, and set 'test' has none" in said

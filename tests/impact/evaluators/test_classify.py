@@ -16,7 +16,6 @@ from PIL import Image
 from scipy.special import softmax
 from sklearn.metrics import accuracy_score, top_k_accuracy_score
 
-import visleak.impact.evaluators.classification as classifying
 from visleak.errors import UsageError, VisleakError
 from visleak.formats import open_image_set
 from visleak.impact.evaluators.classification import NONE, classify, hits, ranked
@@ -176,17 +175,6 @@ def test_labels_that_the_model_lacks_count_as_wrong(labelled, tmp_path):
     assert pq.read_table(done.file)["label"].null_count == 2
 
 
-def test_what_is_refused_before_a_model_is_loaded(tmp_path, monkeypatch, images):
-    monkeypatch.setattr(classifying, "load_classifier", pytest.fail)
-    (tmp_path / "there.csv").write_text("mine")
-    for out, said in (
-        ("there.csv", "there.csv exists"),
-        ("p.csv", "the scores of all classes need"),
-    ):
-        with pytest.raises(UsageError, match=said):
-            classify(images, "hf:x", tmp_path / out, scores=True)
-
-
 def test_a_second_run_takes_outputs_from_the_cache(tmp_path, monkeypatch, images, resnet):
     cache, calls = tmp_path / "cache", []
     forward = Classifier.forward
@@ -245,17 +233,6 @@ def test_equal_outputs_and_few_classes():
     assert found.best.tolist() == [[1, 2, 0, NONE, NONE]]
     assert hits(found.best, np.array([-1])).tolist() == [[False] * 5]
     assert hits(found.best, np.array([0])).tolist() == [[False, False, True, False, False]]
-
-
-def test_restricted_answers():
-    made = outputs(0, 30, 9)
-    allowed = np.array([0, 1, 1, 0, 1, 0, 0, 1, 0], bool)
-    found = ranked(made, allowed)
-    columns = np.flatnonzero(allowed)
-    assert (found.best[:, 0] == columns[made[:, columns].argmax(axis=1)]).all()
-    assert (found.best[:, 4] == NONE).all()
-    wanted = softmax(made[:, columns].astype(float), axis=1).max(axis=1)
-    np.testing.assert_allclose(found.confidence, wanted, rtol=1e-6)
 
 
 def test_probabilities_are_taken_as_they_are():
