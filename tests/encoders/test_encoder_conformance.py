@@ -23,10 +23,9 @@ def encoder(request: pytest.FixtureRequest, models: Path):
     for package in {"pdq": ["pdqhash"], "onnx": ["onnxruntime", "onnx"]}.get(name[:4], []):
         pytest.importorskip(package)
     if name.startswith("onnx") and not (models / "net.onnx").exists():
-        from test_onnx import export, network, write
+        from test_onnx import network, saved
 
-        export(network(), models / "net.onnx")
-        write(models / "net.onnx")
+        saved(models / "net.onnx", network())
     if name == "object":
         return load_encoder(Means())
     return load_encoder(name.format(models), **({"batch": 4} if ":" in name else {}))

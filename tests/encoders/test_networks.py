@@ -136,15 +136,9 @@ def test_digests_follow_weights_and_preprocessing(models, tmp_path):
     assert load_encoder(f"clip:{make_clip(tmp_path / 'other', seed=1)}").digest != digest
     config = tmp_path / "same" / "preprocessor_config.json"
     text = config.read_text()
-    for before, after in (
-        ('"resample": 3', '"resample": 2'),
-        ('"shortest_edge": 48', '"shortest_edge": 50'),
-    ):
-        assert before in text
-        config.write_text(text.replace(before, after))
-        assert load_encoder(f"clip:{tmp_path / 'same'}").digest != digest
-    config.write_text(text)
-    assert load_encoder(f"clip:{tmp_path / 'same'}").digest == digest
+    assert '"resample": 3' in text
+    config.write_text(text.replace('"resample": 3', '"resample": 2'))
+    assert load_encoder(f"clip:{tmp_path / 'same'}").digest != digest
 
 
 def test_the_feature_of_hf_can_be_named(models, natural):

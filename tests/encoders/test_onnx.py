@@ -13,7 +13,7 @@ from tiny_models import unit
 
 import refusals
 from visleak.encoders import load_encoder
-from visleak.encoders.onnx import Recipe, external_files, read_recipe
+from visleak.encoders.onnx import external_files
 from visleak.errors import UsageError, VisleakError
 from visleak.records import DecodedImage
 
@@ -43,34 +43,22 @@ def network(seed: int = 0) -> torch.nn.Module:
     ).eval()
 
 
-def export(
-    model: torch.nn.Module,
-    path: Path,
-    *,
-    fixed: int = 0,
-    example: torch.Tensor | None = None,
-    **names: list[str],
-) -> None:
-    options = {"input_names": ["pixels"], "output_names": ["vectors"], **names}
-    axes = {name: {0: "n"} for several in options.values() for name in several}
-    shown = torch.zeros(fixed or 2, 3, 16, 18) if example is None else example
-    with warnings.catch_warnings():
-        # the exporter that writes one file is on its way out; it is the one that needs no more
-        warnings.simplefilter("ignore")
-        dynamic = None if fixed else axes
-        torch.onnx.export(
-            model.eval(), (shown,), str(path), dynamo=False, dynamic_axes=dynamic, **options
-        )
-
-
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("made") / "net.onnx"
     return saved(path, network())
 
 
-def saved(path: Path, model: torch.nn.Module, recipe: dict | None = None, **options) -> Path:
-    export(model, path, **options)
+def saved(path, model, recipe=None, *, fixed=0, example=None, **names):
+    """Write a network, for batches of any or of a fixed size, and its recipe."""
+    options = {"input_names": ["pixels"], "output_names": ["vectors"], **names}
+    axes = None if fixed else {name: {0: "n"} for own in options.values() for name in own}
+    shown = torch.zeros(fixed or 2, 3, 16, 18) if example is None else example
+    with warnings.catch_warnings():
+        # the exporter that writes one file is on its way out; it is the one that needs no more
+        warnings.simplefilter("ignore")
+        options |= {"dynamo": False, "dynamic_axes": axes}
+        torch.onnx.export(model.eval(), (shown,), str(path), **options)
     write(path, **recipe or {})
     return path
 
@@ -315,18 +303,3 @@ def test_several_outputs(tmp_path: Path) -> None:
 def test_networks_with_other_inputs_are_refused(tmp_path: Path) -> None:
     path = saved(tmp_path / "odd.onnx", torch.nn.Linear(3, 3), example=torch.zeros(2, 3))
     refused(f"onnx:{path}", r"takes tensor\(float\) of 2 axes; it must take tensor\(float\) or ten")
-
-
-def test_recipes_are_read_as_written(tmp_path: Path) -> None:
-    for recipe in (
-        Recipe(size=(16, 16), mean=(0.5, 0.5, 0.5), std=(0.25, 0.25, 0.25)),
-        Recipe(
-            size=(256,), mean=(0.0, 0.0, 0.0), std=(1.0, 1.0, 1.0), resize="short-side",
-            crop=(224, 200), interpolation="box", rounding="even", channels="BGR", layout="NHWC",
-            input="a", output="b", normalise=False, enough=320,
-            thresholds={"hard": 0.9, "soft": 0.5, "provenance": "here"},
-        ),
-    ):  # fmt: skip
-        file = tmp_path / "net.onnx.json"
-        file.write_text(json.dumps(recipe.as_dict()))
-        assert read_recipe(file) == recipe

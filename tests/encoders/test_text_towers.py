@@ -4,7 +4,6 @@ import json
 import os
 import shutil
 import sys
-from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
@@ -15,13 +14,11 @@ import pytest
 
 import toy_clip
 from refusals import refusal
-from toy_word_clip import CONTEXT, SIDE
 from visleak.encoders import load_encoder
-from visleak.encoders.clip import clip_encoder, whole_open_clip
+from visleak.encoders.clip import whole_open_clip
 from visleak.encoders.request import parse
 from visleak.encoders.vision_language import load_text_tower
 from visleak.errors import UsageError, VisleakError
-from visleak.records import DecodedImage
 
 on_cpu = partial(load_text_tower, device="cpu")
 
@@ -100,13 +97,8 @@ def test_a_folder_without_a_tokenizer(clip_folder: Path, tmp_path: Path, kind: s
     if kind == "half":
         (folder / "vocab.json").write_text("{}")
     assert f"{folder} has no tokenizer (" in refusal(VisleakError, on_cpu, f"clip:{folder}")
-
-
-def test_a_damaged_tokenizer(clip_folder: Path, tmp_path: Path) -> None:
-    folder = shutil.copytree(clip_folder, tmp_path / "clip")
     (folder / "tokenizer.json").write_text("{")
-    said = refusal(VisleakError, on_cpu, f"clip:{folder}")
-    assert f"model {folder}: the tokenizer in {folder} cannot be loaded (" in said
+    assert "cannot be loaded (" in refusal(VisleakError, on_cpu, f"clip:{folder}")
 
 
 def test_a_tokenizer_of_another_model(tmp_path: Path) -> None:
@@ -163,63 +155,7 @@ def test_clips_own_words_are_read_as_published(tmp_path: Path) -> None:
     assert tokens.ids[2].tolist() == [49406, *[2368] * 75, 49407]
 
 
-#: Known words, an unknown one, none, as many as fit and one more.
-WORDS = ["a red circle", "A BLUE square", "a zebra", "", "a " * (CONTEXT - 2), "a " * CONTEXT]
-
-
-def by_library(folder: Path, feature: Callable[[Any], Any]) -> np.ndarray:
-    """Return the unit vector that a function makes with the library's model."""
-    import torch
-    from transformers import CLIPModel
-
-    from visleak.encoders.weights import quiet
-
-    with quiet():
-        model = CLIPModel.from_pretrained(folder).eval()
-    with torch.inference_mode():
-        made = feature(model)
-    row = getattr(made, "pooler_output", made).numpy()[0].astype(np.float64)
-    return np.asarray(row / np.linalg.norm(row))
-
-
-def library_text(folder: Path, sentence: str) -> np.ndarray:
-    from transformers import PreTrainedTokenizerFast
-
-    given = PreTrainedTokenizerFast.from_pretrained(folder)(
-        sentence, return_tensors="pt", padding="max_length", truncation=True, max_length=CONTEXT
-    )
-    return by_library(folder, lambda m: m.get_text_features(given.input_ids, given.attention_mask))
-
-
-def test_whole_words_are_read_as_the_library_reads_them(word_clip: Path) -> None:
-    tower = on_cpu(f"clip:{word_clip}")
-    read = tower.encode(WORDS)
-    expected = np.stack([library_text(word_clip, sentence) for sentence in WORDS])
-    np.testing.assert_allclose(read.matrix, expected, atol=1e-6)
-    assert read.cut.tolist() == [False, False, False, False, False, True]
-    assert tower.cut(WORDS).tolist() == read.cut.tolist()
-
-
-def library_picture(folder: Path, pixels: np.ndarray, mean: Any, std: Any) -> np.ndarray:
-    import torch
-
-    scaled = (pixels.astype(np.float32) / 255 - np.float32(mean)) / np.float32(std)
-    maps = torch.from_numpy(scaled.transpose(2, 0, 1)[None]).float()
-    return by_library(folder, lambda model: model.get_image_features(maps))
-
-
-@pytest.mark.parametrize("described", [True, False])
-def test_images_of_16_pixels(word_clip: Path, bare_clip: Path, described: bool) -> None:
-    pixels = np.random.default_rng(0).integers(0, 256, (SIDE, SIDE, 3), np.uint8)
-    request = parse(f"clip:{word_clip if described else bare_clip}?device=cpu")
-    row = clip_encoder(request, assumed=True).encode([DecodedImage(pixels, SIDE, SIDE)])[0][0]
-    clip = ((0.48145466, 0.4578275, 0.40821073), (0.26862954, 0.26130258, 0.27577711))
-    mean, std = ((0.5,) * 3, (0.5,) * 3) if described else clip
-    np.testing.assert_allclose(row, library_picture(bare_clip, pixels, mean, std), atol=1e-6)
-
-
 def test_preprocessing_is_assumed_only_on_request(bare_clip: Path) -> None:
-    """An audit with images prepared in another way than in training would find less."""
     with pytest.raises(VisleakError, match=r"has no preprocessor_config.json, which says how"):
         load_encoder(f"clip:{bare_clip}?device=cpu")
 

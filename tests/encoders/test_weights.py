@@ -57,9 +57,6 @@ def test_another_layout_downloads_the_missing_files(hub):
     fetched = [line for line in hub.asked if line.startswith("GET") and "resolve" in line]
     names = {line.rpartition("/")[2] for line in fetched}
     assert "tokenizer.json" in names <= set(LAYOUT.others)
-    hub.asked.clear()
-    assert find_model(parse("clip:owner/clip"), layout=LAYOUT).path == found.path
-    assert hub.asked == []
 
 
 def test_weights_in_several_files(hub, models, tmp_path, monkeypatch):
@@ -195,14 +192,10 @@ def test_code_of_a_model_is_never_run(copy, tmp_path):
 def test_sscd_from_something_else(models, tmp_path):
     import torch
 
-    text = tmp_path / "text.pt"
-    text.write_text("no script")
-    assert f"encoder sscd: {text} is not TorchScript (RuntimeError" in refused(f"sscd:{text}")
     linear = tmp_path / "linear.pt"
     with pytest.warns(DeprecationWarning, match="torch.jit.script"):
         torch.jit.script(torch.nn.Linear(3, 4)).save(str(linear))
-    said = refused(f"sscd:{linear}")
-    assert f"{linear} does not make a vector of an image (RuntimeError" in said
+    assert "does not make a vector of an image (RuntimeError" in refused(f"sscd:{linear}")
 
 
 def test_sscds_digest_is_the_files(models, tmp_path):

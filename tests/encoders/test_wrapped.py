@@ -112,8 +112,7 @@ def test_other_outputs_are_refused_at_once(made, line) -> None:
 
 
 def test_an_object_that_fails_is_refused_at_once() -> None:
-    line = r"^encode of Odd failed on a grey image of 224 x 224 pixels \(IndexError: list index out"
-    with pytest.raises(VisleakError, match=line):
+    with pytest.raises(VisleakError, match=r"^encode of Odd failed on a grey image .*IndexError"):
         load_encoder(returning(lambda images: images[9]))
 
 
@@ -140,8 +139,7 @@ def test_invalid_attributes_are_refused(attributes, line) -> None:
 def test_other_objects_are_refused() -> None:
     with pytest.raises(UsageError, match=r"^the encoder is the class Means; give an object of it$"):
         load_encoder(Means)
-    line = r"^the encoder object lacks encode, the method from images to vectors; got a dict$"
-    with pytest.raises(UsageError, match=line):
+    with pytest.raises(UsageError, match=r"the encoder object lacks encode, .* got a dict$"):
         load_encoder({})
     with pytest.raises(UsageError, match=r"^an encoder object takes no options here; got batch$"):
         load_encoder(Means(), batch=3)

@@ -1,4 +1,4 @@
-"""Impacts made by hand: the papers' tables, and one with names that bite."""
+"""Impacts made by hand: the papers' tables."""
 
 import math
 from collections.abc import Sequence
@@ -7,15 +7,6 @@ from dataclasses import replace
 from visleak.impact.results import Comparison, Effect, Flip, Gap, Impact, Row
 from visleak.rates import wilson
 from visleak.stats.bootstrap import Estimate
-
-#: Names that HTML, Markdown, LaTeX, a spreadsheet and a terminal would each misread.
-HOSTILE = (
-    "<img src=x onerror=alert(1)>",
-    "a|b",
-    "$x_y$ & 50%",
-    "=cmd()",
-    "two\nlines\x1b[31m[red]",
-)
 
 #: Part of the benchmark to images and scores in percent, for each model or metric.
 Table = Sequence[tuple[str, str, int, Sequence[float]]]
@@ -110,32 +101,18 @@ def impact_of(effects, leaks, **changes):
     return replace(made, **changes)
 
 
-def table_2():
-    return impact_of(
-        [effect_of(TABLE_2, 0, "ViT-B-32")],
-        {"hard": 271, "hard or soft": 2_281},
-        references=("laion",),
-    )
-
-
 def table_3():
     effects = [effect_of(TABLE_3, at, name) for at, name in enumerate(("ResNet50", "ResNet152"))]
     return impact_of(effects, {"hard": 789, "hard or soft": 1_680})
 
 
-def gaps_of(first, models=tuple(ERRORS), images=10_000):
+def gaps_of(first):
     """Return the gaps of the columns of a data set that begin at ``first``."""
-    found = []
-    for model in models:
-        before, after = ERRORS[model][first : first + 2]
-        gap = (after - before) / 100
-        found.append(
-            Gap(
-                model, "accuracy", images, share(before, images), share(after, images),
-                Estimate(gap, gap - 0.001, gap + 0.001), gap / (before / 100), 0.0001, (20, 71),
-            )
-        )  # fmt: skip
-    return found
+    for model, errors in ERRORS.items():
+        before, after = errors[first : first + 2]
+        gap, sides = (after - before) / 100, (share(before, 10_000), share(after, 10_000))
+        ends = Estimate(gap, gap - 0.001, gap + 0.001)
+        yield Gap(model, "accuracy", 10_000, *sides, ends, 100 * gap / before, 0.0001, (20, 71))
 
 
 def cifair(first=0):
@@ -149,28 +126,10 @@ def cifair(first=0):
             ("near or exact", "leaked", 289, [98.0]),
         )
         effects.append(effect_of(table, 0, model))
-    flips = [Flip("accuracy", "near or exact", "WRN-28-10", "DenseNet-BC (L=190, k=40)",
-                  0.0001, -0.0005, True, 0.31, 0.58, 10_000)]  # fmt: skip
-    flips.append(Flip("accuracy", "near or exact", "WRN-28-10", "Plain-11",
-                      0.02, 0.0218, False, 0.0, 0.0, 10_000))  # fmt: skip
-    return impact_of(
-        effects, {"near or exact": 289}, gaps=tuple(gaps_of(first)), flips=tuple(flips),
-        test_set="cifar10", images=10_000,
-    )  # fmt: skip
-
-
-def hostile():
-    """Return an impact all of whose names bite: sets, leaks, models and metrics."""
-    table = (
-        ("", "original", 1_000, [80.0]),
-        *((leak, subset, 400 + 100 * (subset == "leaked"), [79.0])
-          for leak in HOSTILE for subset in ("non-leaked", "leaked", "random")),
-    )  # fmt: skip
-    effects = [effect_of(table, 0, model, metric) for model in HOSTILE for metric in HOSTILE[:2]]
-    gaps = [replace(gap, model=model, metric=HOSTILE[0])
-            for gap, model in zip(gaps_of(0), HOSTILE, strict=False)]  # fmt: skip
-    flips = [Flip(HOSTILE[0], HOSTILE[1], HOSTILE[2], HOSTILE[3], 0.01, -0.01, True, 0.4, 0.6, 9)]
-    return impact_of(
-        effects, dict.fromkeys(HOSTILE, 500), test_set=HOSTILE[0], references=HOSTILE,
-        gaps=tuple(gaps), flips=tuple(flips), notes=HOSTILE,
-    )  # fmt: skip
+    names = ("accuracy", "near or exact", "WRN-28-10")
+    flips = (
+        Flip(*names, "DenseNet-BC (L=190, k=40)", 0.0001, -0.0005, True, 0.31, 0.58, 10_000),
+        Flip(*names, "Plain-11", 0.02, 0.0218, False, 0.0, 0.0, 10_000),
+    )
+    gaps = tuple(gaps_of(first))
+    return impact_of(effects, {"near or exact": 289}, gaps=gaps, flips=flips, test_set="cifar10")

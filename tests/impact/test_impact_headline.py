@@ -22,11 +22,8 @@ def cifar(difference=0.0521, **changes):
     (each,) = effect.comparisons
     ends = Estimate(difference, difference - 0.026, difference + 0.027)
     told = {"p": 0.0001, "adjusted": 0.0001, "within_classes_adjusted": math.nan} | changes
-    return impact_of(
-        [replace(effect, comparisons=(replace(each, difference=ends, **told),))],
-        {"near or exact": 289},
-        test_set="test",
-    )
+    effect = replace(effect, comparisons=(replace(each, difference=ends, **told),))
+    return impact_of([effect], {"near or exact": 289}, test_set="test")
 
 
 @pytest.mark.parametrize(
@@ -72,9 +69,7 @@ def test_what_classes_hide_is_said(difference, adjusted, matched, points):
     changes = {"p": adjusted, "adjusted": adjusted, "within_classes_adjusted": 0.001}
     result = cifar(difference, **changes)
     (effect,) = result.effects
-    row = replace(
-        effect.rows[2], subset="class-matched", score=Estimate(matched), draws=1000, images=289
-    )
+    row = replace(effect.rows[2], subset="class-matched", score=Estimate(matched), draws=1000)
     (line,) = headlines(replace(result, effects=(replace(effect, rows=(*effect.rows, row)),)))
     hidden = f"but they score {points} points higher than random images of their classes (corr"
     assert (hidden in line) == bool(points)

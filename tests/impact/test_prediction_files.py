@@ -110,19 +110,14 @@ def test_pictures_and_captions_beside_the_predictions_are_not_read(tmp_path):
     assert notes == ("a: columns that are not metrics: 'image', 'image.bytes', 'tags'",)
 
 
-class Boom:
-    """A pickle that leaves a trace where it is loaded."""
-
-    def __init__(self, trace):
-        self.trace = trace
-
-    def __reduce__(self):
-        return Path.touch, (self.trace,)
-
-
 def test_pickles_in_an_npz_are_never_loaded(tmp_path):
     trace = tmp_path / "trace"
-    boom = np.array([Boom(trace)] * 20, dtype=object)
+
+    class Boom:
+        def __reduce__(self):
+            return Path.touch, (trace,)
+
+    boom = np.array([Boom()] * 20, dtype=object)
     said = "holds Python objects, which are never loaded; save it as numbers or text, such as np.ar"
     for name, columns in {
         "id": {"id": boom, "correct": np.ones(20)},

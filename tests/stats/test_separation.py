@@ -21,21 +21,21 @@ from visleak.stats.separation import (
 )
 
 
-def scores(seed, positives, negatives, apart=1.0):
-    """Return scores with ties, labels and a group per row."""
+def scores(seed, positives, negatives):
+    """Return scores with ties, and labels."""
     rng = np.random.default_rng(seed)
-    score = np.concatenate([rng.normal(apart, 1, positives), rng.normal(0, 1, negatives)]).round(2)
-    return score, np.arange(len(score)) < positives, np.arange(len(score))
+    score = np.concatenate([rng.normal(1, 1, positives), rng.normal(0, 1, negatives)]).round(2)
+    return score, np.arange(len(score)) < positives
 
 
-def separated(score, label, groups, **options):
-    return separation(score, label, groups, resamples=20, **options)
+def separated(score, label):
+    return separation(score, label, np.arange(len(score)), resamples=20)
 
 
 @given(st.integers(0, 10_000), st.integers(1, 40), st.integers(1, 400))
 def test_results_are_those_of_scikit_learn(seed, positives, negatives):
-    score, label, groups = scores(seed, positives, negatives)
-    found = separated(score, label, groups)
+    score, label = scores(seed, positives, negatives)
+    found = separated(score, label)
     fpr, tpr, _ = metrics.roc_curve(label, score, drop_intermediate=False)
     assert found.auc.value == pytest.approx(metrics.roc_auc_score(label, score), abs=1e-12)
     assert found.accuracy.value == pytest.approx(np.max(1 - (fpr + (1 - tpr)) / 2), abs=1e-12)
@@ -49,7 +49,7 @@ def test_below_and_within_differ_at_an_exact_rate():
     # of 100 others one lies above the second positive: fpr there is exactly 1 %
     score = np.concatenate([[10.0, 8.0], [9.0], np.arange(99) / 99])
     label = np.arange(102) < 2
-    found = separated(score, label, np.arange(102))
+    found = separated(score, label)
     assert (found.tpr_below.value, found.tpr_within.value) == (0.5, 1.0)
     assert found.rate == 0.01
 
@@ -69,7 +69,7 @@ def test_groups_are_drawn_whole():
 
 def test_intervals_of_separate_kinds_have_a_width():
     score = np.concatenate([np.full(12, 2.0) + np.arange(12) / 100, np.arange(300) / 300])
-    found = separated(score, np.arange(312) < 12, np.arange(312))
+    found = separated(score, np.arange(312) < 12)
     assert found.auc.value == found.tpr_within.value == found.accuracy.value == 1.0
     # Wilson's of 12 of 12
     assert found.tpr_within.low == pytest.approx(1 / (1 + 1.959964**2 / 12), abs=1e-6)
@@ -95,17 +95,11 @@ def test_its_ends_are_at_their_own_standard_errors():
 
 #: Few distinct scores: ties are where implementations differ.
 ROWS = st.lists(st.tuples(st.integers(-3, 3), st.booleans()), min_size=1, max_size=40)
-MIXED = ROWS.filter(lambda rows: len({true for _, true in rows}) == 2)
 
 
-def split(rows):
-    score, true = zip(*rows, strict=True)
-    return np.array(score, float), np.array(true)
-
-
-@given(MIXED)
+@given(ROWS.filter(lambda rows: len({true for _, true in rows}) == 2))
 def test_auc_by_pairs_and_by_area(rows):
-    score, true = split(rows)
+    score, true = (np.array(column) for column in zip(*rows, strict=True))
     difference = score[true][:, None] - score[~true][None, :]
     expected = ((difference > 0) + 0.5 * (difference == 0)).mean()
     assert auc(score, true) == pytest.approx(expected)
@@ -117,10 +111,11 @@ def test_auc_by_pairs_and_by_area(rows):
         assert y == (score[true] >= at).mean()
 
 
-SCORES = st.lists(st.floats(0.0, 1e4), min_size=1, max_size=400)
-
-
-@given(SCORES, st.sampled_from([0.01, 0.05, 0.1, 0.5]), st.booleans())
+@given(
+    st.lists(st.floats(0.0, 1e4), min_size=1),
+    st.sampled_from([0.01, 0.05, 0.1, 0.5]),
+    st.booleans(),
+)
 def test_few_ordinary_prompts_reach_a_threshold(ordinary, rate, bounded):
     found = threshold_at(ordinary, rate, bounded=bounded)
     reached = sum(score >= found.value for score in ordinary)

@@ -92,7 +92,7 @@ def write_recipe(path, **changed):
     return path
 
 
-def write_onnx(path, module, side=32, **recipe):
+def write_onnx(path, module):
     """Write a network as ONNX with its recipe beside it."""
     import torch
 
@@ -101,25 +101,25 @@ def write_onnx(path, module, side=32, **recipe):
         warnings.simplefilter("ignore")
         torch.onnx.export(
             module,
-            (torch.zeros(2, 3, side, side),),
+            (torch.zeros(2, 3, 32, 32),),
             str(path),
             dynamo=False,
             input_names=["pixels"],
             output_names=["logits"],
             dynamic_axes={"pixels": {0: "n"}, "logits": {0: "n"}},
         )
-    write_recipe(path.with_name(f"{path.name}.json"), **recipe)
+    write_recipe(path.with_name(f"{path.name}.json"))
     return path
 
 
-def write_script(path, module, side=32, **recipe):
+def write_script(path, module, shape=(2, 3, 32, 32), **recipe):
     """Write a network as TorchScript with its recipe beside it."""
     import torch
 
     with warnings.catch_warnings():
         # torch asks for another format; this is the one that is tested
         warnings.simplefilter("ignore")
-        torch.jit.trace(module, torch.zeros(2, 3, side, side), strict=False).save(str(path))
+        torch.jit.trace(module, torch.zeros(shape), strict=False).save(str(path))
     write_recipe(path.with_name(f"{path.name}.json"), **recipe)
     return path
 

@@ -78,14 +78,6 @@ def test_every_form_says_the_same(tmp_path, kind, ending):
     assert captions.chosen("all") is captions
 
 
-def test_captions_that_are_empty_are_counted(tmp_path):
-    path = tmp_path / "c.csv"
-    path.write_text('id,caption\na,\nb,"  "\nc,"two\nlines"\n')
-    captions = read_captions(path)
-    assert pairs(captions) == [("c", "two lines")]
-    assert captions.empty == 2
-
-
 def test_captions_of_a_set():
     ids = pa.array(["a", "b", "c"])
     texts = pa.array(["one", None, ""], pa.string())
