@@ -237,13 +237,6 @@ def test_missing_files_and_options_are_refused(made: Path, tmp_path: Path, text,
     refused(text.format(made=made, folder=tmp_path), line, UsageError)
 
 
-def test_another_recipe_can_be_named(made: Path, tmp_path: Path) -> None:
-    (tmp_path / "prep.json").write_text(json.dumps({**RECIPE, "interpolation": "nearest"}))
-    encoder = load_encoder(f"onnx:{made}?prep={tmp_path}/prep.json")
-    assert encoder.preparation.resample == 0
-    assert encoder.name == f"onnx:{made}?prep={tmp_path}/prep.json"
-
-
 @pytest.mark.parametrize(
     ("text", "line"),
     [

@@ -121,12 +121,8 @@ def copy(models, tmp_path) -> Path:
     return Path(shutil.copytree(models / "clip", tmp_path / "copy"))
 
 
-@pytest.mark.parametrize("text", ["clip:./nowhere", "hf:a/b/c"])
-def test_a_folder_that_is_not_there(models, text):
-    assert "there is no folder" in refused(text)
-
-
 def test_a_folder_without_configuration_or_weights(copy):
+    assert "there is no folder" in refused("clip:./nowhere")
     for name, words in (("model.safetensors", "weights, none of"), ("config.json", "config.json")):
         (copy / name).unlink()
         assert f"the folder {copy} has no {words}" in refused(f"clip:{copy}")

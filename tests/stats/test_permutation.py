@@ -77,11 +77,6 @@ def test_the_smallest_p_value_of_draws():
     assert permutation_test(values, chosen, resamples=1, mid=False) == 0.5
 
 
-@pytest.mark.parametrize("chosen", [[], [False] * 4, [True] * 4])
-def test_one_choice_has_no_p_value(chosen):
-    assert math.isnan(permutation_test([0.1, 0.2, 0.3, 0.4][: len(chosen)], chosen))
-
-
 def drawn(sizes, taken, draws, seed=0):
     """Return all draws, (draws, rows)."""
     return np.concatenate(list(stratified_draws(np.array(sizes), np.array(taken), draws, seed)))
@@ -152,18 +147,6 @@ def test_a_sum_counts_all_choices(strata):
     counts = np.bincount(sums)
     assert least == np.flatnonzero(counts)[0]
     assert probability == pytest.approx(counts[least:] / len(sums), rel=1e-12)
-
-
-def test_many_strata_have_the_moments_of_their_sum():
-    rng = np.random.default_rng(0)
-    sizes = rng.integers(10, 90, 1000)
-    marked, drawn = rng.integers(0, sizes + 1), rng.integers(0, sizes + 1)
-    least, probability = hypergeometric_sum(sizes.tolist(), marked.tolist(), drawn.tolist())
-    counts = np.arange(least, least + len(probability))
-    mean = (marked * drawn / sizes).sum()
-    spread = drawn * marked * (sizes - marked) * (sizes - drawn) / (sizes**2 * (sizes - 1.0))
-    assert probability @ counts == pytest.approx(mean, rel=1e-10)
-    assert probability @ (counts - mean) ** 2 == pytest.approx(spread.sum(), rel=1e-8)
 
 
 probabilities = st.floats(0, 1) | st.sampled_from([0.0, 0.01, 0.02, 0.05, 1.0])

@@ -58,15 +58,6 @@ def test_matched_draws_of_a_size_follow_the_mix_on_average():
     assert drawn.scores.mean() == pytest.approx(20 / 25, abs=0.01)
 
 
-def test_draws_of_size_zero():
-    columns, nothing = np.ones((4, 1)), np.zeros(4, bool)
-    (by_class,) = matched_draws(columns, np.zeros(4, np.int64), [nothing], 3, seed=0)
-    (by_lot,) = random_draws(columns, [0], 3, seed=0)
-    assert by_class.images == by_lot.images == 0
-    assert np.isnan(by_class.scores).all()
-    assert np.isnan(by_lot.scores).all()
-
-
 def test_a_part_not_larger_than_the_draw_is_used_once():
     columns = np.arange(6.0)[:, None]
     part = np.array([1, 1, 1, 0, 0, 0], bool)

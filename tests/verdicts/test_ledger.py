@@ -82,14 +82,6 @@ def test_a_kill_loses_no_verdict_that_was_said(tmp_path):
     assert len(read_plain(tmp_path / PLAIN)) > told
 
 
-def test_a_folder_with_the_plain_copy_alone_begins_with_it(tmp_path):
-    write_plain(tmp_path / PLAIN, [said(1), said(2, "exact", "Ben", similarity=0.5)])
-    with Ledger(tmp_path) as ledger:
-        ledger.add(said(3))
-        assert len(ledger.standing()) == 3
-    assert len(read_plain(tmp_path / PLAIN)) == 3
-
-
 @given(
     st.text(st.characters(exclude_categories=("Cs",)), max_size=20), st.none() | st.floats(-1, 1)
 )
@@ -123,13 +115,19 @@ def test_the_copy_does_not_stand_for_a_damaged_file(tmp_path):
     assert len(read_verdicts(tmp_path)) == 21
 
 
-def test_a_kill_before_the_first_table_loses_nothing(tmp_path):
-    (tmp_path / "verdicts.sqlite").touch()
-    assert read_verdicts(tmp_path) == ()
-    write_plain(tmp_path / PLAIN, [said(1)])
-    assert read_verdicts(tmp_path) == (said(1, time=read_verdicts(tmp_path)[0].time),)
+@pytest.mark.parametrize("killed", [False, True])
+def test_a_folder_with_the_plain_copy_alone_begins_with_it(tmp_path, killed):
+    """A kill before the first table leaves an empty file beside it."""
+    if killed:
+        (tmp_path / "verdicts.sqlite").touch()
+        assert read_verdicts(tmp_path) == ()
+    copied = (said(1), said(2, "exact", "Ben", similarity=0.5))
+    write_plain(tmp_path / PLAIN, copied)
+    assert read_verdicts(tmp_path) == copied
     with Ledger(tmp_path) as ledger:
-        assert len(ledger.standing()) == 1
+        ledger.add(said(3))
+        assert ledger.standing()[:2] == copied
+    assert len(read_plain(tmp_path / PLAIN)) == 3
 
 
 def test_reading_leaves_no_file_behind(tmp_path):
