@@ -100,3 +100,5 @@ def test_a_view_of_a_view_is_the_original(view):
     twice = view_features(*once, widths, view)
     np.testing.assert_array_equal(twice[0], descriptors)
     np.testing.assert_allclose(twice[1], keypoints, atol=1e-4)
+    with pytest.raises(ValueError, match="view must be original, mirror or inverted; got turn-90"):
+        view_features(*once, widths, 1)

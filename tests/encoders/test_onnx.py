@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import onnx
+import onnxruntime
 import pytest
 from PIL import Image
 from tiny_models import unit
@@ -230,9 +231,11 @@ def refused(text: str, line: str, kind: type[VisleakError] = VisleakError) -> No
         ("onnx:{folder}/no.onnx", r"^no such ONNX file: .*/no\.onnx$"),
         ("onnx:{folder}/net.onnx", r"^no such file: .*net\.onnx\.json; it says how"),
         ("onnx:{made}?device=gpu", r"must be auto, cpu, cuda or cuda:N; got 'gpu'$"),
+        ("onnx:{made}?device=cuda", r"^device cuda is not there: this onnxruntime"),
     ],
 )
-def test_missing_files_and_options_are_refused(made: Path, tmp_path: Path, text, line) -> None:
+def test_missing_files_and_options_are_refused(made, tmp_path, monkeypatch, text, line):
+    monkeypatch.setattr(onnxruntime, "get_available_providers", list)
     (tmp_path / "net.onnx").write_bytes(made.read_bytes())
     refused(text.format(made=made, folder=tmp_path), line, UsageError)
 

@@ -43,9 +43,10 @@ def expected(clip_folder: Path) -> np.ndarray:
 
 @pytest.mark.parametrize("batch", [1, 3])
 def test_vectors_are_the_librarys(clip_folder: Path, expected: np.ndarray, batch: int) -> None:
-    read = on_cpu(f"clip:{clip_folder}", batch=batch).encode(SENTENCES)
+    tower = on_cpu(f"clip:{clip_folder}", batch=batch)
+    read = tower.encode(SENTENCES)
     np.testing.assert_allclose(read.matrix, expected, atol=1e-6)
-    assert read.cut.tolist() == CUT
+    assert read.cut.tolist() == tower.cut(SENTENCES).tolist() == CUT
 
 
 def test_a_vector_depends_on_its_sentence_alone(clip_folder: Path) -> None:

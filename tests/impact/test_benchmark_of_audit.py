@@ -104,6 +104,8 @@ def test_lists_of_ids_are_leaks_of_their_own(folder, tmp_path):
     benchmark, notes = with_subsets(benchmark_of(folder), {"mine": listed})
     assert leaked(benchmark, "mine") == {"q1": "unknown", "q4": "unknown"}
     assert notes == ("subset 'mine': 1 of its 3 ids are not readable images of 'test'",)
+    listed.write_text("q1")
+    assert with_subsets(benchmark_of(folder), {"mine": listed})[1] == ()
 
 
 def test_refusals_are_one_line(folder, tmp_path):

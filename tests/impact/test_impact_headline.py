@@ -120,5 +120,7 @@ def test_the_sentence_is_about_the_strongest_useful_leak():
     result = cifar()
     (effect,) = result.effects
     listed = replace(effect.comparisons[0], leak="my list")
-    result = replace(result, effects=(replace(effect, comparisons=(listed,)),))
-    assert "that do not leak (my list) into train" in headlines(result)[0]
+    effect = replace(effect, comparisons=(listed,), images=(9_600, 10_000))
+    (line,) = headlines(replace(result, effects=(effect,)))
+    assert line.startswith("on the 9,600 of 10,000 test images with a prediction resnet20")
+    assert "that do not leak (my list) into train" in line

@@ -71,8 +71,12 @@ def test_a_note_says_that_the_audit_was_of_a_sample(folder, answers):
     summary = json.loads(file.read_text())
     summary["sets"][0]["images"] = 90
     file.write_text(json.dumps(summary))
-    note, *_ = impact(folder, answers, FEW).notes
+    listed = folder / "mine.txt"
+    listed.write_text("q30\nq31\n")
+    result = impact(folder, answers, ImpactSettings(draws=2, subsets={"mine": listed}))
+    (note,) = result.notes
     assert note.startswith("the audit is based on a sample of 40 of the 90 images of 'test'")
+    assert (result.leaks["near or exact"], result.leaks["mine"]) == (8, 2)
 
 
 def test_refusals_are_one_line(folder, answers, tmp_path):

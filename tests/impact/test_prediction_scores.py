@@ -164,6 +164,7 @@ def test_an_image_that_lacks_one_metric_lacks_all(read, others):
 def test_labels_of_the_file_come_first(read):
     scores, notes = read({"label": [0, 1] * 10, "prediction": [0] * 20})
     assert (scores.values["accuracy"].mean(), notes) == (0.5, ())
+    assert accuracy(read({"label": [None] * 20, "prediction": LABELS})[0]) == [1.0] * 20
     scores, notes = read({"label": ["Dog", *LABELS[1:]], "prediction": ["cat"] * 20})
     assert accuracy(scores)[0] == 0.0
     assert "`label` differs from the audited labels for 1 of 20 images" in notes[0]
@@ -250,6 +251,10 @@ def test_the_first_of_the_ranked_must_be_the_prediction(tmp_path):
     ranked = [[label, "x"] for label in LABELS]
     ranked[3] = ["Cat", "dog"]
     columns = {"id": IDS, "prediction": LABELS, "predictions": ranked}
-    assert "row 3 predicts 'dog' in `prediction` and first 'Cat' in" in refusal(
-        VisleakError, scores_of, as_parquet(tmp_path / "a.parquet", columns), benchmark()
-    )
+    file = as_parquet(tmp_path / "a.parquet", columns)
+    said = refusal(VisleakError, scores_of, file, benchmark())
+    assert "row 3 predicts 'dog' in `prediction` and first 'Cat' in" in said
+    ranked[3][0] = "dog"
+    scores, notes = scores_of(as_parquet(file, columns), benchmark())
+    assert accuracy(scores) == [1.0] * 20
+    assert notes == ("a: its lists of predictions have at most 2, so there is no top-5",)

@@ -174,6 +174,8 @@ def test_the_change_of_a_deviation():
     found = deviation_change(whole_deviation(before), whole_deviation(2 * before), np.arange(50))
     assert found.value == pytest.approx(before.std(ddof=1))
     assert found.low < found.value < found.high
+    flat = deviation_interval(whole_deviation(np.full((4, 3), 5.1)), np.arange(4))
+    assert (flat.value, flat.low, flat.high) == (0.0, 0.0, 0.0)
     # two rows are always equally far from their mean
     assert math.isnan(deviation_interval(whole_deviation(before[:2, :1]), np.arange(2)).low)
 

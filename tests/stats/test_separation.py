@@ -103,6 +103,7 @@ def test_auc_by_pairs_and_by_area(rows):
     difference = score[true][:, None] - score[~true][None, :]
     expected = ((difference > 0) + 0.5 * (difference == 0)).mean()
     assert auc(score, true) == pytest.approx(expected)
+    assert math.isnan(auc(score, np.ones_like(true)))
     fpr, tpr, threshold = roc_points(score, true)
     area = (np.diff(fpr) * (tpr[1:] + tpr[:-1]) / 2).sum()
     assert area == pytest.approx(expected)

@@ -171,9 +171,10 @@ def test_an_older_word_never_replaces_a_newer_one(folder, tmp_path):
 
 
 def test_export_leaves_disputed_pairs_out(folder, tmp_path):
+    out = tmp_path / "out.csv"
+    refused(UsageError, r"no pair was judged in .* yet", folder, export_verdicts, out=out)
     import_verdicts(folder, listed(tmp_path / "ada.csv", "0,100,,1", "1,101,,3", "3,103,,3"))
     import_verdicts(folder, listed(tmp_path / "ben.csv", "0,100,,3", "1,101,,2"))
-    out = tmp_path / "out.csv"
     done = export_verdicts(folder, out)
     assert (done.written, done.disputed) == (2, 1)
     # of equally many the weaker one stands
@@ -184,6 +185,9 @@ def test_export_leaves_disputed_pairs_out(folder, tmp_path):
     assert [(row[0], row[3]) for row in cells(out)[1:]] == [("0", "3"), ("1", "2")]
     done = export_verdicts(folder, out, as_="csv", force=True)
     assert (done.files, done.written, len(cells(out))) == ((out,), 5, 6)
+    below = out / "below.csv"
+    refused(VisleakError, "cannot be written", folder, export_verdicts, out=below, as_="csv")
+    refused(UsageError, "the format must be one of", folder, export_verdicts, out=out, as_="xml")
 
 
 #: Ids that spreadsheets, readers of lines and readers of cells all get wrong.

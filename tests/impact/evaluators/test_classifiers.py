@@ -124,12 +124,14 @@ def refusal(text, **options):
     return refusals.refusal(VisleakError, load_classifier, text, **options)
 
 
-def test_what_is_no_model(networks, tmp_path):
+def test_what_is_no_model(networks, tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "timm", None)
     (tmp_path / "text.pt").write_text("no weights")
     small.write_recipe(tmp_path / "text.pt.json")
     text = f"checkpoint:{networks}/r.th"
     for model, said in (
         ("resnet50", "a model is written hf:FOLDER, timm:NAME, onnx:FILE, torchscript:FILE or"),
+        ("timm:resnet18", "model timm needs an extra: pip install 'visleak[timm]'"),
         ("checkpoint:nowhere.pt?arch=resnet20", "model checkpoint: there is no file nowhere.pt;"),
         (text, "model checkpoint needs the architecture that the weights are of: checkpoint:FI"),
         (f"{text}?arch=resnet2O", "; similar names are resnet32, resnet20, resnet1202; got 'resn"),

@@ -136,6 +136,8 @@ def test_a_set_without_labels(networks, labelled, tmp_path):
     assert {row["prediction"] for row in rows} <= set("012345678")
     with pytest.raises(UsageError, match="--restrict needs labels, and set 'flat' has none"):
         classify(images, f"onnx:{networks}/r.onnx", tmp_path / "q.csv", restrict=True)
+    with pytest.raises(UsageError, match="the scores of all classes need a"):
+        classify(images, f"onnx:{networks}/r.onnx", tmp_path / "q.csv", scores=True)
 
 
 def test_a_model_of_more_classes_than_the_set(labelled, tmp_path):

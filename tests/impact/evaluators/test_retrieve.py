@@ -94,6 +94,12 @@ def test_what_a_reader_must_know(clip_folder, tmp_path, images):
     assert about["evaluator"] == "retrieve"
     assert about["collection"] == {"captions": 4, "of no query": 1}
     assert about["captions"]["cut"] == 1
+    file = tmp_path / "c.csv"
+    file.write_text("id,caption\n1.jpg,a dog\n")
+    said = refusal(
+        VisleakError, retrieve, images, "clip:nowhere/at-all", file, captions=file, force=True
+    )
+    assert "no caption is of an image of the set: captions have ids such as" in said
 
 
 def test_captions_of_the_set_itself(clip_folder, labelled, tmp_path):
@@ -214,6 +220,13 @@ def test_nearly_equal_similarities_are_told_apart_exactly():
     )
     assert 1 < len(np.unique(exact)) < 100
     assert ranks(sides).tolist() == [int((exact >= exact[7]).sum())]
+
+
+@pytest.mark.parametrize("owner", [[0, 0], [1]])
+def test_an_owner_of_each_caption_is_needed(owner):
+    row = np.float32([[1, 0]])
+    with pytest.raises(ValueError, match="owner"):
+        Sides(row, row, np.array(owner))
 
 
 def test_recall_is_the_hit_rate_of_torchmetrics():

@@ -5,7 +5,7 @@ import hashlib
 import pytest
 
 from refusals import refusal
-from visleak.errors import VisleakError
+from visleak.errors import UsageError, VisleakError
 from visleak.impact.evaluators.zeroshot import load_templates
 
 #: SHA-256 of the 80 lines of ``imagenet_templates``, joined by line feeds, as they stand in the
@@ -26,6 +26,7 @@ def test_a_file_of_templates(tmp_path):
     mine = load_templates(str(path))
     assert mine.sentences == ("a drawing of a {}.", "das {}")
     assert mine.digest != load_templates("simple").digest
+    assert "must be openai, simple or a text file" in refusal(UsageError, load_templates, "mine")
 
 
 @pytest.mark.parametrize(

@@ -63,16 +63,19 @@ def test_answers_are_the_librarys(clip_folder, labelled, tmp_path, images):
 
 def test_what_made_them_stands_in_the_file(clip_folder, labelled, tmp_path, images):
     model = f"clip:{clip_folder}"
-    done = zeroshot(images, model, tmp_path / "p.parquet", templates="openai")
+    labels = [place.name for place in labelled.iterdir()]
+    file = tmp_path / "c.txt"
+    file.write_text("".join(f"{label}\t{label}\n" for label in labels) + "sea\tmoon\n")
+    done = zeroshot(images, model, tmp_path / "p.parquet", templates="openai", classes=file)
     about = json.loads(pq.read_schema(done.file).metadata[b"visleak"])
     tower = load_text_tower(model, device="cpu")
     sentences = load_templates("openai")
-    names = (place.name.replace("_", " ") for place in labelled.iterdir())
-    prompts = [prompt for name in names for prompt in sentences.prompts(name)]
+    prompts = [prompt for name in (*labels, "moon") for prompt in sentences.prompts(name)]
     cut = int(tower.encode(prompts).cut.sum())
-    assert 0 < cut < len(prompts) == 720
+    assert 0 < cut < len(prompts) == 800
     assert (about["evaluator"], about["model"]["text digest"]) == ("zeroshot", tower.digest)
     assert about["templates"] == {"name": "openai", "count": 80, "digest": sentences.digest}
-    assert about["prompts"] == {"count": 720, "cut": cut}
-    (note,) = done.notes
-    assert note.endswith(f"truncated: {cut} of 720")
+    assert about["prompts"] == {"count": 800, "cut": cut}
+    note, shared = done.notes
+    assert shared.startswith("names that several classes have: moon; the first")
+    assert note.endswith(f"truncated: {cut} of 800")
