@@ -30,6 +30,10 @@ def refusal(path):
         (b"", "F is empty: a prediction file begins with a header"),
         (b"id,correct\n", "F holds no predictions: it has columns, but no rows"),
         (b"file,correct\na,1\n", "F has no column `id` with the ids of the images; it has 'file'"),
+        (
+            b"id:ap\na:1\n",
+            "F has no column `id` with the ids of the images; it has 'id:ap': separate",
+        ),
         (b"id,ap,ap\na,1,2\n", "F has more than one column 'ap'; keep one"),
         (b"id,ap\na,1\nb,2\na,3\n", "F: id 'a' occurs more than once, in rows 0 and 2; keep one"),
         (b"id,ap\na,1\n,2\nb,1\n,3\n", "F: no id in rows 1 and 3; every prediction needs the id"),

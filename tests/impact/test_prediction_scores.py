@@ -212,6 +212,7 @@ REFUSED = [
     ({"f1": [0.5, 50] * 10}, {}, "column 'f1' must hold shares from 0 to 1, or percentages"),
     ({"iou": [-5, 50] * 10}, {}, "percent sign: row 1 holds '50', row 0 holds '-5'"),
     ({"prediction": [0, 1] * 10}, {}, "none of its predictions (`prediction`) is a label:"),
+    ({"prediction": ["cat"] * 20, "label": [0, 1] * 10}, {}, "use the same class names in"),
     ({"score:0": [1] * 20, "score:1": [0] * 20}, {}, "no label is one of its 2 classes:"),
     (
         {"correct": [1] * 20, "prediction": [*LABELS[:19], "cat"]},

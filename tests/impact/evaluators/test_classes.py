@@ -179,6 +179,9 @@ def test_labels_that_are_no_names(labels, said):
     [
         ("c.txt", "a\tx\nb\n", "line 2 has no tab, other lines have; write one name per line"),
         ("c.txt", "a\tx\na\ty\n", "line 2: label 'a' has two names"),
+        ("c.txt", "a\tx\nb\t\n", "line 2 has no name; write"),
+        ("c.txt", "cat\n", "a classifier needs two classes, there is 1"),
+        ("c.json", '["a", " "]', "name 2 is empty"),
         ("c.txt", "n02123045\nN02123045\n", "'n02123045' names two classes"),
         ("c.txt", "cat\ndog\n", "names none of the set's classes: labels are 'n02123045', 'n02124"),
         ("c.csv", "id,name\na,b\n", "has no column 'label'; it has id, name"),

@@ -99,7 +99,9 @@ def test_captions_of_a_set():
         ("c.json", "[1]", "c.json holds a list; give a .csv"),
         ("c.json", "{", "c.json cannot be read (Expecting property name"),
         ("c.json", '{"images": [{"filename": "a"}]}', "(KeyError: 'sentences')"),
+        ("c.json", '{"a": 3}', "TypeError: '3' is not a caption"),
         ("c.parquet", "none", "cannot be read as Parquet"),
+        ("c.xml", "<x/>", "c.xml has an unknown format"),
     ],
 )
 def test_files_that_are_refused(tmp_path, name, content, said):
