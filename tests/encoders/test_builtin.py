@@ -130,17 +130,6 @@ def test_any_shape_is_encoded(shape):
     assert flat[0] == (shape == (1, 1))
 
 
-@pytest.mark.parametrize("colour", [(0, 0, 0), (255, 255, 255), (200, 30, 90), (127, 127, 127)])
-def test_a_blank_image_is_flat_and_has_only_colour(colour):
-    blank = np.full((60, 80, 3), colour, np.uint8)
-    vectors, flat = encode(blank)
-    assert flat[0]
-    assert not vectors[0, : builtin.ORIENTATION_WIDTH].any()
-    expected = np.tile(2 * np.array(colour, float) - 255, 16)
-    got = vectors[0, builtin.ORIENTATION_WIDTH :]
-    np.testing.assert_allclose(got, expected / np.linalg.norm(expected), atol=1e-6)
-
-
 @pytest.mark.parametrize(
     "constant",
     [

@@ -20,11 +20,6 @@ class Whole:
         raise NotImplementedError
 
 
-def test_an_encoder_object_is_passed_on() -> None:
-    encoder = Whole()
-    assert load_encoder(encoder) is encoder
-
-
 @pytest.mark.parametrize("part", ["name", "thresholds", "view"])
 def test_an_object_that_lacks_a_part_is_refused(part):
     """Else it would fail in the middle of an audit, by AttributeError."""

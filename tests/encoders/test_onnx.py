@@ -138,17 +138,6 @@ def test_order_of_channels_and_axes(tmp_path: Path) -> None:
     np.testing.assert_allclose(vectors, by_torch(by_hand(shown())), atol=1e-5)
 
 
-def test_squash_takes_one_number_or_two(made: Path, tmp_path: Path) -> None:
-    path = copied(made, tmp_path, size=[16, 18], resize="-", crop="-", interpolation="bicubic")
-    rows = [
-        np.asarray(Image.fromarray(p.pixels).resize((18, 16), Image.Resampling.BICUBIC)) / 255
-        for p in shown()
-    ]
-    prepared = ((np.stack(rows) - MEAN) / STD).transpose(0, 3, 1, 2).astype(np.float32)
-    vectors, _ = load_encoder(f"onnx:{path}").encode(shown())
-    np.testing.assert_allclose(vectors, by_torch(prepared), atol=1e-5)
-
-
 def test_half_precision(made: Path, tmp_path: Path) -> None:
     half = torch.zeros(1, 3, 16, 18).half()
     path = saved(tmp_path / "half.onnx", network().half(), example=half)

@@ -127,14 +127,6 @@ def test_the_probe_learns_nothing_from_an_image_or_its_copies():
     assert "hardly" in blind.about
 
 
-def test_images_without_a_label_have_no_difficulty():
-    vectors, labels, _ = scene(0, 200)
-    labels[:10] = -1
-    found = probe(vectors.astype(np.float32), np.arange(200), labels, np.arange(200))
-    assert np.isnan(found.difficulty[:10]).all()
-    assert not np.isnan(found.difficulty[10:]).any()
-
-
 def test_difficulty_from_a_file(tmp_path):
     values = [float(n) for n in range(20)]
     file = as_csv(tmp_path / "a.csv", {"id": IDS[::-1], "loss": values, "note": ["x"] * 20})

@@ -81,14 +81,6 @@ def test_a_percentage_has_two_decimals_and_no_negative_zero(value):
     assert signed(value, percent=True).lstrip("+") == text
 
 
-@given(st.floats(-1e9, 1e9, allow_nan=False))
-def test_another_score_has_four_digits(value):
-    text = score(value, percent=False).replace(",", "")
-    assert float(text) == pytest.approx(value, rel=5.01e-4)
-    digits = re.sub(r"e.*|[-.]", "", text).lstrip("0")
-    assert value == 0 or len(digits) == 4 or abs(value) >= 999
-
-
 @pytest.mark.parametrize("make", [table_3, cifair])
 def test_what_was_written_comes_back(make, tmp_path):
     made = make()

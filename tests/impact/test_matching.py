@@ -3,9 +3,6 @@
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
-from hypothesis.extra import numpy as arrays
 from predictions_making import IDS, benchmark
 from sklearn.metrics import top_k_accuracy_score
 
@@ -17,7 +14,6 @@ from visleak.impact.predictions.matching import (
     correct_scores,
     coverage_note,
     match,
-    places,
     unknown_note,
 )
 
@@ -106,23 +102,6 @@ def test_top_k_equals_scikit_learn(size):
     classes = np.arange(30)
     assert found.first.mean() == top_k_accuracy_score(label, values, k=1, labels=classes)
     assert found.top.mean() == top_k_accuracy_score(label, values, k=5, labels=classes)
-
-
-@given(
-    arrays.arrays(
-        np.float32,
-        st.tuples(st.integers(1, 6), st.integers(1, 8)),
-        elements=st.sampled_from([0, 1, 2]),
-    )
-)
-def test_places_are_those_of_a_stable_sort(values):
-    count = values.shape[1]
-    found = np.stack(
-        [places(values, np.full((len(values), 1), column)) for column in range(count)], axis=1
-    )
-    order = np.argsort(-values, axis=1, kind="stable")
-    assert (np.argsort(found, axis=1) == order).all()
-    assert (np.argmin(found, axis=1) == values.argmax(axis=1)).all()
 
 
 def test_minus_infinity_is_a_score():

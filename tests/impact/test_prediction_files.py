@@ -179,12 +179,6 @@ def test_a_bad_npz_is_refused(tmp_path, columns, said):
     assert refusal(as_npz(tmp_path / "a.npz", columns)).startswith(said)
 
 
-def test_empty_lists_of_predictions_of_an_npz_are_no_damage(tmp_path):
-    columns = {"id": IDS, "predictions": np.empty((20, 0), "U3"), "correct": np.ones(20)}
-    scores, _ = scores_of(as_npz(tmp_path / "a.npz", columns), benchmark())
-    assert scores.values["accuracy"].all()
-
-
 def test_class_scores_are_never_held_whole(tmp_path):
     """80 MB of scores pass by in blocks, whatever the file."""
     values = np.zeros((10_000, 2_000), np.float32)

@@ -147,15 +147,6 @@ def test_the_interval_of_a_difference_is_not_that_of_a_share():
     assert group_interval(values, groups).method == "share"
 
 
-@pytest.mark.parametrize(
-    ("values", "groups"), [([-1.0, -1.0, -1.0], [0, 1, 2]), ([-0.7], [0]), ([0.0, 0.0], [3, 3])]
-)
-def test_equal_values_have_no_interval(values, groups):
-    found = mean_interval(np.array(values), groups)
-    assert found.value == values[0]
-    assert np.isnan([found.low, found.high]).all()
-
-
 @pytest.mark.parametrize("made", [whole_deviation, inner_deviation])
 def test_the_interval_of_a_deviation_approximates_the_jackknife(made):
     rng = np.random.default_rng(8)

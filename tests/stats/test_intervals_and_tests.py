@@ -145,19 +145,6 @@ def test_equal_weights_are_no_weights(values, weight, confidence):
     assert found == pytest.approx(wilson(sum(values), len(values), confidence), abs=1e-12)
 
 
-@given(rows, st.data())
-def test_integer_weights_give_wider_intervals_than_repeated_rows(values, data):
-    weights = data.draw(st.lists(st.integers(0, 4), min_size=len(values), max_size=len(values)))
-    if sum(weights):
-        k, n = int(np.dot(values, weights)), sum(weights)
-        low, high = weighted_wilson(values, weights)
-        plain = wilson(k, n)
-        assert low <= plain[0] + 1e-12
-        assert high >= plain[1] - 1e-12
-        assert 0.0 <= low <= k / n + 1e-12
-        assert k / n - 1e-12 <= high <= 1.0
-
-
 def test_rows_of_no_weight_do_not_count():
     values, weights = [1, 0, 1, 1, 0], [2.0, 1.0, 1.0, 0.0, 0.0]
     assert weighted_wilson(values, weights) == weighted_wilson(values[:3], weights[:3])

@@ -20,36 +20,21 @@ COLUMNS = {
 }
 
 
-def test_parquet_with_lists_and_what_made_it(tmp_path):
-    lists = pa.array([["x"], [], ["y", "z"]])
-    scores = np.arange(6, dtype=np.float32).reshape(3, 2)
-    path = write_predictions(
-        tmp_path / "p.parquet",
-        ["1", "2", "3"],
-        COLUMNS | {"predictions": lists, "scores": scores},
-        {"evaluator": "test", "source": "a\udcff"},
-        classes=["u", "v"],
-    )
-    table = pq.read_table(path)
-    assert table.column_names == ["id", "label", "rank", "score", "predictions", "scores"]
-    assert table["predictions"].to_pylist() == [["x"], [], ["y", "z"]]
-    assert table["scores"].to_pylist() == scores.tolist()
-    about = json.loads(table.schema.metadata[b"visleak"])
-    assert (about["kind"], about["schema"]) == ("visleak predictions", 1)
-    assert (about["evaluator"], about["source"]) == ("test", "a\udcff")
-    assert json.loads(table.schema.metadata[b"classes"]) == ["u", "v"]
-
-
 def test_many_rows_are_written_in_parts(tmp_path, monkeypatch):
     monkeypatch.setattr(predictions, "_ROWS", 4)
     ids = [str(number) for number in range(11)]
     scores = np.random.default_rng(0).random((11, 3), np.float32)
-    labels = pa.array([None] * 5 + ["a"] * 6)
-    path = write_predictions(tmp_path / "p.parquet", ids, {"s": scores, "label": labels}, {})
+    labels, lists = [None] * 5 + ["a"] * 6, [["x"], [], ["y", "z"]] * 3 + [[], []]
+    columns = {"s": scores, "label": pa.array(labels), "l": pa.array(lists)}
+    about = {"source": "a\udcff"}
+    path = write_predictions(tmp_path / "p.parquet", ids, columns, about, classes=["u", "v", "w"])
     assert pq.ParquetFile(path).num_row_groups == 3
     table = pq.read_table(path)
     np.testing.assert_array_equal(np.array(table["s"].to_pylist(), np.float32), scores)
-    assert (table["id"].to_pylist(), table["label"].to_pylist()) == (ids, labels.to_pylist())
+    for name, values in (("id", ids), ("label", labels), ("l", lists)):
+        assert table[name].to_pylist() == values
+    assert json.loads(table.schema.metadata[b"visleak"])["source"] == "a\udcff"
+    assert json.loads(table.schema.metadata[b"classes"]) == ["u", "v", "w"]
 
 
 def test_csv_is_flat_and_safe_for_spreadsheets(tmp_path):

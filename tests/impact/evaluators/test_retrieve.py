@@ -14,7 +14,6 @@ import toy_clip
 from refusals import refusal
 from visleak.encoders import load_encoder
 from visleak.errors import VisleakError
-from visleak.formats import open_image_set
 from visleak.images import decode
 from visleak.impact.evaluators import retrieve as module
 from visleak.impact.evaluators.retrieve import (
@@ -100,19 +99,6 @@ def test_what_a_reader_must_know(clip_folder, tmp_path, images):
         VisleakError, retrieve, images, "clip:nowhere/at-all", file, captions=file, force=True
     )
     assert "no caption is of an image of the set: captions have ids such as" in said
-
-
-def test_captions_of_the_set_itself(clip_folder, labelled, tmp_path):
-    ids = open_image_set(str(labelled)).ids.to_pylist()
-    captions_for(ids, tmp_path / "c.csv")
-    rows = [f"{labelled / id_},{id_},1 {id_.removesuffix('.png')}" for id_ in ids]
-    (tmp_path / "set.csv").write_text("path,id,caption\n" + "\n".join(rows))
-    images = open_image_set(str(tmp_path / "set.csv"))
-    own = retrieve(images, f"clip:{clip_folder}", tmp_path / "own.parquet")
-    file = tmp_path / "c.csv"
-    file.write_text(file.read_text().replace("elsewhere.png,nothing\n", ""))
-    other = retrieve(images, f"clip:{clip_folder}", tmp_path / "other.parquet", captions=file)
-    assert pq.read_table(own.file).equals(pq.read_table(other.file))
 
 
 def stored(folder, width=8):
