@@ -65,7 +65,10 @@ def test_below_95_percent_is_refused_unless_allowed():
     ("more", "said"),
     [
         (["x"], "1 of its 21 predictions (4.8 %) are not for a readable image of set 'test'"),
-        (map(str, range(30)), "most of the file is about other images: 30 of its 50 predictions"),
+        (
+            [str(n) for n in range(30)],
+            "most of the file is about other images: 30 of its 50 predictions",
+        ),
     ],
 )
 def test_answers_for_other_images_are_said(more, said):

@@ -24,10 +24,8 @@ def by_library(folder, files, names, templates):
     rows = load_encoder(f"clip:{folder}", device="cpu").encode(pictures)[0].astype(np.float64)
     classes = []
     for name in names:
-        mean = toy_clip.text_features(folder, [each.format(name) for each in templates]).mean(
-            axis=0
-        )
-        classes.append(mean / np.linalg.norm(mean))
+        own = toy_clip.text_features(folder, [each.format(name) for each in templates])
+        classes.append(own.mean(axis=0) / np.linalg.norm(own.mean(axis=0)))
     # the scale of the toy's logits
     return 20.0 * rows @ np.stack(classes).T
 
