@@ -79,6 +79,8 @@ def test_errors_in_another_metric_are_not_ranked_among_those_in_accuracy(tmp_pat
     assert (entry["test_set"], entry["images"]) == ("cifar10", 10_000)
     assert (entry["error_original"], entry["error_fair"]) == (0.0591, 0.0643)
     assert entry["relative_gap"] == pytest.approx(0.088, abs=5e-5)
+    entries = add_to(path, made, "ResNeXt-29 (8x64d)", **LINKS)
+    assert [each["error_fair"] for each in entries] == [0.0395, 0.0643]
     alone = replace(made, gaps=(other,))
     words = "about errors in accuracy; those of 'Plain-11' are in top-5"
     assert words in refusal(UsageError, add_to, path, alone, **LINKS)
