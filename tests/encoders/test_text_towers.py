@@ -11,14 +11,17 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tiny_models import unit
 
 import toy_clip
 from refusals import refusal
+from toy_word_clip import SIDE
 from visleak.encoders import load_encoder
-from visleak.encoders.clip import whole_open_clip
+from visleak.encoders.clip import clip_encoder, whole_open_clip
 from visleak.encoders.request import parse
 from visleak.encoders.vision_language import load_text_tower
 from visleak.errors import UsageError, VisleakError
+from visleak.records import DecodedImage
 
 on_cpu = partial(load_text_tower, device="cpu")
 
@@ -157,8 +160,21 @@ def test_clips_own_words_are_read_as_published(tmp_path: Path) -> None:
 
 
 def test_preprocessing_is_assumed_only_on_request(bare_clip: Path) -> None:
+    """It is then that of OpenAI's networks."""
+    import torch
+    from transformers import CLIPModel
+
     with pytest.raises(VisleakError, match=r"has no preprocessor_config.json, which says how"):
         load_encoder(f"clip:{bare_clip}?device=cpu")
+    pixels = np.random.default_rng(0).integers(0, 256, (SIDE, SIDE, 3), np.uint8)
+    mean, std = (0.48145466, 0.4578275, 0.40821073), (0.26862954, 0.26130258, 0.27577711)
+    scaled = torch.from_numpy(((pixels / 255 - mean) / std).transpose(2, 0, 1)[None]).float()
+    with torch.inference_mode():
+        made = CLIPModel.from_pretrained(bare_clip).eval().get_image_features(scaled)
+    wanted = unit(getattr(made, "pooler_output", made).numpy())
+    encoder = clip_encoder(parse(f"clip:{bare_clip}?device=cpu"), assumed=True)
+    found, _ = encoder.encode([DecodedImage(pixels, SIDE, SIDE)])
+    np.testing.assert_allclose(found, wanted, atol=1e-6)
 
 
 def test_weights_of_open_clip_in_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
