@@ -10,7 +10,7 @@ from impact_making import cifair, table_3
 from refusals import refusal
 from visleak.errors import UsageError, VisleakError
 from visleak.impact.leaderboard import add_to
-from visleak.impact.settings import fair_files, named_files
+from visleak.impact.settings import named_files
 from visleak.stats.bootstrap import Estimate
 
 
@@ -28,14 +28,6 @@ def test_a_name_ends_at_the_first_sign_without_a_slash(file):
     assert named_files("--predictions", ["./lr=0.1.csv"]) == {"lr=0.1": Path("lr=0.1.csv")}
     said = refusal(UsageError, named_files, "--predictions", ["lr=0.1.csv"])
     assert "0.1.csv does not exist; for the file lr=0.1.csv give ./lr=0.1.csv" in said
-
-
-def test_one_fair_file_is_of_the_one_model(file):
-    one = {"a": Path("a.csv")}
-    assert fair_files([str(file)], one) == {"a": file}
-    assert fair_files([f"a={file}"], one) == {"a": file}
-    words = "which has no --predictions; models are 'a'"
-    assert words in refusal(UsageError, fair_files, [f"b={file}"], one)
 
 
 LINKS = {

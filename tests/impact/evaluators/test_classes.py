@@ -40,13 +40,6 @@ def test_labels_that_are_numbers_of_outputs():
     assert classes_of(12, labels("00", "07"), None).targets(labels("07", "00")).tolist() == [7, 0]
 
 
-def test_labels_in_sorted_order():
-    made = classes_of(3, labels("n03", "n01", "n02", "n01"), None)
-    assert (made.rule, made.names) == ("the labels in sorted order", ("n01", "n02", "n03"))
-    # a number that no output has makes them names
-    assert classes_of(3, labels("1", "2", "3"), None).rule == "the labels in sorted order"
-
-
 def test_a_set_without_labels(tmp_path):
     own = (("cat", "Felis"), ("dog",))
     assert classes_of(2, None, own).names == ("cat", "dog")
