@@ -14,7 +14,7 @@ from predictions_making import IDS, LABELS, as_csv, as_npz, as_parquet, benchmar
 import refusals
 from visleak.errors import UsageError, VisleakError
 from visleak.impact.predictions import files as prediction_files
-from visleak.impact.predictions.files import numbers_of, read_predictions
+from visleak.impact.predictions.files import numbers_of, read_predictions, text_of
 
 
 def refusal(path):
@@ -48,9 +48,14 @@ def test_a_bad_csv_is_refused(tmp_path, text, said):
     assert refusal(path).startswith(said)
 
 
-def test_csv_as_other_programs_write_it(tmp_path):
+def test_what_is_no_table_or_no_text(tmp_path):
     with pytest.raises(UsageError, match=r"predictions are read from \.csv, \.tsv"):
         read_predictions(tmp_path / "a.json")
+    with pytest.raises(VisleakError, match="F must hold text or whole numbers; its type is list"):
+        text_of(pa.array([[1]]), "F")
+
+
+def test_csv_as_other_programs_write_it(tmp_path):
     path = tmp_path / "a.csv"
     path.write_bytes(
         b'\xef\xbb\xbf"id","correct","ap"\r\n"a,\r\n""b""",TRUE, 1e-1\r\n007,false,NA\r\n'
@@ -82,11 +87,6 @@ CLASSES, UNEVEN, SCORES = ("cat", "dog"), [[1.0, 2.0]] * 19, np.ones((20, 2))
         ({"id": pa.array(range(20), pa.timestamp("s"))}, (), "F: `id` must be a column of text or"),
         ({"id": [0.5] * 20, "ap": [1] * 20}, (), "F: column `id` must hold text or whole numbers;"),
         ({"id": [b"\xff"] * 20, "ap": [1] * 20}, (), "F: column `id` of type binary is not"),
-        (
-            {"id": IDS, "label": [["x"]] * 20, "prediction": LABELS},
-            (),
-            "F: column `label` must hold",
-        ),
         ({"id": IDS, "scores": [*UNEVEN, [1.0]]}, CLASSES, "F: row 19 has 1 class scores, others"),
         (
             {"id": IDS, "scores": [*UNEVEN, [1.0, None]]},
