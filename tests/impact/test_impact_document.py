@@ -103,6 +103,9 @@ def test_the_csv_files_hold_every_number(tmp_path):
     assert float(rows_of("comparisons.csv")[0]["difference_low"]) < 0.05
     assert [row["fair"] for row in rows_of("flips.csv")] == ["-0.0005", "0.0218"]
     assert float(rows_of("gaps.csv")[1]["relative"]) == pytest.approx(0.0970, abs=5e-5)
+    bare = tuple(replace(effect, comparisons=()) for effect in cifair().effects)
+    write(replace(cifair(), effects=bare), tmp_path)
+    assert not (tmp_path / "comparisons.csv").exists()
 
 
 def test_names_stay_text(tmp_path):
