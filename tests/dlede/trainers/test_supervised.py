@@ -96,21 +96,17 @@ def test_what_ended_well_and_left_others_running_is_cleared_up(tmp_path):
     assert are_gone(wait_for(tmp_path / "ids"), seconds=1)
 
 
+#: Asks itself, or as in a pool: a process of ours asks, and only the one above it is killed.
 ASKER = """
-from visleak.dlede.train.execution import run_command
-if __name__ == "__main__":
-    run_command([sys.executable, sys.argv[1], sys.argv[2]], Path(sys.argv[2] + ".log"))
-"""
-
-#: As in a pool: a process of ours asks, and only the one above it is killed.
-POOL = """
 import multiprocessing
 from visleak.dlede.train.execution import run_command
 
 def ask():
     run_command([sys.executable, sys.argv[1], sys.argv[2]], Path(sys.argv[2] + ".log"))
 
-if __name__ == "__main__":
+if __name__ == "__main__" and sys.argv[3] == "alone":
+    ask()
+elif __name__ == "__main__":
     process = multiprocessing.get_context("spawn").Process(target=ask)
     process.start()
     process.join()
@@ -118,16 +114,13 @@ if __name__ == "__main__":
 
 
 @pytest.mark.parametrize(
-    ("text", "name"), [(ASKER, "SIGKILL"), (ASKER, "SIGINT"), (POOL, "SIGKILL")]
+    ("how", "name"), [("alone", "SIGKILL"), ("alone", "SIGINT"), ("pool", "SIGKILL")]
 )
-def test_nothing_stays_behind_where_the_one_who_asked_is_ended(tmp_path, text, name):
-    asker = script(tmp_path / "asker.py", text)
+def test_nothing_stays_behind_where_the_one_who_asked_is_ended(tmp_path, how, name):
+    asker = script(tmp_path / "asker.py", ASKER)
     program = script(tmp_path / "program.py", FAMILY)
-    process = subprocess.Popen(
-        [sys.executable, str(asker), str(program), str(tmp_path / "ids")],
-        stderr=subprocess.DEVNULL,
-        start_new_session=True,
-    )
+    words = [sys.executable, asker, program, tmp_path / "ids", how]
+    process = subprocess.Popen(words, stderr=subprocess.DEVNULL, start_new_session=True)
     try:
         family = wait_for(tmp_path / "ids")
         assert all(map(is_running, family))
