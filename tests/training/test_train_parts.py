@@ -1,7 +1,6 @@
 """Networks, losses, scores, rates and augmentations beside numbers worked out another way."""
 
 from dataclasses import replace
-from itertools import pairwise
 
 import numpy as np
 import pyarrow as pa
@@ -21,7 +20,6 @@ from visleak.training.networks import (  # noqa: E402
     TEMPERATURE,
     augmented,
     built,
-    described,
     generator,
     instance_loss,
 )
@@ -34,31 +32,11 @@ def test_plain_11_is_the_papers():
     words = " ".join(names).replace("Conv2d ReLU BatchNorm2d", "C").replace("AvgPool2d", "P")
     assert words == "C C P C C C P C C C P C Average"
     convolutions = [layer for layer in network if isinstance(layer, torch.nn.Conv2d)]
+    # nine convolutions, dense 512 and classes: eleven layers with weights
     widths = [layer.out_channels for layer in convolutions]
     assert widths == [64, 64, 128, 128, 128, 256, 256, 256, 512]
     assert {layer.kernel_size for layer in convolutions} == {(3, 3)}
-    assert network(torch.zeros(2, 3, 32, 32)).shape == (2, 512)
     assert [type(layer).__name__ for layer in head] == ["Linear", "ReLU", "BatchNorm1d", "Linear"]
-    # nine convolutions, dense 512 and classes: eleven layers with weights
-    assert len(convolutions) + 2 == 11
-
-
-@pytest.mark.parametrize("side", [16, 96])
-def test_the_residual_network_takes_any_side(side):
-    network, head = built("resnet", 0, 0)
-    vectors = network(torch.rand(2, 3, side, side))
-    assert vectors.shape == (2, 512)
-    assert head(vectors).shape == (2, 128)
-
-
-def test_weights_depend_on_the_seed_alone():
-    torch.manual_seed(5)
-    expected = torch.rand(3)
-    torch.manual_seed(5)
-    first, again, other = (built("plain-11", 3, seed)[0].state_dict() for seed in (0, 0, 1))
-    assert torch.equal(torch.rand(3), expected)
-    assert all(torch.equal(first[name], again[name]) for name in first)
-    assert not torch.equal(first["0.weight"], other["0.weight"])
 
 
 def test_the_loss_of_instances_is_the_papers_sum():
@@ -75,16 +53,13 @@ def test_the_loss_of_instances_is_the_papers_sum():
 
 def test_neighbours_vote_as_scikit_learns():
     rng = np.random.default_rng(0)
-    reference, query = (rng.normal(size=(n, 8)) + 1 for n in (60, 40))
-    reference, query = (r / np.linalg.norm(r, axis=1, keepdims=True) for r in (reference, query))
+    rows = (rng.normal(size=(n, 8)) + 1 for n in (60, 40))
+    reference, query = (np.float32(r / np.linalg.norm(r, axis=1, keepdims=True)) for r in rows)
     classes = rng.integers(0, 4, 60)
     for count in (5, 20, 100):
-        known = KNeighborsClassifier(
-            min(count, 60), weights=lambda distance: 1 - distance, metric="cosine"
-        ).fit(reference, classes)
-        found = by_neighbours(
-            query.astype(np.float32), reference.astype(np.float32), classes, count
-        )
+        weights = {"weights": lambda distance: 1 - distance, "metric": "cosine"}
+        known = KNeighborsClassifier(min(count, 60), **weights).fit(reference, classes)
+        found = by_neighbours(query, reference, classes, count)
         assert (found == known.predict(query)).all()
 
 
@@ -123,35 +98,12 @@ def test_the_papers_schedule_restarts_where_its_cycles_end():
         plan.rate(plan.steps)
 
 
-@given(
-    st.builds(
-        Plan,
-        st.just("plain-11"),
-        st.integers(16, 128),
-        st.integers(0, 5),
-        st.integers(2, 5000),
-        st.integers(1, 12),
-        st.integers(2, 300),
-        st.just(0),
-    )
-)
-def test_work_grows_with_every_step_to_all_of_it(plan):
-    done = [plan.done(step) for step in range(plan.steps + 1)]
-    assert done[0] == 0
-    assert done[-1] == plan.work[-1]
-    assert all(a < b for a, b in pairwise(done))
-
-
 def test_whatever_decides_the_weights_is_in_the_key():
-    others = {
-        **{"network": "resnet", "side": 28, "classes": 0, "images": 999, "epochs": 7},
-        **{"batch": 99, "seed": 1, "precision": "bf16"},
-    }
+    others = {"network": "resnet", "side": 28, "classes": 0, "images": 999, "epochs": 7}
+    others |= {"batch": 99, "seed": 1, "precision": "bf16", "schedule": "paper"}
     plans = [PLAN, *(replace(PLAN, **{name: value}) for name, value in others.items())]
-    plans.append(replace(PLAN, schedule="paper"))
     keys = {plan.key("data") for plan in plans} | {PLAN.key("other data")}
     assert len(keys) == len(plans) + 1
-    assert PLAN.key("data") == replace(PLAN).key("data")
 
 
 @given(st.lists(st.integers(0, 4), min_size=2, max_size=300), st.integers(0, 5))
@@ -190,30 +142,24 @@ def test_equal_pictures_and_groups_never_straddle():
     for seed in range(5):
         material = ImageData(pictures, np.arange(80), 0, labels, groups)
         found = training_data(images, material, None, labels="auto", seed=seed, notify=print)
-        held = set((found.evaluation.rows // 4).tolist())
-        assert len(found.evaluation.rows) == 8
-        assert not held & set((found.rows // 4).tolist())
-        assert sorted([*found.evaluation.rows, *found.rows]) == list(range(80))
+        held = found.evaluation
+        assert len(held.rows) == 8
+        assert not set(held.rows // 4) & set(found.rows // 4)
+        assert sorted([*held.rows, *found.rows]) == list(range(80))
         assert (found.classes == found.rows // 40).all()
-        assert found.evaluation.classes is not None
-        assert (found.evaluation.classes == found.evaluation.rows // 40).all()
+        assert (held.classes == held.rows // 40).all()
 
 
 def test_what_has_no_label_is_left_out_and_said():
     pictures = np.random.default_rng(0).integers(0, 256, (40, 4, 4, 3), np.uint8)
     labels = pa.array([None if n % 10 == 0 else "ab"[n % 2] for n in range(40)])
     said = []
-    found = training_data(
-        open_images(list(pictures), name="some"),
-        ImageData(pictures, np.arange(40), 0, labels, None),
-        None,
-        labels="auto",
-        seed=0,
-        notify=said.append,
-    )
+    images = open_images(list(pictures), name="some")
+    material = ImageData(pictures, np.arange(40), 0, labels, None)
+    found = training_data(images, material, None, labels="auto", seed=0, notify=said.append)
     assert said == ["4 images of some without a label: excluded"]
-    assert not {0, 10, 20, 30} & {*found.rows.tolist(), *found.evaluation.rows.tolist()}
-    assert len(found.rows) + len(found.evaluation.rows) == 36
+    rows = [*found.rows, *found.evaluation.rows]
+    assert sorted(rows) == [n for n in range(40) if n % 10]
 
 
 SHIFTS = Plan("plain-11", 16, 3, 100, 1, 10, 0)
@@ -231,32 +177,24 @@ def test_a_small_picture_is_mirrored_or_shifted_and_nothing_else():
     rng = np.random.default_rng(0)
     picture = rng.integers(0, 256, (16, 16, 3), np.uint8)
     padded = np.pad(picture, ((2, 2), (2, 2), (0, 0)), mode="reflect")
-    known = {}
-    for y in range(5):
-        for x in range(5):
-            shifted = padded[y : y + 16, x : x + 16]
-            known[shifted.tobytes()] = (y, x, False)
-            known[shifted[:, ::-1].tobytes()] = (y, x, True)
+    shifted = [padded[y : y + 16, x : x + 16] for y in range(5) for x in range(5)]
+    known = {each[:, ::step].tobytes() for each in shifted for step in (1, -1)}
     found = made(SHIFTS, np.repeat(picture[None], 200, axis=0), 7)
-    seen = [known[each.astype(np.uint8).tobytes()] for each in found]
-    assert len(set(seen)) > 40
-    assert "shifts of up to 2 pixels" in described(SHIFTS)
+    seen = {each.astype(np.uint8).tobytes() for each in found}
+    assert seen <= known
+    assert len(seen) > 40
 
 
 def test_crops_keep_the_stated_share_of_the_area():
     across = np.broadcast_to(np.linspace(0, 240, 96), (96, 96))
     ramp = np.stack([across, across.T, np.zeros((96, 96))], axis=-1).astype(np.uint8)
     found = made(CROPS, np.repeat(ramp[None], 300, axis=0), 3)
-    wide, tall = (
-        np.abs(np.ptp(found[..., channel], axis=(1, 2))) / 240 * 96 / 95 for channel in (0, 1)
-    )
-    area = wide * tall
+    area = np.prod(np.ptp(found[..., :2], axis=(1, 2)) / 240 * 96 / 95, axis=1)
     assert 0.33 < area.min() < 0.45
     assert 0.85 < area.max() < 1.03
     mirrored = found[:, 48, 0, 0] > found[:, 48, -1, 0]
     assert 100 < mirrored.sum() < 200
     assert (found[:, 0, 48, 1] < found[:, -1, 48, 1]).all()
-    assert "35-100 % of the area" in described(CROPS)
 
 
 def test_views_for_instances_also_change_in_colour():
@@ -267,10 +205,3 @@ def test_views_for_instances_also_change_in_colour():
     assert found.max() <= 255
     grey = np.ptp(found, axis=3).max(axis=(1, 2)) < 1e-2
     assert 30 < grey.sum() < 90
-
-
-def test_changes_depend_on_the_draw_alone():
-    pictures = np.random.default_rng(0).integers(0, 256, (20, 16, 16, 3), np.uint8)
-    first, again, other = (made(VIEWS, pictures, 0, step) for step in (5, 5, 6))
-    assert (first == again).all()
-    assert (first != other).any()
