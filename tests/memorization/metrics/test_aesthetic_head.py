@@ -110,6 +110,7 @@ class _Trap:
         ({"0.weight": np.full((1, 4), np.nan)}, "in 0 that are not finite"),
         ({}, "holds no tensors by name"),
         (_Trap(), "is not a file of weights alone ("),
+        (b"words", "is not a file of weights alone ("),
         (None, "aesthetic head: there is no file"),
     ],
 )
@@ -118,11 +119,11 @@ def test_files_that_are_no_head(tmp_path, monkeypatch, content, said):
     import torch
 
     monkeypatch.chdir(tmp_path)
-    path = tmp_path / "head.pth"
+    path = tmp_path / ("head.safetensors" if content == b"words" else "head.pth")
     if isinstance(content, dict):
         torch.save({name: torch.from_numpy(each) for name, each in content.items()}, path)
     elif content is not None:
-        path.write_bytes(pickle.dumps(content))
+        path.write_bytes(content if content == b"words" else pickle.dumps(content))
     message = refusal(VisleakError, AestheticHead.load, path)
     assert said in message
     assert str(path) in message

@@ -193,6 +193,7 @@ def test_inception_is_fed_as_clean_fid_feeds_it(inception_file, natural):
         ("inception:{}/layers.pt", "has no part 'layers'; get inception-2015-12-05"),
         ("inception:{}/inception.pt?prep=x", "features inception has no option 'prep'"),
         ("inceptio", "features are inception:FILE or an encoder (builtin, clip,"),
+        ("builtin?device=cpu", "encoder builtin has no option 'device'"),
     ],
 )
 def test_features_that_cannot_be(inception_file, text, said):
