@@ -5,19 +5,67 @@ from pathlib import Path
 
 import layout_making as making
 import pytest
-from audit_making import make_audit, pair
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from toy_audit import image_row, write_audit
+from toy_audit import pair_row as pair
 from visleak import remedy
 from visleak.errors import UsageError, VisleakError
 from visleak.formats import open_images
-from visleak.images import content_digest
-from visleak.records import GRADES
+from visleak.images import content_digest, decode
+from visleak.records import GRADES, Problem, Unreadable
 from visleak.remedy import PurgeSettings, removal
 from visleak.verdicts import Ledger, Verdict
 
 pytestmark = pytest.mark.usefixtures("no_waiting")
+
+
+def make_audit(
+    folder,
+    tests,
+    trains,
+    pairs,
+    *,
+    flat=(),
+    roles=None,
+    settings=None,
+    compared=(),
+    embeddings=None,
+):
+    """Write an audit of these sources; embeddings are sets without images."""
+    rows, problems, sets = [], [], {}
+    for name, source in (tests | trains).items():
+        images = open_images(source, name=name)
+        count = len(images)
+        labels = [None] * count if images.labels is None else images.labels.to_pylist()
+        columns = images.ids.to_pylist(), labels, images.locators.to_pylist()
+        read = images.opener.read(range(count))
+        for stored, id_, label, locator in zip(read, *columns, strict=True):
+            if isinstance(decoded := decode(stored), Unreadable):
+                problems.append(Problem(name, id_, "", decoded.reason))
+                continue
+            more = {"label": label, "locator": locator, "flat": f"{name}/{id_}" in flat}
+            rows.append(image_row(name, id_, digest=content_digest(stored).hex(), **more))
+        sets[name] = {"source": source, "options": dict(images.options), "images": count}
+        sets[name] |= {"readable": count, "unreadable": 0, "flat": 0}
+    pairs = list(pairs)
+    for name, count in (embeddings or {}).items():
+        # of embeddings that are not kept, the images in pairs are known
+        listed = {row["reference"] for row in pairs if row["reference_set"] == name}
+        rows += [image_row(name, id_, locator=None) for id_ in sorted(listed)]
+        sets[name] = {"source": f"emb:{name}", "images": count, "readable": count}
+        sets[name] |= {"pictures": False}
+    for name, about in sets.items():
+        usual = ["benchmark" if name in tests else "training"]
+        side = "query" if name in tests else "reference"
+        about |= {"dataset": "", "side": side, "roles": (roles or {}).get(name, usual)}
+    references = [*trains, *(embeddings or {})]
+    found = [*compared, *((t, r) for t in tests for r in references), *((t, t) for t in tests)]
+    about = {"limits": (0.9, 0.8), "sets": sets, "key": "0" * 32, "opened_in": "/"}
+    about["settings"] = {"sample": 0, "candidates": "auto"} | (settings or {})
+    write_audit(folder, rows, pairs, found, problems=problems, **about)
+    return folder
 
 
 @pytest.fixture(scope="module")

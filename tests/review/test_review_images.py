@@ -117,16 +117,6 @@ def test_images_that_cannot_be_shown_have_reasons():
     assert b"&lt;script&gt;" in data
 
 
-def test_a_batch_is_read_once_in_order(registry, stored):
-    wanted = [("set", f"i{n}") for n in (9, 2, 17, 5)]
-    registry.ahead(wanted)
-    # who asks while it is read goes first, in a pass of its own
-    until(lambda: bool(stored.calls) and not stored.inside)
-    for name in wanted:
-        assert isinstance(registry.image(*name), ShownImage)
-    assert stored.calls == [[2, 5, 9, 17]]
-
-
 def test_reading_ahead_waits_until_it_is_worth_a_pass(registry, stored):
     """On a stream a pass is dear: one new image a page must not cost one."""
     names = [("set", f"i{n}") for n in range(COUNT)]

@@ -12,7 +12,7 @@ from invoices import OTHER, audited, covered, difference_box, invoice
 from visleak.records import Unreadable
 from visleak.review.review_pages import MOST_OTHERS, SIZE
 from visleak.review.session import ROW, ReviewSession
-from visleak.verdicts import Ledger, Verdict, read_verdicts
+from visleak.verdicts import Ledger, Verdict
 
 
 def test_a_pair_shows_all_that_is_known(browser):
@@ -169,13 +169,6 @@ def test_a_wrong_pair_among_many_judges_none(browser):
     sent = {"judgment": "near", "pairs": names[:1], "choice": {"grade": "nearly"}}
     assert browser.client.post("/api/judge", json=sent, headers=OWN).status_code == 400
     assert browser.session.ledger.standing() == ()
-
-
-def test_a_pair_named_twice_is_judged_once(browser):
-    one, other = browser.session.listing.key(3)
-    sent = {"judgment": "near", "pairs": [f"{one}-{other}", f"{other}-{one}"]}
-    assert browser.send("/api/judge", sent)["judged"] == 1
-    assert len(read_verdicts(browser.session.folder)) == 1
 
 
 def test_pages_of_what_there_is_not(browser):
