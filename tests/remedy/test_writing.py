@@ -293,10 +293,6 @@ def test_yolo_is_one_data_set_of_its_splits(tmp_path):
     labels = tmp_path / "out" / "labels" / "val"
     assert sorted(p.name for p in labels.iterdir()) == ["a0.txt", "a4.txt"]
     assert (labels / "a4.txt").read_bytes() == (tmp_path / "yolo/labels/val/a4.txt").read_bytes()
-    written(tmp_path / "lists", piece(source, [0, 3, 4]), how="manifest")
-    listed = open_images(f"yolo:{tmp_path}/lists/data.yaml#val")
-    assert listed.labels.to_pylist() == ["cat", None, "cat"]
-    assert list(listed.opener.read(range(3))) == [making.picture(i) for i in (0, 3, 4)]
     train = piece(f"{source.removesuffix('#val')}#train", [0], name="train")
     parts = [Part("val", (piece(source, [1, 2], name="val"),)), Part("train", (train,))]
     both = write(parts, tmp_path / "both", "link", about={})

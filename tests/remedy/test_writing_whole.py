@@ -13,7 +13,6 @@ import pytest
 from layout_making import piece, state, written
 
 from visleak.errors import UsageError, VisleakError
-from visleak.formats import open_images
 from visleak.formats.writing import Destination
 from visleak.remedy import undo, writing
 from visleak.remedy.manifest import RemovedImage
@@ -138,14 +137,6 @@ def test_the_name_of_a_part_must_be_a_folder_name(name, tmp_path):
 def test_nothing_left_is_no_data_set(tmp_path):
     with pytest.raises(VisleakError, match="no image of 'test' is left; no data set is written"):
         written(tmp_path / "out", piece(making.folder(tmp_path / "in"), ()))
-
-
-def test_an_audited_image_that_went_away_is_refused(tmp_path):
-    images = open_images(making.folder(tmp_path / "in"), name="test")
-    known = {"test": pa.table({"id": images.ids, "digest": pa.array(["0" * 32] * making.COUNT)})}
-    (tmp_path / "in" / "pics" / "cat" / "4=ü .png").unlink()
-    with pytest.raises(VisleakError, match=r"changed since the audit: it cannot be read \("):
-        written(tmp_path / "out", piece(images, [2]), known=known)
 
 
 def test_leftovers_of_killed_runs_are_removed(tmp_path):
