@@ -58,17 +58,6 @@ def test_a_wrong_text_is_refused(text: str) -> None:
         load_encoder(text)
 
 
-def test_choices_and_arguments() -> None:
-    request = parse("x?prep=b&batch=7")
-    assert request.choice("to", ("c",), "c") == "c"
-    assert (request.number("batch", 32), request.number("more", 5)) == (7, 5)
-    with pytest.raises(UsageError, match="prep of encoder x must be one of a, c; got 'b'"):
-        request.choice("prep", ("a", "c"), "a")
-    for value in ("0", "1.5", "9" * 5000, "²"):
-        with pytest.raises(UsageError, match="option batch of encoder x must be a whole number"):
-            parse(f"x?batch={value}").number("batch", 32)
-
-
 @pytest.mark.parametrize(
     ("text", "known"),
     [

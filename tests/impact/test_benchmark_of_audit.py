@@ -92,12 +92,6 @@ def test_what_people_say_counts_and_can_be_all_that_counts(folder):
     assert leaked(alone, "near or exact").keys() == {"q5"}
 
 
-def test_an_audit_without_verification_has_degrees_only(tmp_path):
-    pairs = [Pair("q0", "r0", None)]
-    benchmark = benchmark_of(split_audit(tmp_path / "a", TEST, TRAIN, pairs, verified=False))
-    assert [leak.name for leak in benchmark.leaks] == ["hard", "hard or soft", "soft only"]
-
-
 def test_lists_of_ids_are_leaks_of_their_own(folder, tmp_path):
     listed = tmp_path / "mine.txt"
     listed.write_text("\ufeffq1\n\n q4 \nq1\nnobody\n", encoding="utf-8")

@@ -30,15 +30,6 @@ def said(number, judgment="near", reviewer="Ada", **about):
     return Verdict.of(digest(number), digest(number + 1), judgment, reviewer, **about)
 
 
-def test_a_verdict_is_on_disk_when_add_returns(tmp_path):
-    with Ledger(tmp_path) as ledger:
-        ledger.add(said(1))
-        # another process would see it now, though the plain copy is not due yet
-        assert read_verdicts(tmp_path) == ledger.standing()
-        assert not (tmp_path / PLAIN).exists()
-    assert read_plain(tmp_path / PLAIN) == read_verdicts(tmp_path)
-
-
 @given(st.lists(st.tuples(st.sampled_from(["Ada", "Ben", "undo Ada"]), st.integers(0, 3),
                           st.sampled_from(GRADES), st.integers(1, 2)), max_size=12))  # fmt: skip
 def test_standing_equals_a_plain_history(steps):
