@@ -190,16 +190,6 @@ def test_no_fewer_moves_unite_all(split):
     assert (moves.part[whole] == owner[whole]).all()
 
 
-def test_ties_keep_classes():
-    """Two pairs of each of two classes: one of each class moves in each direction."""
-    component, owner = np.repeat(np.arange(4), 2), np.tile([0, 1], 4)
-    label = np.repeat([0, 1, 1, 0], 2)
-    moves = fewest_moves(component, owner, label, 2)
-    assert moves.uniting == 4
-    for name in (0, 1):
-        assert np.bincount(moves.part[label == name]).tolist() == [2, 2]
-
-
 def test_single_images_of_the_same_class_go_back():
     """Three leaks of one class leave test, and three others of it come, for every seed."""
     # a test image beside four of train, three times; then 40 free images of two classes

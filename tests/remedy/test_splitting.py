@@ -385,19 +385,6 @@ def test_exchanges_among_many_components_are_sampled(monkeypatch):
     assert max_points(counts, np.array([0.8, 0.2])) < 0.01
 
 
-def test_misses_of_a_balance():
-    balance = Balance(
-        ("train", "test"), np.array([0.8, 0.2]), ("cat", "dog"), np.array([[60, 10], [10, 20]])
-    )
-    assert balance.largest().points == pytest.approx(30 / 20 - 1)
-    first, second, *_ = map(str, balance.misses(0.05))
-    assert first == "part test is off its size by 50.00 % (10 images too many)"
-    assert second == ("class cat of part test is off its share by 36.67 points (11 images too few)")
-    few = Balance(("a", "b"), np.array([0.5, 0.5]), ("",), np.array([[1], [2]]))
-    assert few.largest().points == pytest.approx(1 / 3)
-    assert few.misses(0.01) == ()
-
-
 # -- reasons why a tolerance is missed -------------------------------------------------------------
 
 

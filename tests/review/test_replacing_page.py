@@ -196,15 +196,6 @@ def test_no_candidate_left_and_all_done(opened, tmp_path):
     assert "Approved, but not in this pool" in page.get("/replacing/5")
 
 
-def test_one_class_at_a_time(page):
-    assert page.client.get("/replacing?class=dog").headers["location"] == "/replacing/5?class=dog"
-    text = page.get("/replacing/5?class=dog")
-    assert 'data-previous=""' in text
-    assert 'data-next="/replacing/6?class=dog"' in text
-    answer = page.post("approve", 4, page.shown("/replacing/5"), **{"class": "dog"}).json()
-    assert answer["next"] == "/replacing/6?class=dog"
-
-
 @pytest.mark.parametrize(
     ("sent", "error"),
     [

@@ -91,10 +91,6 @@ def test_a_selected_row_is_not_covered():
     assert not covers(plain, selected).any()
 
 
-def test_different_images_do_not_cover_each_other():
-    assert not covers(textured(3), boxed(textured(4))).any()
-
-
 @pytest.mark.parametrize("cover", [labelled, boxed, dotted])
 def test_a_covered_copy_is_compared_like_the_copy(cover):
     plain = textured(5)
