@@ -379,7 +379,7 @@ def test_single_images_miss_by_rounding_only(stratum, shares):
 def test_exchanges_among_many_components_are_sampled(monkeypatch):
     monkeypatch.setattr(partition, "WORK", 30)
     monkeypatch.setattr(partition, "COMPONENTS", 1)
-    component, stratum = made(np.random.default_rng(0), 200, 12, 3)
+    component, stratum = made(np.random.default_rng(0), 100, 12, 3)
     part = assign(component, stratum, np.array([0.8, 0.2]))
     counts = Loads.of(component, stratum).counts_of(part, 2)
     assert max_points(counts, np.array([0.8, 0.2])) < 0.01
