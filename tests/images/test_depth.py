@@ -193,6 +193,9 @@ def test_a_narrow_range_far_from_zero_is_shown_whole():
     # but noise is not made an image
     blank = 30000 + np.random.default_rng(0).integers(-60, 60, (60, 80)).astype(np.uint16)
     assert np.ptp(grey(cv_png(blank))) < 3
+    # and one value has its share of the type
+    for value, shown in ((0, 0), (100, 100), (30000, 117), (65535, 255)):
+        assert (grey(cv_png(np.full((9, 9), value, np.uint16))) == shown).all(), value
 
 
 def test_other_ranges_are_shown_whole():
