@@ -184,9 +184,7 @@ def test_a_labelled_list_against_a_general_one_and_its_figures(tmp_path, drawn_f
     assert found.separation.auc.value == 1.0
     assert [each.prompt for each in found.top][:2] == [HOSTILE, "mem 6.0"]
     assert [spread.kind for spread in found.spreads] == ["memorized", "prompts", "general"]
-    assert found.notes[0] == "one came twice"
     assert found.notes[1].startswith("1 prompt without a label is not part of the figures")
-    assert (found.origin, found.general_origin) == ("list.csv", "coco.json")
     assert found.throughput.passes == 2 * 314
     # scoring, and each attributed prompt once more a noise
     assert model.rows == 2 * 314 + 2 * 2
