@@ -279,6 +279,8 @@ def test_several_outputs(tmp_path: Path) -> None:
     refused(
         f"onnx:{path}", r'two\.onnx has several outputs: vectors, map; name the vectors as "out'
     )
+    write(path, output="maps")
+    refused(f"onnx:{path}", r"has no output 'maps'; its outputs are vectors, map$")
     write(path, output="map")
     refused(f"onnx:{path}", r"^output 'map' of .* is float32 \(1, 8, 8, 9\) for one image; it mus")
     write(path, output="vectors")

@@ -114,6 +114,8 @@ def test_which_set_a_column_is_of(folder, tmp_path):
         ({"within": True, "train": "train"}, "leave out --train"),
     ):
         refused(UsageError, said, folder, import_verdicts, path=path, **arguments)
+    alone = split_audit(tmp_path / "alone", TEST, ())
+    refused(UsageError, "compared a set with itself alone; give", alone, import_verdicts, path=path)
     apart = split_audit(tmp_path / "apart", TEST, TRAIN, within=False)
     refused(UsageError, "did not look for repeats", apart, import_verdicts, path=path, within=True)
     summary = read_summary(folder).as_dict()

@@ -47,7 +47,8 @@ def test_csv_is_flat_and_safe_for_spreadsheets(tmp_path):
         ["b\r\n", "", "2", "1.0"],
         ["c,d", "'=b", "3", "1.5"],
     ]
-    assert "p.csv exists" in refusal(UsageError, write_predictions, path, [], {}, {})
+    for target, words in ((path, "p.csv exists"), (tmp_path / "p.json", "as .parquet or .csv")):
+        assert words in refusal(UsageError, write_predictions, target, [], {}, {})
     lists = {"s": np.ones((1, 2))}
     said = refusal(UsageError, write_predictions, path, ["1"], lists, {}, force=True)
     assert "p.csv: a CSV cannot hold lists (s)" in said

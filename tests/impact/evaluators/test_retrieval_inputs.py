@@ -194,6 +194,8 @@ def test_archives_that_are_refused(tmp_path, arrays, said):
 
 
 def test_files_that_are_none(tmp_path):
+    with pytest.raises(UsageError, match=r"gone\.npz: there is no such file"):
+        read_caption_vectors(str(tmp_path / "gone.npz"))
     (tmp_path / "i.npz").write_bytes(b"no archive")
     with pytest.raises(VisleakError, match=r"cannot be read as \.npz"):
         read_caption_vectors(str(tmp_path / "i.npz"))
