@@ -2,20 +2,17 @@
 
 import json
 import shutil
-from collections.abc import Callable
 from functools import reduce
 from operator import getitem
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from PIL import Image
 from typer.testing import CliRunner
 
 import visleak
+from planted_pool import png, scene, store
 from visleak.cli.app import app
 from visleak.errors import VisleakError
 from visleak.formats import open_images
@@ -32,13 +29,9 @@ FILES = ("audit.json", "pairs.parquet", "images.parquet", "unreadable.csv")
 def audited(tmp_path_factory):
     """Return a folder with an audit of two small sets, which lie beside it."""
     root = tmp_path_factory.mktemp("whole")
-    rng = np.random.default_rng(11)
-    pictures = [rng.integers(0, 255, (6, 6, 3), np.uint8) for _ in range(8)]
     for name, chosen in (("test", range(5)), ("train", range(2, 8))):
-        (root / name).mkdir()
         for number in chosen:
-            large = np.kron(pictures[number], np.ones((12, 12, 1), np.uint8))
-            Image.fromarray(large).save(root / name / f"{number}.png")
+            store(root / name, f"{number}.png", png(scene(number)))
         (root / name / "broken.jpg").write_bytes(b"\xff\xd8\xff\xe0 nothing more")
     visleak.audit(root / "test", root / "train", out=root / "audit", cache=None, workers=1)
     return root
@@ -92,7 +85,7 @@ def test_any_changed_character_of_the_summary_is_found(folder):
     assert found > 20
 
 
-def edit(folder: Path, change: Callable[[dict[str, object]], None]) -> None:
+def edit(folder, change):
     """Change ``audit.json`` and its own digest, but not its digests of the other files."""
     content = json.loads((folder / "audit.json").read_text())
     change(content)
@@ -101,37 +94,36 @@ def edit(folder: Path, change: Callable[[dict[str, object]], None]) -> None:
     (folder / "audit.json").write_text(json.dumps(content))
 
 
+def cleaner(content):
+    headline = content["headline"].replace("3 of 5", "0 of 5")
+    content["totals"][0]["headline"] = content["headline"] = headline
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"headline": "0 of 5 test images leak"}, "headline"),
-        ({"totals": [], "headline": ""}, "totals are not those"),
-        ({"files": {}}, "is not the file"),
-        ({"comparisons": []}, "lacks the comparison"),
+        (lambda content: content.update(headline="0 of 5 test images leak"), "headline"),
+        (cleaner, "headline"),
+        (lambda content: content.update(totals=[], headline=""), "totals are not those"),
+        (lambda content: content.update(files={}), "is not the file"),
+        (lambda content: content.update(comparisons=[]), "lacks the comparison"),
     ],
 )
 def test_an_edited_summary(folder, change, message):
-    edit(folder, lambda content: content.update(change))
+    edit(folder, change)
     found = check_audit(folder, images=True)
     assert any(message in finding.what for finding in found.findings), found.findings
 
 
-def sealed(folder: Path, name: str, change: Callable[[pa.Table], pa.Table]) -> None:
+def sealed(folder, name, change):
     """Change a table, and its digest in ``audit.json`` too."""
-    write_tables(folder / name, schema := pq.read_schema(folder / name), [
-        change(pq.read_table(folder / name)).cast(schema)
-    ])  # fmt: skip
-    edit(folder, lambda content: content["files"].update({name: file_digest(folder / name)}))
+    path = folder / name
+    schema, table = pq.read_schema(path), pq.read_table(path)
+    write_tables(path, schema, [change(table).cast(schema)])
+    edit(folder, lambda content: content["files"].update({name: file_digest(path)}))
 
 
-def set_value(table: pa.Table, column: str, row: int, value: object) -> pa.Table:
-    values = table[column].to_pylist()
-    values[row] = value
-    at = table.schema.get_field_index(column)
-    return table.set_column(at, column, pa.array(values, table.schema.field(column).type))
-
-
-def reverse(table: pa.Table) -> pa.Table:
+def reverse(table):
     return table.take(list(range(len(table)))[::-1])
 
 
@@ -139,23 +131,16 @@ def reverse(table: pa.Table) -> pa.Table:
 TABLE_EDITS = [
     ("pairs", {"grade": "similar"}, "grade"),
     ("pairs", {"grade": "different", "probability": 0.1, "reason": "nothing"}, "equal"),
-    ("pairs", {"grade": None, "probability": None}, "equal contents"),
     ("pairs", {"probability": 1.5}, "outside"),
     ("pairs", {"transform": "mirrored"}, "transforms"),
     ("pairs", {"degree": "soft"}, "degree of 1 rows"),
     ("pairs", {"similarity": 0.2}, "order"),
     ("pairs", {"background": 0.9}, "background of 1 rows"),
-    ("pairs", {"coverage": "inter"}, "coverage of 1 rows"),
-    ("pairs", {"modality": "full"}, "modality of 1 rows"),
-    ("pairs", {"query_label": "cat"}, "query_label of 1 rows"),
-    ("pairs", {"label_relation": "same"}, "label_relation of 1 rows"),
     ("pairs", {"reference_set": "other"}, "does not compare"),
     ("pairs", {"grade": "good"}, "not one of"),
     ("pairs", lambda table: table.slice(1), "pairs"),
-    ("pairs", reverse, "order"),
     ("images", reverse, "order"),
     ("images", {"nearest_similarity": 0.1}, "nearest_sim"),
-    ("images", {"nearest": "0.png"}, "nearest of 1"),
     ("images", {"pairs_total": 0}, "below the listed"),
     ("images", {"flat": True}, "blank"),
     ("images", {"digest": "0" * 32}, "other contents"),
@@ -167,10 +152,10 @@ def test_an_edited_table_with_its_digest(folder, name, change, message):
     def changed(table):
         if callable(change):
             return change(table)
-        row = table["grade"].to_pylist().index("exact") if name == "pairs" else 3
-        for column, value in change.items():
-            table = set_value(table, column, row, value)
-        return table
+        rows = table.to_pylist()
+        place = table["grade"].to_pylist().index("exact") if name == "pairs" else 3
+        rows[place] |= change
+        return pa.Table.from_pylist(rows, table.schema)
 
     sealed(folder, f"{name}.parquet", changed)
     found = check_audit(folder).findings
@@ -182,21 +167,13 @@ def test_an_edited_table_with_its_digest(folder, name, change, message):
     [
         (("totals", 0, "rates", "exact", "count"), 2, "2 of 5 in audit.json, 3 of 5 in the tables"),
         (("totals", 0, "rates", "exact", "high"), 1.0, "interval"),
-        (("comparisons", 0, "pairs"), 1, ""),
-        (("comparisons", 0, "queries"), 500, ""),
-        (("comparisons", 0, "coverage"), "inter", ""),
         (("comparisons", 0, "duplicate_groups", "groups"), 9, ""),
-        (("comparisons", 0, "duplicate_groups", "largest"), [7], ""),
         (("comparisons", 1, "within", "duplicate_pairs", "exact"), 4, ""),
-        (("comparisons", 0, "rates", "hard", "count"), 0, ""),
         (("totals", 0, "rates", "hard", "count"), 0, ""),
         (("sets", 0, "images"), 500, ""),
-        (("sets", 0, "readable"), 4, ""),
-        (("sets", 0, "flat"), 2, ""),
         (("sets", 1, "distinct"), 5, ""),
         (("thresholds", "hard"), 0.999, ""),
         (("grader", "near_at"), 0.9, ""),
-        (("label_conflicts",), 3, ""),
         (("unfinished",), 1, ""),
         (("verification", "stopped"), 77, ""),
     ],
@@ -206,15 +183,6 @@ def test_any_number_of_the_summary_follows_from_the_tables(folder, path, value, 
     found = check_audit(folder).findings
     assert found
     assert message in found[0].what
-
-
-def test_a_headline_with_its_totals(folder):
-    def cleaner(content: dict[str, Any]) -> None:
-        headline = content["headline"].replace("3 of 5", "0 of 5")
-        content["totals"][0]["headline"] = content["headline"] = headline
-
-    edit(folder, cleaner)
-    assert any("headline" in each.what for each in check_audit(folder).findings)
 
 
 @pytest.mark.parametrize("options", [
@@ -279,11 +247,8 @@ def test_verdicts_on_images_of_another_audit(folder):
 
 
 def test_the_command(folder):
-    runner = CliRunner()
-    result = runner.invoke(app, ["check", str(folder)])
-    assert (result.exit_code, "is intact" in result.stdout) == (0, True)
     (folder / "pairs.parquet").unlink()
-    result = runner.invoke(app, ["check", str(folder), "--json"])
+    result = CliRunner().invoke(app, ["check", str(folder), "--json"])
     found = json.loads(result.stdout)
     assert (result.exit_code, found["whole"]) == (1, False)
     assert not any("run the audit" in each["what"] for each in found["findings"])  # once, as remedy

@@ -7,19 +7,21 @@ import sys
 import zipfile
 from pathlib import Path
 
-import numpy as np
 import pytest
-from PIL import Image
 
 ROOT = Path(__file__).parents[1]
 PIP = (sys.executable, "-m", "pip", "-q")
 
 
-def run(*command: str | Path, cwd: Path, **environment: str) -> subprocess.CompletedProcess[str]:
+def run(*command, cwd, **environment):
     return subprocess.run(
-        [str(word) for word in command], cwd=cwd, env={**os.environ, **environment},
-        capture_output=True, text=True, check=False,
-    )  # fmt: skip
+        list(map(str, command)),
+        cwd=cwd,
+        env={**os.environ, **environment},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
 
 
 #: An address for links: a package index shows the README away from the files it links to.
@@ -29,8 +31,7 @@ HOME = "https://example.org/group/project"
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory):
     folder = tmp_path_factory.mktemp("wheel")
-    command = (*PIP, "wheel", "--no-deps", "-w", folder, ROOT)
-    built = run(*command, cwd=folder, VISLEAK_REPOSITORY=HOME)
+    built = run(*PIP, "wheel", "--no-deps", "-w", folder, ROOT, cwd=folder, VISLEAK_REPOSITORY=HOME)
     if "hatchling" in built.stderr:
         pytest.skip("hatchling could not be installed")
     assert built.returncode == 0, built.stderr
@@ -39,20 +40,16 @@ def wheel(tmp_path_factory):
 
 
 @pytest.mark.slow
-def test_an_audit_runs_from_the_wheel(wheel, tmp_path):
+def test_an_audit_runs_from_the_wheel(wheel, tmp_path, picture, put):
     """Without the source tree: data files and entry points are in the wheel."""
     target = tmp_path / "installed"
     done = run(*PIP, "install", "--no-deps", "--target", target, wheel, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
-    pixels = np.random.default_rng(3).integers(0, 256, (48, 48, 3), np.uint8)
-    for side, size in (("train", 48), ("test", 40)):
-        (tmp_path / "data" / side).mkdir(parents=True)
-        Image.fromarray(pixels).resize((size, size)).save(tmp_path / "data" / side / "a.png")
+    for side, width in (("train", 48), ("test", 40)):
+        put(f"data/{side}/a.png", picture(width, width))
     code = "import visleak, sys; print(visleak.__file__); from visleak.__main__ import main; main()"
-    done = run(
-        sys.executable, "-c", code, "audit", "data", "-o", "out", cwd=tmp_path,
-        PYTHONPATH=str(target), VISLEAK_CACHE=str(tmp_path / "cache"),
-    )  # fmt: skip
+    command = (sys.executable, "-c", code, "audit", "data", "-o", "out", "--cache", "off")
+    done = run(*command, cwd=tmp_path, PYTHONPATH=str(target))
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith(str(target))
     assert (tmp_path / "out" / "report.html").stat().st_size > 10_000
