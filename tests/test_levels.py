@@ -83,9 +83,9 @@ def all_imports(root):
     found = []
     for module, path in known.items():
         for node in ast.walk(ast.parse(path.read_text("utf-8"))):
-            place = f"{path.relative_to(root.parent)}:{getattr(node, 'lineno', 0)}"
             for target in imported_by(node, known):
                 if target.split(".")[0] == "visleak" and target != module:
+                    place = f"{path.relative_to(root.parent)}:{node.lineno}"
                     found.append(Import(module, target, place, not isinstance(node, ast.Constant)))
     return found
 
