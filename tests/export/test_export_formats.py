@@ -90,6 +90,8 @@ def test_ids_are_those_that_the_headline_counts(tmp_path):
     folder = folder_of(tmp_path / "audit", pairs, flat=("black", "dark"))
     (path,) = export(folder, "ids", tmp_path / "ids.txt")
     assert path.read_text() == "a\nb\n"
+    with pytest.raises(VisleakError, match="cannot be written"):
+        export(folder, "ids", path / "ids.txt")
 
 
 def test_id_with_a_line_break_is_never_torn(tmp_path):
