@@ -82,15 +82,7 @@ def test_from_audit_to_a_fair_test_set(tmp_path, data):
     (path,) = (tmp_path / "out" / "fair").rglob("*.parquet")
     new = pq.read_table(path)
     assert new.drop_columns(["image"]).equals(old.drop_columns(["image"]))
-
-
-def test_it_stops_on_the_first_error(tmp_path, data):
-    (data / "cifar10" / "duplicates_dev.csv").write_text("no,such,columns\n1,2,3\n")
-    done = run(tmp_path, data, "out")
-    assert done.returncode != 0
-    assert "== verdicts of people" in done.stdout
-    assert "== duplicates per type" not in done.stdout
     # the same command again is stopped before it does anything
-    done = run(tmp_path, data, "out")
-    assert (done.returncode, done.stdout) == (2, "")
-    assert "out exists; name another folder" in done.stderr
+    again = run(tmp_path, data, "out")
+    assert again.returncode == 2
+    assert "out exists; name another folder" in again.stderr
