@@ -61,12 +61,6 @@ class Maker:
         picture.putalpha(Image.linear_gradient("L").resize(picture.size))
         return saved(picture, "PNG")
 
-    def long(self):
-        canvas = Image.new("RGB", (20_000, 100))
-        for left in range(0, 20_000, 100):
-            canvas.paste(self.crop(100, 100), (left, 0))
-        return saved(canvas, "PNG")
-
     def animated(self, format_, **options):
         first, *others = (self.crop() for _ in range(3))
         return saved(first, format_, save_all=True, append_images=others, duration=100, **options)
@@ -86,7 +80,6 @@ KINDS = {
     "palette.png": lambda m: saved(m.crop().quantize(64), "PNG"),
     "animated.gif": lambda m: m.animated("GIF"),
     "animated.webp": lambda m: m.animated("WEBP", lossless=True),
-    "long.png": Maker.long,
     "grey.jpg": lambda m: m.plain("JPEG", "L", quality=95),
     "alpha.png": Maker.alpha,
     "one-bit.png": lambda m: m.plain("PNG", "1"),
@@ -97,9 +90,8 @@ KINDS = {
 def resaved(data, number):
     """Return a format and a file of another format with the very pixels people see."""
     image = Image.fromarray(np.asarray(decode(data).pixels))
-    formats = [name for name in LOSSLESS if name != "WEBP" or max(image.size) < 16_000]
     own = Image.open(io.BytesIO(data)).format
-    format_ = [name for name in formats if name != own][number % 2]
+    format_ = [name for name in LOSSLESS if name != own][number % 3]
     return format_, saved(image, format_, **LOSSLESS[format_])
 
 
