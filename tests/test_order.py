@@ -136,12 +136,13 @@ def folder(tmp_path_factory, sides):
         (root / name).mkdir()
         for key, data in stored.items():
             (root / name / f"{key}.png").write_bytes(data)
-        write_list(root / f"{name}.txt", list(stored), root / name)
+        write_list(root, name, list(stored))
     return root
 
 
-def write_list(path, order, folder):
-    path.write_text("".join(f"{folder}/{name}.png\n" for name in order))
+def write_list(folder, name, order):
+    lines = "".join(f"{name}/{each}.png\n" for each in order)
+    (folder / f"{name}.txt").write_text(lines)
 
 
 @pytest.fixture(scope="module")
@@ -164,16 +165,16 @@ def test_the_sets_are_worth_it(sides, folder, expected):
 @hypothesis.given(seed=st.integers(0, 2**32 - 1))
 def test_rows_and_files_in_another_order(sides, folder, expected, tmp_path_factory, seed):
     root = tmp_path_factory.mktemp("shuffled")
+    straight = audited(folder / "test.txt", folder / "train.txt")
     for name, stored in sides.items():
         names = list(stored)
         order = [names[place] for place in np.random.default_rng(seed).permutation(len(names))]
         write_parquet(root / f"{name}.parquet", stored, order)
-        write_list(root / f"{name}.txt", order, folder / name)
+        write_list(folder, name, order)
+    assert_same(audited(folder / "test.txt", folder / "train.txt"), straight)
     got = audited(root / "test.parquet", root / "train.parquet")
     # locators have the number of the row
     assert_same(*({**each, IMAGES: without_locators(each[IMAGES])} for each in (got, expected)))
-    straight = audited(folder / "test.txt", folder / "train.txt")
-    assert_same(audited(root / "test.txt", root / "train.txt"), straight)
 
 
 def without_locators(images):
