@@ -66,12 +66,12 @@ def test_a_benchmark_that_is_added_is_all_that_is_new(place: Path) -> None:
 
 def test_other_settings_are_refused_before_any_work(place: Path) -> None:
     carried_out(place, sets_of())
-    before, other = states(place / "out"), sets_of("verify = false\nviews = 'none'")
+    before, other = states(place / "out"), sets_of("verify = false\nsample = 4")
     with pytest.raises(UsageError, match=r"one-train holds another audit .* --force"):
         carried_out(place, other)
     # it would fail everywhere, hours apart
     with pytest.raises(UsageError, match=r"thresholds .*no\.json is not a file"):
-        carried_out(place, sets_of("thresholds = 'no.json'"))
+        carried_out(place, sets_of("thresholds = 'no.json'"), out="other")
     assert states(place / "out") == before
     assert carried_out(place, other, force=True).run.reused == 0
 
