@@ -16,6 +16,7 @@ from serving import Handler, served
 from webdataset_making import write_shard
 
 from refusals import refusal, refused
+from visleak.cli import main
 from visleak.errors import MissingExtra, UsageError, VisleakError
 from visleak.formats import files, open_images, remote
 from visleak.pipeline.folder import stamp_of
@@ -200,6 +201,31 @@ def test_secrets_are_shown_nowhere(everything, caplog):
     for text in ("coco:https://me:{}@h/x", "nope:https://me:{}@h/x", "ftp://{}@h/"):
         assert SECRET not in refusal(UsageError, open_images, text.format(SECRET))
     assert SECRET not in caplog.text
+
+
+def test_a_whole_audit_shows_no_secret(everything, capsys):
+    """Neither its files, nor its log, nor what is printed; and it is used again."""
+
+    def printed(code, *arguments):
+        with pytest.raises(SystemExit) as ended:
+            main(["audit", *map(str, arguments), "--train", f"{base}/all.tar?{SIGNED}"])
+        assert ended.value.code == code
+        return "".join(capsys.readouterr())
+
+    out, log = everything / "out", everything / "audit.log"
+    with served(everything) as (url, _):
+        base = url.replace("//", f"//me:{SECRET}@")
+        given = ("-o", out, "--log-file", log, "-v", "--cache", "off", "--workers", "1", "--test")
+        first = printed(0, *given, f"{base}/wds/s-{{0..1}}.tar?{SIGNED}")
+        again = printed(0, *given, f"{base}/wds/s-{{0..1}}.tar?{SIGNED}")
+        failed = printed(1, "--test", f"{base}/no.tar?{SIGNED}")
+    assert first.startswith("8 of 8 test images")
+    assert "reused: " in again
+    assert f"archive {url}/no.tar cannot be read: the server says 404" in failed
+    written = [log, *(path for path in out.rglob("*") if path.is_file())]
+    assert b"/all.tar" in log.read_bytes()
+    assert not [path.name for path in written if SECRET.encode() in path.read_bytes()]
+    assert SECRET not in first + again + failed
 
 
 def test_a_table_here_names_addresses_only_where_that_is_allowed(everything, blobs):

@@ -221,6 +221,9 @@ def messages(options: Messages, line: str) -> Iterator[None]:
     """Leave notes out, or write a log, by the options of a command."""
     handlers: list[logging.Handler] = [_Notes(logging.WARNING)]
     if options.log_file is not None:
+        from visleak.formats.remote import redacted
+
+        line = redacted(line)
         handlers.append(_Log(options.log_file))
         logger.setLevel(logging.DEBUG)
     token = _quiet.set(options.quiet)
