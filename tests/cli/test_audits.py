@@ -186,9 +186,18 @@ def test_new_leaks_trip_and_are_named(changed, audited, tmp_path):
     assert content == json.loads((out / "audit.json").read_text())
 
 
-def test_an_audit_is_not_its_own_baseline(dataset, audited):
-    words = "is the output folder itself, so the second run would know every leak"
-    check_refused(f"audit {dataset} -o {audited} --baseline {audited}", words)
+@refusals("""
+    {out}/nowhere -> does not exist; give an audit folder or a file of accepted pairs
+    {out} -> holds no finished audit (no audit.json)
+    {audit} -> is the output folder itself, so the second run would know every leak
+""")
+def test_a_wrong_baseline_ends_before_anything_is_done(
+    dataset, audited, tmp_path, arguments, words
+):
+    out = audited if "{audit}" in arguments else tmp_path / "out"
+    command = f"audit {dataset} -o {out} --baseline {arguments}"
+    check_refused(command, words, audit=audited, out=tmp_path)
+    assert not (tmp_path / "out").exists()
 
 
 def test_cost_is_printed_and_nothing_is_done(dataset, tmp_path):

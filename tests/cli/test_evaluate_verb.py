@@ -130,6 +130,8 @@ def test_retrieve_from_vectors_draws(tmp_path):
     classify set --model hf: -> model hf needs FOLDER after its name: hf:FOLDER
     classify nowhere --model {model} -> does not exist
     classify set --model {model} --classes x -> --classes x c
+    classify emb:vectors --model {model} -> emb
+    retrieve emb:vectors --model clip:clip -> emb
     zeroshot set --model clip:clip --device tpu -> option device of encoder clip must be
     retrieve set --captions c.csv --caption x -> --caption must be first, all or a number
     retrieve -> nothing to search: give SOURCE, a set of images with captions

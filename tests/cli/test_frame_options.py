@@ -86,6 +86,13 @@ def test_nanoseconds_are_times(road, audited):
     assert "whole numbers are taken for nanoseconds since 1970, as times" in err
 
 
+def test_seconds_of_a_table(road, audited):
+    folder, out, _ = audited(0, road / "table.csv", "--frame", "at", "--max-time-gap", "0.1")
+    assert "1 recording leaks: 2 of 3 test images lie within 0.1 s of a training frame" in out
+    (comparison,) = read_summary(folder).as_dict()["comparisons"]
+    assert (comparison["recordings"]["unit"], comparison["recordings"]["within"]) == ("ms", 100)
+
+
 def test_numbers_that_may_be_times_pass_no_gate(road, audited):
     options = (road / "table.csv", "--frame", "odd", "--fail-on", "recording")
     folder, out, err = audited(2, *options)

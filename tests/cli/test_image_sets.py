@@ -39,6 +39,8 @@ def test_encode_reports_what_it_wrote(dataset, tmp_path):
 @refusals("""
     encode {data}/train -o v.npy -> v.npy is a file; choose a folder with -o DIR
     encode emb:{emb}/test -o unused -> is a set of embeddings: there are no pixels to verify
+    robustness emb:{emb}/test -o unused -> is a set of embeddings: there are no pixels to verify
+    calibrate emb:{emb}/test --fpr 0.01 -o unused -> is a set of embeddings
     calibrate {data}/train --fpr tiny -o unused -> --fpr must be one rate or two, such as 1e-6
     find {data}/no.png --against {data}/train -> no.png' is not a file
     find {data}/test/thing/copy.png --against {data}/no -> does not exist

@@ -70,15 +70,26 @@ def test_an_input_is_never_written_over(dataset, tmp_path):
     stats {audit} -o {mine} --force -> that visleak did not write
     encode {data}/train -o {audit} --force -> holds a result of visleak audit
     stats {audit} -o {audit} --force -> holds a result of visleak audit
+    robustness {data}/train --conditions jpeg-30 -o {audit} --force -> holds a result of visleak
+    impact {audit} --predictions {mine}/notes.txt -o {audit} --force -> holds a result of visleak
+    dlede --scores {mine}/notes.txt -o {audit} --force -> holds a result of visleak audit
+    memorization trace {data}/test --source {data}/train -o {audit} --force -> holds a result of
     memorization detect --model m --prompts {mine}/notes.txt -o {audit} -> holds a result of visleak
+    audit {data} -> that visleak did not write
+    robustness {data}/train -> that visleak did not write
 """)
 def test_no_command_writes_among_images_or_other_results(
-    dataset, audited, tmp_path, arguments, words
+    dataset, audited, tmp_path, monkeypatch, arguments, words
 ):
     mine = tmp_path / "mine"
-    mine.mkdir()
-    for name in ("notes.txt", "counts.json", "types.csv"):
+    # a result in one file does not make its folder one
+    for name in (".", "visleak-audit", "visleak-robustness"):
+        (mine / name).mkdir(parents=True)
+        (mine / name / "notes.txt").write_text("id,correct\nthing/q0.png,1\n")
+        (mine / name / "thresholds.json").write_text('{"kind": "visleak thresholds"}')
+    for name in ("counts.json", "types.csv"):
         (mine / name).write_text("{}")
+    monkeypatch.chdir(mine)
     before = tree(dataset), tree(mine), tree(audited)
     check_refused(arguments, words, data=dataset, audit=audited, mine=mine)
     assert (tree(dataset), tree(mine), tree(audited)) == before

@@ -59,6 +59,18 @@ def test_a_missed_tolerance_is_reported_and_not_written(frames, tmp_path):
     assert not (tmp_path / "s" / "data").exists()
 
 
+def test_groups_of_an_audit_trip_a_gate_and_are_repaired(frames, tmp_path):
+    given = f"audit {sides_of(frames)} -o {tmp_path}/a --group '{CLIPS}' --no-images"
+    ran = run(f"{given} --fail-on group=50%", code=3)
+    assert "gate group: 6 of 6 test images (100.00 %) have a group that is on both sides" in ran.err
+    assert "6 in both test and train: clip0, clip1, clip2, clip3" in ran.out
+    ran = run("split", "--repair", tmp_path / "a", "-o", tmp_path / "f", code=0)
+    assert ran.out.startswith("6 images would move to unite 6 components\n")
+    rows = (tmp_path / "f" / "assignment.csv").read_text().splitlines()
+    assert rows[0] == "set,id,part,component,moved_from"
+    assert sum(not row.endswith(",") for row in rows[1:]) == 6
+
+
 @refusals("""
     split -> split needs a set and --ratios, as in: visleak split photos/ --ratios
     split --repair A --stratify label -> --stratify cannot be used with --repair

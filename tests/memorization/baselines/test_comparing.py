@@ -131,6 +131,27 @@ def test_more_seeds_and_methods_run_only_what_is_new(contest, tmp_path):
     assert result.seeds == (0, 1, 2)
 
 
+def test_a_comparison_that_was_stopped_goes_on(contest, tmp_path, monkeypatch):
+    straight = compare(contest, methods(), KnownTriggers(KNOWN), tmp_path / "straight")
+    with monkeypatch.context() as patch:
+        whole, verified = KnownTriggers.verify, []
+
+        def verify(*given):
+            if len(verified) == 2:
+                raise KeyboardInterrupt
+            verified.append(given)
+            return whole(*given)
+
+        patch.setattr(KnownTriggers, "verify", verify)
+        with pytest.raises(KeyboardInterrupt):
+            compare(contest, methods(), KnownTriggers(KNOWN), tmp_path / "stopped")
+    assert not (tmp_path / "stopped" / "compare.json").exists()
+    made = methods()
+    result = compare(contest, made, KnownTriggers(KNOWN), tmp_path / "stopped")
+    assert result.attempts == straight.attempts
+    assert sum(len(searcher.tasks) for searcher in made.values()) == 4 - 2
+
+
 def test_a_search_that_finds_nothing_makes_no_images(contest, tmp_path):
     verifier = KnownTriggers(KNOWN)
     result = compare(contest, {"none": Scripted("none", ["", " "])}, verifier, tmp_path)

@@ -145,6 +145,9 @@ def test_what_cannot_be_extracted_is_refused(tmp_path):
     with pytest.raises(UsageError, match="similarity phash has no threshold of"):
         extract(untouched, ["a"], folder=tmp_path, similarity="phash")
     assert untouched.rows == []
+    for eps in (0.0, 3.0, float("nan")):
+        with pytest.raises(UsageError, match="eps must be"):
+            ExtractSettings(eps=eps)
 
 
 def test_prompts_of_high_d_without_a_cluster_are_listed(finished, tmp_path):

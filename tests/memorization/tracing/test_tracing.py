@@ -98,6 +98,17 @@ def test_all_images_say_which_prompts_replicate(world, tmp_path):
     assert not any(each.trigger for each in strict.prompts)
 
 
+def test_without_a_training_set_nothing_is_memorized(world, tmp_path):
+    found = trace(world.extraction, [], tmp_path)
+    assert headlines(found) == [
+        "4 clusters are candidates, unverified: there was no training set, and a result without"
+        " one is never called memorized"
+    ]
+    assert (found.verified, found.memorized, math.isnan(found.share[0])) == ((), 0, True)
+    assert json.loads((tmp_path / "trace.json").read_text())["share"] == [None, None, None]
+    assert not (tmp_path / "audit").exists()
+
+
 def test_no_cluster_no_trace(world, tmp_path):
     write_extraction(tmp_path / "extract", (), [], [])
     found = run(world, tmp_path / "out", target=tmp_path / "extract", layouts=True)
@@ -162,7 +173,7 @@ def test_tiny_pictures(natural, tmp_path):
     }
 
 
-def test_what_cannot_be_traced(world, tmp_path):
+def test_what_cannot_be_traced(world, traced, tmp_path):
     broken = Path(shutil.copytree(world.extraction, tmp_path / "extract"))
     (broken / "medoids.parquet").write_bytes(b"PAR1")
     with pytest.raises(VisleakError, match=r"medoids.parquet cannot be read .* extract again"):
@@ -171,6 +182,13 @@ def test_what_cannot_be_traced(world, tmp_path):
         run(world, tmp_path / "out", sources=[open_images(world.train, name="generated")])
     with pytest.raises(UsageError, match=r"categories none\.csv is not a file; give a CSV file"):
         run(world, tmp_path / "out", categories="none.csv")
+    for wrong in ({"tau": 1.0}, {"tau": math.nan}, {"kappa_share": 1.0}, {"views": "some"}):
+        with pytest.raises(UsageError, match=f"{next(iter(wrong))} must be"):
+            TraceSettings(**wrong)
+    whole = (traced.folder / "trace.json").read_text(encoding="utf-8")
+    (tmp_path / "trace.json").write_text(whole.replace('"size": 20', '"size": "many"'))
+    with pytest.raises(VisleakError, match=r"trace\.json is damaged"):
+        read_trace(tmp_path)
 
 
 def test_a_picture_that_is_gone_is_said(world, tmp_path):
