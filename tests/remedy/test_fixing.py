@@ -190,6 +190,23 @@ def test_no_fewer_moves_unite_all(split):
     assert (moves.part[whole] == owner[whole]).all()
 
 
+@pytest.mark.parametrize(
+    ("component", "owner", "label", "counts"),
+    [
+        # ten pairs with one image on each side: five move in each direction
+        (np.repeat(np.arange(10), 2), [0, 1] * 10, [0] * 20, [[10, 10]]),
+        # two pairs of each of two classes: one of each class moves in each direction
+        ([0, 0, 1, 1, 2, 2, 3, 3], [0, 1] * 4, [0, 0, 1, 1, 1, 1, 0, 0], [[2, 2], [2, 2]]),
+        # one image has to move to part 1, so the tie moves one back
+        ([0, 0, 0, 1, 1], [0, 1, 1, 0, 1], [0] * 5, [[2, 3]]),
+    ],
+)
+def test_ties_keep_sizes_and_classes(component, owner, label, counts):
+    component, owner, label = map(np.array, (component, owner, label))
+    moves = fewest_moves(component, owner, label, 2)
+    assert [np.bincount(moves.part[label == n]).tolist() for n in range(len(counts))] == counts
+
+
 def test_single_images_of_the_same_class_go_back():
     """Three leaks of one class leave test, and three others of it come, for every seed."""
     # a test image beside four of train, three times; then 40 free images of two classes

@@ -247,12 +247,16 @@ def test_other_folders_are_refused(split, clips, tmp_path):
     assert not (clips / "new").exists()
 
 
-def test_an_audit_without_grades_is_refused(split, audited, tmp_path):
+def test_an_audit_without_grades_or_of_a_sample_is_refused(split, audited, tmp_path):
     folder = Path(shutil.copytree(audited, tmp_path / "a"))
     content = json.loads((folder / "audit.json").read_text())
-    (folder / "audit.json").write_text(json.dumps(content | {"grader": None}))
-    with pytest.raises(UsageError, match="has no grades, because its pairs were not verified"):
-        split(audited=folder)
+    for change, said in (
+        ({"grader": None}, "has no grades, because its pairs were not verified"),
+        ({"settings": content["settings"] | {"sample": 5}}, "is an audit of a sample of 5 images"),
+    ):
+        (folder / "audit.json").write_text(json.dumps(content | change))
+        with pytest.raises(UsageError, match=said):
+            split(audited=folder)
 
 
 def test_settings_of_the_first_audit_are_those_of_the_proof(audited):
@@ -383,6 +387,18 @@ def test_exchanges_among_many_components_are_sampled(monkeypatch):
     part = assign(component, stratum, np.array([0.8, 0.2]))
     counts = Loads.of(component, stratum).counts_of(part, 2)
     assert max_points(counts, np.array([0.8, 0.2])) < 0.01
+
+
+def test_misses_of_a_balance():
+    """Of so few images that no split is even, none is missed."""
+    shares, counts = np.array([0.8, 0.2]), np.array([[60, 10], [10, 20]])
+    balance = Balance(("train", "test"), shares, ("cat", "dog"), counts)
+    assert balance.largest().points == pytest.approx(30 / 20 - 1)
+    first, second, *_ = map(str, balance.misses(0.05))
+    assert first == "part test is off its size by 50.00 % (10 images too many)"
+    assert second == "class cat of part test is off its share by 36.67 points (11 images too few)"
+    few = Balance(("a", "b"), np.array([0.5, 0.5]), ("",), np.array([[1], [2]]))
+    assert few.misses(0.01) == ()
 
 
 # -- reasons why a tolerance is missed -------------------------------------------------------------

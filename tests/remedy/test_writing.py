@@ -107,6 +107,24 @@ def test_links_are_relative(tmp_path):
         assert link.read_bytes().startswith(b"\x89PNG")
 
 
+def test_links_hold_through_linked_folders(tmp_path):
+    """`..` in a linked folder must not lead to another folder."""
+    source = making.flat_folder(tmp_path / "deep" / "er" / "a")
+    (tmp_path / "deep" / "out").mkdir()
+    (tmp_path / "short").symlink_to(tmp_path / "deep" / "out")
+    result = written(tmp_path / "short" / "clean", piece(source, [1]), how="link")
+    assert contents(result.sources["test"]) == {"1.png": making.picture(1)}
+
+
+def test_a_list_holds_any_name(tmp_path):
+    names = ['a,"b".png', "line\nend.png", "carriage\rreturn.png", "=1+1.png"]
+    want = {f"x/{name}": making.picture(i) for i, name in enumerate(names)}
+    for name, data in want.items():
+        making.put(tmp_path / "in" / name, data)
+    result = written(tmp_path / "out", piece(str(tmp_path / "in"), range(4)), how="manifest")
+    assert contents(result.sources["test"]) == want
+
+
 def test_parquet_keeps_schema_metadata_and_shards(tmp_path):
     written(tmp_path / "out", piece(making.parquet_shards(tmp_path), [0, 1, 5]))
     old, new = tmp_path / "shards", tmp_path / "out" / "data"
@@ -298,6 +316,21 @@ def test_yolo_is_one_data_set_of_its_splits(tmp_path):
     both = write(parts, tmp_path / "both", "link", about={})
     assert both.sources == {n: f"yolo:{tmp_path}/both/data.yaml#{n}" for n in ("val", "train")}
     assert sorted(contents(both.sources["val"])) == ["a1.png", "a2.png"]
+
+
+def test_parts_with_images_of_several_splits_keep_the_split_of_their_own_set(tmp_path):
+    """Training reads ``val``, so the repaired images of that split must keep its name."""
+    source = making.yolo(tmp_path)
+    train = source.replace("#val", "#train")
+    making.put(tmp_path / "yolo" / "images" / "train" / "more.png", making.picture(98))
+    moved, stays = (piece(train, [row], name="train") for row in (0, 1))
+    parts = [Part("test", (piece(source, [1, 2], name="test"), moved)), Part("train", (stays,))]
+    done = write(parts, tmp_path / "out", "copy", about={})
+    content = yaml.safe_load((tmp_path / "out" / "data.yaml").read_text())
+    splits = [content.get(key) for key in ("train", "val", "test")]
+    assert splits == ["images/train", "images/val", None]
+    assert done.sources["test"].endswith("data.yaml#val")
+    assert len(contents(done.sources["test"])) == 3
 
 
 def test_yolo_labels_beside_their_images_are_moved_to_their_folder(tmp_path):

@@ -62,6 +62,7 @@ def test_what_is_read_back_differently_is_not_kept(broken, said, tmp_path, monke
     read_back = writing.open_image_set
 
     def faulty(folder, **options):
+        assert not (tmp_path / "out").exists()
         first = sorted(Path(folder).rglob("*.png"))[0]
         if broken == "content":
             first.write_bytes(first.read_bytes()[:-1] + b"x")
@@ -169,6 +170,18 @@ def test_names_that_are_not_utf8(tmp_path):
         assert written(tmp_path / how, piece(source, (0,)), how=how).reused
     with pytest.raises(VisleakError, match="is not UTF-8 and cannot be listed; use --format"):
         written(tmp_path / "manifest", piece(source, (0,)), how="manifest")
+
+
+def test_a_check_that_fails_leaves_nothing(tmp_path):
+    source = making.folder(tmp_path / "in")
+
+    def refuse(folder, opened):
+        assert len(making.contents(opened["test"].source(folder))) == 3
+        raise VisleakError("not clean")
+
+    with pytest.raises(VisleakError, match="not clean"):
+        written(tmp_path / "out", piece(source), check=refuse)
+    assert [path.name for path in tmp_path.iterdir()] == ["in"]
 
 
 def test_files_are_flushed_to_the_disk(tmp_path, monkeypatch):
