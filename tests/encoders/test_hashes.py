@@ -62,6 +62,14 @@ def test_similarity_is_one_minus_distance_over_bits(name: str) -> None:
                 assert similarity[row, column] == 1 - distance / len(one)
 
 
+def test_pdq_of_low_quality_is_flat() -> None:
+    ramp = np.linspace(100, 220, 128).astype(np.uint8)
+    soft = np.ascontiguousarray(np.broadcast_to(ramp[None, :, None], (128, 128, 3)))
+    assert pdqhash.compute(soft)[1] < 50
+    flat = [load_encoder(name).encode([decoded(soft)])[1].tolist() for name in ("pdq", "phash")]
+    assert flat == [[True], [False]]
+
+
 def test_thresholds_are_published_ones_or_none() -> None:
     encoder = load_encoder("pdq")
     assert encoder.thresholds is not None

@@ -138,6 +138,19 @@ def test_order_of_channels_and_axes(tmp_path: Path) -> None:
     np.testing.assert_allclose(vectors, by_torch(by_hand(shown())), atol=1e-5)
 
 
+def test_another_recipe_can_be_named_and_may_squash(made: Path, tmp_path: Path) -> None:
+    other = {**RECIPE, "size": [16, 18], "interpolation": "bicubic"}
+    del other["resize"], other["crop"]
+    (tmp_path / "prep.json").write_text(json.dumps(other))
+    encoder = load_encoder(f"onnx:{made}?prep={tmp_path}/prep.json")
+    rows = [
+        np.asarray(Image.fromarray(p.pixels).resize((18, 16), Image.Resampling.BICUBIC)) / 255
+        for p in shown()
+    ]
+    prepared = ((np.stack(rows) - MEAN) / STD).transpose(0, 3, 1, 2).astype(np.float32)
+    np.testing.assert_allclose(encoder.encode(shown())[0], by_torch(prepared), atol=1e-5)
+
+
 def test_half_precision(made: Path, tmp_path: Path) -> None:
     half = torch.zeros(1, 3, 16, 18).half()
     path = saved(tmp_path / "half.onnx", network().half(), example=half)

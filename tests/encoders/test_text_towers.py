@@ -15,7 +15,7 @@ from tiny_models import unit
 
 import toy_clip
 from refusals import refusal
-from toy_word_clip import SIDE
+from toy_word_clip import CONTEXT, SIDE, make_word_clip
 from visleak.encoders import load_encoder
 from visleak.encoders.clip import clip_encoder, whole_open_clip
 from visleak.encoders.request import parse
@@ -157,6 +157,36 @@ def test_clips_own_words_are_read_as_published(tmp_path: Path) -> None:
     assert tokens.lengths.tolist() == [5, 7, 77]
     assert tokens.cut.tolist() == [False, False, True]
     assert tokens.ids[2].tolist() == [49406, *[2368] * 75, 49407]
+
+
+#: Known words, an unknown one, none, as many as fit and one more.
+WORDS = ["a red circle", "A BLUE square", "a zebra", "", "a " * (CONTEXT - 2), "a " * CONTEXT]
+
+
+def test_whole_words_are_read_as_the_library_reads_them(word_clip: Path) -> None:
+    """CLIPTokenizer would make pairs of letters of this vocabulary: all words unknown."""
+    import torch
+    from transformers import CLIPModel, PreTrainedTokenizerFast
+
+    model = CLIPModel.from_pretrained(word_clip).eval()
+    tokenizer = PreTrainedTokenizerFast.from_pretrained(word_clip)
+    length = {"padding": "max_length", "truncation": True, "max_length": CONTEXT}
+    given = tokenizer(WORDS, return_tensors="pt", **length)
+    with torch.inference_mode():
+        made = model.get_text_features(given.input_ids, given.attention_mask)
+    read = on_cpu(f"clip:{word_clip}").encode(WORDS)
+    wanted = unit(getattr(made, "pooler_output", made).numpy())
+    np.testing.assert_allclose(read.matrix, wanted, atol=1e-6)
+    assert read.cut.tolist() == [False] * 5 + [True]
+    assert float(read.matrix[0] @ read.matrix[1]) < 0.999
+
+
+def test_a_tokenizer_without_ends(tmp_path: Path) -> None:
+    """The tower reads where a text ends; without an end it would read its first token."""
+    pytest.importorskip("transformers")
+    folder = make_word_clip(tmp_path / "clip", processor=True, ends=False)
+    with pytest.raises(VisleakError, match=r"ends a text with None, its config.json states"):
+        on_cpu(f"clip:{folder}")
 
 
 def test_preprocessing_is_assumed_only_on_request(bare_clip: Path) -> None:

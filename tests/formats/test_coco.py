@@ -89,6 +89,16 @@ def test_coco_files_that_are_no_good(put):
         refused(VisleakError, words, f"coco:{put('x.json', text)}")
 
 
+def test_texts_that_cannot_be_written_are_escaped(put):
+    rows = [{"image_id": 3, "category_id": 7, "caption": "\udfff"}, {"image_id": 4, "caption": "x"}]
+    content = changed("images", 3, file_name="\ud800.png") | {"annotations": rows}
+    images = coco_set(put, content | {"categories": [{"id": 7, "name": "c\ud900"}]})
+    ids, captions = images.ids.to_pylist(), images.captions.to_pylist()
+    assert dict(zip(ids, captions, strict=True))["\\ud800.png"] == "x"
+    assert captions[ids.index("sub/a.png")] == "\\udfff"
+    assert images.labels[ids.index("sub/a.png")].as_py() == "c\\ud900"
+
+
 def oracle(path, names):
     """What pycocotools says of a file: (image, class, left, top, width, height, crowd)."""
     with contextlib.redirect_stdout(io.StringIO()):

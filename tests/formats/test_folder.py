@@ -56,6 +56,14 @@ def test_a_folder_lists_every_picture_by_id_with_labels(tmp_path, put):
     assert read(one) == [data[ODD[3]]]
 
 
+def test_names_that_are_not_utf8_can_be_read(tmp_path, put):
+    data = put("a.png").read_bytes()
+    (tmp_path / os.fsdecode(b"\xff.png")).write_bytes(data)
+    images = open_images(tmp_path)
+    assert images.ids.to_pylist() == ["\\xff.png", "a.png"]
+    assert read(images) == [data, data]
+
+
 def test_links_neither_loop_nor_list_twice(tmp_path, put):
     put("b/1.png")
     (tmp_path / "a").mkdir()

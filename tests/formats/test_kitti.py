@@ -76,6 +76,8 @@ def test_the_devkit_tells_the_drives(detection, put, where):
     assert images.groups.to_pylist() == [f"2011_09_26_drive_{d:04d}_sync" for d in (2, 1, 5, 1)]
     assert images.frames.to_pylist() == [0, 7, 3, 9]
     assert open_images(f"kitti:{detection}#testing").groups is None
+    own = open_images(f"kitti:{detection}", group=r"/(\d)\.png/")
+    assert own.groups.to_pylist() == ["0", "1", "2", "3"]
 
 
 @pytest.mark.parametrize(

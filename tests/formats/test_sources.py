@@ -18,6 +18,8 @@ from visleak.settings import Sides
     ("text", "want"),
     [
         ("c10:test=cifar:c#test", ("c10", "test", "cifar:c#test")),
+        ("a=b=c", ("", "a", "b=c")),
+        ("data/x=1/cats", ("", "cats", "data/x=1/cats")),
         ("coco:a/x.json?images=dir", ("", "x", "coco:a/x.json?images=dir")),
         ("./a=b.zip", ("", "a=b", "./a=b.zip")),
         ("m.csv#test", ("", "test", "m.csv#test")),

@@ -87,6 +87,12 @@ def test_a_huge_header_of_any_format_is_refused(picture, encode):
     assert decode(huge[0]).detail.startswith("30000 x 30000 pixels; up to 256,000,000 pixels")
 
 
+def test_between_the_limit_of_pillow_and_ours_images_are_read(monkeypatch, encode):
+    monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 100)
+    for kind in ("PNG", "JPEG", "BMP", "PPM"):
+        assert pixels(encode(Image.new("RGB", (90, 90)), kind)).shape == (90, 90, 3)
+
+
 MAGIC = (b"", b"\xff\xd8\xff", b"\x89PNG\r\n\x1a\n", b"GIF89a", b"II*\0", b"RIFF\x20\0\0\0WEBP")
 MAGIC += (b"BM", b"P6\n", b"8BPS\0\x01", b"qoif", b"\0\0\x01\0")
 

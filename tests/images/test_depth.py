@@ -212,6 +212,13 @@ def test_other_ranges_are_shown_whole():
     assert np.abs(grey(tiff((1.04 * image - 0.02).astype(np.float32))) - 255 * image).max() <= 6
 
 
+def test_an_image_of_one_value_has_its_share_of_the_type():
+    for value, shown in ((0, 0), (100, 100), (30000, 117), (65535, 255)):
+        assert (grey(cv_png(np.full((9, 9), value, np.uint16))) == shown).all(), value
+    for share, shown in ((0.25, 64), (1.0, 255), (-3.0, 0), (np.nan, 0)):
+        assert (grey(tiff(np.full((9, 9), share, np.float32))) == shown).all(), share
+
+
 @pytest.mark.parametrize("orientation", [3, 6])
 def test_deep_images_are_turned_as_shallow_ones_are(orientation, encode):
     exif = exif_of(orientation)

@@ -139,6 +139,21 @@ def test_everything_works_without_a_mouse(site):
     assert page.evaluate("getComputedStyle(document.activeElement).outlineStyle") == "solid"
 
 
+def test_single_keys_can_be_switched_off(site):
+    """WCAG 2.2, 2.1.4: who speaks to the machine sets off letters by accident."""
+    page = site.window()
+    page.click("#help-button")
+    page.uncheck("#keys-on")
+    page.keyboard.press("Escape")
+    page.keyboard.press("4")
+    until(lambda: "shortcuts are off" in page.text_content("#status"))
+    page.reload()
+    page.keyboard.press("4")
+    page.click("[data-judge=near]")
+    arrive(site, page, 1)
+    assert site.judged() == [(0, "near")]
+
+
 def test_blink_and_overlay(site):
     page = site.window()
     page.keyboard.press("o")

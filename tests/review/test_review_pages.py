@@ -171,6 +171,13 @@ def test_a_wrong_pair_among_many_judges_none(browser):
     assert browser.session.ledger.standing() == ()
 
 
+def test_a_pair_named_twice_is_judged_once(browser):
+    one, other = browser.session.listing.key(3)
+    pairs = [f"{one}-{other}", f"{other}-{one}"]
+    assert browser.send("/api/judge", {"judgment": "near", "pairs": pairs})["judged"] == 1
+    assert len(browser.session.ledger.standing()) == 1
+
+
 def test_pages_of_what_there_is_not(browser):
     for address, status, message in (
         ("/pair/x-y", 404, "There is no such pair in this list"),

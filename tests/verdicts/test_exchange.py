@@ -181,6 +181,7 @@ def test_export_leaves_disputed_pairs_out(folder, tmp_path):
     assert (done.written, done.disputed) == (2, 1)
     # of equally many the weaker one stands
     assert [(row[0], row[3]) for row in cells(out)[1:]] == [("1", "3"), ("3", "3")]
+    refused(UsageError, r"exists; .* --force", folder, export_verdicts, out=out)
     refused(UsageError, "reviewer must be one of", folder, export_verdicts, out=out, force=True,
             reviewer="Cy")  # fmt: skip
     assert export_verdicts(folder, out, reviewer="ben", force=True).written == 2

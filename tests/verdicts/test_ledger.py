@@ -48,6 +48,14 @@ def test_standing_equals_a_plain_history(steps):
         assert {(v.reviewer, v.key): v for v in ledger.standing()} == last
 
 
+def test_the_plain_copy_is_written_every_twenty(tmp_path):
+    with Ledger(tmp_path) as ledger:
+        for number in range(20):
+            assert not (tmp_path / PLAIN).exists()
+            ledger.add(said(number))
+        assert len(read_plain(tmp_path / PLAIN)) == 20
+
+
 def test_a_kill_loses_no_verdict_that_was_said(tmp_path):
     script = (
         "import sys; from pathlib import Path; from visleak.verdicts import Ledger, Verdict\n"

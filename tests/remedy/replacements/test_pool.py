@@ -87,6 +87,8 @@ def test_the_rule_of_the_paper():
         ("test", "5", True),
     ]
     assert [leak.id for each in found.images for leak in each.leaks] == ["9", "5", "3", "9"]
+    of_another_set = table.set_column(0, "query_set", pa.array(["val"] * 5))
+    assert ids(find_duplicates(of_another_set, *made("abcdef"))) == []
 
 
 def test_disputed_pairs_are_excluded():
