@@ -131,6 +131,17 @@ def test_power_of_the_t_test_is_enough_then_and_not_before(mean, deviation):
     assert more == 1 or power(4 + more - 1) < PROBABLY
 
 
+def test_one_of_two_increases_is_enough_to_be_clean_and_both_are_needed_to_leak():
+    high, low = spread(0.02, 0.02, 4), spread(-0.005, 0.02, 4)
+    alone = needed(high, ONE, 0.95)
+    clean = needed(np.hstack([high, low]), RULES["both-steps"], 0.95)
+    # a stricter level for the choice of the clearer one
+    assert alone < clean < 2 * alone
+    leaking = needed(np.hstack([-high, low]), RULES["both-steps"], 0.95)
+    assert leaking == needed(low, ONE, 0.95) > 2 * alone
+    assert needed(np.hstack([-high, -low]), RULES["any-step"], 0.95) == clean
+
+
 TRAIN, TEST = 180, 90
 
 

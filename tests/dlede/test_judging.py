@@ -13,8 +13,10 @@ from hypothesis import strategies as st
 
 from refusals import refusal
 from visleak.dlede.judge import RULES, excess, increase
+from visleak.dlede.judge.judge import judge_by_others
 from visleak.dlede.judge.scores import Scores, deciding_metrics, deciding_steps, missing_metrics
 from visleak.dlede.results import metric_name
+from visleak.dlede.settings import DecisionSettings
 from visleak.errors import UsageError
 
 FEW = 500
@@ -61,6 +63,12 @@ def test_verdicts_of_the_paper_under_every_rule(means, verdict, rule):
     high = verdict == "leaking"
     assert found.more == (None if high else 4)
     assert found.reason_code == ("score-too-high" if high else "one-repetition")
+
+
+def test_a_calibrated_threshold_may_be_of_any_size():
+    """From a score near zero, splits without leaks may rise by more than 100 times."""
+    found = judge_by_others(published(CIRRUS), DecisionSettings(), 250.0, calibrated=True)
+    assert {each.rule for each in found} == RULES.keys() - {DecisionSettings().rule}
 
 
 def chains(*means, repetitions=6, noise=0.004, seed=0):

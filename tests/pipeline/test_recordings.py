@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 from dataclasses import replace
 
 import numpy as np
@@ -91,19 +92,25 @@ def test_groups_and_recordings_of_several_references_are_one_total():
     assert (count, close.tolist()) == (1, [True, True, False])
 
 
-def test_an_audit_counts_groups_and_keeps_its_tables():
-    frames = np.random.default_rng(5).integers(0, 255, (8, 24, 24, 3), np.uint8)
+def test_an_audit_counts_groups_and_recordings_and_keeps_its_tables():
+    pixels = np.random.default_rng(5).integers(0, 255, (8, 24, 24, 3), np.uint8)
 
-    def audited(*groups):
-        sides = [visleak.open_images(list(own)) for own in np.split(frames, 2)]
+    def audited(*groups, frames=(None, None)):
+        sides = [visleak.open_images(list(own)) for own in np.split(pixels, 2)]
         sets = [
-            replace(each, name=name, groups=own and pa.array(own, pa.string()))
-            for each, name, own in zip(sides, "qr", groups, strict=True)
+            replace(
+                each,
+                name=name,
+                groups=own and pa.array(own, pa.string()),
+                frames=at and pa.array(at, pa.int64()),
+            )
+            for each, name, own, at in zip(sides, "qr", groups, frames, strict=True)
         ]
         return visleak.audit(*sets, cache=None, settings=Settings(within=False))
 
     plain = audited(None, None)
-    grouped = audited(["p", "q", None, "p"], ["p", "r", "r", "s"])
+    both = ["p", "q", None, "p"], ["p", "r", "r", "s"]
+    grouped = audited(*both)
     clean = audited(["p", "q", "q", "p"], ["r"] * 4)
     assert plain.headline == clean.headline == grouped.headline.partition(";")[0]
     assert grouped.headline.endswith("; 1 group is on both sides (2 of 4 q images)")
@@ -111,8 +118,17 @@ def test_an_audit_counts_groups_and_keeps_its_tables():
     assert comparison["groups"] == {"shared": 1, "queries": 2, "named": ["p"]}
     assert (grouped.rate("group"), clean.rate("group")) == (Rate.of(2, 4), Rate.of(0, 4))
     assert "groups of q: 1 of 4 images have none" in grouped.summary.as_dict()["skipped"]
-    tables = [(each.folder / "pairs.parquet").read_bytes() for each in (plain, grouped, clean)]
-    assert tables[0] == tables[1] == tables[2]
+    timed = audited(*both, frames=([7, 1, 2, 40], [5, 1, 2, 3]))
+    assert (timed.rate("recording"), timed.rate("group")) == (Rate.of(1, 4), Rate.of(2, 4))
+    with (timed.folder / "recordings.csv").open(newline="") as lines:
+        (row,) = csv.DictReader(lines)
+    names = ("recording", "unit", "queries", "references", "close", "least")
+    assert [row[name] for name in names] == ["p", "frames", "2", "1", "1", "2"]
+    assert not (grouped.folder / "recordings.csv").exists()
+    tables = [
+        (each.folder / "pairs.parquet").read_bytes() for each in (plain, grouped, clean, timed)
+    ]
+    assert tables[0] == tables[1] == tables[2] == tables[3]
 
 
 def by_hand(test, train):

@@ -13,6 +13,7 @@ from working import crops
 from pickling_executor import PicklingExecutor, pickling_context
 from toy_vectors import Shard
 from visleak.auditing import audit
+from visleak.embedding import encode
 from visleak.encoders import load_encoder
 from visleak.errors import VisleakError
 from visleak.formats import open_images
@@ -47,6 +48,19 @@ def test_every_step_of_an_audit_of_images(natural, tmp_path, monkeypatch):
         assert (tmp_path / "there" / name).read_bytes() == (tmp_path / "here" / name).read_bytes()
     assert {"_encode", "_search", "_screen", "_check"} <= set(executor.tasks)
     assert "near" in here.pairs()["grade"].to_pylist()
+
+
+def test_vectors_are_encoded_on_the_engine_into_the_same_files(natural, tmp_path):
+    images, executor = open_images(crops(natural, 30, 40), name="test"), PicklingExecutor()
+    for name, engine in (("here", {"workers": 1}), ("there", {"engine": lambda *_: executor})):
+        encode(images, "builtin", tmp_path / name, shard=12, cache=None, **engine)
+    here, there = (
+        {path.name: path.read_bytes() for path in (tmp_path / name).rglob("*.*")}
+        for name in ("here", "there")
+    )
+    assert len([name for name in here if name.endswith(".npy")]) == 3
+    assert here == there
+    assert executor.tasks == ["_encode"] * 3
 
 
 def test_tasks_do_not_grow_with_the_sets(natural, tmp_path):

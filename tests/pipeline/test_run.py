@@ -21,6 +21,7 @@ from visleak.errors import MissingExtra, UsageError, VisleakError
 from visleak.formats import open_images
 from visleak.pipeline.comparison import KIND, SCHEMA, read_thresholds, thresholds_of
 from visleak.settings import Settings
+from visleak.storage import PAIRS
 
 ENTRY = {"name": "builtin", "hard": 0.9375, "soft": 0.75, "provenance": "measured on doves"}
 
@@ -226,6 +227,19 @@ def sets():
 def audited(sets, folder, **options):
     settings = Settings(verify=False, **options)
     return visleak.audit(*sets, settings=settings, out=folder, cache=None, workers=1)
+
+
+def test_an_index_that_compares_everything_writes_the_same_table(sets, tmp_path):
+    exact, found = (audited(sets, tmp_path / name, search=name) for name in ("exact", "faiss"))
+    assert exact.rate("hard_or_soft").count >= 25
+    assert (exact.folder / PAIRS).read_bytes() == (found.folder / PAIRS).read_bytes()
+    summary = found.summary.as_dict()
+    indexes = summary["search"]["indexes"]
+    assert [each["index"] for each in indexes] == ["Flat", "Flat"]  # and within the test set
+    shares = [each["recall"][name] for each in indexes for name in ("pairs", "leaks", "best")]
+    assert all(share["count"] == share["total"] for share in shares)
+    assert indexes[0]["recall"]["pairs"]["count"] > 0
+    assert not any("faiss" in line for line in summary["skipped"])
 
 
 def test_the_recall_of_an_index_is_reported(sets, tmp_path, monkeypatch):

@@ -197,6 +197,15 @@ def test_blank_images_match_blank_images_once():
     assert summary["totals"][0]["rates"]["hard"]["count"] == 1
 
 
+def test_floods_are_capped_and_counted():
+    vectors = np.repeat(np.eye(WIDTH, dtype=np.float32)[:1], 30, axis=0)
+    train, test = embeddings("r", vectors, [7, 23]), embeddings("t", vectors[:1])
+    _, rows, images, summary = ran([test], [train], within=False, per_query=3)
+    assert [row["reference"] for row in rows] == ["r001", "r002", "r003"]
+    assert [row["pairs_total"] for row in images if row["set"] == "t"] == [30]
+    assert any(words.startswith("pairs: 1 image has more than 3") for words in summary["skipped"])
+
+
 KNOWN = embeddings("t", clouds(1, 2), encoder="0123456789abcdef")
 
 

@@ -42,14 +42,18 @@ def tiles(squares):
     return [reduced(square) for square in squares]
 
 
-def pairs_of(queries, references):
-    """Return pairs with one fingerprint candidate per query, without and with windows."""
+def pairs_of(*sets):
+    """Return pairs with one fingerprint candidate per query, without and with windows.
+
+    Between two sets, or within one.
+    """
     encoder, engine, sides = load_encoder(), ExactSearch(), []
     with RunContext.at(None, 1, None) as place:
-        for name, images in (("q", queries), ("r", references)):
+        for name, images in zip("qr", sets, strict=False):
             opened = open_images(list(images), name=name)
             made = EncodedSet(opened, fingerprint(opened, encoder, place))
             sides.append(side(made, encoder, views_for(encoder, "all"), engine, 1))
+    sides = sides[0], sides[-1]
     pairs = find_pairs(*sides, encoder, (0,), Wanted(None, best=1), engine)
     found = Comparison.of(*sides, pairs, Thresholds(), "auto")
     return pairs, [with_windows(found, encoder, workers).pairs for workers in (1, 3)]
@@ -82,6 +86,20 @@ def test_pairs_keep_their_order_and_number(tiles):
     assert added.max() <= WINDOWED
     same_query = after.query[1:] == after.query[:-1]
     assert (after.similarity[1:] <= after.similarity[:-1])[same_query].all()
+
+
+def test_within_a_set_each_pair_is_listed_once(tiles):
+    _, (after, _) = pairs_of(tiles[:40])
+    ends = zip(after.query.tolist(), after.reference.tolist(), strict=True)
+    pairs = {frozenset(pair) for pair in ends}
+    assert len(pairs) == len(after.query)
+    assert {len(pair) for pair in pairs} == {2}
+
+
+def test_larger_images_have_no_windows(natural):
+    images = [cv2.resize(picture, (160, 130)) for picture in natural.values()]
+    before, (after, _) = pairs_of(images, images)
+    assert after is before
 
 
 @pytest.mark.parametrize("length", [64, 96])

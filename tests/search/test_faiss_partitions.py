@@ -9,7 +9,7 @@ import pytest
 from engines import part
 
 from toy_vectors import units
-from visleak.search import faiss_search
+from visleak.search import faiss_search, load_partition_search
 from visleak.search.faiss_partitions import FaissPartitions
 from visleak.search.hits import Wanted
 from visleak.search.streaming import stream
@@ -84,6 +84,7 @@ def test_a_changed_file_has_an_index_of_its_own(sets, tmp_path: Path):
 
 def test_recall_is_measured_on_some_partitions(sets):
     query, parts = sets
+    assert isinstance(load_partition_search("faiss", None, 1), FaissPartitions)
     engine = FaissPartitions(kind="ivf", measured=2)
     stream(query, parts, WANTED, run=engine)
     account = engine.account

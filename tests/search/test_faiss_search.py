@@ -12,6 +12,8 @@ from visleak.rates import Rate
 from visleak.search import faiss_search, load_search
 from visleak.search.faiss_search import (
     FaissSearch,
+    Layout,
+    build,
     recall,
     sampled,
     suited,
@@ -41,6 +43,17 @@ def test_exact_search_in_place_of_an_index_is_reported(monkeypatch):
     search, wanted = FaissSearch(), Wanted(0.5, best=2)
     assert_same(search.find(sides, wanted), brute_force(sides, wanted))
     assert search.accounts == [Account("faiss", "exact", exact=True)]
+
+
+def test_codes_are_shorter_and_the_slack_makes_up_for_it():
+    reference = units(np.random.default_rng(1), 3000, 32)
+    layout = Layout.of("ivfpq", 3000, 32, penalised=False)
+    index = build(layout, reference, np.zeros(3000, np.float32), lambda done: None)
+    index.filled.nprobe = index.filled.nlist
+    own = np.arange(0, 3000, 10)
+    for slack, low, high in ((0.0, 0, 150), (index.slack, 290, 300)):
+        row, _, found = index.reaching(reference[own], 0.99 - slack, penalised=False)
+        assert low <= (own[row] == found).sum() <= high
 
 
 def test_threads_are_as_before():

@@ -12,6 +12,7 @@ from scipy.special import stdtrit
 from visleak.stats.bootstrap import cluster_bootstrap
 from visleak.stats.group_intervals import (
     FLIPS,
+    bounded,
     deviation_change,
     deviation_interval,
     group_interval,
@@ -145,6 +146,17 @@ def test_the_interval_of_a_difference_is_not_that_of_a_share():
     found = mean_interval(values, groups)
     assert (found.low, found.high) == pytest.approx((jackknife.low, jackknife.high))
     assert group_interval(values, groups).method == "share"
+    # equal values have none, unless nothing changed
+    assert math.isnan(mean_interval(np.full(4, -1.0), groups).low)
+    assert mean_interval(np.zeros(4), groups).low == 0.0
+
+
+def test_ends_are_cut_to_the_range():
+    found = group_interval([0.1, 0.9, 0.8], [0, 1, 2])
+    cut = bounded(found, 0.0, 1.0)
+    assert found.low < 0.0 == cut.low
+    assert found.high > 1.0 == cut.high
+    assert math.isnan(bounded(group_interval([0.5], [0]), 0.0, 1.0).low)
 
 
 @pytest.mark.parametrize("made", [whole_deviation, inner_deviation])

@@ -149,6 +149,14 @@ def test_a_sum_counts_all_choices(strata):
     assert probability == pytest.approx(counts[least:] / len(sums), rel=1e-12)
 
 
+def test_rare_sums_keep_their_digits():
+    """All 150 marked rows of 3,000 are drawn with a probability of 1e-254."""
+    least, probability = hypergeometric_sum([1500, 1500], [75, 75], [75, 75])
+    assert least + len(probability) == 151
+    expected = 2 * hypergeom.logpmf(75, 1500, 75, 75)
+    assert math.log(probability[-1]) == pytest.approx(expected, rel=1e-10)
+
+
 probabilities = st.floats(0, 1) | st.sampled_from([0.0, 0.01, 0.02, 0.05, 1.0])
 
 
