@@ -191,6 +191,20 @@ def test_wrong_command_lines(audited, arguments, words):
     check_refused(f"verdicts {audited} {arguments}", words)
 
 
+def test_lists_and_audits_that_are_refused_and_names_that_stay(folder, tmp_path):
+    path, out = tmp_path / "list.csv", tmp_path / "out.csv"
+    row = f'"thing/{HOSTILE}",thing/t0.png,1\n'
+    path.write_text(f"TestID,TrainID,Judgment\na,thing/t0.png,1\n{row}")
+    check_refused(f"verdicts {folder} import {path} --strict", "1 of the 2 rows of", code=1)
+    check_refused(f"verdicts {folder} export {out}", "no pair was judged in")
+    run("verdicts", folder, "import", path, code=0)
+    run("verdicts", folder, "export", out, code=0)
+    assert f"thing/{HOSTILE}" in out.read_text()
+    assert "\x1b" not in run("verdicts", folder).out
+    (tmp_path / "audit.json").write_text('{"schema": 99}')
+    check_refused(f"report {tmp_path}", "has schema 99, this visleak reads up to", code=1)
+
+
 def test_counts_and_gates_before_and_after_review(dataset, folder, tmp_path):
     first = run("stats", folder, code=0, err="").out.splitlines()[0]
     # the share that the audit reports

@@ -31,6 +31,7 @@ def place(tmp_path_factory):
     (folder / "set" / "ant" / "z.png").write_text("no picture")
     (folder / "c.csv").write_text("\n".join(lines))
     (folder / "six.txt").write_text("fly\nCAT\nbee\nant\ndog\nemu\n")
+    np.save(folder / "v.npy", np.eye(2, dtype=np.float32))
     toy_clip.make_clip(folder / "clip")
     torch.manual_seed(0)
     torch.save(CifarResNet(3, 6).state_dict(), folder / "w.pt")
@@ -130,8 +131,9 @@ def test_retrieve_from_vectors_draws(tmp_path):
     classify set --model hf: -> model hf needs FOLDER after its name: hf:FOLDER
     classify nowhere --model {model} -> does not exist
     classify set --model {model} --classes x -> --classes x c
-    classify emb:vectors --model {model} -> emb
-    retrieve emb:vectors --model clip:clip -> emb
+    classify emb:v.npy?encoder=clip --model {model} -> is a set of embeddings: there are no pixels
+    zeroshot emb:v.npy?encoder=clip --model clip:clip -> is a set of embeddings: there are no pixels
+    retrieve emb:v.npy?encoder=clip --model clip:clip -> is a set of embeddings: there are no pixels
     zeroshot set --model clip:clip --device tpu -> option device of encoder clip must be
     retrieve set --captions c.csv --caption x -> --caption must be first, all or a number
     retrieve -> nothing to search: give SOURCE, a set of images with captions

@@ -142,6 +142,22 @@ def test_find_in_an_audit_looks_through_its_sets(dataset, audited):
     ]
 
 
+def test_files_that_are_missing_are_said_to_be(tmp_path):
+    folder, rng = tmp_path / "train", np.random.default_rng(0)
+    folder.mkdir()
+    for number in (0, 1, 3):
+        vectors = rng.normal(size=(5, 8)).astype(np.float32)
+        np.save(folder / f"img_emb_{number}.npy", vectors)
+    test = f"a=emb:{folder}/img_emb_0.npy?encoder=clip"
+    given = f"audit -o {tmp_path}/out --test {test} --train b=emb:{folder}?encoder=clip"
+    ran = run(given, code=0)
+    assert "3 of 4 files; img_emb_2.npy is missing" in " ".join(ran.out.split())
+    summary = json.loads((tmp_path / "out" / "audit.json").read_text())
+    assert summary["sets"][1]["files"]["missing"] == ["img_emb_2.npy"]
+    assert any("img_emb_2.npy" in line for line in summary["skipped"])
+    check_refused(f"{given}&expect=4", "img_emb_2.npy is missing", code=1)
+
+
 @pytest.mark.parametrize(("side", "search"), [("--test", "exact"), ("--train", "faiss")])
 def test_a_shard_that_is_not_its_manifests_is_refused(encoded, tmp_path, side, search):
     if search == "faiss":

@@ -38,6 +38,14 @@ def test_most_certain_first_then_most_similar() -> None:
     assert chosen(pairs) == [3, 2, 1, 0]
 
 
+def test_duplicates_and_leaks_are_counted_apart() -> None:
+    leak = {"query": "a", "probability": 1.0}
+    repeat = {"query": "a", "reference_set": "test", "coverage": "within"}
+    made = ledger(table(leak, repeat | {"probability": 0.9}, repeat | {"probability": 0.8}))
+    assert made.within.tolist() == [False, True, True]
+    assert choose(made).more.tolist() in ([0], [1])
+
+
 def test_every_kind_is_represented_under_a_flood() -> None:
     flood = [{"query": f"f{i}", "probability": 1.0, "grade": "exact"} for i in range(2000)]
     rare = [

@@ -286,6 +286,14 @@ def test_nearly_empty_summary_still_makes_a_page(own: Made) -> None:
     assert "Every listed image could be read." in page.words
 
 
+def test_an_audit_within_one_set_only_claims_no_leak(own: Made) -> None:
+    within = [each for each in own.summary["comparisons"] if each["coverage"] == "within"]
+    own.change(comparisons=within, totals=[])
+    words = Page(build(own.folder, own.pictures)).words
+    assert "Repeats within the test side" in words
+    assert "No leak was found" not in words
+
+
 def test_sections_of_other_steps_are_on_the_page(own: Made) -> None:
     own.section(
         "impact",

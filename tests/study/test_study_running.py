@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from study_making import HOSTILE, SETS, carried_out, sets_of, table, write_pictures
 
+from visleak.auditing import Audit
 from visleak.errors import UsageError, VisleakError
 from visleak.storage import claimed
 from visleak.study.running import folder_name
@@ -41,6 +42,21 @@ def test_what_is_finished_is_used_again(place: Path) -> None:
     assert set(before) == AUDITS  # one for each reference, of all queries
     assert carried_out(place, sets_of()).run.reused == 3
     assert states(place / "out") == before
+
+
+def test_a_study_that_was_stopped_goes_on(place: Path) -> None:
+    def stop(_: Audit) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        carried_out(place, sets_of(), finished=stop)
+    kept = states(place / "out")
+    assert len(kept) == 1
+    result = carried_out(place, sets_of())
+    assert result.run.reused == 1
+    assert states(place / "out").items() > kept.items()
+    whole = carried_out(place, sets_of(), out="whole")
+    assert [cell.rates for cell in result.cells] == [cell.rates for cell in whole.cells]
 
 
 def test_a_benchmark_that_is_added_is_all_that_is_new(place: Path) -> None:

@@ -11,6 +11,7 @@ import small_classifiers as small
 from PIL import Image
 
 import refusals
+from visleak.encoders.weights import read_tensors
 from visleak.errors import VisleakError
 from visleak.impact.evaluators.classifiers import load_classifier
 from visleak.records import DecodedImage
@@ -153,6 +154,16 @@ def test_weights_of_another_network(tmp_path):
     ):
         torch.save(content, tmp_path / "w.pt")
         assert said in refusal(f"checkpoint:{tmp_path}/w.pt?arch={arch}")
+
+
+@pytest.mark.parametrize(
+    ("key", "prefix"), [("net", "module."), ("state_dict", "model._orig_mod.")]
+)
+def test_weights_as_training_code_saves_them(tmp_path, key, prefix):
+    state = small.cifar_resnet(9).state_dict()
+    wrapped = {f"{prefix}{name}": value for name, value in state.items()}
+    torch.save({key: wrapped, "acc": 91.0}, tmp_path / "w.pt")
+    assert read_tensors(tmp_path / "w.pt", "model checkpoint").keys() == state.keys()
 
 
 def test_counters_of_steps_may_be_missing(tmp_path, natural, resnet):

@@ -14,6 +14,7 @@ import toy_clip
 from refusals import refusal
 from visleak.encoders import load_encoder
 from visleak.errors import VisleakError
+from visleak.formats import open_image_set
 from visleak.images import decode
 from visleak.impact.evaluators import retrieve as module
 from visleak.impact.evaluators.retrieve import (
@@ -74,6 +75,18 @@ def test_ranks_are_those_of_the_library(clip_folder, labelled, tmp_path, which, 
     assert [each.share.count for each in done.recalls] == [
         sum(rank <= k for rank in expected) for k in (1, 5, 10)
     ]
+
+
+def test_captions_of_the_set_itself(clip_folder, labelled, tmp_path, images):
+    rows = [
+        f"{labelled / id_},{id_},1 {id_.removesuffix('.png')}" for id_ in images.ids.to_pylist()
+    ]
+    file = tmp_path / "set.csv"
+    file.write_text("path,id,caption\n" + "\n".join(rows))
+    model = f"clip:{clip_folder}"
+    own = retrieve(open_image_set(str(file)), model, tmp_path / "own.parquet")
+    other = retrieve(images, model, tmp_path / "other.parquet", captions=file)
+    assert rows_of(own.file) == rows_of(other.file)
 
 
 def test_what_a_reader_must_know(clip_folder, tmp_path, images):
