@@ -59,22 +59,22 @@ def jobs(figures: Mapping[str, Any]) -> list[Job]:
     seconds = sum(
         1 / figures[step]
         for step in (
-            "images_a_second_and_core_ray",
-            "backgrounds_a_second_and_core",
-            "comparisons_a_second_and_core",
+            "images_per_second_and_core_ray",
+            "backgrounds_per_second_and_core",
+            "comparisons_per_second_and_core",
         )
     )
     queries = f"{figures['queries']:,} test images"
     return [
         Job(
             f"embeddings against {queries}",
-            figures["vectors_a_second_and_core_ray"],
-            figures["bytes_a_vector"],
+            figures["vectors_per_second_and_core_ray"],
+            figures["bytes_per_vector"],
         ),
         Job(
             f"images: decode, `builtin`, all views against {queries}",
             1 / seconds,
-            figures["bytes_an_image"],
+            figures["bytes_per_image"],
         ),
     ]
 

@@ -63,8 +63,8 @@ def main() -> None:
     ours = statistics.median(r[1] + r[2] for r in rounds)
     figures = {
         "photographs": len(files),
-        "cv2_images_a_second": round(len(files) / full, 1),
-        "fingerprints_a_second": round(len(files) / ours, 1),
+        "cv2_images_per_second": round(len(files) / full, 1),
+        "fingerprints_per_second": round(len(files) / ours, 1),
         "decode_ms": round(1000 * decoding / len(files), 3),
         "encode_ms": round(1000 * encoding / len(files), 3),
     }

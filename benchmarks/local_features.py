@@ -206,7 +206,7 @@ def judged(
             float((true & kept & (rank == 0)).sum() / max(np.count_nonzero(counts), 1)), 4
         ),
         "among_candidates": round(float((true & kept).sum() / n), 4),
-        "wrong_a_query": round(float((wrong & kept).sum() / n), 4),
+        "wrong_per_query": round(float((wrong & kept).sum() / n), 4),
         "wrong_a_query_from_3": round(float((wrong & (votes.score >= 3)).sum() / n), 4),
         "true_score_p1_p5_p10_p50": np.percentile(score, [1, 5, 10, 50]).round(1).tolist(),
         "best_wrong_p50_p95_p99_max": np.percentile(best_wrong, [50, 95, 99, 100])
@@ -224,8 +224,8 @@ def measure_condition(index: LocalIndex, images: list[Image], name: str, smalles
     votes = index.search(views_of(features), best=1000, least=_LOW)
     ended = time.perf_counter()
     result = judged(votes, positions, company, [len(f) for f in features])
-    result["extract_ms_a_picture"] = round(1000 * (extracted - begun) / len(pictures), 2)
-    result["search_ms_a_query"] = round(1000 * (ended - extracted) / len(pictures), 2)
+    result["extract_ms_per_picture"] = round(1000 * (extracted - begun) / len(pictures), 2)
+    result["search_ms_per_query"] = round(1000 * (ended - extracted) / len(pictures), 2)
     return result
 
 
@@ -262,7 +262,7 @@ def measure_large(real: FeatureRows, images: list[Image], pictures: int) -> dict
             "references": len(references),
             "features": len(references.descriptors),
             "build_s": round(built, 1),
-            "index_bytes_a_feature": index.nbytes / len(references.descriptors),
+            "index_bytes_per_feature": index.nbytes / len(references.descriptors),
             "index_resident_mb": round(held),
         }
         for name in ("original", "flip-h", "crop-100", "rs-128"):
@@ -271,7 +271,7 @@ def measure_large(real: FeatureRows, images: list[Image], pictures: int) -> dict
         views = views_of(queries)
         begun = time.perf_counter()
         index.search(views, workers=2)
-        result["search_ms_a_query_two_threads"] = round(
+        result["search_ms_per_query_two_threads"] = round(
             1000 * (time.perf_counter() - begun) / len(queries), 1
         )
         result["peak_mb_of_process_with_pages_of_the_mapped_file"] = round(_peak_mb())
@@ -317,7 +317,7 @@ def main() -> None:
             result = conditions[label] = measure_condition(index, images, name, smallest)
             print(
                 f"{label:30} n={result['queries']:3d} R@1 {result['recall_at_1']:.3f} "
-                f"found {result['among_candidates']:.3f} wrong {result['wrong_a_query']:.3f} "
+                f"found {result['among_candidates']:.3f} wrong {result['wrong_per_query']:.3f} "
                 f"true p5 {result['true_score_p1_p5_p10_p50'][1]:5.1f} "
                 f"wrong p99 {result['best_wrong_p50_p95_p99_max'][2]:4.1f}",
                 flush=True,
@@ -334,7 +334,7 @@ def main() -> None:
         "queries": "positions 2 and 3 modulo 4, sorted by name; tuned on 0 and 1",
         "least_score": LEAST_SCORE,
         "reference_features_mean": round(len(rows.descriptors) / len(images), 1),
-        "extract_ms_a_reference": round(extract, 2),
+        "extract_ms_per_reference": round(extract, 2),
         "conditions": conditions,
     }
     if large:

@@ -170,7 +170,7 @@ def grown(data: Path, folder: Path) -> tuple[list[Bar], dict[str, Any]]:
         "many_pictures": more,
         "few": low.as_dict(),
         "many": high.as_dict(),
-        "bytes_a_picture": round(growth * 1e6 / (more - fewer)),
+        "bytes_per_picture": round(growth * 1e6 / (more - fewer)),
     }
     return bars, figures
 

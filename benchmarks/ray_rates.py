@@ -108,8 +108,8 @@ def embeddings(folder: Path, places: dict[str, RunContext]) -> dict[str, Any]:
     for name, place in places.items():
         ask = partial(streamed, query, train.partitions, wanted, place)
         assert len(ask()) == SHARDS, "the planted neighbours"  # also warms workers and page cache
-        rates[f"vectors_a_second_and_core_{name}"] = SHARDS * ROWS / best(ask)
-    return {key: round(rate) for key, rate in rates.items()} | {"bytes_a_vector": 2 * WIDTH}
+        rates[f"vectors_per_second_and_core_{name}"] = SHARDS * ROWS / best(ask)
+    return {key: round(rate) for key, rate in rates.items()} | {"bytes_per_vector": 2 * WIDTH}
 
 
 def repeated(images: ImageSet, times: int) -> ImageSet:
@@ -149,7 +149,7 @@ def encoding(
     for name, place in places.items():
         work = partial(fingerprint, images, encoder, place)
         work()
-        rates[f"images_a_second_and_core_{name}"] = round(len(images) / best(work, clock), 1)
+        rates[f"images_per_second_and_core_{name}"] = round(len(images) / best(work, clock), 1)
     return rates
 
 
@@ -206,9 +206,9 @@ def full_run(folder: Path, scratch: Path) -> None:
     paths = [path.stat().st_size for path in (data_folder() / "photos").iterdir()]
     figures |= {
         "queries": QUERIES,
-        "bytes_an_image": round(sum(paths) / len(paths)),
-        "comparisons_a_second_and_core": round(comparing()),
-        "backgrounds_a_second_and_core": round(backgrounds()),
+        "bytes_per_image": round(sum(paths) / len(paths)),
+        "comparisons_per_second_and_core": round(comparing()),
+        "backgrounds_per_second_and_core": round(backgrounds()),
         "ray_starts_in_seconds": round(start, 2),
         "ray_task_in_milliseconds": round(1000 * each, 2),
         "cores": cores,
@@ -216,7 +216,8 @@ def full_run(folder: Path, scratch: Path) -> None:
     bars = [
         Bar(
             f"{what} a second and core, Ray / one process",
-            figures[f"{what}_a_second_and_core_ray"] / figures[f"{what}_a_second_and_core_local"],
+            figures[f"{what}_per_second_and_core_ray"]
+            / figures[f"{what}_per_second_and_core_local"],
             0.85,
             most=False,
         )

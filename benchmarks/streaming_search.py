@@ -323,7 +323,7 @@ def watched_pass(folder: Path, shards: int) -> dict[str, Any]:
         "rows": result["rows"],
         "pairs": result["pairs"],
         "seconds": round(result["seconds"], 1),
-        "mb_read_a_second": round(size / result["seconds"] / 1e6),
+        "mb_read_per_second": round(size / result["seconds"] / 1e6),
         "peak_mb_with_mapped_pages": round(watch.all_kb * 1024 / 1e6, 1),
         "peak_mb_of_no_file": round(watch.own_kb * 1024 / 1e6, 1),
     }

@@ -13,15 +13,16 @@ PAGE = (ROOT / "docs" / "cluster.md").read_text("utf-8")
 
 def test_the_page_states_what_was_measured(script):
     assert script("cluster_cost").table(FIGURES) in PAGE
-    ratio = {
-        what: FIGURES[f"{what}_a_second_and_core_ray"] / FIGURES[f"{what}_a_second_and_core_local"]
+    each = {
+        what: [FIGURES[f"{what}_per_second_and_core_{where}"] for where in ("ray", "local")]
         for what in ("vectors", "images")
     }
-    read = FIGURES["vectors_a_second_and_core_ray"] * FIGURES["bytes_a_vector"] / 1e9
+    ratio = {what: ray / local for what, (ray, local) in each.items()}
+    read = FIGURES["vectors_per_second_and_core_ray"] * FIGURES["bytes_per_vector"] / 1e9
     for text in (
-        f"photographs of {FIGURES['bytes_an_image']:,} bytes",
+        f"photographs of {FIGURES['bytes_per_image']:,} bytes",
         f"one core reads {read:.2f} GB per second, so a hundred need {100 * read:.0f} GB",
-        f"{FIGURES['backgrounds_a_second_and_core']:,} images per second and core",
+        f"{FIGURES['backgrounds_per_second_and_core']:,} images per second and core",
         f"did {ratio['vectors']:.0%} (embeddings) and {ratio['images']:.0%} (images)",
     ):
         assert text in PAGE, text

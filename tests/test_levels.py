@@ -139,6 +139,17 @@ def test_no_upward_or_sideways_import():
     assert wrong_imports(ROOT) == []
 
 
+def test_packages_import_few_others():
+    packages = {path.name for path in ROOT.iterdir() if (path / "__init__.py").exists()}
+    between = {(package(each.importer), package(each.imported)) for each in all_imports(ROOT)}
+    assert sum(a != b and {a, b} <= packages for a, b in between) <= 120
+
+
+def test_no_module_is_called_utils():
+    words = ("utils", "util", "helpers", "misc", "common")
+    assert [name for name in sources(ROOT) if name.rpartition(".")[2] in words] == []
+
+
 def test_no_import_cycle_inside_a_package():
     assert cycles(ROOT) == []
 

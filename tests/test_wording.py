@@ -43,8 +43,6 @@ FORBIDDEN = re.compile(
 ALLOWED = re.compile(
     r"""picture in picture|["']pictures["']|"img", "picture",|`pictures?`|`pictures=`"""
     r"""|pictures\.rgb|twins_by_pictures|pairs_of_pictures|upper_95_pictures|--no-pictures"""
-    r"""|\.alike|alike(?=[:=])|makeup(?=\.csv|[:=.,])|\.makeup"""
-    r"""|\.trainings|trainings(?=[:="])|`trainings`|step, trainings"""
 )
 
 

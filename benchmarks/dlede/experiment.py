@@ -147,9 +147,9 @@ def trained(
 
     def print_forecast(found: Forecast) -> None:
         nonlocal left
-        left, seconds = found.trainings - found.done, found.seconds or 0.0
+        left, seconds = found.training_runs - found.done, found.seconds or 0.0
         print(
-            f"{folder.name}: {found.trainings} trainings, {found.done} done;"
+            f"{folder.name}: {found.training_runs} training_runs, {found.done} done;"
             f" about {seconds / 60:.0f} minutes",
             flush=True,
         )
@@ -195,7 +195,7 @@ def stored(result: DLeDeResult) -> dict[str, Any]:
     values = result.scores.values
     return {
         "headline": headline(result),
-        "trainings": int(np.isfinite(values[0]).sum()),
+        "training_runs": int(np.isfinite(values[0]).sum()),
         "failed": len(result.failed),
         "minutes_of_training": round(result.seconds / 60, 1),
         "judgement": as_plain(result.judgement),
@@ -265,13 +265,13 @@ def calibrated(
     return verdicts
 
 
-def spent(work: Path, stage: str, trainings: int, start: float) -> None:
+def spent(work: Path, stage: str, training_runs: int, start: float) -> None:
     """Store the time of a stage, unless it was reused."""
     path = work / "seconds.json"
     known = json.loads(path.read_text()) if path.exists() else {}
     seconds = round(time.perf_counter() - start, 1)
     if stage not in known:
-        known[stage] = {"trainings": trainings, "seconds": seconds}
+        known[stage] = {"training_runs": training_runs, "seconds": seconds}
         path.write_text(json.dumps(known))
 
 

@@ -281,10 +281,11 @@ def _time(content: Mapping[str, Any]) -> Iterator[str]:
     yield "## Time"
     yield ""
     for name, spent in results["wall"].items():
-        each = spent["seconds"] * results["settings"]["jobs"] / max(spent["trainings"], 1)
+        each = spent["seconds"] * results["settings"]["jobs"] / max(spent["training_runs"], 1)
         yield (
-            f"- {name}: {spent['trainings']} training runs in {spent['seconds'] / 60:.1f} minutes,"
-            f" {results['settings']['jobs']} at a time on one thread each: {each:.0f} s per run."
+            f"- {name}: {spent['training_runs']} training runs in {spent['seconds'] / 60:.1f}"
+            f" minutes, {results['settings']['jobs']} at a time on one thread each:"
+            f" {each:.0f} s per run."
         )
     yield (
         f"- Rendering: {results['data']['seconds_of_rendering']:.0f} s. Machine: {machine['cpu']},"

@@ -72,8 +72,8 @@ def beside_cv2(source: Path, files: Sequence[bytes]) -> dict[str, float]:
     ]
     return {
         "images": len(files),
-        "cv2_a_second": round(len(files) / statistics.median(r[0] for r in rounds), 1),
-        "hashes_a_second": round(len(files) / statistics.median(r[1] for r in rounds), 1),
+        "cv2_per_second": round(len(files) / statistics.median(r[0] for r in rounds), 1),
+        "hashes_per_second": round(len(files) / statistics.median(r[1] for r in rounds), 1),
         "ratio": round(statistics.median(r[0] / r[1] for r in rounds), 4),
     }
 

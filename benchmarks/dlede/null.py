@@ -271,7 +271,7 @@ HARDEST = {
 NOISES = {"sd .02": (0.02, 0.0), "sd .02, paired": (0.02, 0.7)}
 
 
-def trainings(
+def training_runs(
     rng: np.random.Generator, rises: tuple[float, float], chains: int, noise: str
 ) -> Float64:
     """Return normal scores around a curve that begins with an mAP of .5, (runs, chains, steps)."""
@@ -289,7 +289,7 @@ def wrong_verdicts() -> list[dict[str, Any]]:
         counts = plain(chains) * chains + 1.0
         for (rule, wrong), rises in HARDEST.items():
             rng = np.random.default_rng([chains, list(NOISES).index(noise)])
-            runs = trainings(rng, rises, chains, noise)
+            runs = training_runs(rng, rises, chains, noise)
             above = {name: np.array(list(exceeding(runs, rule, w))) for name, w in weights.items()}
             pairs = RULES[rule].pairs(3)
             above["studentised"] = np.array(
@@ -326,7 +326,7 @@ def counted_draws() -> list[dict[str, Any]]:
     rows = []
     for chains in (2, 3, 5, 10):
         weights = draws(chains, 10_000)
-        runs = trainings(np.random.default_rng(chains), (0.05, 0.05), chains, "sd .02")[:500]
+        runs = training_runs(np.random.default_rng(chains), (0.05, 0.05), chains, "sd .02")[:500]
         wrong = 0
         for run in runs:
             values = np.stack([excess(run[:, at], run[:, at + 1], THRESHOLD) for at in (0, 1)], 1)
@@ -345,7 +345,7 @@ def coverage() -> list[dict[str, Any]]:
     for chains, name in product((2, 3, 5, 10), ("plain", "chosen")):
         weights = WEIGHTS[name](chains)
         for rises in ((0.08, 0.08), (0.08, 0.02)):
-            runs = trainings(np.random.default_rng(chains), rises, chains, "sd .02")[:400]
+            runs = training_runs(np.random.default_rng(chains), rises, chains, "sd .02")[:400]
             held = dict.fromkeys(("increase", "statistic of both-steps", "of any-step"), 0)
             truths = (rises[0], max(rises), min(rises))
             for run in runs:

@@ -197,7 +197,7 @@ def detection(toy: Toy, size: Size) -> dict[str, Any]:
             **{f"{key}_quartiles": quartiles(values) for key, values in d.items()},
             "general_p95": float(np.percentile(d["held_out"], 95)),
             "calls": score.calls,
-            "microseconds_a_call": 1e6 * score.seconds / score.calls,
+            "microseconds_per_call": 1e6 * score.seconds / score.calls,
         }
     count, general = size.share
     for key, prompts in (

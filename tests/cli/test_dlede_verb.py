@@ -130,7 +130,7 @@ def test_a_folder_of_splits_reports_what_it_leaves_out(pictures, program, tmp_pa
     assert ran.out.startswith("30 training runs on 24 images, each tested on 20; the expected time")
     assert "val is ignored" in ran.err
     assert not (tmp_path / "out").exists()
-    assert json.loads(run(*given, "--json", "--full-curve").out)["trainings"] == 110
+    assert json.loads(run(*given, "--json", "--full-curve").out)["training_runs"] == 110
 
 
 def test_trainings_that_fail_leave_their_reason(pictures, program, tmp_path):

@@ -109,7 +109,7 @@ def whole():
         made,
         failed=(Failure(30, 4, "exit code 1", "runs/step-030/repetition-04.log"),),
         notes=("boxes of 12 images lie outside of them",),
-        makeup=ClassCounts(
+        class_counts=ClassCounts(
             classes, (2000, 600, 400), (9000, 900, 800), (0, 10, 20),
             ((4800.0, 1500.0, 900.0), (4790.5, 1502.0, 890.0), (4781.0, 1504.5, 880.0)),
             ((20000.0, 2000.0, 3000.0), (20100.0, 2010.0, 2900.0), (20200.0, 2020.0, 2800.0)),

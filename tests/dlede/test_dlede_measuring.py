@@ -243,7 +243,7 @@ def test_the_cost_is_told_before_and_measured_after(tmp_path):
     works = Execution(jobs=2, on_forecast=told.append)
     measured(Rehearsed(lasts=0.05), tmp_path, execution=works)
     (before,) = told
-    assert (before.trainings, before.done) == (12, 0)
+    assert (before.training_runs, before.done) == (12, 0)
     assert (before.training_images, before.test_images) == (60, 40)
     assert before.seconds is None
     after = forecast(
@@ -254,9 +254,9 @@ def test_the_cost_is_told_before_and_measured_after(tmp_path):
         controls=ControlSettings(convergence=2),
         execution=works,
     )
-    assert (after.trainings, after.done, after.measured) == (46, 12, True)
-    assert after.seconds == pytest.approx(17 * after.seconds_a_training)
-    assert after.seconds_a_training == pytest.approx(0.05, abs=0.05)
+    assert (after.training_runs, after.done, after.measured) == (46, 12, True)
+    assert after.seconds == pytest.approx(17 * after.seconds_per_run)
+    assert after.seconds_per_run == pytest.approx(0.05, abs=0.05)
 
 
 def test_a_trainer_may_tell_its_cost_itself(tmp_path):
@@ -265,7 +265,7 @@ def test_a_trainer_may_tell_its_cost_itself(tmp_path):
             return images * (epochs or 1) / 10
 
     found = forecast(split_of(60, 40), Priced(), tmp_path, plan=replace(PLAN, epochs=2))
-    assert (found.seconds_a_training, found.seconds) == (12.0, 144.0)
+    assert (found.seconds_per_run, found.seconds) == (12.0, 144.0)
     assert not list(tmp_path.iterdir())
 
 

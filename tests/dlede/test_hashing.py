@@ -157,7 +157,7 @@ def test_evidence_is_what_imagehash_says_of_all_pairs(split):
     assert found.histogram == tuple(Counter(d for d, _, _ in pairs)[d] for d in range(65))
     nearest = Counter({name: distance for distance, name, _ in reversed(pairs)}.values())
     assert found.nearest == tuple(nearest[d] for d in range(65))
-    assert found.alike == tuple(HashPair(test, train, d) for d, test, train in pairs[:50])
+    assert found.most_similar == tuple(HashPair(test, train, d) for d, test, train in pairs[:50])
     assert [(problem.id, problem.reason) for problem in found.problems] == [("7", "not-an-image")]
     assert set(found.seconds) == {"hashing", "comparing"}
 
@@ -166,7 +166,7 @@ def test_nothing_readable_is_no_evidence_and_no_failure(split):
     nothing = open_images([b"words", b""], name="train")
     found = hash_evidence(Split(nothing, split.test), workers=1)
     assert (found.train, found.test, found.unreadable) == (0, 24, 3)
-    assert not any((*found.histogram, *found.nearest, *found.alike))
+    assert not any((*found.histogram, *found.nearest, *found.most_similar))
     assert hash_evidence(Split(split.train, nothing), workers=1).test == 0
 
 
@@ -176,16 +176,16 @@ def test_what_is_refused(split):
     stored = Split(replace(split.train, has_pixels=False), split.test)
     with pytest.raises(VisleakError, match=r"^set 'train' holds vectors without images; "):
         hash_evidence(stored, workers=1)
-    assert hash_evidence(split, kept=0, workers=1).alike == ()
+    assert hash_evidence(split, kept=0, workers=1).most_similar == ()
 
 
 def test_the_sheet_shows_each_test_image_once(split):
     found = hash_evidence(split, workers=1)
     gone = open_images([b"gone"] * len(split.test), name="test").opener
     lost = Split(split.train, replace(split.test, opener=gone))
-    many = replace(found, alike=tuple(HashPair("0", str(row), 0) for row in range(40)))
+    many = replace(found, most_similar=tuple(HashPair("0", str(row), 0) for row in range(40)))
     given = (split, found), (lost, found), (split, many)
     sheets = [Image.open(io.BytesIO(pair_sheet(*each))) for each in given]
     assert [sheet.format for sheet in sheets] == ["PNG"] * 3
     assert sheets[2].height < sheets[0].height == sheets[1].height
-    assert pair_sheet(split, replace(found, alike=())) == b""
+    assert pair_sheet(split, replace(found, most_similar=())) == b""

@@ -234,7 +234,7 @@ def test_chains_that_lack_a_deciding_step_are_left_out_and_counted():
     assert (found.repetitions, found.left_out) == (4, 1)
     kept = torn[0, [0, 2, 3, 4]]
     steps = found.metrics[0].steps
-    assert [step.trainings for step in steps] == [4, 4, 4, 3]
+    assert [step.training_runs for step in steps] == [4, 4, 4, 3]
     assert steps[0].mean.value == pytest.approx(kept[:, 0].mean())
     assert steps[0].deviation == pytest.approx(kept[:, 0].std(ddof=1))
     # a later step is compared over the chains that have both

@@ -28,9 +28,9 @@ def test_page_is_what_the_figures_make(script, monkeypatch):
 
 @pytest.mark.parametrize("name", ["sequences", "random"])
 def test_means_follow_from_the_trainings(name):
-    """Equation 1 by hand, from the scores of single trainings."""
+    """Equation 1 by hand, from the scores of single training runs."""
     early = FIGURES["figures"]["splits"][name]["early"]
-    assert early["trainings"] == 15
+    assert early["training_runs"] == 15
     for judged in early["judgement"]["metrics"]:
         columns = list(zip(*early["scores"][judged["metric"]], strict=True))
         means = [sum(column) / len(column) for column in columns]

@@ -99,7 +99,7 @@ def test_nothing_goes_on_where_everything_fails(tmp_path):
     trainer = Resident(told=tmp_path / "told", broken=broken)
     with pytest.raises(VisleakError, match=r"the first 3 .* failed, each twice; .* attempt 2"):
         trained(course_of(tmp_path, trainer), trainer)
-    # three trainings, twice each; all six would be twelve
+    # three training runs, twice each; all six would be twelve
     assert len(lines(tmp_path / "told")) == 6
 
 

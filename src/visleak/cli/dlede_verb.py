@@ -80,7 +80,7 @@ def dlede(
 
     def tell_cost(found: Forecast) -> None:
         cost.append(found)
-        if found.done < found.trainings:
+        if found.done < found.training_runs:
             edges.note(forecast_line(found))
 
     plan = replace(plan, steps=FULL) if options.full_curve else plan
@@ -123,7 +123,7 @@ def dlede(
 
     result = run(split, trainer, options.out, **settings, audit=summary, force=options.force)
     reply = _written(result, options, _sheet(options, pinned[0], result), audits)
-    if cost and cost[0].done == cost[0].trainings:
+    if cost and cost[0].done == cost[0].training_runs:
         edges.note(f"reused: all {cost[0].done:,} training runs were in {options.out}")
     return reply
 
@@ -147,7 +147,7 @@ def _judge_scores(file: Path, decision: DecisionSettings, options: DLeDeOptions)
 def _sheet(options: DLeDeOptions, split: Split, result: DLeDeResult) -> bytes | None:
     from visleak.dlede.hashes import pair_sheet
 
-    if options.no_images or result.hashes is None or not result.hashes.alike:
+    if options.no_images or result.hashes is None or not result.hashes.most_similar:
         return None
     try:
         return pair_sheet(split, result.hashes)

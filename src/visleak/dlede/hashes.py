@@ -72,7 +72,7 @@ def hash_evidence(
         unreadable=sum(len(each.problems) for each in hashed),
         histogram=tuple(found.histogram.tolist()),
         nearest=tuple(nearest.tolist()),
-        alike=tuple(HashPair(*pair) for pair in pairs),
+        most_similar=tuple(HashPair(*pair) for pair in pairs),
         seconds={"hashing": read - begun, "comparing": time.perf_counter() - read},
         problems=tuple(problem for each in hashed for problem in each.problems),
     )
@@ -96,7 +96,7 @@ def pair_sheet(split: Split, evidence: HashEvidence) -> bytes:
     The images are read again. Each test image is shown once, with the one most similar to it.
     """
     first: dict[str, HashPair] = {}
-    for pair in evidence.alike:
+    for pair in evidence.most_similar:
         first.setdefault(pair.test, pair)
     pairs = list(first.values())[:SHOWN]
     tests = _pixels(split.test, [pair.test for pair in pairs])

@@ -169,7 +169,7 @@ def run(
         failed=trained.failed,
         seconds=sum(run.seconds for run in trained.runs),
         notes=(*getattr(prepared, "notes", ()), *of_metrics, *uncalibrated, *unconverged),
-        makeup=class_counts(split, curve.draws()),
+        class_counts=class_counts(split, curve.draws()),
         memory=gains_of(trained.runs, curve.folder, scores.lower),
         calibration=calibration,
         detection=detection_limit(
@@ -260,9 +260,9 @@ def _evidence(
     """Collect evidence before anything is trained; report it unless all runs are finished."""
     summary = (audit(split) if callable(audit) else audit) or shared_files(split)
     hashes = hash_evidence(split, progress=execution.progress) if controls.hashes else None
-    if summary and cost.done < cost.trainings:
+    if summary and cost.done < cost.training_runs:
         execution.notify(summary.line)
-    if hashes and cost.done < cost.trainings:
+    if hashes and cost.done < cost.training_runs:
         execution.notify(hash_line(hashes))
     return summary, hashes
 

@@ -21,7 +21,7 @@ class StepScore:
     """A metric at a step."""
 
     step: int  # percent of the test images that leak
-    trainings: int  # number of training runs
+    training_runs: int  # number of training runs
     mean: Estimate  # over them, with a t interval
     deviation: float  # standard deviation over them (n - 1); NaN of one
     increase: Estimate  # over the step before, (C - P) / P, a share; 0 for the first step
@@ -163,7 +163,7 @@ class HashEvidence:
     unreadable: int  # number of images of both sides that could not be read
     histogram: tuple[int, ...]  # number of pairs at each distance 0..64
     nearest: tuple[int, ...]  # number of test images by the distance of the nearest, 0..64
-    alike: tuple[HashPair, ...]  # the most similar pairs, by distance, test id, training id
+    most_similar: tuple[HashPair, ...]  # the most similar pairs, by distance, test id, training id
     seconds: Mapping[str, float] = field(default_factory=dict)  # for hashing, and for comparing
     problems: tuple[Problem, ...] = ()  # unreadable images with their reasons
 
@@ -218,7 +218,7 @@ class DLeDeResult:
     seconds: float = 0.0  # of all training runs, summed
     notes: tuple[str, ...] = ()  # for the reader, one line each
     # ``None`` or empty if not requested or not known
-    makeup: ClassCounts | None = None
+    class_counts: ClassCounts | None = None
     memory: tuple[Gain, ...] = ()
     calibration: Calibration | None = None
     detection: DetectionLimit | None = None

@@ -105,21 +105,21 @@ class Plan(Options, panel=TRAINING):
 class Forecast:
     """The expected cost of a plan."""
 
-    trainings: int  # number of training runs, controls included
+    training_runs: int  # number of training runs, controls included
     done: int  # of them present on disk
     training_images: int
     test_images: int
     measured: bool  # the seconds are the mean of runs on disk; otherwise the trainer's estimate
-    seconds_a_training: float | None  # mean; None if unknown before the first run has finished
+    seconds_per_run: float | None  # mean; None if unknown before the first run has finished
     jobs: int = 1  # concurrent training runs
 
     @property
     def seconds(self) -> float | None:
         """Remaining wall time; ``None`` if unknown."""
-        if self.seconds_a_training is None:
+        if self.seconds_per_run is None:
             return None
         # the last round may be incomplete
-        return -(-(self.trainings - self.done) // self.jobs) * self.seconds_a_training
+        return -(-(self.training_runs - self.done) // self.jobs) * self.seconds_per_run
 
 
 @dataclass(frozen=True)

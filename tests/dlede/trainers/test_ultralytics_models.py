@@ -83,7 +83,7 @@ def test_one_seed_gives_one_result_and_another_another(ready, split, place, monk
     assert losses(place / "first") == losses(place / "again") != losses(place / "other")
     assert min(losses(place / "first").values()) > 0
     assert first.about == other.about == {"epochs": 1}
-    # nothing lies outside of the trainings' folders, such as settings in the user's home
+    # nothing lies outside of the folders of the training runs, such as settings in the user's home
     assert list(elsewhere.rglob("*")) == []
 
 

@@ -91,16 +91,16 @@ def test_only_distinct_verified_images_count(contest, tmp_path):
     assert (gibbs.clustered.value, pez.clustered.value) == (3.0, 1.0)
     assert (gibbs.candidates, pez.candidates) == (3.0, 2.0)
     assert (gibbs.search_calls, gibbs.image_calls) == (90.0, 60.0)
-    assert gibbs.calls_an_image == 150 / 2
-    assert gibbs.seconds_an_image == 3.5 / 2
-    assert math.isnan(pez.calls_an_image)
+    assert gibbs.calls_per_image == 150 / 2
+    assert gibbs.seconds_per_image == 3.5 / 2
+    assert math.isnan(pez.calls_per_image)
     assert not gibbs.complete
     assert read_comparison(tmp_path) == result
     content = json.loads((tmp_path / "compare.json").read_text())
     assert content["headline"].startswith(
         "Gibbs (Algorithm 1) found 2 memorized images (75 passes each); PEZ found 0 memorized"
     )
-    assert content["methods"][1]["calls_an_image"] is None
+    assert content["methods"][1]["calls_per_image"] is None
 
 
 def test_images_are_made_in_the_order_of_the_fresh_score(contest, tmp_path):

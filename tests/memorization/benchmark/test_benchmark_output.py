@@ -162,7 +162,7 @@ def test_a_leaderboard_takes_rows_of_others_and_keeps_boards_apart(tmp_path):
     assert leaderboard_markdown(both).count("Board ") == 2
     # what somebody else adds by hand, with what was not measured as null
     content = json.loads(board.read_text())
-    content["entries"].append({**content["entries"][0], "method": "new", "seconds_an_image": None})
+    content["entries"].append({**content["entries"][0], "method": "new", "seconds_per_image": None})
     board.write_text(json.dumps(content))
     assert "| new |" in leaderboard_markdown(read_leaderboard(board))
     content["entries"][0]["top1"] = "low"

@@ -82,7 +82,7 @@ def write(
         "curve.csv": curve_table(result),
         "increases.csv": increases_table(result),
         "phash.csv": hash_table(result),
-        "makeup.csv": class_table(result),
+        "class_counts.csv": class_table(result),
     }
     files: dict[str, File] = {"dlede.md": markdown(made), "dlede.tex": latex(made), SHEET: sheet}
     files |= {name: table.arrow() if table.rows else None for name, table in tables.items()}
@@ -116,11 +116,11 @@ def tables(result: DLeDeResult) -> Iterator[Table | Grid]:
         yield from curves[1:]
     yield hash_table(result)
     if result.hashes is not None:
-        pairs = [[each.test, each.train, f"{each.distance}"] for each in result.hashes.alike]
+        pairs = [[each.test, each.train, f"{each.distance}"] for each in result.hashes.most_similar]
         header = ["test", "train", "distance"]
         yield Grid("Most similar pairs by perceptual hash", header, pairs[:PAIRS], texts=2)
-    if result.makeup is not None and result.makeup.classes:
-        yield from _classes(result.makeup)
+    if result.class_counts is not None and result.class_counts.classes:
+        yield from _classes(result.class_counts)
     yield _gains(result)
     yield from _calibration(result)
     yield from _convergence(result)
@@ -201,7 +201,7 @@ def increases_table(result: DLeDeResult) -> Table:
         Column("metric"),
         Column("less_is_better", pa.bool_()),
         Column("step", pa.int64(), "leaked %", number=True),
-        Column("trainings", pa.int64(), "runs", number=True),
+        Column("training_runs", pa.int64(), "runs", number=True),
         *(Column(name, pa.float64()) for name in ("mean", "mean_low", "mean_high")),
         Column("", heading="mean (95 % CI)", number=True),
         Column("deviation", pa.float64(), "deviation", score, number=True),
@@ -218,7 +218,7 @@ def increases_table(result: DLeDeResult) -> Table:
     rows = [
         [
             *(labelled(judged.metric, result), judged.metric, judged.lower),
-            *(step.step, step.trainings, step.mean.value, step.mean.low, step.mean.high),
+            *(step.step, step.training_runs, step.mean.value, step.mean.low, step.mean.high),
             *(_with_ends(step.mean, score), step.deviation),
             *(increase.value, increase.low, increase.high, _with_ends(increase, rise), step.above),
         ]
@@ -290,8 +290,8 @@ def hash_table(result: DLeDeResult) -> Table:
 
 
 def class_table(result: DLeDeResult) -> Table:
-    """Return ``makeup.csv``: one row per class and set, the training set at every step."""
-    found = result.makeup
+    """Return ``class_counts.csv``: one row per class and set, the training set at every step."""
+    found = result.class_counts
     rows: list[list[object]] = []
     if found is None:
         return Table("Classes", _CLASS_COLUMNS, rows)
@@ -324,7 +324,7 @@ def _classes(found: ClassCounts) -> Iterator[Grid]:
             rows.append([*cells, f"{change:+.2f}" if change else "0.00"])
         title = f"{what} of each class in the test set and in training, by step"
         if len(order) > CLASSES:
-            title += f"; {CLASSES} of {len(order):,} classes, makeup.csv has all"
+            title += f"; {CLASSES} of {len(order):,} classes, class_counts.csv has all"
         yield Grid(title, [*header, "change, points"], rows)
 
 

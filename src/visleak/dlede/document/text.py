@@ -133,8 +133,8 @@ def statements(result: DLeDeResult) -> Iterator[str]:
         yield detection_line(result.detection)
     if result.hashes is not None:
         yield hash_line(result.hashes)
-    if result.makeup is not None and result.makeup.classes:
-        yield drift_line(result.makeup)
+    if result.class_counts is not None and result.class_counts.classes:
+        yield drift_line(result.class_counts)
 
 
 def _reasons(result: DLeDeResult) -> Iterator[str]:
@@ -407,17 +407,17 @@ def forecast_line(found: Forecast) -> str:
         return "under 1 s" if seconds < 1.0 else f"about {duration(seconds)}"
 
     parts = [
-        f"{counted(found.trainings, 'training run')} on {found.training_images:,} images, each"
+        f"{counted(found.training_runs, 'training run')} on {found.training_images:,} images, each"
         f" tested on {found.test_images:,}"
     ]
     if found.done:
         parts.append(f"{found.done:,} finished before")
-    if found.seconds is None or found.seconds_a_training is None:
+    if found.seconds is None or found.seconds_per_run is None:
         parts.append("the expected time is known after the first run")
-    elif found.done < found.trainings:
+    elif found.done < found.training_runs:
         source = "as finished ones took" if found.measured else "by a first estimate"
         at_once = f", {found.jobs:,} concurrent" if found.jobs > 1 else ""
         parts.append(
-            f"{time(found.seconds)} left ({time(found.seconds_a_training)} each {source}{at_once})"
+            f"{time(found.seconds)} left ({time(found.seconds_per_run)} each {source}{at_once})"
         )
     return "; ".join(parts)

@@ -136,7 +136,7 @@ def _on_this_machine(
     slots = [Slot(carry_out, sent, execution.limit) for _ in range(min(execution.jobs, len(jobs)))]
     free = list(slots)
 
-    def in_a_slot(job: Job) -> Ended:
+    def in_slot(job: Job) -> Ended:
         slot = free.pop()
         try:
             return _attempted(job, slot.carry_out)
@@ -144,7 +144,7 @@ def _on_this_machine(
             free.append(slot)
 
     pool = ThreadPoolExecutor(len(slots))
-    waiting = [pool.submit(in_a_slot, job) for job in jobs]
+    waiting = [pool.submit(in_slot, job) for job in jobs]
     try:
         for future in as_completed(waiting):
             yield future.result()

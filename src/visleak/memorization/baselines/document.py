@@ -121,8 +121,8 @@ class Row:
     search_calls: float  #: (search_calls, image_calls) passes of a seed
     image_calls: float
     seconds: float  #: of search, images and verification
-    calls_an_image: float  #: of all seeds by all images found; NaN without any
-    seconds_an_image: float
+    calls_per_image: float  #: of all seeds by all images found; NaN without any
+    seconds_per_image: float
     best_d: Estimate  #: (best_d, median_d) of a seed's candidates, under fresh noises
     median_d: Estimate
     complete: bool  #: whether every search ran to its own end
@@ -147,8 +147,8 @@ def row_of(method: str, attempts: Sequence[Attempt]) -> Row:
         search_calls=mean_of(each.search_calls for each in attempts).value,
         image_calls=mean_of(each.verified.calls for each in attempts).value,
         seconds=mean_of(each.seconds for each in attempts).value,
-        calls_an_image=sum(each.calls for each in attempts) / images,
-        seconds_an_image=sum(each.seconds for each in attempts) / images,
+        calls_per_image=sum(each.calls for each in attempts) / images,
+        seconds_per_image=sum(each.seconds for each in attempts) / images,
         best_d=mean_of(map(max, known), 0.0),
         median_d=mean_of((float(np.median(each)) for each in known), 0.0),
         complete=all(each.complete for each in attempts),
@@ -193,7 +193,7 @@ def headline(result: Comparison) -> str:
     parts = []
     for row in sorted(rows_of(result), key=lambda row: -row.found.value):
         noun = "memorized image" if row.found.value == 1 else "memorized images"
-        each = f" ({row.calls_an_image:,.0f} passes each)" if row.found.value else ""
+        each = f" ({row.calls_per_image:,.0f} passes each)" if row.found.value else ""
         parts.append(f"{shown_name(row.method)} found {row.found.value:.3g} {noun}{each}")
     return f"{'; '.join(parts)}: {budget_of(result)}"
 
@@ -239,7 +239,7 @@ def methods(result: Comparison) -> Table:
         Column("clustered", _REAL),
         Column("search_calls", _REAL, "passes of the search", "{:,.0f}".format, number=True),
         Column("image_calls", _REAL, "passes of the images", "{:,.0f}".format, number=True),
-        *(Column(name, _REAL) for name in ("seconds", "calls_an_image", "seconds_an_image")),
+        *(Column(name, _REAL) for name in ("seconds", "calls_per_image", "seconds_per_image")),
         Column(heading="passes per image", number=True),
         Column(heading="seconds per image", number=True),
         *(Column(heading=name, number=True) for name in ("best D", "median D")),
@@ -254,8 +254,8 @@ def methods(result: Comparison) -> Table:
             *(row.found.value, row.found.low, row.found.high, row.candidates),
             *(f"{mean(row.clustered)} of {row.candidates:.3g}", row.clustered.value),
             *(row.search_calls, row.image_calls, row.seconds),
-            *(row.calls_an_image, row.seconds_an_image),
-            *(_cost(row.calls_an_image), _cost(row.seconds_an_image)),
+            *(row.calls_per_image, row.seconds_per_image),
+            *(_cost(row.calls_per_image), _cost(row.seconds_per_image)),
             *(mean(row.best_d), mean(row.median_d), row.best_d.value, row.median_d.value),
             row.complete,
         )

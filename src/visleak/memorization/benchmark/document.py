@@ -606,7 +606,7 @@ def judge_of(result: Benchmark, name: str) -> str:
 
 def costs_table(result: Benchmark) -> pa.Table:
     """Return the seconds per image, which alone differ from one run to another."""
-    columns = (*map(Column, ("method", "setting", "scenario")), Column("seconds_an_image", _REAL))
+    columns = (*map(Column, ("method", "setting", "scenario")), Column("seconds_per_image", _REAL))
     rows = [(row.method, row.setting, *each) for row in result.rows for each in row.seconds.items()]
     return Table("Cost", columns, rows).arrow()
 

@@ -39,7 +39,7 @@ _NUMBERS: Final = {
     "general_clip": (GENERAL, "clip"),
     "general_aesthetic": (GENERAL, "aesthetic"),
 }
-_MORE: Final = ("hypervolume", "seconds_an_image")
+_MORE: Final = ("hypervolume", "seconds_per_image")
 
 
 def add_to(path: str | os.PathLike[str], result: Benchmark, *, date: str = "") -> list[Entry]:
@@ -93,7 +93,7 @@ def _entry(result: Benchmark, row: MethodRow, board: str, date: str) -> Entry:
     volumes = {(curve.line, curve.name): curve.volume.value for curve in result.curves}
     numbers = {name: row.value(*at) for name, at in _NUMBERS.items()}
     numbers["hypervolume"] = volumes.get((row.line, "clip"), float("nan"))
-    numbers["seconds_an_image"] = row.seconds[TRIGGER]
+    numbers["seconds_per_image"] = row.seconds[TRIGGER]
     return {
         "board": board,
         "method": row.method,
@@ -154,7 +154,7 @@ def _grid(entries: list[Entry]) -> Grid:
     for entry in entries:
         cells = [_cell(entry[name]) for name in ("top1", "share", "clip")]
         cells += [_cell(entry["aesthetic"], 2), _cell(entry["general_clip"])]
-        seconds = entry["seconds_an_image"]
+        seconds = entry["seconds_per_image"]
         cells += [_cell(entry["hypervolume"]), "-" if seconds is None else f"{seconds:.3g}"]
         cells.append(entry["date"])
         rows.append([entry["method"], entry["setting"], *cells])
