@@ -141,6 +141,14 @@ def test_a_pool_that_is_too_small(replaced, tmp_path):
         replaced(tmp_path / "fair", pool=tmp_path / "small", select="auto", apply=True)
 
 
+def test_approvals_of_another_pool_do_not_count(opened, replaced, tmp_path):
+    approve(opened, ["cat/00.png"])
+    store(tmp_path / "other", "cat/1.png", png(scene(7100)))
+    plan = replaced(pool=tmp_path / "other", select="auto")
+    assert dict(plan.missing)["cat/00.png"] == "not in this pool"
+    assert [each.test for each in plan.replaced] == ["cat/01.png"]
+
+
 def test_automatic_selection_needs_classes(replaced, tmp_path):
     store(tmp_path / "flat", "one.png", png(scene(7050)))
     with pytest.raises(UsageError, match="have labels and the pool has none"):

@@ -255,6 +255,16 @@ def test_a_tar_keeps_links_whose_target_goes(tmp_path):
     assert "cat/2.json" not in kinds
 
 
+def test_packed_tars_stay_packed_and_the_same(tmp_path):
+    """The gzip header has no time."""
+    source = making.tar_gz(tmp_path)
+    for name in ("a", "b"):
+        written(tmp_path / name, piece(source, [0, 2]))
+    one, two = ((tmp_path / name / "data.tar.gz").read_bytes() for name in ("a", "b"))
+    assert one == two
+    assert one[:8] == b"\x1f\x8b\x08\0\0\0\0\0"
+
+
 def test_samples_keep_all_their_members(tmp_path):
     source = making.shards(tmp_path)
     result = written(tmp_path / "out", piece(source, [1, 5]))

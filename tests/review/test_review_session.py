@@ -337,6 +337,17 @@ def test_pairs_that_near_ones_connect_are_likely(session):
     assert np.isin([2, 3], tail_order(changed, 0)).tolist() == [False, True]
 
 
+def test_verdicts_move_pairs_that_resemble_theirs(session):
+    """Without one, the probabilities are the audit's; its tables stay as they are."""
+    known = np.nan_to_num(session.listing.probability)
+    before = session.outlook().probability
+    assert before == pytest.approx(np.clip(known, 1e-5, 1 - 1e-5), abs=1e-9)
+    likely = np.flatnonzero(known >= 0.5)
+    session.judge(likely[:-2].tolist(), "different")
+    assert (session.outlook().probability[likely[-2:]] < before[likely[-2:]]).all()
+    assert np.nan_to_num(session.listing.probability).tolist() == known.tolist()
+
+
 def test_order_changes_after_every_tenth_verdict_only(session):
     choice = Choice(sort="active")
     rows = session.rows(choice)
@@ -347,6 +358,29 @@ def test_order_changes_after_every_tenth_verdict_only(session):
     assert set(fresh[-REFIT:].tolist()) == {*rows[: REFIT - 1].tolist(), int(rows[REFIT])}
     # what was skipped comes again
     assert int(fresh[0]) == session.restart(choice, None)
+
+
+@pytest.mark.parametrize("near", [0, 3, 60])
+def test_interval_of_the_tail_holds_the_truth(near):
+    rng, held = np.random.default_rng(near), 0
+    truth = (np.arange(600) < near).astype(float)
+    for _ in range(200):
+        order, judged = rng.permutation(600), np.full(600, np.nan)
+        judged[order[:120]] = truth[order[:120]]
+        low, high = tail_sample(order, judged).interval
+        held += low <= near <= high
+        assert high - low < 120
+    assert held >= 0.95 * 200
+
+
+def test_more_verdicts_narrow_the_rate_as_estimated():
+    measured, truth = made([0.5, 0.6, 0.9, 0.97, 0.02], [0, 1, 2, 3, 4]), np.full(5, np.nan)
+    before = measured.refit(truth)
+    assert before.verdicts_for(float(before.half_widths[2])) == 2
+    truth[np.argsort(-before.gain)[:2]] = 1.0
+    after = measured.refit(truth)
+    assert after.half_widths[0] == pytest.approx(before.half_widths[2])
+    assert before.half_widths[0] > 2 * after.half_widths[0]
 
 
 def test_a_sample_ends_at_the_first_pair_without_a_verdict():

@@ -179,6 +179,7 @@ def test_the_file_of_an_encoder_is_found_from_anywhere(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("changed", "said"),
     [
+        ({"grader": None}, "has no grades, because its pairs were not verified"),
         ({"settings": {"sample": 5}}, "an audit of a sample of 5 images; an audit of all images"),
         ({"encoder": {"digest": "0" * 32}}, r"encoder builtin has digest .* 000000000000;"),
     ],
@@ -186,7 +187,7 @@ def test_the_file_of_an_encoder_is_found_from_anywhere(tmp_path, monkeypatch):
 def test_audits_that_cannot_be_used(opened, folder, changed, said):
     content = json.loads((folder / "audit.json").read_text())
     for name, value in changed.items():
-        content[name] |= value
+        content[name] = value and content[name] | value
     (folder / "audit.json").write_text(json.dumps(content))
     with pytest.raises(VisleakError, match=said):
         opened()
