@@ -94,6 +94,8 @@ def test_a_record_comes_back_from_json():
         {"grid": [[1.0], [1.0, 2.0]]},
         {"ends": [3]},
         {"ends": [True, "x"]},
+        {"limit": 1.5},
+        {"by_name": {"a": "1"}},
     ],
 )
 def test_what_a_field_cannot_hold_is_refused(change):

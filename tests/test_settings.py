@@ -17,6 +17,7 @@ from visleak.settings import CHOSEN, Settings
         ({"views": ""}, "views must be one of none, mirror, all; got ''"),
         ({"hard": 1.5}, "hard must be from -1 to 1; got 1.5"),
         ({"soft": float("nan")}, "soft must be from -1 to 1; got nan"),
+        ({"sample": -1}, "sample must be 0 or more; got -1"),
         ({"hard": 0.5, "soft": 0.8}, "hard (0.5) must not be below soft (0.8)"),
         ({"per_query": 0}, "per_query must be 1 or more; got 0"),
         ({"within_frames": 2**63}, "within_frames (--max-frame-gap) must be"),

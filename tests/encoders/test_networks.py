@@ -162,6 +162,10 @@ def test_the_feature_of_hf_can_be_named(models, natural):
         ("clip:{}/clip?device=cuda:x", "must be auto, cpu, cuda, cuda:N or mps; got 'cuda:x'"),
         ("clip:{}/clip?device=cuda:99", "device cuda:99 is not there: torch "),
         ("clip:{}/clip?precision=int8", "must be one of auto, fp32, fp16, bf16; got 'int8'"),
+        *(
+            (f"clip:{{}}/clip?batch={count}", "option batch of encoder clip must be a whole number")
+            for count in ("0", "-1", "1.5", "many", "²", "9" * 5000)
+        ),
     ],
 )
 def test_invalid_options_are_refused_in_one_line(models, text, said):

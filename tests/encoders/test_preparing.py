@@ -189,6 +189,7 @@ def test_steps_that_are_switched_off(tmp_path):
 WRONG = [
     ({"image_processor_type": "SamImageProcessor"}, "is of 'SamImageProcessor'; those known are C"),
     ("{", "cannot be read (Expecting"),
+    ("[" * 100_000, "cannot be read (maximum recursion"),
     ("[1]", "is not understood: it must hold names and values"),
     (OLD_CLIP | {"size": {"longest_edge": 3}}, "is not understood (ValueError: a size must be hei"),
     (OLD_CLIP | {"size": 0}, "is not understood (ValueError: a side must be from 1 to 4096 pixels"),

@@ -101,6 +101,7 @@ NOT_FLOATS = "; it must return an array of floats, one row per image"
     ("made", "line"),
     [
         (lambda images: np.ones(4), "an array (4,) for 1 images; it must be (1, width)"),
+        (lambda images: np.ones((2, 4)), "an array (2, 4) for 1 images; it must be (1, width)"),
         (lambda images: np.ones((1, 0)), "an array (1, 0) for 1 images; it must be (1, width)"),
         (lambda images: np.ones((1, 4), int), f"int64{NOT_FLOATS}"),
         (lambda images: None, f"object{NOT_FLOATS}"),

@@ -142,6 +142,7 @@ BOX = r"`bbox` is \[left, top, width, height\] in pixels; got "
         (changed("annotations", 2, bbox=...), rf"{BOX}nothing$"),
         (changed("annotations", 2, bbox=[1, 2, 3, float("nan")]), BOX),
         (changed("annotations", 2, bbox=[1, 2, 3, 1e30]), BOX),
+        (changed("annotations", 2, bbox=[1, 2, "3", 4]), BOX),
         (changed("annotations", 0, bbox=[1, 2, -3, 4]), "row 0 of `annotations`: width and"),
         (changed("annotations", 1, iscrowd=2), r"row 1 of `annotations`: `iscrowd` is 0 or 1; got"),
         (changed("annotations", 1, category_id="a\nb"), r"none of `categories`; got 'a\\nb'$"),

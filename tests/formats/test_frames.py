@@ -77,6 +77,7 @@ def test_other_large_numbers_stay_numbers(values):
         (pa.array([True]), "T must hold whole numbers, .*; they are of type bool"),
         (pa.array([2**63], pa.uint64()), "T: a frame number is too large"),
         (pa.array(["99999999999999999999"]), r"T: 1e\+20 is too large"),
+        (pa.array(["inf"]), "T: inf is too large"),
         (pa.array([6e10 + 0.5]), r"T: 6e\+10 is too large"),
         (pa.array([2**60], pa.timestamp("us")), "T: a time is thousands of years away"),
     ],

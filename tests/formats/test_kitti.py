@@ -133,6 +133,7 @@ def test_raw_drives(put):
     [
         ("Car 0 0 -10", r"a row is `class truncated occluded angle left top right bottom` and 7"),
         (row("Car", "1 1 inf 3"), "a row is `class truncated"),
+        (row("Car", "a 1 2 3"), "a row is `class truncated"),
         (row("Car 1 1"), "a row is .*; got 'Car 1 1 0.00 0"),
         (row("Car", "5 1 4 3"), "right and bottom are not before left and top; got 'Car"),
     ],

@@ -201,6 +201,7 @@ def test_secrets_are_shown_nowhere(everything, caplog):
     for text in ("coco:https://me:{}@h/x", "nope:https://me:{}@h/x", "ftp://{}@h/"):
         assert SECRET not in refusal(UsageError, open_images, text.format(SECRET))
     assert SECRET not in caplog.text
+    assert remote.redacted(f"x 's3://a:{SECRET}@b/c?{SIGNED}' y") == "x 's3://b/c' y"
 
 
 def test_a_whole_audit_shows_no_secret(everything, capsys):

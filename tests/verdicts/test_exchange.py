@@ -80,6 +80,7 @@ def test_importing_twice_changes_nothing(folder, tmp_path):
         ("0,100,0.1,4", "Judgment must be 0 exact, 1 near, 2 similar or 3 different; got '4'"),
         (",100,0.1,1", "TestID is empty"),
         ("0,100,-1,1", "Distance must be a number of 0 or more, or empty; got '-1'"),
+        ("0,100,far,1", "Distance must be a number of 0 or more, or empty; got 'far'"),
         ("0,100,nan,1", "Distance must be a number of 0 or more, or empty; got 'nan'"),
     ],
 )
