@@ -48,6 +48,9 @@ def test_help_names_every_verb():
         shown = run(*group, "--help").out
         assert name in shown
         assert "bool" not in shown
+    # a TorchScript file is a program, which is said before anybody loads one
+    words = " ".join(run("evaluate classify --help").out.replace("│", " ").split())
+    assert "torchscript:FILE (a program: load trusted files only)" in words
 
 
 def test_help_comes_at_once():

@@ -22,13 +22,18 @@ pytest.importorskip("uvicorn", reason="the review app needs the extra web")
 def test_ctrl_c_ends_it_and_prints_where_the_verdicts_are(folder):
     command = [sys.executable, "-m", "visleak", "review", str(folder), "--no-browser"]
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
-    process = subprocess.Popen([*command, "--reviewer", "ada"], **pipes)
+    options = ["--reviewer", "ada", "--grade", "near", "--candidates", "nearest"]
+    process = subprocess.Popen([*command, *options], **pipes)
     lines = [process.stdout.readline() for _ in range(2)]
     assert re.match(r"\d+ pairs to review as ada; Ctrl-C ends it", lines[0])
     ((host, query),) = re.findall(r"(http://127\.0\.0\.1:\d+)(/\?token=\S+)", "".join(lines))
     visitor = urllib.request.build_opener(urllib.request.HTTPCookieProcessor(CookieJar()))
     with visitor.open(f"{host}{query}", timeout=30) as answer:
-        name = re.findall(r'data-pair="([^"]+)"', answer.read().decode())[0]
+        page = answer.read().decode()
+    # the filter of the command line is where it begins
+    assert '<option value="near+" selected>' in page
+    assert "one nearest reference" in page
+    name = re.findall(r'data-pair="([^"]+)"', page)[0]
     verdict = json.dumps({"pairs": [name], "judgment": "near"}).encode()
     headers = {"Origin": host, "X-Visleak": "review", "Content-Type": "application/json"}
     visitor.open(urllib.request.Request(f"{host}/api/judge", verdict, headers), timeout=30).close()

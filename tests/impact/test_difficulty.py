@@ -45,6 +45,14 @@ def test_twins_are_others_of_the_class_and_used_once(seed, count, share, grades)
     assert np.array_equal(found.controls, again.controls)
 
 
+def test_the_nearest_are_taken():
+    others = np.r_[0.11, 0.12, 0.48, 0.51, 0.9, 0.0, np.linspace(0.52, 0.89, 200)]
+    difficulty = np.r_[0.10, 0.50, others]
+    found = matched_controls(difficulty, None, np.arange(len(difficulty)) < 2)
+    assert set(found.controls[0][:2]) == {2, 7}
+    assert {4, 5} <= set(found.controls[1])
+
+
 def planted(seed, count=3000):
     """Return a test set whose easy images leak more, and a model that is right on easy images."""
     rng = np.random.default_rng(seed)

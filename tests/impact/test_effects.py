@@ -95,6 +95,11 @@ def test_classes_are_weighed_as_in_the_whole_benchmark():
     assert compared.within_classes == 0.5
     assert row_of(effect.rows, "class-matched").score.value == 1.0
     assert row_of(effect.rows, "random").score.value == pytest.approx(0.8, abs=0.1)
+    # a class that leaks wholly is left out of the fair score, and counted
+    values = [1, 1, 1, 1, 0, 1, 0, 1]
+    (effect,) = effects_of(leaky([n < 4 for n in range(8)], [*"aaaabbbb"]), [scored(values)], FEW)
+    (compared,) = effect.comparisons
+    assert (compared.fair.value, compared.classes_lost) == (0.5, 1)
 
 
 def test_holm_corrects_over_all_models_and_leaks():

@@ -210,6 +210,7 @@ def test_shares_in_percent_without_a_sign_are_shares_all_the_same(read):
 
 REFUSED = [
     ({"f1": [0.5, 50] * 10}, {}, "column 'f1' must hold shares from 0 to 1, or percentages"),
+    ({"iou": [120] * 20}, {}, "percentages with a percent sign: row 0 holds '120'"),
     ({"iou": [-5, 50] * 10}, {}, "percent sign: row 1 holds '50', row 0 holds '-5'"),
     ({"prediction": [0, 1] * 10}, {}, "none of its predictions (`prediction`) is a label:"),
     ({"prediction": ["cat"] * 20, "label": [0, 1] * 10}, {}, "use the same class names in"),

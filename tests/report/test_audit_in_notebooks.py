@@ -57,3 +57,18 @@ def test_rates_are_plotted_and_the_report_is_written(found: visleak.Audit, tmp_p
     assert found.plot().width > 300
     assert found.report(tmp_path / "a.html") == tmp_path / "a.html"
     assert "data:image/png" not in found.report(tmp_path / "b.html", private=True).read_text()
+
+
+def test_progress_is_shown_or_forwarded(
+    natural: dict[str, np.ndarray],
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("visleak.progress.PATIENCE", 0.0)
+    images, steps = [natural["coffee"][:96, :96]], []
+    given = {"verify": False, "cache": None}
+    visleak.audit(images, images, progress=True, **given)
+    assert "reading test" in capsys.readouterr().err
+    visleak.audit(images, images, progress=lambda *step: steps.append(step[0]), **given)
+    assert "reading test" in steps
+    assert capsys.readouterr().err == ""
