@@ -186,6 +186,13 @@ def test_vectors_without_a_direction_are_unreadable_on_both_sides():
     assert summary["totals"][0]["rates"]["hard_or_soft"]["total"] == 3
 
 
+def test_what_half_precision_does_to_a_length_is_not_off():
+    lengths = np.array([1, 1.02, 0.97, 1.009], np.float32)
+    stored = (unit_rows(clouds(3, 4)).matrix * lengths[:, None]).astype(np.float16)
+    summary = ran([embeddings("t", stored)], [embeddings("r", stored)])[3]
+    assert [each["norms_off"] for each in summary["sets"]] == [2, 2]
+
+
 def test_blank_images_match_blank_images_once():
     vectors = np.repeat(np.eye(WIDTH, dtype=np.float32)[:1], 4, axis=0)
     train = embeddings("r", vectors, more={"flat": [False, True, True, False]})

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from image_changes import grey, jpeg
 from visleak.verification.agreement import (
+    consistent_mask,
     edge_agreement,
     equally_blurred,
     residual,
@@ -46,6 +47,27 @@ def test_gradient_is_the_correlation_of_sobel_gradients(image):
     assert edge_agreement(image, other, inside)["gradient"] == pytest.approx(expected, abs=1e-4)
 
 
+def test_plain_tiles_are_not_part_of_the_core():
+    drawing = np.full(SHAPE, 255, np.float32)
+    cv2.circle(drawing, (40, 40), 12, 30, 2)
+    # artefacts of compression are near strokes only
+    drawn = cv2.dilate((drawing < 255).astype(np.uint8), np.ones((9, 9))) > 0
+    noise = np.random.default_rng(0).normal(0, 4, SHAPE).astype(np.float32)
+    assert edge_agreement(drawing + noise * drawn, drawing, ALL)["core"] > 0.9
+
+
+def test_a_caption_changes_the_core_and_the_drift_little(image):
+    captioned = np.uint8(image)
+    cv2.putText(captioned, "CAPTION", (4, 92), cv2.FONT_HERSHEY_DUPLEX, 0.6, 255, 2)
+    captioned = captioned.astype(np.float32)
+    edges, windows = (
+        compare(image, captioned, ALL) for compare in (edge_agreement, window_agreement)
+    )
+    assert edges["gradient"] < 0.9 < 0.97 < edges["core"]
+    assert windows["agree"] > 0.8
+    assert windows["drift"] < 0.3
+
+
 @pytest.mark.parametrize("step", [(0.3, 0.0), (0.0, -0.5), (0.6, 0.8)])
 def test_drift_is_about_the_planted_displacement(image, step):
     drift = window_agreement(image, shifted(image, *step), ALL)["drift"]
@@ -56,6 +78,16 @@ def test_drift_is_unknown_without_texture(image):
     blank = np.full(SHAPE, 80, np.float32)
     for pair in ((blank, blank), (image, blank), (blank, image)):
         assert window_agreement(*pair, ALL)["drift"] == UNKNOWN_DRIFT
+
+
+def test_the_mask_excludes_contradictions_unless_all_contradicts(image):
+    pasted = image.copy()
+    pasted[:48, :64] = image[48:, 64:][::-1]
+    mask = consistent_mask(image, pasted, ALL)
+    assert mask[:40, :56].mean() < 0.35
+    assert mask[56:, 72:].mean() > 0.85
+    other = np.random.default_rng(0).uniform(0, 255, SHAPE).astype(np.float32)
+    np.testing.assert_array_equal(consistent_mask(image, other, ALL), ALL)
 
 
 @pytest.mark.parametrize("sigma", [0.7, 1.4, 2.0])
@@ -95,6 +127,14 @@ def test_planted_gain_and_offset_are_found(seed, gain, offset):
     assert found.offset == pytest.approx(offset, abs=0.5 + 255 * 0.01 * gain)
     assert found.correlation == pytest.approx(1, abs=1e-4)
     assert found.colour == pytest.approx(1, abs=1e-4)
+
+
+def test_a_caption_does_not_change_the_light(image):
+    query = np.repeat(image[..., None], 3, axis=2)
+    captioned = 0.8 * query + 20
+    captioned[:12] = 255
+    found = fit(query, captioned)
+    assert (found.gain, found.offset) == pytest.approx((0.8, 20), rel=0.05, abs=2)
 
 
 def test_least_squares_agrees_with_numpy():

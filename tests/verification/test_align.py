@@ -224,6 +224,13 @@ def test_a_rotated_crop_is_found(images, name, mirrored):
     assert largest_distance(found.matrix, planted @ MIRROR if mirrored else planted) < 0.02
 
 
+def test_the_likely_view_is_tried_first(images):
+    half = images["astronaut"]
+    both = np.concatenate([half, half[:, ::-1]], axis=1)
+    assert np.linalg.det(match_features(half, both).matrix) > 0
+    assert np.linalg.det(match_features(half, both, mirrored=True).matrix) < 0
+
+
 def test_unrelated_images_have_no_relation(images):
     names = ["astronaut", "chelsea", "coffee", "rocket", "moon", "coins", "brick"]
     pairs = itertools.permutations(names, 2)

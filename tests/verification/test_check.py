@@ -103,6 +103,13 @@ def test_images_are_compared_in_their_view(images, view):
     assert measures.exact == (view == 0)
 
 
+def test_tint_is_the_largest_difference_of_a_channel(images):
+    query = np.clip(images["astronaut"], 0, 200)
+    tinted = query + np.array([0, 0, 40], np.uint8)
+    assert 20 < changed(query, to=tinted)[0].tint < 50
+    assert changed(query, to=query)[0].tint < 1
+
+
 def test_patch_is_the_largest_difference_of_a_tile(natural):
     query = bounded(natural["chelsea"])
     pasted = query.copy()
@@ -252,6 +259,12 @@ def test_two_frames_of_one_scene_differ_by_noise(natural, sigma):
         # without extremes, at which noise is clipped on one side
         scene = bounded(natural[name]) // 2 + 64
         assert differ_by_noise(noisy(scene, 1, sigma), noisy(scene, 2, sigma))
+
+
+def test_blank_images_may_differ_by_more_than_noise():
+    """Their little content may be the noise."""
+    blank = np.full((100, 100, 3), 128, np.uint8)
+    assert not differ_by_noise(noisy(blank, 1, 3.0), noisy(blank, 2, 3.0))
 
 
 def darker(pixels):

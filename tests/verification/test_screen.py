@@ -174,6 +174,17 @@ def test_crops_either_way(greys, share):
         assert np.median(scales) == pytest.approx(1 / share if forwards else share, rel=0.13)
 
 
+@pytest.mark.parametrize("margins", [(16, 16), (24, 0), (0, 24)])
+def test_borders_and_letterboxes(greys, margins):
+    down, across = margins
+    for forwards in (True, False):
+        scores = []
+        for grey in greys:
+            framed = np.pad(grey, ((down, down), (across, across)), constant_values=30)
+            scores.append(best(framed, grey)[0] if forwards else best(grey, framed)[0])
+        assert np.quantile(scores, 0.25) > 0.4
+
+
 def garments(count):
     """Return grey images of one silhouette with different fine patterns."""
     rng = np.random.default_rng(0)

@@ -1,6 +1,7 @@
 """The networks of torch: boxes over images, the detector and the classifier, trained for real."""
 
 import pickle
+import sys
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -25,7 +26,7 @@ from visleak.dlede.trainers.torch_networks import (
     peaks,
     to_originals,
 )
-from visleak.errors import UsageError, VisleakError
+from visleak.errors import MissingExtra, UsageError, VisleakError
 from visleak.formats import Boxes
 from visleak.formats.memory import MemoryOpener
 from visleak.progress import silent
@@ -307,6 +308,14 @@ def test_classes_of_one_set_only_are_said():
 )
 def test_wishes_that_cannot_be_are_refused(text, said):
     assert said in refusal(UsageError, load_trainer, text)
+
+
+def test_a_device_or_a_library_that_is_not_there_is_refused(monkeypatch):
+    said = refusal(UsageError, load_trainer, "torch:detector", device="gpu")
+    assert "device must be auto, cpu, cuda or cuda:N; got 'gpu'" in said
+    monkeypatch.setitem(sys.modules, "torch", None)
+    with pytest.raises(MissingExtra, match="trainer torch:detector needs an extra: pip install"):
+        load_trainer("torch:detector")
 
 
 def test_options_are_part_of_the_key():
