@@ -1,7 +1,5 @@
 """The one line with which a call is refused."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable
 from typing import Any

@@ -1,7 +1,5 @@
 """Unit vectors, toy views and a brute-force oracle for the tests of search."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 

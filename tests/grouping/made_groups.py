@@ -1,7 +1,5 @@
 """Sets whose names and vectors follow a known rule."""
 
-from __future__ import annotations
-
 import hashlib
 from types import SimpleNamespace
 

@@ -1,7 +1,5 @@
 """Audits of divided recordings: inferred groups, and remedies by them."""
 
-from __future__ import annotations
-
 import csv
 import io
 import sys

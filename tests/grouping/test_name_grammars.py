@@ -1,7 +1,5 @@
 """Names of many grammars: what they state is found, and what they do not state is not."""
 
-from __future__ import annotations
-
 import re
 import string
 import uuid

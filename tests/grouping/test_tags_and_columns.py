@@ -1,7 +1,5 @@
 """Tags of photographs and maps, and columns: read, and believed where the images agree."""
 
-from __future__ import annotations
-
 import csv
 import string
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Frames of a fixed camera (one scene under noise, each file different), and textured images."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Encoders that take batches, without any library, for worker processes to import."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import cv2

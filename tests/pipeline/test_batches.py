@@ -1,7 +1,5 @@
 """Encoders that take batches: the same rows as one by one, whatever is prepared where and when."""
 
-from __future__ import annotations
-
 import re
 import tracemalloc
 

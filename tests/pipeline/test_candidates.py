@@ -1,7 +1,5 @@
 """Candidate pairs against a brute force over rows; equal bytes, blank images, caps, order."""
 
-from __future__ import annotations
-
 from collections import Counter
 from dataclasses import dataclass, field
 from functools import partial

@@ -1,7 +1,5 @@
 """Pairs that reach the thresholds by chance: counted, stored, and reported where they are many."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any

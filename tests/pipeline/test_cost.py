@@ -1,7 +1,5 @@
 """The cost before start: counted where it can be counted, timed on real images, cheap itself."""
 
-from __future__ import annotations
-
 import time
 from dataclasses import replace
 from types import SimpleNamespace

@@ -1,7 +1,5 @@
 """Crowds of similar images: what is verified of them, and which of them have local features."""
 
-from __future__ import annotations
-
 import itertools
 
 import cv2

@@ -1,7 +1,5 @@
 """Fingerprinting: the same rows whatever the workers, the cache and the chunks; nothing skipped."""
 
-from __future__ import annotations
-
 import io
 from dataclasses import replace
 from pathlib import Path

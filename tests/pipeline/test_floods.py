@@ -1,7 +1,5 @@
 """Many copies of one image: counts are true, rows and work stay bounded."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

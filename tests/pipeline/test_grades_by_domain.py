@@ -1,7 +1,5 @@
 """Grades outside photographs, through a whole audit: documents, plates, and their true copies."""
 
-from __future__ import annotations
-
 import cv2
 import numpy as np
 import pytest

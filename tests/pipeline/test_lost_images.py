@@ -1,7 +1,5 @@
 """Sources that fail, or change, at any read of an audit: no answer that is wrong."""
 
-from __future__ import annotations
-
 import contextlib
 import itertools
 from collections.abc import Iterator, Sequence

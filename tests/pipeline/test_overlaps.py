@@ -1,7 +1,5 @@
 """Audits of tiles: shares, scenes, boxes in what is seen, gates, remedies and the drawing."""
 
-from __future__ import annotations
-
 import re
 from base64 import b64decode
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Joining a cluster: what is refused, in one line each; and a run that brings its own."""
 
-from __future__ import annotations
-
 import os
 import signal
 import socket

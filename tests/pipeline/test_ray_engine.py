@@ -3,8 +3,6 @@
 The cluster is two nodes on this machine: two stores of objects, two sets of workers, one disk.
 """
 
-from __future__ import annotations
-
 import os
 import signal
 import sqlite3

@@ -1,7 +1,5 @@
 """Groups and recordings on both sides, against counts by hand, and in an audit."""
 
-from __future__ import annotations
-
 import csv
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """Verdicts do not depend on who found a pair: the built-in fingerprint measures it in any case."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import cv2

@@ -1,7 +1,5 @@
 """Workers on other machines: the same bytes, from what travels alone."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

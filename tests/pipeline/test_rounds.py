@@ -1,7 +1,5 @@
 """Bounded verification: rounds, what is skipped and reported, and what must not matter."""
 
-from __future__ import annotations
-
 from collections import Counter
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The whole run: samples, thresholds, names, modality, other encoders and other searches."""
 
-from __future__ import annotations
-
 import json
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Worker processes: order, errors, deaths, scripts without a guard, and a clean scratch folder."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

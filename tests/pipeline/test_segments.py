@@ -1,7 +1,5 @@
 """What videos share with videos and with images as intervals of time, and the lines they are on."""
 
-from __future__ import annotations
-
 import csv
 import shutil
 import sys

@@ -1,7 +1,5 @@
 """Embeddings on the training side: one pass for all test sets, and records of what is in a pair."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Mapping
 from dataclasses import dataclass, field

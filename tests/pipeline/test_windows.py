@@ -1,7 +1,5 @@
 """Candidates of tiny images by windows: crops and framed copies among many others."""
 
-from __future__ import annotations
-
 import cv2
 import numpy as np
 import pytest

@@ -1,7 +1,5 @@
 """Functions and openers that worker processes can import."""
 
-from __future__ import annotations
-
 import os
 import signal
 import time

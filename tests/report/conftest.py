@@ -1,7 +1,5 @@
 """The audit folders that the tests of the page read."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import cv2

@@ -1,7 +1,5 @@
 """What people say of the made audit."""
 
-from __future__ import annotations
-
 from collections import Counter
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Makes small audit folders as the pipeline leaves them, from images that ship with tests."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import dataclass, field
 from pathlib import Path

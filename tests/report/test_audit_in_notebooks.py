@@ -1,7 +1,5 @@
 """What an audit shows in Python and in a notebook."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

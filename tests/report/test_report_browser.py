@@ -1,7 +1,5 @@
 """Opens the page as a person does: from a file, in a browser, with and without scripts."""
 
-from __future__ import annotations
-
 import csv
 import re
 from collections.abc import Iterator

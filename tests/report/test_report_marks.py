@@ -1,7 +1,5 @@
 """The gallery marks where the content of a pair differs."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 from typing import Any

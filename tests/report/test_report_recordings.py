@@ -1,7 +1,5 @@
 """Leaking recordings on the page: numbers, chart and table; old and odd files make a page too."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """What the page shows after review; before it, not a byte of it."""
 
-from __future__ import annotations
-
 import re
 
 import numpy as np

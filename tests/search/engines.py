@@ -1,7 +1,5 @@
 """The engines under one roof, for the conformance suite: name -> what makes one."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path

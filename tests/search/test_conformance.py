@@ -5,8 +5,6 @@ miss pairs must be right in what it finds, must find the planted duplicates, and
 how much it found.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 

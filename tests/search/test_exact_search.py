@@ -1,7 +1,5 @@
 """Exact search and its similarities against brute force: ties, floods, blocks and threads."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given, settings

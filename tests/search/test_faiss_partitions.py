@@ -1,7 +1,5 @@
 """One index a partition: kept on disk, loaded later, never trusted where it does not fit."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

@@ -1,7 +1,5 @@
 """What is particular to faiss: the choice of an index, threads, and reports of recall."""
 
-from __future__ import annotations
-
 import faiss
 import numpy as np
 import pytest

@@ -1,7 +1,5 @@
 """Kernels bound similarities from above; the dihedral one is tight."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given

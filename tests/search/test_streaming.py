@@ -1,7 +1,5 @@
 """The stream against exact search through everything at once: byte for byte, however it is cut."""
 
-from __future__ import annotations
-
 import itertools
 from pathlib import Path
 from types import SimpleNamespace

@@ -1,7 +1,5 @@
 """Screens may let too much through but never lose a pair; blocks report invalid rows."""
 
-from __future__ import annotations
-
 import sys
 
 import numpy as np

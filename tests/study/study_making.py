@@ -1,7 +1,5 @@
 """Small sets of images and a file that names them."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """What leaks, read from the audits' tables, against plain set arithmetic on the same tables."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from pathlib import Path

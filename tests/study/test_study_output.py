@@ -1,7 +1,5 @@
 """What a study writes: figures of what is known, tables that add up, names as text."""
 
-from __future__ import annotations
-
 import csv
 import json
 import re

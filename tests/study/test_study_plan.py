@@ -1,7 +1,5 @@
 """Which sets are compared: the paper's list cell by cell, and what is known to be one set."""
 
-from __future__ import annotations
-
 from itertools import product
 from pathlib import Path
 

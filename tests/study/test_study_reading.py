@@ -1,7 +1,5 @@
 """Every mistake in a file of sets, or of published values, is one line with file and key."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

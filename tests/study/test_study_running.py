@@ -1,7 +1,5 @@
 """A study does only what is new, and survives what is broken."""
 
-from __future__ import annotations
-
 import shutil
 from collections.abc import Mapping
 from pathlib import Path

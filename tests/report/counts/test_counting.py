@@ -1,7 +1,5 @@
 """Counts of duplicates against counts by hand, by plain loops, and by the paper's own lists."""
 
-from __future__ import annotations
-
 import csv
 import hashlib
 import math

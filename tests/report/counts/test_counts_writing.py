@@ -1,7 +1,5 @@
 """The files of the counts."""
 
-from __future__ import annotations
-
 import csv
 import json
 from xml.etree import ElementTree
