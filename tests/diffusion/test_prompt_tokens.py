@@ -79,6 +79,16 @@ def loaded(pipeline):
     return StableDiffusion(LoadedPipeline("tiny", pipeline, "cpu", "fp32", "0"))
 
 
+def test_pooled_text_is_projected_where_the_encoder_projects():
+    tokenizer = word_tokenizer()
+    with quiet():
+        encoder = clip_text(tokenizer, projected=True).eval()
+        model = loaded(stable_diffusion(tokenizer=tokenizer, text_encoder=encoder))
+    state = model.encode_prompt(["a cat"]).states[0, 3]
+    wanted = encoder.text_projection(state).detach().numpy()
+    np.testing.assert_allclose(model.pooled_text(["a cat"])[0], wanted, atol=1e-6)
+
+
 def test_a_mask_is_used_where_the_encoder_says_so():
     """Some fine-tunes mask their padding."""
     tokenizer = word_tokenizer()
