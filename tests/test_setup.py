@@ -3,6 +3,8 @@
 import ast
 import re
 import shlex
+import shutil
+import subprocess
 import tomllib
 from importlib import import_module
 from pathlib import Path
@@ -109,3 +111,27 @@ def test_pinned_versions_cover_the_direct_dependencies():
     names = {re.split(r"[<>=]", text)[0].lower() for text in asked}
     pins = (ROOT / "constraints.txt").read_text("utf-8")
     assert names <= {name.lower() for name in re.findall(r"^([\w-]+)==", pins, re.MULTILINE)}
+
+
+@pytest.mark.parametrize(
+    ("script", "said"),
+    [
+        ("exit 1", "visleak needs Python 3.11 or newer; none found as: "),
+        # Debian ships Python without it
+        (
+            'case "$2" in *ensurepip*) exit 1;; esac',
+            "cannot make virtual environments: install its",
+        ),
+    ],
+)
+def test_a_python_that_cannot_be_used_is_refused_in_one_line(tmp_path, script, said):
+    for name in ("Makefile", "pyproject.toml", "constraints.txt"):
+        shutil.copy(ROOT / name, tmp_path)
+    python = tmp_path / "python"
+    python.write_text(f"#!/bin/sh\n{script}\n")
+    python.chmod(0o755)
+    command = ["make", "demo", f"PYTHON={python}"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    (line,) = [line for line in done.stderr.splitlines() if not line.startswith("make")]
+    assert said in line
+    assert done.returncode != 0

@@ -138,6 +138,7 @@ ROW = "a row is `class x y width height`, or `class x y x y x y ...` of an outli
         ("0 .5 .5 nan 1", ROW),
         ("0 .5 .5 1_0 1", ROW),
         ("0 320 240 64 64", ROW),  # pixels
+        ("0 -.02 .5 .1 .1", ROW),
         ("-1 .5 .5 1 1", ROW),
         ("0.5 .5 .5 1 1", ROW),
         ("0 .5 .5 -.005 1", "width and height are 0 or more"),

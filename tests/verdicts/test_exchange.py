@@ -187,6 +187,8 @@ def test_export_leaves_disputed_pairs_out(folder, tmp_path):
             reviewer="Cy")  # fmt: skip
     assert export_verdicts(folder, out, reviewer="ben", force=True).written == 2
     assert [(row[0], row[3]) for row in cells(out)[1:]] == [("0", "3"), ("1", "2")]
+    out.unlink()
+    refused(UsageError, r"within_test\.csv exists", folder, export_verdicts, out=out)
     done = export_verdicts(folder, out, as_="csv", force=True)
     assert (done.files, done.written, len(cells(out))) == ((out,), 5, 6)
     below = out / "below.csv"
