@@ -7,6 +7,7 @@ import pytest
 from PIL import Image
 
 import visleak
+from visleak.errors import UsageError
 
 pytestmark = pytest.mark.usefixtures("drawn_figures")
 
@@ -70,3 +71,8 @@ def test_progress_is_shown_or_forwarded(
     visleak.audit(images, images, progress=lambda *step: steps.append(step[0]), **given)
     assert "reading test" in steps
     assert capsys.readouterr().err == ""
+
+
+def test_a_setting_that_does_not_exist_is_refused() -> None:
+    with pytest.raises(UsageError, match="audit has no setting 'hrad'; did you mean 'hard"):
+        visleak.audit([], [], hrad=0.9)

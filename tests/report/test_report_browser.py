@@ -272,6 +272,13 @@ def test_marks_lie_on_the_thumbnails_and_can_be_hidden(chromium: Any, tmp_path: 
     page.close()
 
 
+def test_link_to_a_hidden_card_shows_it(page: Any) -> None:
+    page.select_option("[name=kind]", "similar")
+    target = page.get_attribute("#conflicts a[href^='#pair-']", "href")
+    page.click(f"#conflicts a[href='{target}']")
+    until(page, f"!document.querySelector('{target}').hidden")
+
+
 def test_every_image_is_drawn(page: Any) -> None:
     until(page, "[...document.images].every(i => i.complete)")
     assert page.evaluate("document.images.length") > 60
