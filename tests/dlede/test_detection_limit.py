@@ -68,6 +68,12 @@ def test_without_noise_the_limit_is_where_the_increase_falls_to_the_threshold():
     assert found == pytest.approx((0.44, 0.91))
 
 
+def test_scores_between_and_beyond_the_steps():
+    values = np.array([[0.3, 0.5, 0.7, np.nan]] * 2)
+    found = score_at(np.array([0.0, 0.05, 0.2, 0.3, 0.9]), (0, 10, 20, 30), values)
+    assert found == pytest.approx([0.3, 0.4, 0.7, 0.9, 1.0])
+
+
 def test_a_limit_of_an_accuracy_needs_to_know_what_guessing_scores():
     rng = np.random.default_rng(0)
     scores = Scores(("accuracy",), STEPS, tuple(range(10)), chains(CLEAN[:1], 10, rng))

@@ -230,6 +230,8 @@ def test_convergence_needs_to_know_what_is_usual(tmp_path):
 
 def test_a_folder_of_something_else_is_not_taken(tmp_path):
     measured(Resident(), tmp_path)
+    with pytest.raises(UsageError, match="holds training runs with another trainer"):
+        measured(Resident(base=0.7), tmp_path)
     other = split_of(61, 40)
     with pytest.raises(UsageError, match="holds training runs with another split and seed; choose"):
         measured(Resident(), tmp_path, other, plan=replace(PLAN, seed=3))
@@ -274,6 +276,7 @@ def test_a_trainer_may_tell_its_cost_itself(tmp_path):
     [
         (lambda: DecisionSettings(threshold=math.nan), "threshold must be a share such as 0.05;"),
         (lambda: Plan((10, 20)), "beginning with 0, such as 0,10,20; got 10,20"),
+        (lambda: Plan((0, 20, 10)), "ascending"),
         (lambda: Plan((0, 110)), "from 0 to 100"),
     ],
 )

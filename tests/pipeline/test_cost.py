@@ -87,6 +87,15 @@ def test_time_of_a_network(folder, tmp_path, monkeypatch):
     assert after.cache > after.scratch
 
 
+def test_a_part_of_the_images_stands_for_all(folder, monkeypatch):
+    monkeypatch.setattr(costs, "TIMED", 30)
+    images = open_images(folder, name="test")
+    settings = replace(LOCAL_OFF, within=False)
+    found = cost([images], [replace(images, name="train")], settings=settings)
+    assert found.timed == 60
+    assert found.candidates == pytest.approx(100 * 20, rel=0.1)
+
+
 def test_it_is_cheap(tmp_path, monkeypatch):
     """A slow source is given up on; few images are read, in order, from the front of a stream."""
     read = []

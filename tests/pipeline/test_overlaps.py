@@ -2,6 +2,7 @@
 
 import re
 from base64 import b64decode
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ from visleak.remedy.graph import strong_pairs
 from visleak.remedy.removal import purge
 from visleak.remedy.settings import PurgeSettings
 from visleak.report.page import build
+from visleak.search.votes import Votes
 from visleak.settings import Settings
 from visleak.storage import IMAGES_SCHEMA, PAIRS_SCHEMA
 
@@ -145,6 +147,16 @@ def test_blocks_of_the_search_change_nothing(
     monkeypatch.setattr(local_features, "INDEXED", 300)
     monkeypatch.setattr(local_features, "QUERIED", 300)
     assert audited(data, overlap=0.1, within=False).pairs().equals(found.pairs())
+
+
+def test_few_candidates_have_low_scores() -> None:
+    """Ties go to the lower place in the order of ids."""
+    rows = np.arange(30)
+    score = np.where(rows < 20, 2.5, 9.0).astype(np.float32)
+    votes = Votes(np.zeros(30, np.int64), rows, score, np.zeros(30, np.int8))
+    depth = replace(local_features.DEEP, few=12, best=64)
+    found = local_features.candidates(votes, rows[::-1].copy(), depth)
+    assert found.reference.tolist() == [*range(29, 19, -1), 19, 18]
 
 
 def test_an_audit_without_the_option_has_the_released_columns(data: Path) -> None:

@@ -149,6 +149,19 @@ def test_a_sum_counts_all_choices(strata):
     assert probability == pytest.approx(counts[least:] / len(sums), rel=1e-12)
 
 
+def test_ties_are_exact():
+    """If half of each stratum is chosen, the tails mirror each other."""
+    values, chosen, strata = [], [], []
+    for stratum, (right, others_right, half) in enumerate([(3, 1, 7), (10, 9, 49)] * 3):
+        for count, inside in ((right, True), (others_right, False)):
+            values += [1] * count + [0] * (half - count)
+            chosen += [inside] * half
+            strata += [stratum] * half
+    one_sided = permutation_test(values, chosen, strata, mid=False)
+    assert one_sided == permutation_test(values, [not each for each in chosen], strata, mid=False)
+    assert 0.5 * one_sided < permutation_test(values, chosen, strata) < one_sided
+
+
 def test_rare_sums_keep_their_digits():
     """All 150 marked rows of 3,000 are drawn with a probability of 1e-254."""
     least, probability = hypergeometric_sum([1500, 1500], [75, 75], [75, 75])

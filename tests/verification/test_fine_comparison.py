@@ -79,6 +79,12 @@ def test_compressed_copies_share_detail(natural, quality):
     assert found.opposed < 0.1
 
 
+def test_unrelated_images_share_no_detail(natural):
+    found = shared(*(grey(natural[name])[:400, :500] for name in ("astronaut", "rocket")))
+    assert found.amount < 1
+    assert found.opposed > 0.5
+
+
 def test_a_straight_edge_is_not_detail():
     plates = []
     for seed in (1, 2):
