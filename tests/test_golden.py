@@ -50,7 +50,7 @@ def written(golden_values, tmp_path):
         ({"pairs": PAIRS | {"similarity": [0.9, 0.7000001]}}, "similarity, row 1", "0.7000001"),
         ({"pairs": PAIRS | {"probability": [0.5, None]}}, "probability, row 1", "0.25 -> None"),
         ({"pairs": {k: v[:1] for k, v in PAIRS.items()}}, "query", "2 rows -> 1"),
-        ({"summary": SUMMARY | {"sets": SUMMARY["sets"][:1]}}, "sets", "2"),
+        ({"summary": SUMMARY | {"sets": SUMMARY["sets"][:1]}}, "sets[1].images", "missing"),
         ({"listed": "id,share\nx.png,0.6\n"}, "audit/list.csv: share, row 0", "'0.5' -> '0.6'"),
         ({"image": b"others"}, "audit/x.png", "->"),
     ],
