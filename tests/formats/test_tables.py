@@ -161,6 +161,10 @@ def test_only_the_needed_row_groups_are_read_a_huge_one_in_batches(tmp_path, blo
         assert list(images.opener.read(rows)) == [blobs[i] for i in rows]
     # on from the last row, but from the start for an earlier one and after the end
     assert len(asked) == 3
+    # joined shards are closed one after the other
+    images.opener.close()
+    assert list(images.opener.read([1])) == [blobs[1]]
+    assert len(asked) == 4
     one, other = images.opener.read([1, 9]), images.opener.read([5, 6])
     assert [next(each) for each in (one, other, other, one)] == [blobs[i] for i in (1, 5, 6, 9)]
 

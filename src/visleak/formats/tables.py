@@ -344,9 +344,16 @@ class ParquetOpener(StatefulOpener):
             lasting = not (is_address(self.files[self.owners[group][0]]) or read.ended(inside[-1]))
         finally:
             if lasting:
+                self.close()
                 self._open = read
             else:
                 read.close()
+
+    def close(self) -> None:
+        """Close the row group that is open; the next read opens it again."""
+        held, self._open = self._open, None
+        if held is not None:
+            held.close()
 
     def _opened(self, group: int) -> _RowGroup:
         owner, number = map(int, self.owners[group])
