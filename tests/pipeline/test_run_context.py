@@ -42,7 +42,7 @@ def test_a_growing_column_has_what_was_appended(tmp_path_factory, sizes, width):
 @pytest.fixture(autouse=True)
 def _findable(monkeypatch):
     """Workers import this folder's helpers."""
-    monkeypatch.setenv("PYTHONPATH", HERE)
+    monkeypatch.setenv("PYTHONPATH", HERE, prepend=os.pathsep)
 
 
 @pytest.mark.parametrize("workers", [1, 2])
@@ -199,6 +199,10 @@ def test_a_script_without_a_guard_works(tmp_path):
 
 
 INTERRUPTED = """
+def stop(*_):
+    raise KeyboardInterrupt
+for number in (signal.SIGINT, signal.SIGTERM):
+    signal.signal(number, stop)
 try:
     with RunContext.at(Path(sys.argv[1]), 2, None) as context:
         for n in context.each(working.process_of, range(10**6)):
@@ -207,10 +211,28 @@ except KeyboardInterrupt:
     print("interrupted")
 """
 
+#: The signal comes once the first of two processes has started.
+STARTING = """
+from multiprocessing.process import BaseProcess
+begin = BaseProcess.start
+def start(process):
+    begin(process)
+    os.kill(os.getpid(), signal.{})
+BaseProcess.start = start
+"""
 
-def test_an_interrupt_ends_at_once_and_cleans_up(tmp_path):
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        INTERRUPTED,
+        *(STARTING.format(name) + INTERRUPTED for name in ("SIGINT", "SIGTERM")),
+    ],
+    ids=["tasks run", "SIGINT while workers start", "SIGTERM while workers start"],
+)
+def test_an_interrupt_ends_at_once_and_cleans_up(tmp_path, body):
     """Ctrl-C reaches the workers' process group too; only this process prints."""
-    done = ran(tmp_path, INTERRUPTED)
+    done = ran(tmp_path, body)
     assert (done.stdout, done.stderr) == ("interrupted\n", "")
     assert list((tmp_path / "scratch").iterdir()) == []
 

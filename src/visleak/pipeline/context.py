@@ -142,6 +142,8 @@ class GrowingColumn(Generic[Number]):
 AHEAD: Final = 3
 #: Seconds after which a result that is awaited is doubted, if a process has ended.
 PATIENCE: Final = 5.0
+#: Signals that end a run.
+ENDING: Final = (signal.SIGINT, signal.SIGTERM)
 #: Values shared within this process, where it is the only worker: these are not pickled.
 _LOCAL: Final[dict[Path, object]] = {}
 
@@ -324,9 +326,11 @@ class Processes:
             with without_main():
                 # a process is started with each task that finds none idle: block the tasks until
                 # there are as many of them, and so of processes, as workers, all under the guard
-                with uninterrupted():
-                    held = [self._pool.submit(_wait_for, gate) for _ in range(self._working)]
-                gate.touch()
+                try:
+                    with uninterrupted():
+                        held = [self._pool.submit(_wait_for, gate) for _ in range(self._working)]
+                finally:
+                    gate.touch()  # also when interrupted: the pool is closed once they are done
                 self._processes = list(set(multiprocessing.active_children()) - others)
                 for future in held:
                     self._result_of(future, self._pool)
@@ -356,15 +360,26 @@ def without_main() -> Iterator[None]:
 
 @contextlib.contextmanager
 def uninterrupted() -> Iterator[None]:
-    """Delay Ctrl-C while processes start, until they ignore it."""
-    if not hasattr(signal, "pthread_sigmask"):
-        yield
-        return
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
+    """Delay signals that end the run while processes start: half started, none can be ended."""
+    came: list[int] = []
+    blocking = hasattr(signal, "pthread_sigmask")
+    # new processes inherit what is blocked, until they ignore it; in this one, any thread that does
+    # not block a signal takes it, and the main thread handles it
+    blocked = signal.pthread_sigmask(signal.SIG_BLOCK, ENDING) if blocking else None
+    handlers = {}
+    if threading.current_thread() is threading.main_thread():
+        for number in ENDING:
+            if signal.getsignal(number) not in (signal.SIG_IGN, None):
+                handlers[number] = signal.signal(number, lambda number, _: came.append(number))
     try:
         yield
     finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
+        if blocked is not None:
+            signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
+        if came:
+            signal.raise_signal(came[0])
 
 
 class _Pickler(pickle.Pickler):
@@ -385,7 +400,7 @@ def init_worker() -> None:
     """Ignore Ctrl-C, which the main process handles, and end with that process."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     if hasattr(signal, "pthread_sigmask"):
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGINT])
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, ENDING)
     parent = multiprocessing.parent_process()
 
     def end_with_parent() -> None:

@@ -243,8 +243,8 @@ class Slot(Generic[Common, Task, Value]):
                 )
                 with uninterrupted():
                     process.start()
+                    self._process, self._pipe = process, ours
             theirs.close()
-            self._process, self._pipe = process, ours
             ours.send_bytes(self._common)
             with contextlib.suppress(EOFError, OSError):
                 # the time of a run starts with its process; a dead one is noticed later
