@@ -176,7 +176,7 @@ def test_chosen_screens_lose_nothing_at_the_edge_of_the_threshold(even, wanted, 
 
 @pytest.mark.skipif(not Path("/proc/self/smaps").exists(), reason="needs /proc")
 def test_memory_of_a_mapped_partition_is_given_back(tmp_path, monkeypatch):
-    query, reference = planted(10, 20, 5000)
+    query, reference = planted(10, 20, 50_000)
     path = tmp_path / "rows.npy"
     np.save(path, reference)
 
