@@ -16,9 +16,8 @@ TOKENS, WIDTH = 12, 4
 class ClosedForm(ToyModel):
     """``eps(x, p) = x + w(x) * sum over tokens of weight(token)``, so D is known.
 
-    A word's weight is the number in it (``cat3`` has 3), else 1/8 of a hash; ``w(x)`` is the mean
-    of ``|x|``, and all the difference lies in the first pixel of the first channel. The empty
-    prompt's difference is 0, for begin, end and padding have weight 0.
+    A word weighs its number (``cat3``: 3), else 1/8 of a hash; ``w(x)`` is the mean of ``|x|``;
+    all the difference lies in the first pixel of the first channel.
     """
 
     name = "closed form"
@@ -68,9 +67,3 @@ def weight(word):
     if digits := re.sub(r"[^\d.]", "", word):
         return float(digits)
     return blake2b(word.encode(), digest_size=1).digest()[0] / 2048
-
-
-def d_of(prompt, noise):
-    """Return D of a prompt at one noise, worked out by hand in float64."""
-    total = sum(weight(word) for word in prompt.split()[: TOKENS - 2])
-    return float(total * noise.double().abs().mean())

@@ -1,8 +1,5 @@
 """Drawn invoices of which one field is changed, and an audit of them."""
 
-from collections.abc import Iterable
-from pathlib import Path
-
 import cv2
 import numpy as np
 import numpy.typing as npt
@@ -11,7 +8,6 @@ from PIL import Image, ImageDraw, ImageFont
 import visleak
 
 Pixels = npt.NDArray[np.uint8]
-Box = tuple[float, float, float, float]
 
 WIDTH, HEIGHT = 600, 800
 LINES = (
@@ -30,13 +26,8 @@ LINES = (
 OTHER = "Total              763.95 EUR"
 
 
-def invoice(number: int = 0, **fields: str) -> Pixels:
-    """Return an invoice, RGB ``uint8``.
-
-    Args:
-        number: decides all words.
-        fields: another text by line, such as ``line_8="Total"``.
-    """
+def invoice(number=0, **fields):
+    """Return an invoice, RGB: the number decides all words but fields as ``line_8="Total"``."""
     rng = np.random.default_rng(number)
     image = Image.new("RGB", (WIDTH, HEIGHT), (252, 250, 245))
     draw = ImageDraw.Draw(image)
@@ -54,7 +45,7 @@ def invoice(number: int = 0, **fields: str) -> Pixels:
     return np.asarray(image)
 
 
-def difference_box(one: Pixels, other: Pixels) -> Box:
+def difference_box(one, other):
     """Return left, top, right and bottom of the pixels that differ, in unit coordinates."""
     rows, columns = np.nonzero((one != other).any(axis=2))
     height, width = one.shape[:2]
@@ -62,7 +53,7 @@ def difference_box(one: Pixels, other: Pixels) -> Box:
     return float(left), float(rows.min() / height), float(right), float((rows.max() + 1) / height)
 
 
-def covered(truth: Box, marks: Iterable[Iterable[float]]) -> float:
+def covered(truth, marks):
     """Return the share of a box that marks (left, top, width, height) cover."""
     left, top, right, bottom = truth
     area = 0.0
@@ -73,12 +64,8 @@ def covered(truth: Box, marks: Iterable[Iterable[float]]) -> float:
     return area / ((right - left) * (bottom - top))
 
 
-def audited(folder: Path) -> Path:
-    """Audit invoices and return the audit folder.
-
-    The test set holds an invoice with another total, another one turned upside down as well, and a
-    copy; the training set holds the originals.
-    """
+def audited(folder):
+    """Audit invoices (another total, turned or not, and a copy against the originals)."""
     test = {
         "changed.png": invoice(0, line_8=OTHER),
         "turned.png": np.rot90(invoice(1, line_8=OTHER), 2),

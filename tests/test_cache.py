@@ -183,19 +183,3 @@ def test_the_default_folder(monkeypatch, platform, variables, expected):
         monkeypatch.delenv(name)
     monkeypatch.setattr(Path, "home", Mock(side_effect=RuntimeError("no home directory")))
     assert default_folder() is None
-
-
-def test_a_home_that_cannot_be_written_to_prints_one_line(tmp_path, put):
-    for side in "ab":
-        put(f"{side}/1.png")
-    environment = {**os.environ, "HOME": "/dev/null/home"}
-    for name in ("VISLEAK_CACHE", "XDG_CACHE_HOME", "XDG_CONFIG_HOME", "MPLCONFIGDIR"):
-        environment.pop(name, None)
-    command = (sys.executable, "-m", "visleak", "audit", "--test", "a", "--train", "b", "-o", "out")
-    completed = subprocess.run(
-        command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
-    )
-    assert completed.returncode == 0, completed.stderr
-    # a busy machine has lines of progress between
-    (line,) = (x for x in completed.stderr.splitlines() if x.startswith("visleak: "))
-    assert "cannot be used" in line

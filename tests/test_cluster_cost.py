@@ -3,9 +3,6 @@
 import json
 from pathlib import Path
 
-import pytest
-import yaml
-
 ROOT = Path(__file__).parents[1]
 FIGURES = json.loads((ROOT / "benchmarks" / "ray_rates.json").read_text())["figures"]
 PAGE = (ROOT / "docs" / "cluster.md").read_text("utf-8")
@@ -26,16 +23,3 @@ def test_the_page_states_what_was_measured(script):
         f"did {ratio['vectors']:.0%} (embeddings) and {ratio['images']:.0%} (images)",
     ):
         assert text in PAGE, text
-
-
-def test_ray_takes_the_cluster_files():
-    pytest.importorskip("ray")
-    from ray.autoscaler._private.util import prepare_config, validate_config
-
-    files = [part.partition("```")[0] for part in PAGE.split("```yaml\n")[1:]]
-    assert len(files) == 2
-    for text in files:
-        config = yaml.safe_load(text)
-        validate_config(prepare_config(config))
-        assert any("ray start --head" in line for line in config["head_start_ray_commands"])
-        assert any("$RAY_HEAD_IP" in line for line in config["worker_start_ray_commands"])

@@ -2,34 +2,11 @@
 
 import csv
 import shlex
-import tarfile
-from pathlib import Path
 
 import pytest
 from calling import run
 
 import visleak
-from visleak.auditing import Audit
-
-
-def test_shards_make_the_same_audit(dataset, audited, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    for side in ("train", "test"):
-        files = sorted((dataset / side / "thing").iterdir())
-        for number, part in enumerate((files[:4], files[4:])):
-            with tarfile.open(f"{side}-{number}.tar", "w") as archive:
-                for file in part:
-                    archive.add(file, f"thing/{file.name}")
-    sides = ("--test", "test-{0..1}.tar", "--train", "train-*.tar")
-    run("audit", *sides, "-o", "a", code=0)
-    columns = ["similarity", "background", "view", "grade", "probability"]
-    found, wanted = (
-        sorted(map(str, Audit(folder).pairs().select(columns).to_pylist()))
-        for folder in (tmp_path / "a", audited)
-    )
-    assert found == wanted
-    assert {problem.id for problem in Audit(tmp_path / "a").unreadable()} == {"thing/text"}
-    assert "reused: " in run("audit", *sides, "-o", "a").err
 
 
 def test_the_same_files_on_both_sides_are_named(dataset, tmp_path):
@@ -44,7 +21,7 @@ def test_the_same_files_on_both_sides_are_named(dataset, tmp_path):
 ELSEWHERE = "/home/ann/photos"
 
 
-def table(path: Path, files: list[Path], root: Path, prefix: str = "") -> None:
+def table(path, files, root, prefix=""):
     rows = [{"path": f"{prefix}{file.relative_to(root)}", "label": "thing"} for file in files]
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("w", newline="") as lines:

@@ -142,7 +142,7 @@ def test_gates_hold_for_a_reused_audit_and_need_readable_images(dataset, audited
 
 
 def test_results_for_other_tools(dataset, tmp_path, monkeypatch):
-    shown: list[str] = []
+    shown = []
     monkeypatch.setattr("webbrowser.open", shown.append)
     given = ("audit", dataset, "-o", tmp_path / "out", "--fail-on", "near", *MOSTLY_READABLE)
     assert json.loads(run(*given, "--format", "sarif", "--open", code=3).out)["version"] == "2.1.0"

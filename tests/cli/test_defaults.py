@@ -1,8 +1,5 @@
 """Defaults of options from files and the environment, help, completion and suggestions."""
 
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -79,17 +76,3 @@ def test_help_of_a_command():
         assert run("help", *words).out == run(*words, "--help").out
     assert run("help").out == run("--help").out
     assert "did you mean 'audit'" in run("help", "adit").err.lower()
-
-
-@pytest.mark.parametrize(("typed", "expected"), [
-    ("visleak au", "audit"),
-    ("visleak export x --format ", "cifair"),
-    ("visleak audit --fail", "--fail-on"),
-])  # fmt: skip
-def test_completion(typed, expected):
-    words = typed.split(" ")
-    asked = {"_VISLEAK_COMPLETE": "complete_bash", "COMP_WORDS": typed}
-    env = {**os.environ, **asked, "COMP_CWORD": str(len(words) - 1)}
-    command = [sys.executable, "-m", "visleak"]
-    ran = subprocess.run(command, env=env, capture_output=True, text=True, check=True)
-    assert expected in ran.stdout.split()

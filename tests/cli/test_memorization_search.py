@@ -88,13 +88,6 @@ def test_random_words_are_not_counted_by_another_models_kappa(tmp_path, loaded):
     assert {each["reached"] for each in held["best"]} == {False}
 
 
-def test_banned_words_are_an_option(tmp_path, loaded):
-    banned = tmp_path / "colours.txt"
-    banned.write_text("red\nblue\n")
-    assert search(tmp_path / "out", *ON_L2, "--banned", banned).code == 0
-    assert loaded["rules"] == Rules(banned=("red", "blue"), banned_name="colours.txt")
-
-
 @refusals("""
     --preset paper -> constants of D of Stable Diffusion 1
     --preset official-code -> Give --temperature on

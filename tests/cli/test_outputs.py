@@ -15,7 +15,7 @@ from visleak.verdicts.ledger import Ledger
 OWN = ("pairs.parquet", "images.parquet", "audit.json", "verdicts.csv", "replacements.sqlite")
 
 
-def tree(folder: Path) -> dict[str, bytes]:
+def tree(folder):
     files = (path for path in folder.rglob("*") if path.is_file())
     return {str(path.relative_to(folder)): path.read_bytes() for path in files}
 
@@ -191,23 +191,6 @@ def test_a_place_for_the_previous_result_that_is_taken_is_refused(dataset, audit
     before = tree(tmp_path)
     check_refused(f"{given} --views none", "holds a result of visleak")
     assert tree(tmp_path) == before
-
-
-@pytest.mark.parametrize("output", ["", "mine.json"])
-def test_an_earlier_file_is_kept_aside(dataset, tmp_path, monkeypatch, output):
-    monkeypatch.chdir(tmp_path)
-    given = ("calibrate", dataset / "train", "--conditions", "jpeg-30", "--no-verify")
-    given = (*given, *(("-o", output) if output else ()), "--fpr")
-    file = Path(output or "thresholds.json")
-    file.write_text('{"kind": "visleak stats", "visleak": "1"}')
-    refused(*given, "1e-1", code=2, words=f"{file} exists;")
-    file.unlink()
-    kept = file.with_name(f"{file.stem}.previous.json")
-    assert run(*given, "1e-1").code == 0
-    first = file.read_bytes()
-    assert kept.name in run(*given, "2e-1").err
-    assert kept.read_bytes() == first
-    assert file.read_bytes() != first
 
 
 def test_logs_and_caches_spare_the_files_of_others(dataset, folder, tmp_path):

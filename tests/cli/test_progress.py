@@ -11,7 +11,7 @@ from visleak.progress import display_for, steps
 
 
 class Terminal(io.StringIO):
-    def isatty(self) -> bool:
+    def isatty(self):
         return True
 
 
@@ -27,7 +27,7 @@ def test_lines_off_a_terminal(monkeypatch, stream, term, clock):
     """A short run is silent; a long one has a line per step and one every 30 seconds."""
     monkeypatch.setenv("TERM", term)
     monkeypatch.setattr("visleak.progress.PATIENCE", 10.0)
-    lines: list[str] = []
+    lines = []
     with steps(display_for(stream(), lines.append)) as progress:
         progress("listing images", 0, 0)
         progress.expect([("reading a",), ("reading b",), ("checking", "screening")])
@@ -49,33 +49,6 @@ def test_lines_off_a_terminal(monkeypatch, stream, term, clock):
     ]
 
 
-@pytest.fixture
-def verbose():
-    """Steps of a verbose run that is not at a terminal, and their lines."""
-    lines: list[str] = []
-    with steps(display_for(io.StringIO(), lines.append, verbose=True)) as progress:
-        yield progress, lines
-
-
-def test_steps_that_take_turns_have_a_line_each(clock, verbose):
-    progress, lines = verbose
-    for turn in range(8):
-        clock[0] = 6.0 * turn
-        for name in ("screening", "checking"):
-            progress(name, 0, 9)
-            progress(name, turn, 9)
-    assert [line.partition(":")[0] for line in lines] == ["screening", "checking", "screening"]
-
-
-def test_the_rate_of_a_repeated_step_leaves_out_the_pause(clock, verbose):
-    progress, lines = verbose
-    progress("reading a", 1, 1)
-    for second in range(100, 141):
-        clock[0] = float(second)
-        progress("reading a", 10 * (second - 99), 1_000)
-    assert lines[-1].endswith("10 images/s, 1:09 left")
-
-
 def test_steps_on_a_terminal(monkeypatch):
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.setenv("COLUMNS", "120")
@@ -93,10 +66,10 @@ def test_steps_on_a_terminal(monkeypatch):
 
 def test_a_bar_in_a_notebook(monkeypatch):
     """One output per run, renewed; names are escaped."""
-    shown: list[str] = []
+    shown = []
     handle = SimpleNamespace(update=shown.append)
 
-    def display(html: str, display_id: bool) -> SimpleNamespace:
+    def display(html, display_id):
         shown.append(html)
         return handle
 

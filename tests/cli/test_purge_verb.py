@@ -1,7 +1,5 @@
 """``visleak purge`` as a stranger calls it, on a real audit."""
 
-import json
-
 from calling import check_refused, refusals, run
 
 from visleak.cli.command import whole
@@ -11,17 +9,6 @@ from visleak.remedy.manifest import RemovedImage
 from visleak.remedy.removal import Advice, ClassChange, Purge, SetPlan
 from visleak.remedy.settings import PurgeSettings
 from visleak.reporting.rendering import rendered
-
-
-def test_the_plan_is_printed_and_nothing_is_written(audited, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    ran = run("purge", audited, "--remove-from", "test", code=0, err="")
-    lines = ran.out.splitlines()
-    assert lines[0] == "3 of 7 images of test would be removed (near and exact pairs); 4 stay"
-    assert lines[-1].endswith("nothing was written; add -o DIR --format manifest|link|copy --apply")
-    content = json.loads(run("purge", audited, "--remove-from", "train", "--json").out)
-    assert (content["sets"][0]["removed"], content["written"]) == (2, None)
-    assert list(tmp_path.iterdir()) == []
 
 
 def test_write_audit_again_and_take_back(audited, dataset, tmp_path):

@@ -1,6 +1,5 @@
 """``visleak replace``: what it says, what it writes, how it ends."""
 
-import json
 import shutil
 
 import pytest
@@ -40,15 +39,6 @@ def test_a_plan_in_words(asked, tmp_path):
         f"dry run: nothing was written; --apply writes the test set to {tmp_path / 'fair'}",
     ]
     assert not (tmp_path / "fair").exists()
-
-
-def test_written_and_then_there_already(asked, tmp_path):
-    out = tmp_path / "fair"
-    order = ["replace", *asked, "--select", "auto", "--apply", "-o", out]
-    assert run(*order).out.splitlines()[-1] == f"written: {out}; it opens as {out}"
-    assert run(*order).out.splitlines()[-1] == f"reused: {out}; it opens as {out}"
-    plan = json.loads(run("replace", *asked, "--json").out)
-    assert (plan["replaced"], plan["chosen_by_machine"], plan["missing"]) == (5, 5, [])
 
 
 def test_what_is_without_a_replacement(asked, tmp_path):

@@ -2,7 +2,6 @@
 
 import json
 import shutil
-import subprocess
 import sys
 
 import numpy as np
@@ -39,14 +38,6 @@ def images_of(model):
 def same_images(folder, other):
     one, two = (images_of(load_model(str(each))) for each in (folder, other))
     return np.array_equal(one, two)
-
-
-def test_importing_the_packages_loads_nothing_heavy():
-    code = "import sys, visleak.memorization, visleak.diffusion; sys.exit('torch' in sys.modules)"
-    subprocess.run([sys.executable, "-c", code], check=True)
-
-
-# -- what is refused ------------------------------------------------------------------------------
 
 
 def test_places_that_are_no_pipeline(tmp_path):
@@ -199,9 +190,6 @@ def test_without_diffusers_the_extra_is_named(made, monkeypatch):
     assert "pip install 'visleak[diffusion]'" in refused(made("sd1"))
 
 
-# -- what is accepted -----------------------------------------------------------------------------
-
-
 def test_files_in_half_precision(made, tmp_path):
     """Whoever has only those can use them; beside plain ones, precision decides."""
     plain = load_model(str(made("sd1")))
@@ -262,9 +250,6 @@ def test_weights_with_the_names_of_older_libraries(copied, made):
     change_tensors(folder / "vae/diffusion_pytorch_model.safetensors", of_vae)
     change_tensors(folder / TEXT, of_text)
     assert same_images(folder, made("sd1"))
-
-
-# -- the digest -----------------------------------------------------------------------------------
 
 
 def test_a_digest_is_of_contents_not_of_places(copied, made):

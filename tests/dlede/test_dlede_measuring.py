@@ -10,12 +10,12 @@ import pyarrow as pa
 import pytest
 
 from refusals import refusal
-from toy_splits import Rehearsed, Resident, split_of
+from toy_splits import Resident, split_of
 from visleak.dlede.document.text import headline, statements
 from visleak.dlede.draw import Split
 from visleak.dlede.protocol import forecast, judge_scores, run
 from visleak.dlede.results import AuditSummary
-from visleak.dlede.settings import FULL, ControlSettings, DecisionSettings, Execution, Plan
+from visleak.dlede.settings import ControlSettings, DecisionSettings, Execution, Plan
 from visleak.dlede.train import Outcome, TrainingTask
 from visleak.errors import UsageError, VisleakError
 from visleak.formats.files import chosen
@@ -238,27 +238,6 @@ def test_a_folder_of_something_else_is_not_taken(tmp_path):
     assert len(list((tmp_path / "runs").rglob("*.json"))) == 12
     measured(Resident(), tmp_path, other, plan=replace(PLAN, repetitions=1), force=True)
     assert len(list((tmp_path / "runs").rglob("*.json"))) == 3
-
-
-def test_the_cost_is_told_before_and_measured_after(tmp_path):
-    told = []
-    works = Execution(jobs=2, on_forecast=told.append)
-    measured(Rehearsed(lasts=0.05), tmp_path, execution=works)
-    (before,) = told
-    assert (before.training_runs, before.done) == (12, 0)
-    assert (before.training_images, before.test_images) == (60, 40)
-    assert before.seconds is None
-    after = forecast(
-        split_of(60, 40),
-        Rehearsed(lasts=0.05),
-        tmp_path,
-        plan=Plan(FULL, repetitions=4),
-        controls=ControlSettings(convergence=2),
-        execution=works,
-    )
-    assert (after.training_runs, after.done, after.measured) == (46, 12, True)
-    assert after.seconds == pytest.approx(17 * after.seconds_per_run)
-    assert after.seconds_per_run == pytest.approx(0.05, abs=0.05)
 
 
 def test_a_trainer_may_tell_its_cost_itself(tmp_path):

@@ -8,7 +8,7 @@ import numpy as np
 class Means:
     """Mean and spread of each channel."""
 
-    def __init__(self, gain: float = 1.0) -> None:
+    def __init__(self, gain=1.0):
         self.gain = gain
 
     def encode(self, images):
@@ -22,17 +22,9 @@ class Means:
         return np.array(rows)
 
 
-class Unpicklable(Means):
-    """Holds what cannot be stored."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.held = (n for n in range(3))
-
-
 class Trap:
-    def __init__(self, file: Path) -> None:
+    def __init__(self, file):
         self.file = file
 
-    def __reduce__(self) -> tuple[object, tuple[object, ...]]:
+    def __reduce__(self):
         return Path.touch, (self.file,)

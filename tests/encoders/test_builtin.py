@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from visleak.encoders import builtin
-from visleak.encoders.builtin import BuiltinEncoder, describe, flat
+from visleak.encoders.builtin import BuiltinEncoder, describe
 from visleak.records import VIEWS, DecodedImage
 
 EVERY_VIEW = range(len(VIEWS))
@@ -148,15 +148,3 @@ def test_the_digest_changes_with_every_constant(monkeypatch, constant):
 def test_the_digest_changes_with_the_cohort():
     one = np.eye(2, 560, dtype=np.float32)
     assert len({builtin._digest(None), builtin._digest(one), builtin._digest(one[::-1])}) == 3
-
-
-def test_flatness_is_that_of_the_encoder():
-    rng = np.random.default_rng(1)
-    pictures = []
-    for number in range(300):
-        height, width = rng.integers(1, 120, 2)
-        span = 256 if number % 3 else 1 + number % 5
-        pictures.append(picture(rng.integers(0, span, (height, width, 3))))
-    judged = flat(pictures)
-    assert 20 < judged.sum() < 150
-    assert judged.tolist() == BuiltinEncoder().encode(pictures)[1].tolist()

@@ -1,11 +1,9 @@
 """Perceptual hashes: the bits of the libraries they come from, similarities exactly 1 - d/n."""
 
-import hypothesis.strategies as st
 import imagehash
 import numpy as np
 import pdqhash
 import pytest
-from hypothesis import given, settings
 from PIL import Image
 from skimage import data as photographs
 
@@ -14,11 +12,11 @@ from visleak.encoders.hashes import pdq, phash
 from visleak.records import DecodedImage
 
 
-def decoded(pixels: np.ndarray) -> DecodedImage:
+def decoded(pixels):
     return DecodedImage(pixels, pixels.shape[1], pixels.shape[0])
 
 
-def images() -> list[np.ndarray]:
+def images():
     rng = np.random.default_rng(0)
     shapes = [(32, 32), (8, 8), (1, 1), (3, 200), (200, 3), (31, 33), (500, 333)]
     noise = [rng.integers(0, 256, (*shape, 3), np.uint8) for shape in shapes]
@@ -27,17 +25,8 @@ def images() -> list[np.ndarray]:
     return [*noise, np.ascontiguousarray(ramp), *shots, *(shot[::3, ::2].copy() for shot in shots)]
 
 
-@settings(max_examples=60, deadline=None)
-@given(st.integers(0, 2**32), st.integers(2, 70), st.integers(2, 70), st.integers(1, 256))
-def test_phash_is_imagehash_on_any_pixels(seed: int, height: int, width: int, levels: int) -> None:
-    rng = np.random.default_rng(seed)
-    pixels = rng.integers(0, levels, (height, width, 3), np.uint8)
-    expected = imagehash.phash(Image.fromarray(pixels)).hash.ravel()
-    np.testing.assert_array_equal(phash(pixels), expected)
-
-
 @pytest.mark.parametrize("pixels", images(), ids=lambda pixels: str(pixels.shape))
-def test_hashes_are_those_of_their_libraries(pixels: np.ndarray) -> None:
+def test_hashes_are_those_of_their_libraries(pixels):
     """Bit for bit, so that published distances hold."""
     expected = imagehash.phash(Image.fromarray(pixels)).hash.ravel()
     np.testing.assert_array_equal(phash(pixels), expected)
@@ -49,7 +38,7 @@ def test_hashes_are_those_of_their_libraries(pixels: np.ndarray) -> None:
 
 
 @pytest.mark.parametrize("name", ["phash", "pdq"])
-def test_similarity_is_one_minus_distance_over_bits(name: str) -> None:
+def test_similarity_is_one_minus_distance_over_bits(name):
     encoder = load_encoder(name)
     shown = [decoded(pixels) for pixels in images()]
     vectors, _ = encoder.encode(shown)
@@ -62,7 +51,7 @@ def test_similarity_is_one_minus_distance_over_bits(name: str) -> None:
                 assert similarity[row, column] == 1 - distance / len(one)
 
 
-def test_pdq_of_low_quality_is_flat() -> None:
+def test_pdq_of_low_quality_is_flat():
     ramp = np.linspace(100, 220, 128).astype(np.uint8)
     soft = np.ascontiguousarray(np.broadcast_to(ramp[None, :, None], (128, 128, 3)))
     assert pdqhash.compute(soft)[1] < 50
@@ -70,7 +59,7 @@ def test_pdq_of_low_quality_is_flat() -> None:
     assert flat == [[True], [False]]
 
 
-def test_thresholds_are_published_ones_or_none() -> None:
+def test_thresholds_are_published_ones_or_none():
     encoder = load_encoder("pdq")
     assert encoder.thresholds is not None
     for name in ("hard", "soft"):

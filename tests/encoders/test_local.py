@@ -48,20 +48,6 @@ def test_small_and_blank_images_have_no_features(image):
     assert len(local_features(data.astronaut()[100:180, 180:260], smallest=32)) > 20
 
 
-def test_features_do_not_depend_on_threads_or_repetition():
-    threads = cv2.getNumThreads()
-    try:
-        found = []
-        for count in (1, 4, 1):
-            cv2.setNumThreads(count)
-            found.append(local_features(data.coffee()))
-    finally:
-        cv2.setNumThreads(threads)
-    for other in found[1:]:
-        np.testing.assert_array_equal(other.descriptors, found[0].descriptors)
-        np.testing.assert_array_equal(other.keypoints, found[0].keypoints)
-
-
 def test_an_overlay_does_not_take_all_features():
     picture = data.chelsea().copy()
     for line in range(3):
@@ -86,19 +72,3 @@ def test_a_view_has_the_features_of_the_changed_image(view, change):
         assert np.median(distances(descriptors[mine], actual.descriptors[theirs])) < 20
         # Unpermuted descriptors have nothing to do with those of the changed image.
         assert np.median(distances(stored.descriptors[mine], actual.descriptors[theirs])) > 250
-
-
-@pytest.mark.parametrize("view", [MIRROR, INVERTED])
-def test_a_view_of_a_view_is_the_original(view):
-    rng = np.random.default_rng(3)
-    descriptors = rng.integers(0, 256, (50, 128), dtype=np.uint8)
-    keypoints = rng.uniform(1, 200, (50, 4)).astype(np.float32)
-    widths = rng.integers(200, 256, 50).astype(np.int32)
-    once = view_features(descriptors, keypoints, widths, view)
-    assert once[1].dtype == np.float32
-    assert (once[0] != descriptors).any(axis=1).all()
-    twice = view_features(*once, widths, view)
-    np.testing.assert_array_equal(twice[0], descriptors)
-    np.testing.assert_allclose(twice[1], keypoints, atol=1e-4)
-    with pytest.raises(ValueError, match="view must be original, mirror or inverted; got turn-90"):
-        view_features(*once, widths, 1)

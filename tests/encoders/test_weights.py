@@ -4,8 +4,6 @@ import json
 import pickle
 import shutil
 import sys
-import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -21,12 +19,12 @@ from visleak.encoders.weights import find_model
 from visleak.errors import MissingExtra, VisleakError
 
 
-def refused(text: str) -> str:
+def refused(text):
     return refusal(VisleakError, load_encoder, text)
 
 
 @pytest.fixture
-def hub(models, tmp_path, monkeypatch) -> Iterator[type[Hub]]:
+def hub(models, tmp_path, monkeypatch):
     """Run a hub with one model, and a file that is not needed."""
     unneeded = tmp_path / "flax_model.msgpack"
     unneeded.write_bytes(b"large")
@@ -106,17 +104,8 @@ def test_a_model_of_another_library_is_refused(hub, monkeypatch):
     assert not any("resolve" in line for line in hub.asked)
 
 
-def test_a_hub_that_cannot_be_reached_is_one_line_within_seconds(models, tmp_path, monkeypatch):
-    no_hub(monkeypatch, tmp_path)
-    began = time.monotonic()
-    said = refused("clip")
-    assert time.monotonic() - began < 10
-    assert f"not in the cache {tmp_path}, and http://127.0.0.1:9 cannot be reached (" in said
-    assert "; from a machine that can load it: `hf download openai/clip-vit-base-patch32" in said
-
-
 @pytest.fixture
-def copy(models, tmp_path) -> Path:
+def copy(models, tmp_path):
     """Return a copy of the small CLIP that may be damaged."""
     return Path(shutil.copytree(models / "clip", tmp_path / "copy"))
 

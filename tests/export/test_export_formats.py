@@ -118,16 +118,6 @@ def test_csv_holds_every_column_and_no_formula(tmp_path):
     assert (got["machine_grade"], got["judged"]) == ("near", "")
 
 
-def test_csv_keeps_all_pairs_or_those_of_a_grade(some, tmp_path):
-    folder, pairs = some
-    (path,) = export(folder, "csv", tmp_path / "all.csv")
-    got = [(row[1], row[3], np.float32(row[4]), row[8]) for row in read(path)[1:]]
-    columns = ("query", "reference", "similarity", "grade")
-    assert sorted(got) == sorted(tuple(row[name] for name in columns) for row in pairs)
-    (path,) = export(folder, "csv", tmp_path / "all.csv", grade="exact", force=True)
-    assert {row[8] for row in read(path)[1:]} == {"exact"}
-
-
 def test_several_sets(tmp_path):
     pairs = [pair("a", "x", "exact"), pair("b", "x", "near", query_set="val")]
     folder = folder_of(tmp_path / "audit", pairs)

@@ -48,9 +48,6 @@ def same(source, expected, **checks):
     return images
 
 
-# -- arrays --------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     "values",
     [GREY, DEEP, COLOUR.transpose(0, 3, 1, 2), np.asfortranarray(GREY), GREY > 9],
@@ -130,9 +127,6 @@ def test_a_truncated_file_costs_its_last_images(tmp_path):
         assert np.array_equal(found[0][:, :, 0], GREY[0])
 
 
-# -- NIfTI ---------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("name", ["v.nii", "v.nii.gz"])
 def test_nifti(tmp_path, name):
     values = RNG.integers(-1000, 2000, (16, 20, 24, 2)).astype(np.int16)
@@ -147,22 +141,11 @@ def test_nifti(tmp_path, name):
     refused(UsageError, "axis", f"nifti:{path}#axis=3", open_image_set)
 
 
-# -- TIFF ----------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("values", [GREY, COLOUR, DEEP, DEEP.astype(np.float32) / 7])
 def test_pages(tmp_path, values):
     photometric = "rgb" if values.ndim == 4 else "minisblack"
     tifffile.imwrite(tmp_path / "a.tif", values, photometric=photometric, compression="zlib")
     same(f"tiff:{tmp_path / 'a.tif'}", values, ids=["a.tif#page=0"])
-
-
-def test_ome_and_white_is_zero(tmp_path):
-    values = RNG.integers(0, 4096, (2, 3, 24, 20), dtype=np.uint16)
-    tifffile.imwrite(tmp_path / "a.ome.tif", values, metadata={"axes": "CZYX"})
-    same(f"tiff:{tmp_path}", values.reshape(6, 24, 20))
-    tifffile.imwrite(tmp_path / "w.tif", GREY, photometric="miniswhite")
-    same(f"tiff:{tmp_path / 'w.tif'}", 255 - GREY)
 
 
 def test_pages_behind_the_end_of_a_file_are_stated(tmp_path):

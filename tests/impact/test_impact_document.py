@@ -8,11 +8,10 @@ from xml.etree import ElementTree
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from impact_making import cifair, impact_of, table_3
+from impact_making import cifair, table_3
 
 from visleak.impact import read_impact, write
 from visleak.impact.document import document, several_document, tables
-from visleak.impact.figures import points
 from visleak.impact.headline import score, signed
 from visleak.reporting import section
 
@@ -51,25 +50,6 @@ def test_comparisons_have_both_probabilities():
         *("ResNet50", "hard", "789", "49,211", "-51.02 (-54.02 to -48.02)"),
         *("<0.001 (<0.001)", "0.012 (0.024)"),
     ]
-
-
-def test_the_fair_score_and_the_inflation():
-    (grid,) = grids(table_3(), "Scores of images that do not leak")
-    # 80.37 on all, 81.00 on images that do not leak: the leaks lower the score
-    cells = [re.sub(r" \(.* to .*\)$", "", cell) for cell in grid.rows[1]]
-    assert cells[1:] == ["hard or soft", "48,320", "80.37", "81.00", "-0.63"]
-
-
-def test_a_terminal_shows_cumulative_leaks_of_several_models():
-    rows = ("hard", "exact", "mine")
-    effects = [
-        replace(e, rows=(e.rows[0], *(replace(e.rows[1], leak=leak) for leak in rows)))
-        for e in table_3().effects
-    ]
-    result = impact_of(effects, dict.fromkeys(rows, 9))
-    page = document(result, "terminal")
-    assert {row[0] for row in page.grids()[0].rows} == {"", "hard", "mine"}
-    assert page.notes[-1] == "in the files only: exact"
 
 
 @given(st.floats(-1, 1))
@@ -120,13 +100,3 @@ def test_names_stay_text(tmp_path):
     assert not tags & {"script", "img", "image"}
     page = section(document(made, "page"))
     assert "<img" not in re.sub(r"\\.", "", page["markdown"])
-
-
-def test_points_are_errors_where_both_are_known():
-    found, across, up = points(cifair())
-    assert (found[1][1].value, found[1][2].value) == pytest.approx((0.0526, 0.0577))
-    assert (across, up) == ("error on cifar10, %", "error on its fair test set, %")
-    found, across, up = points(table_3())
-    assert [name for name, *_ in found] == ["ResNet50", "ResNet152"]
-    assert [fair.value for *_, fair in found] == pytest.approx([0.81, 0.8352])
-    assert (across, up) == ("accuracy on all of val, %", "without leaks (hard or soft), %")

@@ -76,15 +76,6 @@ def test_what_classes_hide_is_said(difference, adjusted, matched, points):
     assert line.endswith("p = 0.001)")
 
 
-def test_many_models_are_summed_up():
-    summary, order, gaps = headlines(cifair())
-    assert summary.startswith("of 6 models on leaked images (near or exact) score 6 significantly")
-    assert "from 0.10 points higher (ResNet-110) to 0.10 points higher (Plain-11)" in summary
-    assert order.startswith("DenseNet-BC (L=190, k=40) is ahead of WRN-28-10 on the images without")
-    assert order.endswith("(the order differs in 31.00 % of resamples)")
-    assert gaps.endswith("errors of 6 models change by +0.30 to +0.52 points, +0.42 on average")
-
-
 def test_a_summary_counts_each_way_once():
     def changed(effect, value, p):
         (each,) = effect.comparisons

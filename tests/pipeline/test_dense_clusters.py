@@ -6,7 +6,7 @@ import cv2
 import numpy as np
 import pyarrow.compute as pc
 import pytest
-from frames import audit_frames, scene, write, write_frames
+from frames import scene, write, write_frames
 
 from image_changes import in_colour, strong_edges, surface
 from visleak.auditing import audit
@@ -92,13 +92,6 @@ def test_order_workers_and_cache_change_nothing(crowd, tmp_path):
     assert other.pairs().equals(crowd.pairs())
     again = audit(manifest, out=tmp_path / "again", cache=crowd.folder.parent / "cache", workers=1)
     assert again.pairs().equals(crowd.pairs())
-
-
-def test_queries_of_a_crowd_leak_and_share_the_work(tmp_path):
-    found = audit_frames(tmp_path, 12, FRAMES, 96, 96)
-    assert found.rate("near_or_exact").count == 12
-    assert pc.sum(pc.is_valid(found.pairs()["grade"])).as_py() == 12 + FRAMES - 1
-    assert found.summary.comparisons[0].duplicate_groups.largest == (12 + FRAMES,)
 
 
 def test_groups_follow_verdicts(crowd):

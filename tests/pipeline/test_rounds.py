@@ -137,15 +137,6 @@ def test_one_query_is_verified_up_to_the_limit(tmp_path):
     assert any("may be near or exact" in line for line in plan.caveats)
 
 
-def test_queries_of_one_scene_share_the_work(tmp_path):
-    found = audit_frames(tmp_path, 6, 20)
-    assert found.rate("near").count == 6
-    about = found.summary.as_dict()["verification"]
-    assert about["connected"]
-    assert about["limited"] == 0
-    assert purge(found.folder, PurgeSettings(remove_from="train")).sets[0].stays == 0
-
-
 def test_copies_of_a_near_duplicate_are_checked_once(tmp_path, monkeypatch):
     rng = np.random.default_rng(1)
     test, train = ((scene(0) + rng.normal(0, 3, (72, 96, 3))).astype(np.uint8) for _ in "ab")

@@ -2,8 +2,6 @@
 
 import json
 import sys
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pyarrow.compute as pc
@@ -97,13 +95,13 @@ def test_sets_that_cannot_be_compared_are_refused(names, sample, words):
         audit(sets, settings=Settings(sample=sample), cache=None)
 
 
-def written(path: Path, **changes: Any) -> Path:
+def written(path, **changes):
     content = {"kind": KIND, "schema": SCHEMA, "encoders": {load_encoder().digest: ENTRY}}
     path.write_text(json.dumps(content | changes))
     return path
 
 
-def test_thresholds_of_a_file_precede_shipped_ones_and_follow_given_ones(tmp_path: Path) -> None:
+def test_thresholds_of_a_file_precede_shipped_ones_and_follow_given_ones(tmp_path):
     encoder = load_encoder()
     entry = read_thresholds(written(tmp_path / "t.json"), encoder)
     found = thresholds_of(encoder, Settings(), entry)
@@ -114,18 +112,6 @@ def test_thresholds_of_a_file_precede_shipped_ones_and_follow_given_ones(tmp_pat
     assert mixed.provenance == "hard given by the caller; otherwise measured on doves"
     own = thresholds_of(encoder, Settings())
     assert (own.hard, own.soft) == (encoder.thresholds["hard"], encoder.thresholds["soft"])
-
-
-def test_an_audit_uses_the_file(tmp_path: Path, put) -> None:
-    folder, out = put("set/a.png", seed=1).parent, tmp_path / "out"
-    put("set/b.png", seed=2)
-    visleak.audit(folder, folder, out=out, cache=None)
-    path = written(tmp_path / "t.json")
-    with pytest.raises(UsageError, match="another audit"):
-        visleak.audit(folder, folder, out=out, cache=None, thresholds=path)
-    result = visleak.audit(folder, folder, out=out, cache=None, thresholds=path, force=True)
-    assert result.summary.thresholds.provenance == "measured on doves"
-    assert visleak.audit(folder, folder, out=out, cache=None, thresholds=path).reused
 
 
 OTHER = {"encoders": {"c0ffee" * 4: ENTRY | {"name": "clip"}}}
@@ -145,7 +131,7 @@ DAMAGED = "hard and soft must be similarities with -1 <= soft"
         ),
     ],
 )
-def test_other_files_are_not_thresholds(tmp_path, changes, kind, words) -> None:
+def test_other_files_are_not_thresholds(tmp_path, changes, kind, words):
     path = written(tmp_path / "t.json", **changes)
     assert words in refusal(kind, read_thresholds, path, load_encoder())
     path.write_text("[")
@@ -157,7 +143,7 @@ def test_other_files_are_not_thresholds(tmp_path, changes, kind, words) -> None:
 class Thumbnails:
     """Means of a 4 x 4 grid of cells, around mid-grey."""
 
-    def __init__(self) -> None:
+    def __init__(self):
         self.shown = 0
 
     def __reduce__(self):
@@ -177,7 +163,7 @@ class Nameless(Thumbnails):
 
 
 @pytest.fixture(scope="module")
-def folders(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+def folders(tmp_path_factory):
     """Return twelve test images, three of them in the training folder; one file is broken."""
     root = tmp_path_factory.mktemp("sets")
     images = squares(32, 3)
@@ -190,7 +176,7 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
 
 
 @pytest.mark.parametrize("workers", [1, 2])
-def test_an_object_as_encoder_finds_leaks(folders, tmp_path, workers) -> None:
+def test_an_object_as_encoder_finds_leaks(folders, tmp_path, workers):
     found = audit(*folders, encoder=Thumbnails(), out=tmp_path / "a", cache=None, workers=workers)
     assert found.rate("exact").count == 3
     summary = found.summary
@@ -203,7 +189,7 @@ def test_an_object_as_encoder_finds_leaks(folders, tmp_path, workers) -> None:
     assert found.rate("hard").count == 3
 
 
-def test_an_object_is_reused_if_it_has_a_digest(folders, tmp_path) -> None:
+def test_an_object_is_reused_if_it_has_a_digest(folders, tmp_path):
     """The folder by the next run, the fingerprints by the next audit."""
     options = {"cache": tmp_path / "cache", "workers": 1}
     things = [Thumbnails(), Thumbnails(), Thumbnails(), Nameless(), Nameless()]

@@ -2,14 +2,11 @@
 
 import csv
 import re
-from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
-from typing import Any
 
 import pytest
 from judging import judge
-from made_audit import HOSTILE_LABEL, HOSTILE_NAME, Made, Pixels, make_audit
+from made_audit import HOSTILE_LABEL, HOSTILE_NAME, make_audit
 
 from invoices import audited
 from visleak.auditing import Audit
@@ -20,13 +17,13 @@ pytestmark = [pytest.mark.usefixtures("drawn_figures"), pytest.mark.browser, pyt
 
 
 @pytest.fixture(scope="module")
-def address(made: Made, tmp_path_factory: pytest.TempPathFactory) -> str:
-    output: Path = tmp_path_factory.mktemp("page") / "report.html"
+def address(made, tmp_path_factory):
+    output = tmp_path_factory.mktemp("page") / "report.html"
     return write_report(made.folder, output, loader=made.pictures).as_uri()
 
 
 @pytest.fixture(scope="module")
-def reviewed(base: list[Pixels], tmp_path_factory: pytest.TempPathFactory) -> str:
+def reviewed(base, tmp_path_factory):
     """The page of an audit that people judged, one of whom has a name that bites."""
     made = make_audit(tmp_path_factory.mktemp("reviewed"), base)
     judge(made.folder)
@@ -34,14 +31,14 @@ def reviewed(base: list[Pixels], tmp_path_factory: pytest.TempPathFactory) -> st
 
 
 @contextmanager
-def opened(chromium: Any, address: str, width: int = 1280) -> Iterator[Any]:
+def opened(chromium, address, width=1280):
     """Open a page; fails where anything went wrong in it or it asked for anything."""
     page = chromium.new_page(viewport={"width": width, "height": 900})
-    trouble: list[str] = []
+    trouble = []
     page.on("console", lambda message: trouble.append(message.text))
     page.on("pageerror", lambda error: trouble.append(str(error)))
     page.on("dialog", lambda dialog: (trouble.append(dialog.message), dialog.dismiss()))
-    asked: list[str] = []
+    asked = []
     page.on("request", lambda request: asked.append(request.url))
     page.goto(address)
     yield page
@@ -51,19 +48,18 @@ def opened(chromium: Any, address: str, width: int = 1280) -> Iterator[Any]:
 
 
 @pytest.fixture
-def page(chromium: Any, address: str) -> Iterator[Any]:
+def page(chromium, address):
     with opened(chromium, address) as page:
         yield page
 
 
-def shown(page: Any) -> list[dict[str, str]]:
-    found: list[dict[str, str]] = page.eval_on_selector_all(
+def shown(page):
+    return page.eval_on_selector_all(
         "#cards > li:not([hidden])", "cards => cards.map(card => ({...card.dataset}))"
     )
-    return found
 
 
-def until(page: Any, condition: str) -> None:
+def until(page, condition):
     """Wait until a condition holds; Playwright's own way needs the eval that the page forbids."""
     for _ in range(200):
         if page.evaluate(condition):
@@ -72,13 +68,13 @@ def until(page: Any, condition: str) -> None:
     pytest.fail(f"never became true: {condition}")
 
 
-def counted(page: Any) -> tuple[int, int]:
+def counted(page):
     """How many pairs meet the filters, and how many of them have images."""
     pairs, cards = re.findall(r"([\d,]+) of", page.text_content("#count"))
     return int(pairs.replace(",", "")), int(cards)
 
 
-def test_filters_narrow_the_pairs(page: Any, made: Made) -> None:
+def test_filters_narrow_the_pairs(page, made):
     everything = counted(page)
     grades = [pair["grade"] for pair in read_table(made.folder, PAIRS).to_pylist()]
     assert everything == (sum(grade != "different" for grade in grades), 36)
@@ -100,14 +96,13 @@ def test_filters_narrow_the_pairs(page: Any, made: Made) -> None:
     assert {card["label"] for card in shown(page)} == {"lorry"}
 
 
-def rows(page: Any, column: int) -> list[str]:
-    found: list[str] = page.eval_on_selector_all(
+def rows(page, column):
+    return page.eval_on_selector_all(
         f"#table tbody td:nth-child({column})", "cells => cells.map(cell => cell.textContent)"
     )
-    return found
 
 
-def test_table_is_sorted_and_leads_to_the_images(page: Any) -> None:
+def test_table_is_sorted_and_leads_to_the_images(page):
     page.select_option("[name=view]", "table")
     assert not page.is_visible("#cards")
     assert len(rows(page, 1)) == counted(page)[0]
@@ -123,22 +118,7 @@ def test_table_is_sorted_and_leads_to_the_images(page: Any) -> None:
     assert page.locator(page.evaluate("location.hash")).is_visible()
 
 
-def test_state_is_in_the_address(page: Any, address: str) -> None:
-    page.fill("[name=text]", "img_00")
-    page.select_option("[name=kind]", "near")
-    page.select_option("[name=view]", "table")
-    page.click("[data-column=similarity] button")
-    found, link = rows(page, 1), page.url
-    page.goto("about:blank")
-    page.goto(link)
-    assert rows(page, 1) == found
-    assert page.input_value("[name=kind]") == "near"
-    page.goto("about:blank")
-    page.goto(f"{address}#gallery?kind=nothing&page=99&view=x&conflict=no&text=%3Cimg%3E")
-    assert shown(page) == []
-
-
-def test_pages_hold_a_few_cards_and_links_find_the_others(page: Any, made: Made) -> None:
+def test_pages_hold_a_few_cards_and_links_find_the_others(page, made):
     assert len(shown(page)) == 24
     first = {card["query"] for card in shown(page)}
     page.click("#pager [data-step='1']")
@@ -153,7 +133,7 @@ def test_pages_hold_a_few_cards_and_links_find_the_others(page: Any, made: Made)
     until(page, f"!document.getElementById('{last}').hidden")
 
 
-def test_filtered_pairs_are_exported(page: Any, tmp_path: Path) -> None:
+def test_filtered_pairs_are_exported(page, tmp_path):
     page.select_option("[name=kind]", "exact")
     with page.expect_download() as waiting:
         page.click("#export")
@@ -165,7 +145,7 @@ def test_filtered_pairs_are_exported(page: Any, tmp_path: Path) -> None:
     assert HOSTILE_LABEL in {row["query_label"] for row in found}
 
 
-def test_pair_is_enlarged_and_the_query_laid_over_the_reference(page: Any) -> None:
+def test_pair_is_enlarged_and_the_query_laid_over_the_reference(page):
     """The mirrored query of a pair is turned back when the two images blink."""
     page.fill("[name=text]", "img_0018")
     page.click("#cards > li:not([hidden]) .thumbs img")
@@ -193,9 +173,7 @@ def test_pair_is_enlarged_and_the_query_laid_over_the_reference(page: Any) -> No
 @pytest.mark.parametrize(
     ("width", "scheme"), [(390, "light"), (768, "dark"), (1280, "light"), (1280, "dark")]
 )
-def test_the_page_fits_and_breaks_no_rule_of_accessibility(
-    chromium: Any, reviewed: str, width: int, scheme: str
-) -> None:
+def test_the_page_fits_and_breaks_no_rule_of_accessibility(chromium, reviewed, width, scheme):
     """Nothing scrolls sideways, tiles do not touch, and contrast is enough in both schemes."""
     axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="no axe-core").Axe()
     with opened(chromium, reviewed, width) as page:
@@ -226,7 +204,7 @@ def test_the_page_fits_and_breaks_no_rule_of_accessibility(
 OPEN = "document.querySelector('#strongest img').click()"
 
 
-def test_cards_are_searched_and_sorted(page: Any) -> None:
+def test_cards_are_searched_and_sorted(page):
     page.fill("[name=text]", "IMG_0012 photo")
     assert [card["query"] for card in shown(page)] == ["cat/img_0012.png"]
     page.fill("[name=text]", "no such name")
@@ -243,7 +221,7 @@ def test_cards_are_searched_and_sorted(page: Any) -> None:
     assert places == sorted(places)
 
 
-def test_controls_work_from_the_keyboard(page: Any) -> None:
+def test_controls_work_from_the_keyboard(page):
     page.focus("[name=text]")
     page.keyboard.type("img_0012")
     assert len(shown(page)) == 1
@@ -257,7 +235,7 @@ def test_controls_work_from_the_keyboard(page: Any) -> None:
     until(page, "document.querySelectorAll('#cards > li:not([hidden])').length > 1")
 
 
-def test_marks_lie_on_the_thumbnails_and_can_be_hidden(chromium: Any, tmp_path: Path) -> None:
+def test_marks_lie_on_the_thumbnails_and_can_be_hidden(chromium, tmp_path):
     audit = Audit(audited(tmp_path))
     page = chromium.new_page(viewport={"width": 1000, "height": 900})
     page.goto(write_report(audit.folder, loader=reader_for_page(audit)).as_uri())
@@ -272,20 +250,14 @@ def test_marks_lie_on_the_thumbnails_and_can_be_hidden(chromium: Any, tmp_path: 
     page.close()
 
 
-def test_link_to_a_hidden_card_shows_it(page: Any) -> None:
+def test_link_to_a_hidden_card_shows_it(page):
     page.select_option("[name=kind]", "similar")
     target = page.get_attribute("#conflicts a[href^='#pair-']", "href")
     page.click(f"#conflicts a[href='{target}']")
     until(page, f"!document.querySelector('{target}').hidden")
 
 
-def test_every_image_is_drawn(page: Any) -> None:
-    until(page, "[...document.images].every(i => i.complete)")
-    assert page.evaluate("document.images.length") > 60
-    assert page.evaluate("[...document.images].every(i => i.naturalWidth > 0)")
-
-
-def test_page_works_without_scripts(chromium: Any, address: str) -> None:
+def test_page_works_without_scripts(chromium, address):
     context = chromium.new_context(java_script_enabled=False)
     page = context.new_page()
     page.goto(address)

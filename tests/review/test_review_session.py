@@ -86,32 +86,6 @@ def test_verdicts_of_another_process_are_seen(session, folder):
         assert session.agreement().disputed == 1
 
 
-def test_what_is_added_in_memory_is_what_the_file_says(session):
-    """The verdicts are not read again after each judgment; they must not drift apart."""
-    rng = np.random.default_rng(5)
-    with Ledger(session.folder) as other:
-        for row in range(6):
-            judgment = GRADES[rng.integers(4)]
-            other.add(Verdict.of(*session.listing.key(row), judgment, "ben"))
-    session.standing()
-    for _ in range(25):
-        rows = rng.choice(9, size=rng.integers(1, 4), replace=False).tolist()
-        session.judge(rows, GRADES[rng.integers(4)])
-        quick = session.standing()
-        assert session._standing is quick
-        slow = session._read_standing()
-        assert (quick.mine == slow.mine).all()
-        assert (quick.disputed == slow.disputed).all()
-        assert quick.by_key.keys() == slow.by_key.keys()
-        for key, verdicts in slow.by_key.items():
-            assert {v.reviewer for v in quick.by_key[key]} == {v.reviewer for v in verdicts}
-            assert len(quick.by_key[key]) == len(verdicts)
-    assert quick.disputed.any()
-    fresh = session.agreement()
-    session._standing = None
-    assert session.agreement() == fresh
-
-
 def test_neighbours_of_a_hidden_pair_are_those_that_are_shown(session):
     """A pair that was just judged leaves the list of those not judged, and one goes on from it."""
     choice = Choice(state="unjudged", sort="distance")
@@ -159,7 +133,7 @@ def test_the_run_is_that_of_the_slow_way(grades):
 def test_a_pair_that_only_people_named_is_in_the_list(folder):
     with ReviewSession(folder, "ada") as session:
         known = {session.listing.key(row) for row in range(len(session.listing))}
-        sides: dict[str, list[str]] = {"test": [], "train": []}
+        sides = {"test": [], "train": []}
         for image in session.listing.images.to_pylist():
             sides[image["set"]].append(image["digest"])
         pair = next(p for p in itertools.product(*sides.values()) if pair_key(*p) not in known)
@@ -207,9 +181,6 @@ def test_an_audit_without_a_pair_has_pages(folder):
         assert "0 of 0 pairs judged" in browser.page("/result")
     with ReviewSession(folder, "ada", "nearest") as session:
         assert len(session.listing) == 0
-
-
-# -- the order of what a verdict changes, and the refitted grader ----------------------------------
 
 
 def test_the_fit_is_the_maximum_of_the_posterior():

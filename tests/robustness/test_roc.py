@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from visleak.robustness.curves import POINTS, Roc, RocCounter, TopPairs, edges_for, thin
+from visleak.robustness.curves import POINTS, Roc, RocCounter, edges_for, thin
 
 #: Some on the grid, some between, many equal.
 VALUES = st.lists(
@@ -63,20 +63,3 @@ def test_pooled_is_as_if_counted_together():
     assert (fpr[-1], tpr[-1]) == (1.0, 1.0)
     assert fpr[0] <= 1e-3
     assert (np.diff([fpr, tpr]) >= 0).all()
-
-
-@given(st.integers(0, 2**32 - 1), st.integers(0, 60), st.integers(1, 12))
-def test_the_keeper_keeps_the_largest(seed, rows, count):
-    rng = np.random.default_rng(seed)
-    similarity = rng.choice(np.array([0.1, 0.2, 0.3], np.float32), rows)
-    query, reference = rng.integers(0, 9, rows), np.arange(rows)
-    keeper = TopPairs(count)
-    for part in np.array_split(reference, 4):
-        keeper.add(similarity[part], query[part], part)
-        if len(part):
-            keeper._settle()
-    found = keeper.largest()
-    expected = np.lexsort((reference, query, -similarity))[:count]
-    assert found.reference.tolist() == expected.tolist()
-    assert found.query.tolist() == query[expected].tolist()
-    assert found.similarity.tolist() == similarity[expected].tolist()

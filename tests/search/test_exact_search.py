@@ -15,9 +15,8 @@ from toy_vectors import (
     sides_of,
     units,
 )
-from visleak.encoders.builtin import BuiltinEncoder
 from visleak.search import exact
-from visleak.search.exact import ExactSearch, rescore
+from visleak.search.exact import ExactSearch
 from visleak.search.hits import Wanted
 
 ways = st.fixed_dictionaries(
@@ -74,37 +73,3 @@ def test_the_answer_is_that_of_brute_force(
         patch.setattr(exact, "PENDING_LIMIT", pending)
         got = ExactSearch(**way).find(sides, wanted, workers=workers)
     assert_same(got, brute_force(sides, wanted))
-
-
-@pytest.mark.parametrize("views", [(0,), (0, 4), ALL], ids=["none", "mirror", "all"])
-def test_the_built_in_views(views):
-    """A third of the queries are noisy views of references."""
-    encoder, rng = BuiltinEncoder(), np.random.default_rng(1)
-    query, reference = (units(rng, count, encoder.width, repeats=0.1) for count in (24, 70))
-    for i in range(0, 24, 3):
-        view = views[i // 3 % len(views)]
-        source = reference[[rng.integers(70)]]
-        copy = source if view == 0 else encoder.view(source, view)
-        copy = copy + rng.normal(0, 0.1 * rng.integers(0, 4), copy.shape) / np.sqrt(encoder.width)
-        query[i] = copy / np.linalg.norm(copy)
-    sides = sides_of(query, reference, penalty=0.01, views=views, make=encoder.view)
-    wanted = Wanted(0.85, best=4)
-    got = ExactSearch(10, 32).find(sides, wanted, workers=2)
-    assert_same(got, brute_force(sides, wanted))
-    # unit noise of 560 coordinates is similar to nothing, so what reaches 0.6 was planted
-    assert set(range(0, 24, 3)) <= set(got.query[got.similarity > 0.6])
-
-
-@pytest.mark.parametrize("chunk", [1, 2, 13])
-def test_a_similarity_depends_on_its_pair_alone(monkeypatch, chunk):
-    rng = np.random.default_rng(0)
-    query, reference = units(rng, 7, GRID_WIDTH), units(rng, 11, GRID_WIDTH)
-    sides = sides_of(query, reference, views=ALL, make=grid_view)
-    pairs = rng.permutation(np.argwhere(np.ones((7, 11)))).T
-    whole = rescore(sides, sides.query, *pairs)
-    known = dict(zip(zip(whole.query, whole.reference, strict=True), whole.similarity, strict=True))
-    monkeypatch.setattr(exact, "CHUNK", chunk)
-    for step in (1, 5):
-        some = rescore(sides, sides.query, *pairs[:, ::step])
-        expected = [known[pair] for pair in zip(some.query, some.reference, strict=True)]
-        np.testing.assert_array_equal(some.similarity, expected)

@@ -90,11 +90,6 @@ def test_winners_are_those_of_brute_force_and_the_planted_ones(references, queri
         assert brute_force(mine, references) == winners[query]
 
 
-def test_unrelated_images_get_no_votes(references):
-    index = LocalIndex(rows_of(references[:5]))
-    assert len(index.search(views_of(references[5:]))) == 0
-
-
 def test_the_number_of_candidates_is_that_requested(references):
     whole = references[0]
     parts = [
@@ -106,19 +101,6 @@ def test_the_number_of_candidates_is_that_requested(references):
     # equal ones come in the order of the references
     votes = LocalIndex(rows_of([whole] * 5 + references)).search({0: rows_of([whole])}, best=4)
     assert votes.reference.tolist() == [0, 1, 2, 3]
-
-
-@pytest.mark.parametrize("seed", [0, 1, 2])
-def test_order_of_references_changes_nothing(references, queries, seed):
-    order = np.random.default_rng(seed).permutation(len(references))
-    views = views_of(queries)
-    expected = LocalIndex(rows_of(references)).search(views, least=0, best=100)
-    got = LocalIndex(rows_of([references[i] for i in order])).search(views, least=0, best=100)
-
-    def answers(votes, reference):
-        return sorted(zip(votes.query, reference, votes.score, votes.view, strict=True))
-
-    assert answers(got, order[got.reference]) == answers(expected, expected.reference)
 
 
 def test_images_without_features_have_no_candidates(references):

@@ -72,17 +72,6 @@ def test_newcombe_paired_gives_the_table_of_the_paper(cells, ends):
     assert newcombe_paired(both, second, first, neither) == pytest.approx(ends, abs=6e-5)
 
 
-@given(counts, counts, counts, counts)
-def test_the_paired_interval_is_antisymmetric(a, b, c, d):
-    """Swapping the two times, or yes and no, changes the sign only."""
-    n = a + b + c + d
-    if n:
-        low, high = newcombe_paired(a, b, c, d)
-        assert -1.0 <= low <= (c - b) / n <= high <= 1.0
-        assert newcombe_paired(a, c, b, d) == pytest.approx((-high, -low), abs=1e-12)
-        assert newcombe_paired(d, c, b, a) == pytest.approx((-high, -low), abs=1e-12)
-
-
 @given(st.data())
 def test_clopper_pearson_agrees_with_scipy(data):
     """scipy's interval is two-sided: its one-sided form is that of the test `less`."""

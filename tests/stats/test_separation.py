@@ -162,12 +162,6 @@ def test_the_number_of_prompts_that_bounds_a_rate():
             assert threshold_at(ordinary, rate, bounded=True).supported is supported
 
 
-def test_the_threshold_of_too_few_prompts_is_above_all():
-    found = threshold_at([0.2, 0.5, 0.3], 0.01)
-    assert (found.value, found.alarms, found.supported) == (0.5001, 0, False)
-    assert found.upper == pytest.approx(1 - 0.05 ** (1 / 3))
-
-
 @given(st.floats(0.0, 1e12))
 def test_thresholds_are_rounded_up(value):
     found = rounded_up(value)

@@ -1,14 +1,11 @@
 """A study does only what is new, and survives what is broken."""
 
 import shutil
-from collections.abc import Mapping
-from pathlib import Path
 
 import numpy as np
 import pytest
 from study_making import HOSTILE, SETS, carried_out, sets_of, table, write_pictures
 
-from visleak.auditing import Audit
 from visleak.errors import UsageError, VisleakError
 from visleak.storage import claimed
 from visleak.study.running import folder_name
@@ -18,32 +15,24 @@ LATE = table("late", dataset="late", roles=["B"], source="crawl")
 
 
 @pytest.fixture
-def place(tmp_path: Path, natural: Mapping[str, np.ndarray]) -> Path:
+def place(tmp_path, natural):
     write_pictures(tmp_path, natural, SETS)
     return tmp_path
 
 
 @pytest.fixture(autouse=True)
-def _no_figures(monkeypatch: pytest.MonkeyPatch) -> None:
+def _no_figures(monkeypatch):
     """Drawing takes longer than these studies."""
     monkeypatch.setattr("visleak.study.document._figures", lambda result: iter(()))
 
 
-def states(folder: Path) -> dict[str, int]:
+def states(folder):
     """Return when each audit was finished."""
     return {path.parent.name: path.stat().st_mtime_ns for path in folder.rglob("audit.json")}
 
 
-def test_what_is_finished_is_used_again(place: Path) -> None:
-    carried_out(place, sets_of())
-    before = states(place / "out")
-    assert set(before) == AUDITS  # one for each reference, of all queries
-    assert carried_out(place, sets_of()).run.reused == 3
-    assert states(place / "out") == before
-
-
-def test_a_study_that_was_stopped_goes_on(place: Path) -> None:
-    def stop(_: Audit) -> None:
+def test_a_study_that_was_stopped_goes_on(place):
+    def stop(_):
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
@@ -57,7 +46,7 @@ def test_a_study_that_was_stopped_goes_on(place: Path) -> None:
     assert [cell.rates for cell in result.cells] == [cell.rates for cell in whole.cells]
 
 
-def test_a_benchmark_that_is_added_is_all_that_is_new(place: Path) -> None:
+def test_a_benchmark_that_is_added_is_all_that_is_new(place):
     """A pass over a large training set is not done again for those that have been answered."""
     carried_out(place, sets_of())
     before = states(place / "out")
@@ -78,7 +67,7 @@ def test_a_benchmark_that_is_added_is_all_that_is_new(place: Path) -> None:
     assert carried_out(place, more).run.reused == 3
 
 
-def test_other_settings_are_refused_before_any_work(place: Path) -> None:
+def test_other_settings_are_refused_before_any_work(place):
     carried_out(place, sets_of())
     before, other = states(place / "out"), sets_of("verify = false\nsample = 4")
     with pytest.raises(UsageError, match=r"one-train holds another audit .* --force"):
@@ -90,7 +79,7 @@ def test_other_settings_are_refused_before_any_work(place: Path) -> None:
     assert carried_out(place, other, force=True).run.reused == 0
 
 
-def test_one_broken_source_does_not_end_the_rest(place: Path) -> None:
+def test_one_broken_source_does_not_end_the_rest(place):
     (place / "bad.zip").write_bytes(b"PK\x03\x04 but no archive")
     text = sets_of() + table("bad-train", roles=["T"], source="bad.zip")
     text += table("bad-test", roles=["B"], source="bad.zip")
@@ -110,7 +99,7 @@ def test_one_broken_source_does_not_end_the_rest(place: Path) -> None:
     assert len(mended.cells) == 8
 
 
-def test_a_benchmark_that_an_audit_refuses_does_not_take_the_others_along(place: Path) -> None:
+def test_a_benchmark_that_an_audit_refuses_does_not_take_the_others_along(place):
     """All queries go in one call; vectors of another encoder must not spoil it for images."""
     (place / "emb").mkdir()
     np.save(place / "emb" / "img_emb_0.npy", np.eye(5, 512, dtype=np.float16))
@@ -123,7 +112,7 @@ def test_a_benchmark_that_an_audit_refuses_does_not_take_the_others_along(place:
 
 
 @pytest.mark.slow
-def test_embeddings_and_pictures_in_one_study(place: Path) -> None:
+def test_embeddings_and_pictures_in_one_study(place):
     """Vectors have degrees and no grades; a union over both says nothing about grades."""
     from visleak.cli import main
 
@@ -141,7 +130,7 @@ def test_embeddings_and_pictures_in_one_study(place: Path) -> None:
     assert "near or exact" not in result.headlines[0]
 
 
-def test_a_damaged_audit_costs_its_own_comparisons(place: Path) -> None:
+def test_a_damaged_audit_costs_its_own_comparisons(place):
     """It is not written over in silence; --force does it again."""
     carried_out(place, sets_of())
     (place / "out/audits/crawl/audit.json").write_text("{")
@@ -154,19 +143,7 @@ def test_a_damaged_audit_costs_its_own_comparisons(place: Path) -> None:
     assert carried_out(place, sets_of(), force=True).failed == ()
 
 
-@pytest.mark.slow
-def test_a_source_that_breaks_later_leaves_its_answer_alone(place: Path) -> None:
-    """The finished audit cannot be checked any more, so it is not used; nor is it thrown away."""
-    carried_out(place, sets_of())
-    before = states(place / "out")
-    shutil.rmtree(place / "crawl")
-    (place / "crawl").write_bytes(b"nonsense")
-    result = carried_out(place, sets_of())
-    assert {left.comparison.reference for left in result.failed} == {"crawl"}
-    assert states(place / "out") == before
-
-
-def test_missing_sets_are_skipped_and_reported(place: Path) -> None:
+def test_missing_sets_are_skipped_and_reported(place):
     text = sets_of() + table("nobody", roles=["P"]) + table("gone", roles=["P"], source="gone/")
     result = carried_out(place, text)
     assert len(result.run.plan.skipped) == 2
@@ -176,7 +153,7 @@ def test_missing_sets_are_skipped_and_reported(place: Path) -> None:
     assert "gone: source gone/ does not exist (1 comparison)" in page
 
 
-def test_nothing_to_compare(place: Path) -> None:
+def test_nothing_to_compare(place):
     with pytest.raises(VisleakError, match=r"nothing to compare: 1 of 2 sets are not there \(set"):
         carried_out(place, table("a", roles=["B"]) + table("b", roles=["T"], source="crawl"))
     with pytest.raises(VisleakError, match="no benchmark meets a training set of another name"):
@@ -184,12 +161,12 @@ def test_nothing_to_compare(place: Path) -> None:
     assert not (place / "out").exists()
 
 
-def test_two_runs_at_one_folder(place: Path) -> None:
+def test_two_runs_at_one_folder(place):
     with claimed(place / "out"), pytest.raises(VisleakError, match="another run is writing to"):
         carried_out(place, sets_of())
 
 
-def test_names_of_sets_are_harmless_and_different_as_folders() -> None:
+def test_names_of_sets_are_harmless_and_different_as_folders():
     names = ["a", "A", "a/b", "a%2Fb", "..", ".", ".hidden", "a b", HOSTILE, "x" * 300, "x" * 301]
     folders = [folder_name(name) for name in names]
     assert len(set(folders)) == len(names)

@@ -23,10 +23,7 @@ def paint(path, seed, size=SIZE):
 
 
 def split_on_disk(root, size=SIZE, boxed=True):
-    """Return a split whose test images are called as the training images are.
-
-    Each image has one box in pixels, of two classes in turn.
-    """
+    """Return a split with equal names on both sides, and one box per image, of two classes."""
     sets, boxes = [], []
     for name, count, seed in (("train", 6, 0), ("test", 4, 100)):
         for row in range(count):

@@ -60,10 +60,7 @@ def test_nothing_found_is_zero():
 
 
 def test_a_known_average_precision():
-    """Right, wrong, right of two objects: precision 1 up to recall .5, 2/3 up to 1.
-
-    COCO's 101 recalls: 51 of them (0 to .5) have 1, 50 have 2/3.
-    """
+    """Right, wrong, right of two objects: of COCO's 101 recalls 51 have precision 1, 50 2/3."""
     found = found_of([(A, 0.9), (shifted(B, 200), 0.8), (B, 0.7)])
     made = score_detections(truth_of([A, B], 2, 1), found)
     average = (51 + 50 * 2 / 3) / 101

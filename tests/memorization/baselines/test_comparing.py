@@ -103,21 +103,6 @@ def test_only_distinct_verified_images_count(contest, tmp_path):
     assert content["methods"][1]["calls_per_image"] is None
 
 
-def test_images_are_made_in_the_order_of_the_fresh_score(contest, tmp_path):
-    # what one noise flattered comes first of the search, and last here
-    model = linear_model()
-    worst_first = sorted(["ant bee", "cow dog", "cow elk"], key=model.d)
-    made, verifier = {"gibbs": Scripted("gibbs", worst_first)}, KnownTriggers(KNOWN)
-    result = compare(replace(contest, seeds=(0,)), made, verifier, tmp_path)
-    (one,) = result.attempts
-    assert [each.prompt for each in one.candidates] == worst_first[::-1]
-    assert [each.score for each in one.candidates] == [0.0, 1.0, 2.0]
-    assert list(one.checked) == pytest.approx(sorted(map(model.d, worst_first))[::-1], rel=1e-5)
-    # four noises, and the empty prompt
-    assert one.check_calls == 4 * (3 + 1)
-    assert verifier.asked == [tuple(worst_first[::-1])]
-
-
 def test_more_seeds_and_methods_run_only_what_is_new(contest, tmp_path):
     compare(contest, methods(), KnownTriggers(KNOWN), tmp_path)
     made = {**methods(), "random": Scripted("random", ["ant"])}

@@ -138,17 +138,6 @@ def test_intervals_end_where_the_number_does(tmp_path):
         Judges(PixelSimilarity(), None, Contrast(), source=object())
 
 
-def test_changes_are_those_of_prompts_in_pairs(done):
-    _, result = done
-    for row in result.rows[1:]:
-        score = row.score("trigger", "top3")
-        away = row.value("trigger", "top3") - result.base.value("trigger", "top3")
-        assert score.change.value == pytest.approx(away)
-        assert score.change.p <= score.change.p_holm <= 1
-        assert score.interval.groups == 3
-    assert all(score.change is None for score in result.base.scores)
-
-
 def test_another_method_makes_its_own_images_and_another_judge_none(tmp_path):
     plan = plan_of(tmp_path / "refs", "rna:1", general=None)
     first = benchmark(plan, tmp_path / "out")
@@ -181,20 +170,6 @@ def test_prompts_without_references_count_for_all_but_similarity(tmp_path):
     assert result.base.score("trigger", "top1").interval.prompts == 3
     assert result.base.score("trigger", "clip").interval.prompts == 4
     assert (result.triggers.referenced, result.notes) == (3, (*skipped, "said"))
-
-
-def test_prompts_that_name_no_source_are_grouped_by_their_memorized_images(tmp_path):
-    """As a table of prompts and files says: the last two reproduce one image."""
-    plan = plan_of(tmp_path / "refs", "rna:1", general=None)
-    bare = dataclasses.replace(plan, triggers=Prompts(TRIGGERS))
-    assert len(set(bare.groups().tolist())) == 4
-    named, unnamed = (
-        benchmark(each, tmp_path / f"out{number}") for number, each in enumerate((plan, bare))
-    )
-    assert unnamed.triggers.groups == named.triggers.groups == 3
-    for one, other in zip(named.rows, unnamed.rows, strict=True):
-        assert one.scores == other.scores
-    assert unnamed.curves == named.curves
 
 
 def test_distances_are_those_of_the_images_as_a_set(tmp_path):

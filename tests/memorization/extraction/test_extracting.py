@@ -14,7 +14,7 @@ from visleak.diffusion.model import Sampling
 from visleak.errors import UsageError
 from visleak.images import decode
 from visleak.memorization.extraction import ExtractSettings, extract, read_extraction, reclustered
-from visleak.memorization.extraction.similarity import PixelSimilarity, recall_of
+from visleak.memorization.extraction.similarity import recall_of
 from visleak.memorization.prompt_files import read_prompts
 from visleak.memorization.prompts import PromptScores
 
@@ -117,20 +117,6 @@ def test_clusters_are_made_anew_without_a_model(copied):
     # the same as the run that made the images: that run would find it finished
     assert made(copied, model=(untouched := model())).key == back.key
     assert untouched.rows == []
-
-
-def test_similarities_are_computed_once(tmp_path):
-    class Counted(PixelSimilarity):
-        asked = 0
-
-        def matrix(self, pictures):
-            Counted.asked += 1
-            return super().matrix(pictures)
-
-    made(tmp_path, similarity=Counted())
-    assert Counted.asked == len(PROMPTS)
-    reclustered(tmp_path, ExtractSettings(eps=0.2, min_cluster=5), similarity=Counted())
-    assert Counted.asked == len(PROMPTS)
 
 
 def test_the_order_of_prompts_changes_no_cluster(results, tmp_path):

@@ -129,20 +129,6 @@ def test_fingerprints_verify_nothing(world, tmp_path):
     assert json.loads((tmp_path / "out" / "trace.json").read_text("utf-8"))["recall"] is None
 
 
-def test_two_sources(world, tmp_path):
-    other = tmp_path / "other"
-    other.mkdir()
-    shutil.copy(world.train / "astronaut.png", other / "same.png")
-    Image.fromarray(noisy(world.generated["p3c0"], 9)).save(other / "wall.png")
-    sets = [open_images(world.train, name="laion"), open_images(other, name="web")]
-    found = run(world, tmp_path / "out", sources=sets)
-    assert headlines(found)[0].startswith("3 of 4 clusters are near-duplicates of 2 training")
-    assert found.originals[0].references[0] == "laion/astronaut.png"
-    # the same bytes in both sources are one variant
-    assert found.originals[0].variants == 1
-    assert found.matches[3].source == "web"
-
-
 def test_any_pictures_can_be_traced(world, tmp_path):
     pictures = tmp_path / "pictures"
     pictures.mkdir()

@@ -149,14 +149,6 @@ def test_the_order_depends_on_content_and_seed_alone(contents, seed, turn):
     assert [part[row] for row in third.queues[None]] == [c for c in order if c in part]
 
 
-def test_the_order_is_random():
-    """As many ascents as in a random permutation, and another order for another seed."""
-    images = pool(list(range(500)))
-    one, other = (make_pool(*images, set(), seed).queues[None] for seed in (0, 1))
-    assert 200 < (np.diff(one) > 0).sum() < 300
-    assert (one != other).sum() > 400
-
-
 def side(name, count, seed):
     rng = np.random.default_rng(seed)
     matrix = rng.normal(size=(count, 560)).astype(np.float32)
@@ -189,9 +181,6 @@ def test_the_nearest_of_both_rankings_are_neighbours():
     similarities = [near.similarity for near in found]
     assert similarities == sorted(similarities, reverse=True)
     assert len(found) == len(compared) > SHOWN
-
-
-# -- decisions -------------------------------------------------------------------------------------
 
 
 def decision(test="t0", pool="p0", verdict="approved", **more):
@@ -276,7 +265,7 @@ MOVES = st.lists(
 @settings(max_examples=20)
 @given(moves=MOVES)
 def test_any_sequence_of_decisions(tmp_path_factory, moves):
-    model: list[list] = []  # [verdict, test, pool, reviewer, stands]
+    model = []  # [verdict, test, pool, reviewer, stands]
     folder = tmp_path_factory.mktemp("model")
     with Decisions(folder) as ours:
         for what, test, pool, who in moves:
