@@ -7,7 +7,6 @@ import shutil
 import signal
 import sys
 from pathlib import Path
-from typing import IO, Any
 
 import hypothesis
 import numpy as np
@@ -48,7 +47,7 @@ def _one_thread():
         yield
 
 
-def blank_figure(_: object, file: IO[bytes], *, format: str, **how: object) -> None:
+def blank_figure(_, file, *, format, **how):
     """Write an empty figure."""
     if format == "svg":
         file.write(b'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 9 9"/>')
@@ -101,14 +100,14 @@ def natural():
     return found
 
 
-def smooth(width: int = 48, height: int = 32, seed: int = 0) -> Image.Image:
+def smooth(width=48, height=32, seed=0):
     """An image without any symmetry, that lossy formats keep well."""
     rng = np.random.default_rng(seed)
     small = Image.fromarray(rng.integers(0, 256, (4, 5, 3), dtype=np.uint8))
     return small.resize((width, height), Image.Resampling.BICUBIC)
 
 
-def encoded(image: Image.Image, kind: str = "PNG", **options: Any) -> bytes:
+def encoded(image, kind="PNG", **options):
     Image.init()
     if kind not in Image.SAVE:
         pytest.skip(f"this Pillow writes no {kind}")
@@ -131,7 +130,7 @@ def encode():
 def put(tmp_path):
     """Write an image (or bytes) below tmp_path; the ending says the format."""
 
-    def write(name: str, content: Image.Image | bytes | str | None = None, seed: int = 0) -> Path:
+    def write(name, content=None, seed=0):
         path = tmp_path / name
         path.parent.mkdir(parents=True, exist_ok=True)
         if isinstance(content, str):

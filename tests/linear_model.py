@@ -14,11 +14,7 @@ WORDS = ("<pad>", "ant", "bee", "cow", "dog", "elk", "fox", "gnu", "hen", "ibis"
 
 
 class LinearModel(ToyModel):
-    """The network's answer is linear in the sum of the tokens' embeddings: D = |W sum e|.
-
-    With ``wobble`` D depends on the noise, too. Calls end as by Ctrl-C from pass ``dies_at`` on.
-    A prompt with a word of ``replays`` brings its image.
-    """
+    """D = |W sum e|, with ``wobble`` noise too; dies at pass ``dies_at``; replays words."""
 
     name = "linear"
     digest = "linear-1"

@@ -1,7 +1,4 @@
-"""A model, judges and lists for tests of the benchmark, whose images are known beforehand.
-
-The model replays an image for a trigger prompt; each word that is put in halves how often.
-"""
+"""A model that replays an image for a trigger prompt, half as often for each word put in."""
 
 from dataclasses import dataclass, fields
 from hashlib import blake2b

@@ -17,12 +17,7 @@ class Sent:
 
 
 class PicklingExecutor:
-    """Whatever goes to a worker or comes from it is pickled; nothing else is shared.
-
-    Attributes:
-        tasks: names of the functions of all tasks so far.
-        networks: how many of them had a network.
-    """
+    """Pickles what goes to a worker and back; notes tasks, and how many had a network."""
 
     local = False
 

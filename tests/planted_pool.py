@@ -1,7 +1,6 @@
 """Small sets with planted duplicates, and pools with planted traps."""
 
 import io
-from pathlib import Path
 
 import cv2
 import numpy as np
@@ -12,7 +11,7 @@ import visleak
 CLASSES = ("cat", "dog")
 
 
-def scene(number: int, side: int = 40) -> np.ndarray:
+def scene(number, side=40):
     """Return an image that is like no other: soft colours, a few discs and bars."""
     rng = np.random.default_rng(number)
     soft = rng.integers(0, 256, (5, 5, 3)).astype(np.float32)
@@ -28,29 +27,25 @@ def scene(number: int, side: int = 40) -> np.ndarray:
     return picture
 
 
-def png(pixels: np.ndarray, level: int = 6) -> bytes:
+def png(pixels, level=6):
     out = io.BytesIO()
     Image.fromarray(pixels).save(out, "PNG", compress_level=level)
     return out.getvalue()
 
 
-def darker(pixels: np.ndarray) -> np.ndarray:
+def darker(pixels):
     """Return the same shot, post-processed."""
     return np.clip(pixels.astype(np.float32) * 0.8 + 8, 0, 255).astype(np.uint8)
 
 
-def store(folder: Path, name: str, data: bytes) -> None:
+def store(folder, name, data):
     path = folder / name
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(data)
 
 
-def plant(root: Path, fresh: int = 6) -> Path:
-    """Write ``test`` (5 duplicates of 12), ``train`` and ``pool`` (``fresh`` good ones a class).
-
-    Test images 0, 1, 2 (cat) and 6 (dog) are in train; 8 is a copy of 7 (both dogs of the test
-    set), and 9 is blank, as is an image of train.
-    """
+def plant(root, fresh=6):
+    """Write ``test`` (0, 1, 2, 6 are in train, 8 copies 7, 9 is blank), ``train`` and ``pool``."""
     blank = np.full((40, 40, 3), 200, np.uint8)
     for number in range(12):
         kind = CLASSES[number // 6]
@@ -68,7 +63,7 @@ def plant(root: Path, fresh: int = 6) -> Path:
     return root
 
 
-def traps(root: Path) -> None:
+def traps(root):
     """Add to the pool what must never replace anything."""
     store(root / "pool", "cat/bytes-of-train.png", png(scene(103)))
     store(root / "pool", "cat/copy-of-train.png", png(darker(scene(104))))
@@ -78,7 +73,7 @@ def traps(root: Path) -> None:
     store(root / "pool", "dog/broken.png", b"\x89PNG\r\n\x1a\nno more")
 
 
-def audited(root: Path, **settings: object) -> Path:
+def audited(root, **settings):
     """Audit test against train; return the audit folder."""
     given = {"settings": visleak.Settings(**settings), "cache": root / "cache", "workers": 1}
     visleak.audit(root / "test", root / "train", out=root / "audit", **given)

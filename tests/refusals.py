@@ -1,15 +1,13 @@
 """The one line with which a call is refused."""
 
 import re
-from collections.abc import Callable
-from typing import Any
 
 import pytest
 
 from visleak.formats import open_images
 
 
-def refusal(kind: type[Exception], function: Callable[..., object], *args: Any, **more: Any) -> str:
+def refusal(kind, function, *args, **more):
     """Return the message of the error that a call raises."""
     with pytest.raises(kind) as caught:
         function(*args, **more)
@@ -18,12 +16,12 @@ def refusal(kind: type[Exception], function: Callable[..., object], *args: Any, 
 
 
 def refused(
-    kind: type[Exception],
-    words: str,
-    source: Any,
-    by: Callable[..., object] = open_images,
-    **options: Any,
-) -> None:
+    kind,
+    words,
+    source,
+    by=open_images,
+    **options,
+):
     """Check that a source is refused in one line, in which a pattern is found."""
     message = refusal(kind, by, source, **options)
     assert re.search(words, message), message

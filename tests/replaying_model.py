@@ -30,13 +30,7 @@ def fresh(seed, side):
 
 @dataclass
 class ReplayingModel(ToyModel):
-    """Replays an image, with noise, for the prompts that are told; else makes fresh ones.
-
-    Attributes:
-        replays: number of the image and share of the images by prompt.
-        side: of its images.
-        rows: how many rows :meth:`sample` was asked for, call by call.
-    """
+    """Replays an image in a share of the rows of a told prompt, noisily; else makes fresh ones."""
 
     replays: Mapping[str, tuple[int, float]] = field(default_factory=dict)
     side: int = 16

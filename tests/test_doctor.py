@@ -131,10 +131,7 @@ ERROR = "operator torchvision::nms does not exist"
 
 
 def test_a_broken_installation(tmp_path):
-    """Two packages of cv2 and a torchvision of another torch: named, with what to do; exit 1.
-
-    The import that fails happens in a child, so that the rest is still shown.
-    """
+    """Two packages of cv2 and a torchvision of another torch: named, with what to do; exit 1."""
     site, cache = tmp_path / "site", tmp_path / "cache"
     for name, number, code in (
         ("torch", "9.1", TORCH),

@@ -1,8 +1,4 @@
-"""The shipped grader on pairs that people judged, and on photographs under the paper's conditions.
-
-A guard, not a measurement: `benchmarks/detection.py` has the figures. Half of the judged pairs
-were seen when the grader was fitted; none of the photographs were.
-"""
+"""A guard, not a measurement: the shipped grader on judged pairs and changed photographs."""
 
 import csv
 import io

@@ -8,7 +8,6 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -39,11 +38,11 @@ class Place:
         self.printed = self.root / "said.txt"  # what the last run printed
 
     @property
-    def arguments(self) -> list[str]:
+    def arguments(self):
         data, out, cache = map(str, (self.root / "data", self.out, self.cache))
         return ["audit", data, "-o", out, "--cache", cache, "--workers", "2"]
 
-    def clear(self) -> None:
+    def clear(self):
         for folder in (self.out, self.cache):
             shutil.rmtree(folder, ignore_errors=True)
 
@@ -52,7 +51,7 @@ class Place:
         with self.printed.open("wb") as printed:
             return subprocess.Popen(command, stdout=printed, stderr=printed, start_new_session=True)
 
-    def wait(self, process: subprocess.Popen[bytes], seen: Callable[[], bool]) -> float:
+    def wait(self, process, seen):
         """Wait until something is seen, or the run is over; return when that was."""
         end = time.monotonic() + PATIENCE
         while not seen() and process.poll() is None:
@@ -60,7 +59,7 @@ class Place:
             time.sleep(0.0005)
         return time.monotonic()
 
-    def carry_on(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def carry_on(self, monkeypatch):
         """Run to the end in this process, which need not start; one worker gives the same."""
         started = RunContext.at
 
@@ -74,7 +73,7 @@ class Place:
         assert ended.value.code == 0
 
 
-def result_of(place: Place) -> dict[str, object]:
+def result_of(place):
     """Return what must be the same, whatever happened before."""
     summary = json.loads((place.out / AUDIT).read_text())
     assert summary.pop("timings")
@@ -114,20 +113,20 @@ def place(reference):
     reference.place.clear()
 
 
-def kill(process: subprocess.Popen[bytes]) -> None:
+def kill(process):
     """Kill a run and its workers; one that was faster has ended."""
     with contextlib.suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
     process.wait(PATIENCE)
 
 
-def check(reference: Reference, place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+def check(reference, place, monkeypatch):
     place.carry_on(monkeypatch)
     found = result_of(place)
     assert [name for name, value in reference.result.items() if found[name] != value] == []
 
 
-def moments() -> Iterator[object]:
+def moments():
     """Yield shares of a run's duration, one at random in each of as many equal parts."""
     rng = np.random.default_rng(SEED)
     for number, share in enumerate((np.arange(MOMENTS) + rng.random(MOMENTS)) / MOMENTS):

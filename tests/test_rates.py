@@ -71,12 +71,7 @@ def test_a_sample_says_more_of_a_small_set(data):
 @pytest.mark.parametrize("population", [200, 1_000, 10_000])
 @pytest.mark.parametrize("n", [50, 150])
 def test_the_interval_covers_by_enumeration(population, n):
-    """Over all samples there are: 95 % on average over the true counts, and never far below.
-
-    An approximate interval of whole counts cannot cover 95 % of every true count; Wilson's own
-    falls to about 84 % where a single count lies between its ends (Agresti & Coull 1998), and
-    only near 0 and 1.
-    """
+    """95 % on average over the true counts of all samples, never far below, unlike Wilson's own."""
     ends = np.array([wilson(k, n, population=population) for k in range(n + 1)]) * population
     true = np.unique(np.linspace(0, population, 201).astype(int))
     chance = hypergeom.pmf(np.arange(n + 1)[None, :], population, true[:, None], n)

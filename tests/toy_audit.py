@@ -71,10 +71,7 @@ def image_row(name, id_, **more):
 
 
 def leaking(rows, name, words, alone):
-    """Return the ids of a query set in pairs with these grades or degrees.
-
-    ``alone``: the set was compared only with itself, so that both images of a pair count.
-    """
+    """Return ids of a query set in such pairs; of both images if it was compared ``alone``."""
     found = set()
     for row in rows:
         counts = (row["coverage"] == "within") == alone and row["query_set"] == name
@@ -110,16 +107,8 @@ def write_audit(
 ):
     """Write the folder of an audit that found these pairs, and return its summary.
 
-    Args:
-        folder: where to.
-        images, pairs: rows of the tables, as of `image_row` and `pair_row`.
-        compared: query set and reference set of each comparison.
-        problems: images that could not be read.
-        limits: thresholds of the degrees hard and soft.
-        graded: pixels were verified.
-        sets: name of a set to changes of its entry; further sets are added.
-        comparisons: name of a reference set to changes of its comparisons.
-        changes: of the summary.
+    ``sets``, ``comparisons``: name of a set or reference set to changes of its entry; further sets
+    are added. ``changes`` are those of the summary, ``limits`` the thresholds hard and soft.
     """
     folder.mkdir(parents=True, exist_ok=True)
     keys = ("query_set", "query", "similarity", "reference_set", "reference")
@@ -231,15 +220,9 @@ def digest_of(set_name, image):
 
 
 def split_audit(folder, test, train, pairs=(), *, digests=None, within=True, verified=True):
-    """Write an audit of the set ``test`` and, if it has images, the set ``train``.
+    """Write an audit of the set ``test`` and, if it has images, ``train``.
 
-    Args:
-        folder: where to.
-        test, train: the images.
-        pairs: what the audit lists.
-        digests: content digests by set and id, where they are not made of the image's content.
-        within: the test set was compared with itself.
-        verified: pairs have grades.
+    ``digests``: by set and id, where they are not made of the content; ``within``: of test itself.
     """
     sets = {"test": {each.id: each for each in test}, "train": {each.id: each for each in train}}
     images = []
@@ -270,10 +253,8 @@ def digest(number):
 class World:
     """The sets and pairs of an audit.
 
-    Attributes:
-        images: set to its images: id, number of the content (``None``: only a vector is left) and
-            whether it is blank.
-        pairs: query set, query, reference set, reference, similarity, grade.
+    ``images``: set to id, number of the content (``None``: only a vector is left) and if blank;
+    ``pairs``: query set, query, reference set, reference, similarity, grade.
     """
 
     images: Mapping[str, Sequence[tuple[str, int | None, bool]]]

@@ -1,9 +1,5 @@
 """A small real CLIP with a small real tokenizer, made with the library the large ones come from."""
 
-from collections.abc import Mapping, Sequence
-from pathlib import Path
-from typing import Any
-
 import numpy as np
 
 #: Tokens that a sentence may have, its two ends among them.
@@ -13,14 +9,14 @@ CONTEXT = 16
 MERGES = [("p", "h"), ("ph", "o"), ("pho", "t"), ("phot", "o</w>"), ("o", "f</w>")]
 
 
-def letters() -> list[str]:
+def letters():
     """Return the 256 characters that a byte-level vocabulary begins with."""
     from transformers.convert_slow_tokenizer import bytes_to_unicode
 
     return list(bytes_to_unicode().values())
 
 
-def make_tokenizer() -> Any:
+def make_tokenizer():
     from transformers import CLIPTokenizer
 
     words = [*letters(), *(f"{letter}</w>" for letter in letters()), *map("".join, MERGES)]
@@ -30,22 +26,14 @@ def make_tokenizer() -> Any:
 
 
 def whole_words(
-    vocabulary: Sequence[str],
-    length: int,
-    marks: Mapping[str, str],
+    vocabulary,
+    length,
+    marks,
     *,
-    ends: bool = True,
-    lower: bool = False,
-) -> Any:
-    """Return a tokenizer with one token per word.
-
-    Args:
-        vocabulary: words, and the marks.
-        length: tokens of the longest text.
-        marks: ``bos_token``, ``eos_token``, ``unk_token`` and ``pad_token``.
-        ends: put begin and end around a text.
-        lower: take words for those in lower case.
-    """
+    ends=True,
+    lower=False,
+):
+    """Return a tokenizer with one token per word of a vocabulary, of lower case with ``lower``."""
     from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
     from transformers import PreTrainedTokenizerFast
 
@@ -63,7 +51,7 @@ def whole_words(
     return PreTrainedTokenizerFast(tokenizer_object=inner, model_max_length=length, **marks)
 
 
-def clip_config(words: int, end: int) -> Any:
+def clip_config(words, end):
     from transformers import CLIPConfig
 
     text = {"vocab_size": words, "hidden_size": 24, "num_hidden_layers": 2, "eos_token_id": end}
@@ -77,7 +65,7 @@ def clip_config(words: int, end: int) -> Any:
     )
 
 
-def lively(module: Any, seed: int = 0) -> Any:
+def lively(module, seed=0):
     """Give a network large random weights, so that its vectors tell its inputs apart."""
     import torch
 
@@ -95,14 +83,8 @@ def lively(module: Any, seed: int = 0) -> Any:
     return module.eval()
 
 
-def make_clip(folder: Path, *, end: int | None = None, seed: int = 0) -> Path:
-    """Write a CLIP with tokenizer and processor.
-
-    Args:
-        folder: where to.
-        end: what its config says of the token that ends a sentence; the tokenizer's by default.
-        seed: of its weights.
-    """
+def make_clip(folder, *, end=None, seed=0):
+    """Write a CLIP with tokenizer and processor; its config may name another ``end``."""
     from transformers import CLIPModel
     from transformers.models.clip.image_processing_pil_clip import CLIPImageProcessorPil
 
@@ -121,7 +103,7 @@ def make_clip(folder: Path, *, end: int | None = None, seed: int = 0) -> Path:
     return folder
 
 
-def text_features(folder: Path, sentences: Sequence[str]) -> np.ndarray:
+def text_features(folder, sentences):
     """Return unit vectors of sentences by the library alone, one sentence at a time."""
     import torch
     from transformers import CLIPModel, CLIPTokenizer

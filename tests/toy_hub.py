@@ -5,12 +5,9 @@ import hashlib
 import json
 import os
 import threading
-from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from urllib.parse import unquote
-
-import pytest
 
 COMMIT = "0" * 40
 
@@ -22,13 +19,13 @@ class Hub(BaseHTTPRequestHandler):
     files: dict[str, Path] = {}  # noqa: RUF012
     asked: list[str] = []  # noqa: RUF012
 
-    def do_HEAD(self) -> None:
+    def do_HEAD(self):
         self._answer(body=False)
 
-    def do_GET(self) -> None:
+    def do_GET(self):
         self._answer(body=True)
 
-    def _answer(self, body: bool) -> None:
+    def _answer(self, body):
         path = unquote(self.path)
         self.asked.append(f"{self.command} {path}")
         if path.startswith(f"/api/models/{self.repository}/tree/"):
@@ -52,7 +49,7 @@ class Hub(BaseHTTPRequestHandler):
         self.end_headers()
         return None
 
-    def _send(self, content: bytes, body: bool) -> None:
+    def _send(self, content, body):
         self.send_response(200)
         self.send_header("Content-Length", str(len(content)))
         self.send_header("ETag", f'"{hashlib.sha1(content).hexdigest()}"')
@@ -61,14 +58,12 @@ class Hub(BaseHTTPRequestHandler):
         if body:
             self.wfile.write(content)
 
-    def log_message(self, *args: object) -> None:
+    def log_message(self, *args):
         """Say nothing."""
 
 
 @contextlib.contextmanager
-def serving(
-    patch: pytest.MonkeyPatch, cache: Path, repository: str, files: dict[str, Path]
-) -> Iterator[type[Hub]]:
+def serving(patch, cache, repository, files):
     """Run a hub with one repository, whose files are cached in a folder."""
     for name, value in (("repository", repository), ("files", files), ("asked", [])):
         patch.setattr(Hub, name, value)
@@ -79,7 +74,7 @@ def serving(
         server.shutdown()
 
 
-def no_hub(patch: pytest.MonkeyPatch, cache: Path, address: str = "http://127.0.0.1:9") -> None:
+def no_hub(patch, cache, address="http://127.0.0.1:9"):
     """Let the hub be somewhere else: by default where nothing answers."""
     import huggingface_hub.constants as constants
 

@@ -2,13 +2,7 @@
 
 
 class ToyModel:
-    """A model of Stable Diffusion's kind; ``name``, ``digest`` and ``shape`` are its own.
-
-    Attributes:
-        rows: that went through the network.
-        most: rows after which a call ends as by Ctrl-C.
-        batches, timesteps: rows and timestep of each call.
-    """
+    """A model of Stable Diffusion's kind that notes its calls; Ctrl-C comes after ``most`` rows."""
 
     family = "sd"
     prediction = "epsilon"

@@ -29,10 +29,7 @@ def d_of(prompt):
 
 
 class FiveWords(ToyModel):
-    """A diffusion model whose D is :func:`d_of`, or that times the mean of |x|.
-
-    ``asked`` holds all prompts that were encoded.
-    """
+    """A model whose D is :func:`d_of`, or times the mean of |x|; ``asked`` has encoded prompts."""
 
     name = "five words"
     digest = "5"

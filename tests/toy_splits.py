@@ -4,20 +4,18 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from visleak.dlede.draw import Split
-from visleak.dlede.train import Outcome, TrainingTask
+from visleak.dlede.train import Outcome
 from visleak.formats import open_images
-from visleak.progress import Progress
 
 BLANK = np.zeros((8, 8, 3), np.uint8)
 
 
-def split_of(train: int, test: int, labels: int = 0, groups: int = 0) -> Split:
+def split_of(train, test, labels=0, groups=0):
     """Return a split of blank images; labels and groups repeat in turn."""
     sets = []
     for name, count in (("train", train), ("test", test)):
@@ -32,13 +30,10 @@ def split_of(train: int, test: int, labels: int = 0, groups: int = 0) -> Split:
 
 @dataclass(frozen=True)
 class Rehearsed:
-    """A trainer with known scores; it can be sent to other processes.
+    """A trainer with known scores, ``base`` at step 0, that can be sent to other processes.
 
-    Attributes:
-        base: score at step 0 of an image that has not leaked.
-        told: a file to which a line is added for every training.
-        broken: (step, repetition) to how many attempts at it fail.
-        lasts: seconds that a training takes.
+    ``told`` gets a line for every training, which ``lasts`` seconds; ``broken``: (step, repetition)
+    to how many attempts fail.
     """
 
     base: float = 0.5
@@ -49,15 +44,15 @@ class Rehearsed:
     decides: Sequence[str] = ()
     lower: Sequence[str] = ()
 
-    def about(self) -> Mapping[str, Any]:
+    def about(self):
         """Return what changes its results."""
         return {"base": self.base, "epochs": 3}
 
-    def prepare(self, split: Split, folder: Path, progress: Progress) -> "Rehearsed":
+    def prepare(self, split, folder, progress):
         """Need no look at the split."""
         return self
 
-    def train(self, task: TrainingTask, folder: Path) -> Outcome:
+    def train(self, task, folder):
         """Score a leaked image 1, another as the base says, with a little noise of the seed."""
         time.sleep(self.lasts)
         here = task.step, task.repetition
@@ -79,5 +74,5 @@ class Rehearsed:
 class Resident(Rehearsed):
     """Trains in the process of the test, as what cannot be sent to others does: at once."""
 
-    def __reduce__(self) -> str | tuple[Any, ...]:
+    def __reduce__(self):
         raise TypeError("stays in this process")

@@ -1,12 +1,11 @@
 """Unit vectors, toy views and a brute-force oracle for the tests of search."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
 import pyarrow as pa
 
-from visleak.search.hits import Hits, Sides, Wanted
+from visleak.search.hits import Hits, Sides
 
 #: Side of the toy images whose pixels are the vectors of ``grid_view``; two channels each.
 GRID = 3
@@ -15,7 +14,7 @@ GRID_WIDTH = GRID * GRID * 2
 ALL = tuple(range(9))
 
 
-def units(rng: np.random.Generator, count: int, width: int, repeats: float = 0.0) -> np.ndarray:
+def units(rng, count, width, repeats=0.0):
     """Return unit rows, some share of which repeat an earlier row exactly."""
     rows = rng.normal(size=(count, width))
     rows /= np.linalg.norm(rows, axis=1, keepdims=True)
@@ -24,7 +23,7 @@ def units(rng: np.random.Generator, count: int, width: int, repeats: float = 0.0
     return rows.astype(np.float32)
 
 
-def grid_view(rows: np.ndarray, view: int) -> np.ndarray:
+def grid_view(rows, view):
     """Mirror and turn little square images; inversion flips the second channel."""
     grid = rows.reshape(len(rows), GRID, GRID, 2)
     if view == 8:
@@ -34,7 +33,7 @@ def grid_view(rows: np.ndarray, view: int) -> np.ndarray:
     return np.rot90(grid, -(view % 4), axes=(1, 2)).reshape(len(rows), GRID_WIDTH)
 
 
-def loose_view(rows: np.ndarray, view: int) -> np.ndarray:
+def loose_view(rows, view):
     """Views which are no group: each a signed permutation of its own."""
     if view == 0:
         return rows
@@ -57,20 +56,20 @@ class Shard:
     asked: list[int] = field(default_factory=list)
 
     @property
-    def rows(self) -> int:
+    def rows(self):
         return len(self.stored)
 
-    def matrix(self) -> np.ndarray:
+    def matrix(self):
         self.read += 1
         return self.stored
 
-    def columns(self, rows: np.ndarray | None = None) -> Mapping[str, pa.Array]:
+    def columns(self, rows=None):
         chosen = self.ids if rows is None else self.ids[rows]
         self.asked.append(len(chosen))
         return {"id": pa.array(chosen, pa.string())}
 
 
-def sides_of(query, reference, *, seed=0, penalty=0.0, weighted=False, **others) -> Sides:
+def sides_of(query, reference, *, seed=0, penalty=0.0, weighted=False, **others):
     """Return two sides with ids in random order, penalties up to a number, and maybe weights."""
     rng, count = np.random.default_rng(seed), len(reference)
     given = {
@@ -81,7 +80,7 @@ def sides_of(query, reference, *, seed=0, penalty=0.0, weighted=False, **others)
     return Sides(query, reference, **(given | others))
 
 
-def similarities(sides: Sides) -> tuple[np.ndarray, np.ndarray]:
+def similarities(sides):
     """Return all similarities, float32 of float64 dot products, and the first best view."""
     query, reference = np.array(sides.query[:]), np.array(sides.reference[:])
     each = [
@@ -93,7 +92,7 @@ def similarities(sides: Sides) -> tuple[np.ndarray, np.ndarray]:
     return stack.max(axis=0), np.array(sides.views)[stack.argmax(axis=0)]
 
 
-def brute_force(sides: Sides, wanted: Wanted) -> Hits:
+def brute_force(sides, wanted):
     """Answer a search pair by pair and query by query."""
     similarity, view = similarities(sides)
     weight = np.ones(similarity.shape[1], int) if sides.weight is None else sides.weight
@@ -121,7 +120,7 @@ def brute_force(sides: Sides, wanted: Wanted) -> Hits:
     )
 
 
-def assert_same(got: Hits, expected: Hits) -> None:
+def assert_same(got, expected):
     """Every column equal, bit for bit, type included."""
     for name in ("query", "reference", "similarity", "view", "total"):
         left, right = getattr(got, name), getattr(expected, name)

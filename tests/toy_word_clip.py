@@ -1,7 +1,5 @@
 """A CLIP of 16 x 16 pixels and whole words: a tokenizer that is not CLIP's own."""
 
-from pathlib import Path
-
 from toy_clip import lively, whole_words
 
 WORDS = ("a", "red", "blue", "circle", "square", "of", "the")
@@ -12,14 +10,8 @@ CONTEXT = 8
 SIDE, PATCH = 16, 4
 
 
-def make_word_clip(folder: Path, *, processor: bool, ends: bool = True) -> Path:
-    """Write a CLIP with its tokenizer.
-
-    Args:
-        folder: where to.
-        processor: write how images are prepared, too.
-        ends: put begin and end around a text; without them the tower has no place to read.
-    """
+def make_word_clip(folder, *, processor, ends=True):
+    """Write a CLIP with its tokenizer; without ``ends`` the tower has no place to read."""
     from transformers import CLIPConfig, CLIPModel
     from transformers.models.clip.image_processing_pil_clip import CLIPImageProcessorPil
 

@@ -24,20 +24,12 @@ class Ran:
 
 
 class Terminal(io.TextIOWrapper):
-    def isatty(self) -> bool:
+    def isatty(self):
         return True
 
 
-def run(
-    *arguments: object, code: int | None = None, err: str | None = None, terminal: bool = False
-) -> Ran:
-    """Run a command line as ``visleak`` would; a traceback is never right.
-
-    Args:
-        arguments: the words of the line; the first may be a text that a shell would divide.
-        code, err: how it must end, and what it must write to stderr.
-        terminal: stdout and stderr are terminals.
-    """
+def run(*arguments, code=None, err=None, terminal=False):
+    """Run a command line, of words or of one text, which ends with ``code`` and writes ``err``."""
     if arguments and isinstance(arguments[0], str):
         arguments = (*shlex.split(arguments[0]), *arguments[1:])
     kind = Terminal if terminal else io.TextIOWrapper
@@ -59,7 +51,7 @@ def run(
     return ran
 
 
-def refused(*arguments: object, code: int | None = None, words: str = "") -> tuple[int, str]:
+def refused(*arguments, code=None, words=""):
     """Return exit code and message of a command line that prints one line of complaint."""
     ran = run(*arguments, code=code)
     assert ran.out == ""
@@ -70,24 +62,24 @@ def refused(*arguments: object, code: int | None = None, words: str = "") -> tup
     return ran.code, lines[0].removeprefix("visleak: ")
 
 
-def refusals(table: str) -> pytest.MarkDecorator:
+def refusals(table):
     """Parametrize a test by ``arguments -> words of the complaint``, one per line of a table."""
     rows = [line.split("-> ", 1) for line in table.strip("\n").splitlines() if line.strip()]
     cells = [tuple(part.strip() for part in row) for row in rows]
     return pytest.mark.parametrize(("arguments", "words"), cells)
 
 
-def check_refused(command: str, words: str, code: int = 2, **places: object) -> None:
+def check_refused(command, words, code=2, **places):
     """Check exit code and words of a command line in which places stand for ``{names}``."""
     given = [part.format(**places) for part in shlex.split(command)]
     refused(*given, code=code, words=words.format(**places))
 
 
-def loaded(monkeypatch: pytest.MonkeyPatch, model: object) -> list[tuple[str, str, str]]:
+def loaded(monkeypatch, model):
     """Let a model stand for every name; return names, devices and precisions as they are asked."""
     asked = []
 
-    def load(name: str, *, device: str, precision: str) -> object:
+    def load(name, *, device, precision):
         asked.append((name, device, precision))
         return model
 

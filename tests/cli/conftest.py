@@ -15,7 +15,7 @@ from PIL import Image
 from visleak.dlede.train import execution
 
 
-def crop(picture: np.ndarray, number: int, side: int = 96) -> Image.Image:
+def crop(picture, number, side=96):
     rng = np.random.default_rng(number)
     top, left = (int(rng.integers(0, length - side)) for length in picture.shape[:2])
     return Image.fromarray(picture[top : top + side, left : left + side])
@@ -88,7 +88,7 @@ def scene(made, monkeypatch):
     monkeypatch.setattr(time, "perf_counter", lambda: 0.0)
     monkeypatch.setattr(os, "fsync", lambda handle: None)
 
-    def prepared(name: str) -> Scene:
+    def prepared(name):
         if name.startswith("memorization"):
             world(name, monkeypatch)
         elif name == "dlede":

@@ -6,15 +6,14 @@ import re
 import shlex
 import shutil
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-import click
 import numpy as np
 import pytest
 import typer
-from calling import Ran, run
+from calling import run
 from PIL import Image
 
 from visleak.cli.app import app
@@ -100,7 +99,7 @@ MOVING = (
 TEXTS = (".json", ".html", ".md", ".csv", ".svg", ".tex", ".txt")
 
 
-def names_of(group: click.Group, before: str = "") -> Iterator[str]:
+def names_of(group, before=""):
     """Yield the words of every command of a command line."""
     for name, command in group.commands.items():
         if hasattr(command, "commands"):
@@ -109,16 +108,16 @@ def names_of(group: click.Group, before: str = "") -> Iterator[str]:
             yield f"{before}{name}"
 
 
-def every_command() -> list[str]:
+def every_command():
     return list(names_of(typer.main.get_command(app)))
 
 
-def picture(seed: int, side: int = 120) -> Image.Image:
+def picture(seed, side=120):
     coarse = np.random.default_rng(seed).integers(0, 256, (9, 9, 3), dtype=np.uint8)
     return Image.fromarray(coarse).resize((side, side))
 
 
-def inputs(root: Path) -> Path:
+def inputs(root):
     """Write what the commands read, but models; audit it."""
     named = {
         0: ("data/train/cat/a.png", "data/test/cat/a.jpg"),
@@ -163,7 +162,7 @@ def inputs(root: Path) -> Path:
     return root
 
 
-def networks(root: Path) -> None:
+def networks(root):
     """Write the small networks that some commands read."""
     torch = pytest.importorskip("torch")
     from toy_clip import make_clip
@@ -174,7 +173,7 @@ def networks(root: Path) -> None:
     make_clip(root / "clip")
 
 
-def ran_in(root: Path, name: str, out: str = "out", *more: str) -> Ran:
+def ran_in(root, name, out="out", *more):
     """Run a command on the inputs in a folder."""
     places = "|".join([*(re.escape(path.name) for path in root.iterdir()), "out"])
     place = re.compile(rf"^(checkpoint:|clip:)?({places})(?=[/?.]|$)")
@@ -183,12 +182,12 @@ def ran_in(root: Path, name: str, out: str = "out", *more: str) -> Ran:
     return run(*name.partition(":")[0].split(), *given, *more)
 
 
-def not_sendable(_: object) -> bytes:
+def not_sendable(_):
     """Keep training runs in the process in which files fail."""
     raise VisleakError("trains in this process")
 
 
-def world(name: str, patch: pytest.MonkeyPatch) -> None:
+def world(name, patch):
     """Put small models in the place of those that a command of ``memorization`` loads."""
     from visleak import diffusion
     from visleak.memorization.search import proposals
@@ -226,15 +225,15 @@ class Scene:
     root: Path
     kept: Path  # where the inputs are as they were
 
-    def set(self) -> None:
+    def set(self):
         """Begin anew."""
         shutil.rmtree(self.root, ignore_errors=True)
         shutil.copytree(self.kept, self.root)
 
-    def run(self, *more: str) -> Ran:
+    def run(self, *more):
         return ran_in(self.root, self.name, "out", *more)
 
-    def contents(self) -> dict[str, bytes]:
+    def contents(self):
         """Return the files in the folder, without what moves in them."""
         found = {}
         for path in sorted(self.root.rglob("*")):
@@ -247,18 +246,18 @@ class Scene:
                 found[name] = data
         return found
 
-    def results(self) -> dict[str, bytes]:
+    def results(self):
         """Return the contents without those of earlier results, which are kept aside."""
         return {name: data for name, data in self.contents().items() if ".previous" not in name}
 
 
-def most(name: str) -> int:
+def most(name):
     """Return how many positions of a command fail, about; VISLEAK_FAULTS=all takes every one."""
     if os.environ.get("VISLEAK_FAULTS") == "all":
         return sys.maxsize
     return 1 if name in SLOW else 3
 
 
-def chosen(count: int, few: int) -> list[int]:
+def chosen(count, few):
     """Return some of many positions: the last two, and others from the first on."""
     return sorted({*range(0, count, max(1, -(-count // few))), *range(count)[-2:]})

@@ -6,27 +6,22 @@ import errno
 import io
 import os
 from collections import Counter
-from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
 
 
 class Faults:
-    """Counts what is written below a folder, and lets the act of number ``fatal`` fail.
+    """Counts writes below a folder; lets act ``fatal`` fail, and all later ones on a full disk."""
 
-    A full disk stays full and a read-only one so, any other error comes once.
-    """
-
-    def __init__(self, root: Path, fatal: int | None = None, code: int = errno.ENOSPC) -> None:
+    def __init__(self, root, fatal=None, code=errno.ENOSPC):
         self.root = f"{os.path.realpath(root)}{os.sep}"
         self.fatal, self.code = fatal, code
         self.acts: list[str] = []
 
-    def act(self, kind: str, path: object) -> None:
+    def act(self, kind, path):
         """Take note of an act; fail if it is the one."""
         if isinstance(path, int):
             path = os.readlink(f"/proc/self/fd/{path}")
@@ -41,7 +36,7 @@ class Faults:
             raise OSError(self.code, os.strerror(self.code), *shown)
 
     @contextlib.contextmanager
-    def at_work(self) -> Iterator[None]:
+    def at_work(self):
         """Let them happen."""
         with pytest.MonkeyPatch.context() as patch:
             for name in ("replace", "rename", "link", "symlink", "mkdir", "fsync"):
@@ -51,27 +46,25 @@ class Faults:
                 patch.setattr(module, "open", self._writing(io.open))
             yield
 
-    def _failing(self, kind: str, real: Callable[..., Any], *given: Any, **named: Any) -> Any:
+    def _failing(self, kind, real, *given, **named):
         self.act(kind, given[kind not in ("mkdir", "fsync")])
         return real(*given, **named)
 
-    def _opening(self, real: Callable[..., Any], *given: Any, **named: Any) -> Any:
+    def _opening(self, real, *given, **named):
         path, flags = given[:2]
         if flags & (os.O_WRONLY | os.O_RDWR | os.O_CREAT):
             self.act("open", path)
         return real(*given, **named)
 
-    def _writing(self, real: Callable[..., Any]) -> Callable[..., Any]:
+    def _writing(self, real):
         faults = self
 
         class Raw(io.FileIO):
-            def write(self, data: Any) -> int | None:
+            def write(self, data):
                 faults.act("write", self.name)
                 return super().write(data)
 
-        def writing(
-            file: Any, mode: str = "r", buffering: int = -1, *given: Any, **named: Any
-        ) -> Any:
+        def writing(file, mode="r", buffering=-1, *given, **named):
             if isinstance(file, int) or not set(mode) & set("wxa+"):
                 return real(file, mode, buffering, *given, **named)
             self.act("open", file)
@@ -91,32 +84,27 @@ READS = ("gone", "broken", "short", "other")
 
 
 class ReadFaults:
-    """Counts the files that are opened for reading below a folder, and lets number ``fatal`` fail.
+    """Counts files opened for reading below ``root``; number ``fatal`` fails in a way of ``READS``.
 
-    Args:
-        root: the folder.
-        beside: where changed copies go.
-        other: the image that stands for another one.
-        fatal, fault: which file fails, and how: one of :data:`READS`.
-        counts: whether a file is counted, by its name and by how often it was opened before.
+    ``beside`` is for changed copies, ``other`` an image that stands for one, ``counts`` a choice.
     """
 
     def __init__(
         self,
-        root: Path,
-        beside: Path,
-        other: bytes = b"",
-        fatal: int | None = None,
-        fault: str = "",
-        counts: Callable[[str, int], bool] = lambda name, before: True,
-    ) -> None:
+        root,
+        beside,
+        other=b"",
+        fatal=None,
+        fault="",
+        counts=lambda name, before: True,
+    ):
         self.root = f"{os.path.realpath(root)}{os.sep}"
         self.beside, self.other, self.counts = beside, other, counts
         self.fatal, self.fault = fatal, fault
         self.opened: list[str] = []
         self.before: Counter[str] = Counter()
 
-    def given(self, path: Any) -> Any:
+    def given(self, path):
         """Return what is opened in the place of a file, or raise that it cannot be read."""
         if isinstance(path, int) or not isinstance(path, str | bytes | os.PathLike):
             return path
@@ -140,19 +128,19 @@ class ReadFaults:
         return type(path)(changed) if isinstance(path, Path | str) else os.fsencode(changed)
 
     @contextlib.contextmanager
-    def at_work(self) -> Iterator[None]:
+    def at_work(self):
         """Let it happen."""
         real_open, real_os = io.open, os.open
 
-        def opening(file: Any, mode: str = "r", *given: Any, **named: Any) -> Any:
+        def opening(file, mode="r", *given, **named):
             file = file if set(mode) & set("wxa+") else self.given(file)
             return real_open(file, mode, *given, **named)
 
-        def os_opening(path: Any, flags: int, *given: Any, **named: Any) -> Any:
+        def os_opening(path, flags, *given, **named):
             writes = flags & (os.O_WRONLY | os.O_RDWR | os.O_CREAT)
             return real_os(path if writes else self.given(path), flags, *given, **named)
 
-        def reading(real: Callable[..., Any], source: Any, *given: Any, **named: Any) -> Any:
+        def reading(real, source, *given, **named):
             return real(self.given(source), *given, **named)
 
         with pytest.MonkeyPatch.context() as patch:

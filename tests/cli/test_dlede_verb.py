@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from calling import Ran, check_refused, refusals, run
+from calling import check_refused, refusals, run
 from fault_commands import not_sendable
 from PIL import Image
 
@@ -57,12 +57,12 @@ def program(tmp_path_factory):
     return path
 
 
-def trainer(program: Path, gain: float) -> str:
+def trainer(program, gain):
     python = shlex.quote(sys.executable)
     return f"command:{python} -I -S {program} {{train}} {{test}} {{out}} {{seed}} {gain}"
 
 
-def dlede(pictures: Path, program: Path, out: Path, *more: object, gain: float = 0.5) -> Ran:
+def dlede(pictures, program, out, *more, gain=0.5):
     given = ("--test", pictures / "test", "--train", pictures / "train", "-o", out)
     return run("dlede", *given, "--trainer", trainer(program, gain), *more)
 
@@ -226,7 +226,7 @@ def test_an_image_that_a_program_changes_is_noticed(pictures, tmp_path):
 def test_what_cannot_end_well_is_refused_before_any_work(
     audited, pictures, program, tmp_path, arguments, words, monkeypatch
 ):
-    def never(*arguments: object, **options: object) -> None:
+    def never(*arguments, **options):
         pytest.fail("the work was begun")
 
     monkeypatch.setattr("visleak.dlede.protocol.run", never)

@@ -1,18 +1,12 @@
-"""Commands of which one read fails: no wrong answer, nothing half done, no traceback.
-
-As SQLite tests its errors of input: files that a command opens fail, one at a time.
-"""
+"""Commands of which one read fails: no wrong answer, nothing half done, no traceback."""
 
 import io
 import os
 from collections import Counter
-from collections.abc import Callable
 from functools import cache
-from typing import Any
 
 import pytest
-from calling import Ran
-from fault_commands import COMMANDS, OTHERS, Scene, chosen, every_command, most, picture
+from fault_commands import COMMANDS, OTHERS, chosen, every_command, most, picture
 from faults import READS, ReadFaults
 
 from visleak.memorization.tracing.sources import Sets
@@ -29,11 +23,11 @@ def test_every_command_has_a_fault_test():
     assert there == set(every_command())
 
 
-def counted(scene: Scene, fault: str) -> Callable[[str, int], bool]:
+def counted(scene, fault):
     """Return which files a fault is for, by name and by how often they were opened before."""
     of_audit = COMMANDS[scene.name].startswith("audit ")
 
-    def counts(name: str, before: int) -> bool:
+    def counts(name, before):
         # half of a list of prompts is another list, and the first content of an image is its own
         own = name.startswith(("out", ".out"))
         changed = not own and name.endswith((".png", ".jpg"))
@@ -44,7 +38,7 @@ def counted(scene: Scene, fault: str) -> Callable[[str, int], bool]:
     return counts
 
 
-def reads(scene: Scene, fault: str = "", fatal: int | None = None) -> tuple[Ran, ReadFaults]:
+def reads(scene, fault="", fatal=None):
     scene.set()
     other = io.BytesIO()
     picture(99).save(other, "PNG")
@@ -55,13 +49,13 @@ def reads(scene: Scene, fault: str = "", fatal: int | None = None) -> tuple[Ran,
 
 
 @cache
-def undisturbed(scene: Scene) -> tuple[dict[str, bytes], list[tuple[str, int]]]:
+def undisturbed(scene):
     """Return what a run leaves, and the files that it reads, each with how often it was before."""
     # a later run in one process may read less: digests of unchanged tables are remembered
     reads(scene)
     ran, faults = reads(scene)
     assert ran.code == 0, ran.err
-    before: Counter[str] = Counter()
+    before = Counter()
     opened = []
     for name in faults.opened:
         opened.append((name, before[name]))
@@ -73,7 +67,7 @@ def undisturbed(scene: Scene) -> tuple[dict[str, bytes], list[tuple[str, int]]]:
 LEARNED = ("train-encoder", "other")
 
 
-def sweep(scene: Scene) -> None:
+def sweep(scene):
     """Let reads of a command fail, in every way; of the chosen ones each fails in one way."""
     whole, every = undisturbed(scene)
     for number, fault in enumerate(READS):
@@ -97,7 +91,7 @@ def sweep(scene: Scene) -> None:
             assert scene.results() == whole
 
 
-def check(scene: Scene, ran: Ran, whole: dict[str, bytes], act: str) -> None:
+def check(scene, ran, whole, act):
     found = scene.contents()
     # .out: completed epochs, from which the next run resumes
     before = {name: data for name, data in found.items() if not name.startswith(("out", ".out"))}
@@ -148,7 +142,7 @@ def test_images_lost_or_changed_before_layouts_are_compared(
     here.set()
     file, listed = here.root / "data" / name, Sets._listed
 
-    def disturbed(*given: Any) -> list[tuple[str, str, str]]:
+    def disturbed(*given):
         content = file.read_bytes()
         file.unlink()
         if changes:

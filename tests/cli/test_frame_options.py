@@ -1,7 +1,6 @@
 """``--frame``, ``--max-frame-gap`` and ``--fail-on recording`` as a stranger meets them."""
 
 import csv
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -41,7 +40,7 @@ def road(tmp_path_factory):
 def audited(road, tmp_path_factory):
     """Audit with some options; return the folder and what was printed, without the groups."""
 
-    def audited(code: int, *options: object) -> tuple[Path, str, str]:
+    def audited(code, *options):
         folder = tmp_path_factory.mktemp("audit") / "a"
         ran = run("audit", *options, "-o", folder, "--no-images", "--skip-within")
         assert ran.code == code, ran.err

@@ -12,7 +12,7 @@ from calling import check_refused, refusals, refused, run
 from PIL import Image
 
 from visleak.cli import command
-from visleak.progress import Silent, Step
+from visleak.progress import Silent
 
 
 @pytest.fixture(scope="module")
@@ -301,7 +301,7 @@ def test_an_interrupt_reports_what_is_kept(shapes, tmp_path, monkeypatch):
     class Stopping(Silent):
         """Interrupts the run in the middle of the training."""
 
-        def show(self, step: Step, *, new: bool) -> None:
+        def show(self, step, *, new):
             if step.name.startswith("training") and step.done > step.total / 2:
                 raise KeyboardInterrupt
 

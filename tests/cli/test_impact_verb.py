@@ -5,7 +5,6 @@ import errno
 import json
 import random
 import shutil
-from collections.abc import Sequence
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -29,7 +28,7 @@ def ids(audited):
     return sorted(found, key=lambda name: (name.endswith(leaked), name))
 
 
-def answers(path: Path, ids: Sequence[str], **columns: Sequence[object]) -> Path:
+def answers(path, ids, **columns):
     with path.open("w", newline="", encoding="utf-8") as lines:
         writer = csv.writer(lines)
         writer.writerow(["id", *columns])
@@ -69,7 +68,7 @@ def test_tables_figures_and_a_section_of_the_report(folder, files, tmp_path):
 
 
 def test_an_audit_that_may_only_be_read(folder, files, tmp_path, monkeypatch):
-    def refusing(path: Path, content: object) -> None:
+    def refusing(path, content):
         raise PermissionError(errno.EACCES, "Permission denied", str(path))
 
     monkeypatch.setattr("visleak.report.page.write_json", refusing)
@@ -113,7 +112,7 @@ def test_errors_on_the_fair_set_and_the_leaderboard(folder, files, tmp_path):
 def test_mistakes_are_refused_before_the_work(
     folder, files, tmp_path, monkeypatch, arguments, words
 ):
-    def never(*arguments: object, **options: object) -> None:
+    def never(*arguments, **options):
         pytest.fail("the work was begun")
 
     monkeypatch.setattr("visleak.impact.impact", never)

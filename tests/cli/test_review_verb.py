@@ -74,7 +74,7 @@ def test_missing_packages_are_named(monkeypatch):
 
 
 def test_a_user_without_a_name(monkeypatch):
-    def none() -> str:
+    def none():
         raise KeyError("getpwuid(): uid not found: 1234")
 
     monkeypatch.setattr("getpass.getuser", none)
@@ -85,7 +85,7 @@ def test_a_user_without_a_name(monkeypatch):
 def test_the_browser_is_opened_with_a_token_of_its_own(folder, monkeypatch):
     import uvicorn
 
-    opened: list[str] = []
+    opened = []
     monkeypatch.setattr(webbrowser, "open", lambda *url: opened.extend(url))
     monkeypatch.setattr(uvicorn.Server, "run", lambda self, sockets: sockets[0].getsockname())
     result = run("review", folder, code=0)

@@ -1,20 +1,16 @@
-"""Writes that fail: one line, exit code 1, outputs that are absent, old or whole, and a way on.
-
-As SQLite tests its errors of input and output: every single act of writing of a command fails once,
-and the command that runs after it gives what one gives that nobody disturbed.
-"""
+"""Each write fails once: one line, exit code 1, outputs absent, old or whole, and a way on."""
 
 import errno
 
 import pytest
-from fault_commands import COMMANDS, Scene, chosen, most
+from fault_commands import COMMANDS, chosen, most
 from faults import Faults
 
 #: Commands of which every write fails in every test run; of the others some, in slow tests.
 QUICK = ("show", "diff", "verdicts")
 
 
-def whole_of(scene: Scene) -> tuple[dict[str, bytes], list[str]]:
+def whole_of(scene):
     """Return what an undisturbed run leaves, and its acts of writing."""
     scene.set()
     faults = Faults(scene.root)
@@ -24,7 +20,7 @@ def whole_of(scene: Scene) -> tuple[dict[str, bytes], list[str]]:
     return scene.contents(), faults.acts
 
 
-def check(scene: Scene, whole: dict[str, bytes], fatal: int, code: int) -> None:
+def check(scene, whole, fatal, code):
     scene.set()
     before = scene.contents()
     faults = Faults(scene.root, fatal, code)

@@ -128,9 +128,6 @@ def test_several_text_encoders_have_a_pooled_part_and_no_one_table(loaded, name)
         model.predict_noise(model.noises([1, 2]), 500, bare)
 
 
-# -- Stable Diffusion 1 and 2 ---------------------------------------------------------------------
-
-
 @pytest.fixture
 def model(loaded):
     return loaded("sd1")
@@ -180,10 +177,7 @@ def signal_by_hand(timestep):
 @pytest.mark.parametrize("timestep", [0, 400, 981, 999, 10.25])
 @pytest.mark.parametrize("name", ["sd1", "sd2", "sample"])
 def test_what_a_network_predicts_stands_for_a_noise(loaded, name, timestep):
-    """Salimans & Ho 2022: v = sqrt(abar) noise - sqrt(1 - abar) image.
-
-    Between timesteps the ratio of noise to image is interpolated, as samplers with such do.
-    """
+    """Salimans & Ho 2022: v = sqrt(abar) noise - sqrt(1 - abar) image."""
     model = loaded(name)
     noise, image = model.noises([1]), model.noises([2])
     signals = [signal_by_hand(int(timestep) + at) for at in (0, 1)]
@@ -219,9 +213,6 @@ def test_ddim_gets_what_the_pipeline_makes_of_old_settings(made):
     assert (config.clip_sample, config.steps_offset, config.beta_end) == (False, 1, 0.012)
 
 
-# -- Stable Diffusion XL --------------------------------------------------------------------------
-
-
 def test_the_network_of_sdxl_is_asked_as_by_hand(loaded, made):
     model, pipeline = loaded("sdxl"), stock(made("sdxl"))
     with quiet(), torch.no_grad():
@@ -245,9 +236,6 @@ def test_sdxl_leads_away_from_what_the_pipeline_says(tmp_path, made):
     zeros = load_model(str(made("sdxl")), scheduler="ddim")
     assert float(zeros.unconditional(2).states.abs().sum()) == 0
     assert zeros.about()["scheduler"] == "DDIMScheduler"
-
-
-# -- Stable Diffusion 3 ---------------------------------------------------------------------------
 
 
 def test_velocities_take_the_place_of_noises(loaded, made):
@@ -303,9 +291,6 @@ def test_parts_of_another_kind_are_refused(family, make, text):
         pipeline = make()
     with pytest.raises(VisleakError, match=text):
         family(LoadedPipeline("tiny", pipeline, "cpu", "fp32", "0"))
-
-
-# -- DeepFloyd IF ---------------------------------------------------------------------------------
 
 
 def test_the_network_of_if_is_asked_as_by_hand(loaded, made):

@@ -1,8 +1,5 @@
 """Models for the tests of encoders."""
 
-from pathlib import Path
-from typing import Any
-
 import pytest
 import tiny_models
 
@@ -10,7 +7,7 @@ import toy_clip
 
 
 @pytest.fixture(scope="session")
-def saved_models(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def saved_models(tmp_path_factory):
     """Return a folder with small models of transformers and a TorchScript file."""
     torch = pytest.importorskip("torch")
     pytest.importorskip("transformers")
@@ -26,7 +23,7 @@ def saved_models(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def models(saved_models: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def models(saved_models, monkeypatch):
     """Return the same folder where ``device=auto`` is the CPU, whatever the machine has."""
     import torch
 
@@ -35,5 +32,5 @@ def models(saved_models: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.fixture(scope="module")
-def open_clip() -> Any:
+def open_clip():
     return tiny_models.working("open_clip")

@@ -1,7 +1,6 @@
 """One suite for all encoders: what every one of them must do, whatever makes its vectors."""
 
 import pickle
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -18,7 +17,7 @@ NAMES = (
 
 
 @pytest.fixture(params=NAMES)
-def encoder(request: pytest.FixtureRequest, models: Path):
+def encoder(request, models):
     name = request.param
     for package in {"pdq": ["pdqhash"], "onnx": ["onnxruntime", "onnx"]}.get(name[:4], []):
         pytest.importorskip(package)
@@ -31,7 +30,7 @@ def encoder(request: pytest.FixtureRequest, models: Path):
     return load_encoder(name.format(models), **({"batch": 4} if ":" in name else {}))
 
 
-def images(natural: dict[str, np.ndarray]) -> list[DecodedImage]:
+def images(natural):
     pixels = [each[: 90 + 7 * n, : 120 - 9 * n] for n, each in enumerate(natural.values())][:5]
     pixels.append(np.full((64, 80, 3), 128, np.uint8))
     return [

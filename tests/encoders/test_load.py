@@ -53,7 +53,7 @@ WRONG = {
 
 
 @pytest.mark.parametrize("text", WRONG)
-def test_a_wrong_text_is_refused(text: str) -> None:
+def test_a_wrong_text_is_refused(text):
     with pytest.raises(UsageError, match=f"^{WRONG[text]}$"):
         load_encoder(text)
 

@@ -1,9 +1,5 @@
 """Learned encoders against numbers computed by the library directly."""
 
-from collections.abc import Callable
-from pathlib import Path
-from typing import Any
-
 import numpy as np
 import pytest
 from PIL import Image
@@ -18,7 +14,7 @@ from visleak.errors import UsageError
 from visleak.records import DecodedImage
 
 
-def by_library(folder: Path, processor: Any, model: Any, feature: Callable[[Any], Any]) -> Any:
+def by_library(folder, processor, model, feature):
     """Return what a model of transformers makes of images, one at a time."""
     import torch
 
@@ -27,7 +23,7 @@ def by_library(folder: Path, processor: Any, model: Any, feature: Callable[[Any]
     with quiet():
         model, processor = model.from_pretrained(folder), processor.from_pretrained(folder)
 
-    def vectors(shown: list[DecodedImage]) -> np.ndarray:
+    def vectors(shown):
         made = []
         for picture in shown:
             # an image one pixel high could be taken for channels first
@@ -40,7 +36,7 @@ def by_library(folder: Path, processor: Any, model: Any, feature: Callable[[Any]
 
 
 @pytest.fixture(scope="module")
-def expected(saved_models: Path) -> dict[str, Callable[[list[DecodedImage]], np.ndarray]]:
+def expected(saved_models):
     """Return, for each folder, the library's own way to its vectors."""
     import transformers
     from transformers.models.bit.image_processing_pil_bit import BitImageProcessorPil
@@ -53,13 +49,13 @@ def expected(saved_models: Path) -> dict[str, Callable[[list[DecodedImage]], np.
 
     class Vision(transformers.CLIPVisionModelWithProjection):
         @classmethod
-        def from_pretrained(cls, folder: Path) -> Any:
+        def from_pretrained(cls, folder):
             return super().from_pretrained(folder, config=config.vision_config)
 
-    def class_token(made: Any) -> Any:
+    def class_token(made):
         return made.last_hidden_state[:, 0]
 
-    def pooled(made: Any) -> Any:
+    def pooled(made):
         return made.pooler_output
 
     parts = {

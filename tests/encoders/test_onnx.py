@@ -3,7 +3,6 @@
 import json
 import re
 import warnings
-from pathlib import Path
 
 import numpy as np
 import onnx
@@ -33,7 +32,7 @@ RECIPE = {
 }
 
 
-def network(seed: int = 0) -> torch.nn.Module:
+def network(seed=0):
     torch.manual_seed(seed)
     return torch.nn.Sequential(
         torch.nn.Conv2d(3, 8, 2, stride=2),
@@ -45,7 +44,7 @@ def network(seed: int = 0) -> torch.nn.Module:
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def made(tmp_path_factory):
     path = tmp_path_factory.mktemp("made") / "net.onnx"
     return saved(path, network())
 
@@ -64,19 +63,19 @@ def saved(path, model, recipe=None, *, fixed=0, example=None, **names):
     return path
 
 
-def write(path: Path, **others: object) -> None:
+def write(path, **others):
     recipe = {name: value for name, value in {**RECIPE, **others}.items() if value != "-"}
     path.with_name(path.name + ".json").write_text(json.dumps(recipe))
 
 
-def copied(path: Path, folder: Path, **others: object) -> Path:
+def copied(path, folder, **others):
     copy = folder / "net.onnx"
     copy.write_bytes(path.read_bytes())
     write(copy, **others)
     return copy
 
 
-def shown(seed: int = 0, count: int = 5) -> list[DecodedImage]:
+def shown(seed=0, count=5):
     rng = np.random.default_rng(seed)
     made = []
     for n in range(count):
@@ -86,7 +85,7 @@ def shown(seed: int = 0, count: int = 5) -> list[DecodedImage]:
     return made
 
 
-def by_hand(pictures: list[DecodedImage]) -> np.ndarray:
+def by_hand(pictures):
     """Return the network's input (n, 3, 16, 18), through Pillow and plain arithmetic."""
     rows = []
     for picture in pictures:
@@ -100,12 +99,12 @@ def by_hand(pictures: list[DecodedImage]) -> np.ndarray:
     return np.stack(rows).astype(np.float32)
 
 
-def by_torch(prepared: np.ndarray) -> np.ndarray:
+def by_torch(prepared):
     with torch.no_grad():
         return unit(network()(torch.from_numpy(prepared)).numpy())
 
 
-def test_vectors_are_those_of_torch(made: Path) -> None:
+def test_vectors_are_those_of_torch(made):
     encoder = load_encoder(f"onnx:{made}")
     vectors, blank = encoder.encode(shown())
     np.testing.assert_allclose(vectors, by_torch(by_hand(shown())), atol=1e-5)
@@ -113,7 +112,7 @@ def test_vectors_are_those_of_torch(made: Path) -> None:
     assert (encoder.width, encoder.device, encoder.precision) == (10, "cpu", "fp32")
 
 
-def test_a_network_of_fixed_batch(tmp_path: Path) -> None:
+def test_a_network_of_fixed_batch(tmp_path):
     path = saved(tmp_path / "four.onnx", network(), fixed=4)
     encoder = load_encoder(f"onnx:{path}?batch=50")
     assert encoder.batch == 4
@@ -121,13 +120,13 @@ def test_a_network_of_fixed_batch(tmp_path: Path) -> None:
     np.testing.assert_allclose(encoder.encode(shown(2, 6))[0], wanted, atol=1e-5)
 
 
-def test_order_of_channels_and_axes(tmp_path: Path) -> None:
+def test_order_of_channels_and_axes(tmp_path):
     class Other(torch.nn.Module):
-        def __init__(self) -> None:
+        def __init__(self):
             super().__init__()
             self.inner = network()
 
-        def forward(self, pixels: torch.Tensor) -> torch.Tensor:
+        def forward(self, pixels):
             return self.inner(pixels.permute(0, 3, 1, 2).flip(1))
 
     recipe = {"channels": "BGR", "layout": "NHWC", "mean": MEAN[::-1], "std": STD[::-1]}
@@ -138,7 +137,7 @@ def test_order_of_channels_and_axes(tmp_path: Path) -> None:
     np.testing.assert_allclose(vectors, by_torch(by_hand(shown())), atol=1e-5)
 
 
-def test_another_recipe_can_be_named_and_may_squash(made: Path, tmp_path: Path) -> None:
+def test_another_recipe_can_be_named_and_may_squash(made, tmp_path):
     other = {**RECIPE, "size": [16, 18], "interpolation": "bicubic"}
     del other["resize"], other["crop"]
     (tmp_path / "prep.json").write_text(json.dumps(other))
@@ -151,7 +150,7 @@ def test_another_recipe_can_be_named_and_may_squash(made: Path, tmp_path: Path) 
     np.testing.assert_allclose(encoder.encode(shown())[0], by_torch(prepared), atol=1e-5)
 
 
-def test_half_precision(made: Path, tmp_path: Path) -> None:
+def test_half_precision(made, tmp_path):
     half = torch.zeros(1, 3, 16, 18).half()
     path = saved(tmp_path / "half.onnx", network().half(), example=half)
     encoder = load_encoder(f"onnx:{path}")
@@ -161,7 +160,7 @@ def test_half_precision(made: Path, tmp_path: Path) -> None:
     np.testing.assert_allclose(np.linalg.norm(vectors, axis=1), 1, atol=1e-6)
 
 
-def test_the_digest_covers_weights_and_recipe(made: Path, tmp_path: Path) -> None:
+def test_the_digest_covers_weights_and_recipe(made, tmp_path):
     digest = load_encoder(f"onnx:{made}").digest
     same = copied(made, tmp_path, about={"trained": "here"})
     assert load_encoder(f"onnx:{same}?batch=2&device=cpu").digest == digest
@@ -177,7 +176,7 @@ def test_the_digest_covers_weights_and_recipe(made: Path, tmp_path: Path) -> Non
 
 
 @pytest.fixture
-def spread(made: Path, tmp_path: Path) -> Path:
+def spread(made, tmp_path):
     """Return the network with its weights in files of their own, one for each tensor."""
     path = tmp_path / "spread.onnx"
     onnx.save(
@@ -188,7 +187,7 @@ def spread(made: Path, tmp_path: Path) -> Path:
     return path
 
 
-def test_weights_in_other_files_count(made: Path, spread: Path) -> None:
+def test_weights_in_other_files_count(made, spread):
     encoder = load_encoder(f"onnx:{spread}")
     expected = load_encoder(f"onnx:{made}").encode(shown())[0]
     np.testing.assert_array_equal(encoder.encode(shown())[0], expected)
@@ -210,7 +209,7 @@ def test_weights_in_other_files_count(made: Path, spread: Path) -> None:
         load_encoder(f"onnx:{spread}")
 
 
-def test_weights_outside_the_folder_are_refused(made: Path, tmp_path: Path) -> None:
+def test_weights_outside_the_folder_are_refused(made, tmp_path):
     """A file from somebody else must not make us read another one."""
     model = onnx.load(str(made))
     tensor = model.graph.initializer[0]
@@ -223,7 +222,7 @@ def test_weights_outside_the_folder_are_refused(made: Path, tmp_path: Path) -> N
         load_encoder(f"onnx:{path}")
 
 
-def refused(text: str, line: str, kind: type[VisleakError] = VisleakError) -> None:
+def refused(text, line, kind=VisleakError):
     refusals.refused(kind, line, text, load_encoder)
 
 
@@ -264,7 +263,7 @@ def test_missing_files_and_options_are_refused(made, tmp_path, monkeypatch, text
         ({"normalise": False}, r'has length .*, and its json says "normalise": false; set it to'),
     ],
 )
-def test_a_bad_recipe_is_refused(made: Path, tmp_path: Path, text: object, line: str) -> None:
+def test_a_bad_recipe_is_refused(made, tmp_path, text, line):
     path = copied(made, tmp_path, **(text if isinstance(text, dict) else {}))
     if isinstance(text, str):
         path.with_name("net.onnx.json").write_text(text)
@@ -272,22 +271,22 @@ def test_a_bad_recipe_is_refused(made: Path, tmp_path: Path, text: object, line:
 
 
 @pytest.mark.parametrize("data", [b"", b"words", b"\x3a\xff\xff\xff\xff\x0fmore", b"\0" * 99])
-def test_other_files_are_refused(made: Path, tmp_path: Path, data: bytes) -> None:
+def test_other_files_are_refused(made, tmp_path, data):
     path = copied(made, tmp_path)
     path.write_bytes(data)
     refused(f"onnx:{path}", rf"^{re.escape(str(path))} (is not an ONNX file|cannot be loaded) \(")
 
 
 class Two(torch.nn.Module):
-    def __init__(self) -> None:
+    def __init__(self):
         super().__init__()
         self.inner = network()
 
-    def forward(self, pixels: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    def forward(self, pixels):
         return self.inner(pixels), self.inner[0](pixels)
 
 
-def test_several_outputs(tmp_path: Path) -> None:
+def test_several_outputs(tmp_path):
     path = saved(tmp_path / "two.onnx", Two(), output_names=["vectors", "map"])
     refused(
         f"onnx:{path}", r'two\.onnx has several outputs: vectors, map; name the vectors as "out'
@@ -300,6 +299,6 @@ def test_several_outputs(tmp_path: Path) -> None:
     assert load_encoder(f"onnx:{path}").width == 10
 
 
-def test_networks_with_other_inputs_are_refused(tmp_path: Path) -> None:
+def test_networks_with_other_inputs_are_refused(tmp_path):
     path = saved(tmp_path / "odd.onnx", torch.nn.Linear(3, 3), example=torch.zeros(2, 3))
     refused(f"onnx:{path}", r"takes tensor\(float\) of 2 axes; it must take tensor\(float\) or ten")

@@ -1,8 +1,6 @@
 """Texts through open_clip, which needs a torchvision that fits; skipped with the reason else."""
 
 from functools import partial
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -23,12 +21,12 @@ CUT = [False, False, True, True, False, False, False]
 
 
 @pytest.fixture(scope="module")
-def folder(open_clip: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def folder(open_clip, tmp_path_factory):
     model = lively(open_clip.CLIP(**CONFIG), seed=0)
     return write_open_clip(tmp_path_factory.mktemp("texts") / "clip", model, CONFIG)
 
 
-def by_library(open_clip: Any, folder: Path) -> np.ndarray:
+def by_library(open_clip, folder):
     import torch
 
     model, _, _ = open_clip.create_model_and_transforms(f"local-dir:{folder}")
@@ -40,7 +38,7 @@ def by_library(open_clip: Any, folder: Path) -> np.ndarray:
 
 
 @pytest.mark.parametrize("batch", [1, 4])
-def test_vectors_are_open_clips(open_clip: Any, folder: Path, batch: int) -> None:
+def test_vectors_are_open_clips(open_clip, folder, batch):
     tower = on_cpu(f"clip:{folder}?backend=open_clip", batch=batch)
     read = tower.encode(SENTENCES)
     np.testing.assert_allclose(read.matrix, by_library(open_clip, folder), atol=1e-6)
@@ -49,7 +47,7 @@ def test_vectors_are_open_clips(open_clip: Any, folder: Path, batch: int) -> Non
     assert tower.logit_scale == pytest.approx(20.0)
 
 
-def test_a_tower_that_looks_behind_the_end(open_clip: Any, tmp_path: Path) -> None:
+def test_a_tower_that_looks_behind_the_end(open_clip, tmp_path):
     text = {**CONFIG["text_cfg"], "no_causal_mask": True, "pool_type": "last"}  # type: ignore[dict-item]
     config = {**CONFIG, "custom_text": True, "text_cfg": text}
     model = lively(open_clip.CustomTextCLIP(**{**CONFIG, "text_cfg": text}), 1)

@@ -2,7 +2,6 @@
 
 import json
 from importlib import import_module
-from pathlib import Path
 
 import cv2
 import numpy as np
@@ -24,12 +23,12 @@ from visleak.errors import VisleakError
 from visleak.records import DecodedImage
 
 
-def smooth(seed: int, height: int, width: int) -> np.ndarray:
+def smooth(seed, height, width):
     rough = np.random.default_rng(seed).integers(0, 256, (9, 9, 3), np.uint8)
     return cv2.resize(rough, (width, height), interpolation=cv2.INTER_CUBIC)
 
 
-def prepared(preparation: PixelPreparation, pixels: np.ndarray) -> np.ndarray:
+def prepared(preparation, pixels):
     made = preparation(DecodedImage(pixels, pixels.shape[1], pixels.shape[0]))
     assert made.dtype == np.uint8
     assert made.flags.c_contiguous
@@ -144,7 +143,7 @@ OLD_CLIP = {
 }
 
 
-def folder_with(folder: Path, content: object, name: str = "preprocessor_config.json") -> Path:
+def folder_with(folder, content, name="preprocessor_config.json"):
     folder.mkdir(exist_ok=True)
     (folder / name).write_text(content if isinstance(content, str) else json.dumps(content))
     return folder

@@ -7,7 +7,6 @@ import sys
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 
 import numpy as np
 import pytest
@@ -40,31 +39,31 @@ CUT = [False, False, False, True, True, False, True, False]
 
 
 @pytest.fixture(scope="module")
-def expected(clip_folder: Path) -> np.ndarray:
+def expected(clip_folder):
     return toy_clip.text_features(clip_folder, SENTENCES)
 
 
 @pytest.mark.parametrize("batch", [1, 3])
-def test_vectors_are_the_librarys(clip_folder: Path, expected: np.ndarray, batch: int) -> None:
+def test_vectors_are_the_librarys(clip_folder, expected, batch):
     tower = on_cpu(f"clip:{clip_folder}", batch=batch)
     read = tower.encode(SENTENCES)
     np.testing.assert_allclose(read.matrix, expected, atol=1e-6)
     assert read.cut.tolist() == tower.cut(SENTENCES).tolist() == CUT
 
 
-def test_a_vector_depends_on_its_sentence_alone(clip_folder: Path) -> None:
+def test_a_vector_depends_on_its_sentence_alone(clip_folder):
     """Neither on the order nor on what else is read; equal sentences are read once."""
     tower = on_cpu(f"clip:{clip_folder}")
     together = tower.encode(SENTENCES).matrix
     for place, sentence in enumerate(SENTENCES):
         np.testing.assert_array_equal(tower.encode([sentence]).matrix[0], together[place])
-    told: list[tuple[int, int]] = []
+    told = []
     tower.encode(["dog"] * 50 + ["cat"], lambda done, total: told.append((done, total)))
     assert told[-1] == (2, 2)
     assert tower.logit_scale == pytest.approx(20.0)
 
 
-def test_a_tokenizer_in_two_files(clip_folder: Path, tmp_path: Path, expected: np.ndarray) -> None:
+def test_a_tokenizer_in_two_files(clip_folder, tmp_path, expected):
     folder = shutil.copytree(clip_folder, tmp_path / "clip")
     words = json.loads((folder / "tokenizer.json").read_text())["model"]
     (folder / "tokenizer.json").unlink()
@@ -75,13 +74,13 @@ def test_a_tokenizer_in_two_files(clip_folder: Path, tmp_path: Path, expected: n
     np.testing.assert_allclose(read.matrix, expected, atol=1e-6)
 
 
-def test_old_configurations_end_with_the_highest_token(tmp_path: Path) -> None:
+def test_old_configurations_end_with_the_highest_token(tmp_path):
     folder = toy_clip.make_clip(tmp_path / "old", end=2)
     read = on_cpu(f"clip:{folder}").encode(SENTENCES)
     np.testing.assert_allclose(read.matrix, toy_clip.text_features(folder, SENTENCES), atol=1e-6)
 
 
-def test_the_digest_tells_models_apart(clip_folder: Path, tmp_path: Path) -> None:
+def test_the_digest_tells_models_apart(clip_folder, tmp_path):
     same = shutil.copytree(clip_folder, tmp_path / "same")
     digest = on_cpu(f"clip:{clip_folder}").digest
     assert on_cpu(f"clip:{same}?batch=2").digest == digest
@@ -94,7 +93,7 @@ def test_the_digest_tells_models_apart(clip_folder: Path, tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("kind", ["none", "half"])
-def test_a_folder_without_a_tokenizer(clip_folder: Path, tmp_path: Path, kind: str) -> None:
+def test_a_folder_without_a_tokenizer(clip_folder, tmp_path, kind):
     """The library would make one of three words, by which all sentences are one."""
     folder = shutil.copytree(clip_folder, tmp_path / "clip")
     (folder / "tokenizer.json").unlink()
@@ -105,7 +104,7 @@ def test_a_folder_without_a_tokenizer(clip_folder: Path, tmp_path: Path, kind: s
     assert "cannot be loaded (" in refusal(VisleakError, on_cpu, f"clip:{folder}")
 
 
-def test_a_tokenizer_of_another_model(tmp_path: Path) -> None:
+def test_a_tokenizer_of_another_model(tmp_path):
     """The tower would search an end that never comes, and all vectors would be equal."""
     folder = toy_clip.make_clip(tmp_path / "clip", end=5)
     last = len(toy_clip.make_tokenizer()) - 1
@@ -113,7 +112,7 @@ def test_a_tokenizer_of_another_model(tmp_path: Path) -> None:
     assert f"its tokenizer has tokens up to {last} and ends a text with {last}, its config" in said
 
 
-def test_models_without_texts(clip_folder: Path, tmp_path: Path) -> None:
+def test_models_without_texts(clip_folder, tmp_path):
     with pytest.raises(UsageError, match="the model must be a CLIP, which has a tower for texts"):
         load_text_tower("dinov2")
     folder = shutil.copytree(clip_folder, tmp_path / "vision")
@@ -124,7 +123,7 @@ def test_models_without_texts(clip_folder: Path, tmp_path: Path) -> None:
         on_cpu(f"clip:{folder}")
 
 
-def test_a_vector_without_a_direction(clip_folder: Path, tmp_path: Path) -> None:
+def test_a_vector_without_a_direction(clip_folder, tmp_path):
     from safetensors.torch import load_file, save_file
 
     folder = shutil.copytree(clip_folder, tmp_path / "clip")
@@ -137,7 +136,7 @@ def test_a_vector_without_a_direction(clip_folder: Path, tmp_path: Path) -> None
 
 @pytest.mark.data
 @pytest.mark.skipif("VISLEAK_DATA" not in os.environ, reason="needs VISLEAK_DATA")
-def test_clips_own_words_are_read_as_published(tmp_path: Path) -> None:
+def test_clips_own_words_are_read_as_published(tmp_path):
     import gzip
 
     from transformers import CLIPTokenizer
@@ -163,7 +162,7 @@ def test_clips_own_words_are_read_as_published(tmp_path: Path) -> None:
 WORDS = ["a red circle", "A BLUE square", "a zebra", "", "a " * (CONTEXT - 2), "a " * CONTEXT]
 
 
-def test_whole_words_are_read_as_the_library_reads_them(word_clip: Path) -> None:
+def test_whole_words_are_read_as_the_library_reads_them(word_clip):
     """CLIPTokenizer would make pairs of letters of this vocabulary: all words unknown."""
     import torch
     from transformers import CLIPModel, PreTrainedTokenizerFast
@@ -181,7 +180,7 @@ def test_whole_words_are_read_as_the_library_reads_them(word_clip: Path) -> None
     assert float(read.matrix[0] @ read.matrix[1]) < 0.999
 
 
-def test_a_tokenizer_without_ends(tmp_path: Path) -> None:
+def test_a_tokenizer_without_ends(tmp_path):
     """The tower reads where a text ends; without an end it would read its first token."""
     pytest.importorskip("transformers")
     folder = make_word_clip(tmp_path / "clip", processor=True, ends=False)
@@ -189,7 +188,7 @@ def test_a_tokenizer_without_ends(tmp_path: Path) -> None:
         on_cpu(f"clip:{folder}")
 
 
-def test_preprocessing_is_assumed_only_on_request(bare_clip: Path) -> None:
+def test_preprocessing_is_assumed_only_on_request(bare_clip):
     """It is then that of OpenAI's networks."""
     import torch
     from transformers import CLIPModel
@@ -207,11 +206,11 @@ def test_preprocessing_is_assumed_only_on_request(bare_clip: Path) -> None:
     np.testing.assert_allclose(found, wanted, atol=1e-6)
 
 
-def test_weights_of_open_clip_in_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_weights_of_open_clip_in_a_file(tmp_path, monkeypatch):
     """``MODEL:FILE`` names both; the library gets the file and downloads nothing."""
     pytest.importorskip("transformers")
 
-    def create_model(name: str, **options: Any) -> Any:
+    def create_model(name, **options):
         return name, options
 
     fake = SimpleNamespace(create_model=create_model, list_models=lambda: ["ViT-g-14"])

@@ -2,10 +2,7 @@
 
 import json
 import warnings
-from collections.abc import Sequence
 from importlib import import_module
-from pathlib import Path
-from typing import Any
 
 import cv2
 import numpy as np
@@ -15,7 +12,7 @@ from toy_clip import lively
 from visleak.records import DecodedImage
 
 
-def pictures(natural: dict[str, np.ndarray]) -> list[DecodedImage]:
+def pictures(natural):
     shapes = {
         "astronaut": (97, 131),
         "chelsea": (200, 133),
@@ -32,7 +29,7 @@ def pictures(natural: dict[str, np.ndarray]) -> list[DecodedImage]:
     return made
 
 
-def unit(rows: np.ndarray) -> np.ndarray:
+def unit(rows):
     rows = rows.astype(np.float64)
     return rows / np.linalg.norm(rows, axis=1, keepdims=True)
 
@@ -47,7 +44,7 @@ OPEN_CLIP = {
 }
 
 
-def write_open_clip(folder: Path, model: Any, config: dict[str, Any]) -> Path:
+def write_open_clip(folder, model, config):
     import torch
 
     folder.mkdir()
@@ -57,7 +54,7 @@ def write_open_clip(folder: Path, model: Any, config: dict[str, Any]) -> Path:
     return folder
 
 
-def working(name: str) -> Any:
+def working(name):
     """Return a library, or skip: it is installed nowhere but beside a fitting torchvision."""
     try:
         return import_module(name)
@@ -65,7 +62,7 @@ def working(name: str) -> Any:
         pytest.skip(f"{name} cannot be imported here ({type(error).__name__}: {error})")
 
 
-def save(folder: Path, module: Any, processor: Any) -> Path:
+def save(folder, module, processor):
     """Write a model as transformers does, without its bars and notes."""
     from visleak.encoders.weights import quiet
 
@@ -78,7 +75,7 @@ def save(folder: Path, module: Any, processor: Any) -> Path:
 SMALL = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4}
 
 
-def make_dinov2(folder: Path) -> Path:
+def make_dinov2(folder):
     from transformers import Dinov2Config, Dinov2Model
     from transformers.models.bit.image_processing_pil_bit import BitImageProcessorPil
 
@@ -90,7 +87,7 @@ def make_dinov2(folder: Path) -> Path:
     return save(folder, lively(Dinov2Model(config)), processor)
 
 
-def make_resnet(folder: Path) -> Path:
+def make_resnet(folder):
     from transformers import ResNetConfig, ResNetForImageClassification
     from transformers.models.convnext.image_processing_pil_convnext import ConvNextImageProcessorPil
 
@@ -99,7 +96,7 @@ def make_resnet(folder: Path) -> Path:
     return save(folder, lively(ResNetForImageClassification(config)), processor)
 
 
-def make_vit(folder: Path) -> Path:
+def make_vit(folder):
     """A classifier: its weights have no pooler, which transformers would fill with noise."""
     from transformers import ViTConfig, ViTForImageClassification
     from transformers.models.vit.image_processing_pil_vit import ViTImageProcessorPil
@@ -109,14 +106,14 @@ def make_vit(folder: Path) -> Path:
     return save(folder, lively(ViTForImageClassification(config)), processor)
 
 
-def make_sscd(path: Path, width: int = 20) -> Path:
+def make_sscd(path, width=20):
     """Write a TorchScript file with SSCD's signature: images of any size -> descriptors."""
     import torch
 
     torch.manual_seed(0)
 
     class Descriptor(torch.nn.Module):
-        def __init__(self) -> None:
+        def __init__(self):
             super().__init__()
             self.features = torch.nn.Sequential(
                 torch.nn.Conv2d(3, 12, 7, stride=4),
@@ -126,7 +123,7 @@ def make_sscd(path: Path, width: int = 20) -> Path:
             )
             self.embedding = torch.nn.Linear(16, width)
 
-        def forward(self, x: torch.Tensor) -> torch.Tensor:
+        def forward(self, x):
             pooled = self.features(x).clamp(min=1e-6).pow(3.0).mean(dim=[2, 3]).pow(1 / 3)
             return torch.nn.functional.normalize(self.embedding(pooled))
 
@@ -137,7 +134,7 @@ def make_sscd(path: Path, width: int = 20) -> Path:
     return path
 
 
-def resized(pixels: np.ndarray, sides: Sequence[int]) -> Any:
+def resized(pixels, sides):
     """Resize as torchvision's Resize does on Pillow images, to a tensor normalised as SSCD's."""
     import torch
     from PIL import Image

@@ -82,9 +82,8 @@ class Server(ThreadingHTTPServer):
 def served(folder, handler=Handler, **switches):
     """Serve a folder; yield its address and the server, whose ``switches`` may be changed.
 
-    Switches: ``ranges`` (default yes), ``lengths``, ``tags``; ``status``: {ending: code} that is
-    answered the first ``times`` times; ``breaks``: {path: (bytes, times)} after which the
-    connection is cut.
+    ``ranges``, ``lengths``, ``tags``; ``status``: {ending: code}, the first ``times``; ``breaks``:
+    {path: (bytes, times)} after which the connection is cut.
     """
     server = Server(("127.0.0.1", 0), partial(handler, directory=str(folder)))
     server.switches, server.asked, server.seen = switches, Counter(), []

@@ -103,10 +103,7 @@ DAMAGES = (
 
 
 def read(source):
-    """Return what is read of each file, and the names of files that cannot be listed.
-
-    All that is not an image has a reason, in one line.
-    """
+    """Return what is read of each file, with reasons of one line, and names of files not listed."""
     images = open_image_set(source)
     found, reasons = {}, list(images.problems)
     positions = range(len(images))

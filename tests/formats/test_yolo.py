@@ -168,9 +168,6 @@ def test_label_files_that_cannot_be_read(yolo, put, tmp_path, monkeypatch):
     refused(VisleakError, r"a\.txt has \d+ bytes; label files up to 20 are read", yolo, read)
 
 
-# -- boxes as images of their own ------------------------------------------------------------------
-
-
 @pytest.fixture
 def pasted(put):
     """One object on two backgrounds, and boxes of two pixels."""

@@ -24,10 +24,7 @@ FAST = {"verify": False, "candidates": "nearest", "workers": 1, "cache": None}
 
 
 def tear(folder, count=9):
-    """Write frames of a camera that moves over textures.
-
-    The recordings b and c are on both sides; a is in train, d in test alone.
-    """
+    """Write frames of a moving camera: recordings b, c on both sides, a in train, d in test."""
     for seed, (name, place) in enumerate(RECORDINGS):
         noise = np.random.default_rng(seed).integers(0, 256, (160, 400, 3)).astype(np.uint8)
         texture = cv2.GaussianBlur(noise, (0, 0), 6)

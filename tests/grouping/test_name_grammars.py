@@ -130,10 +130,7 @@ def test_classes_are_not_groups(name, labelled):
 
 @pytest.mark.parametrize("first", [0, 700])
 def test_a_list_that_is_sorted_is_not_a_recording(first):
-    """By class, shop or coil: neighbours are more similar, but few are most similar.
-
-    Nor is a part of one taken for shots, whose numbers begin late.
-    """
+    """By class, shop or coil: neighbours are more similar, but few are most similar; nor shots."""
     sizes = [45] * 8 if first else np.random.default_rng(5).integers(4, 12, 60)
     truth = np.repeat(np.arange(len(sizes)), sizes)
     ids = [f"{n:04}.jpg" for n in range(first, first + len(truth))]

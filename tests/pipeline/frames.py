@@ -1,15 +1,13 @@
 """Frames of a fixed camera (one scene under noise, each file different), and textured images."""
 
-from pathlib import Path
-
 import numpy as np
 from PIL import Image
 
-from visleak.auditing import Audit, audit
+from visleak.auditing import audit
 from visleak.settings import Settings
 
 
-def scene(seed: int, height: int = 72, width: int = 96) -> np.ndarray:
+def scene(seed, height=72, width=96):
     """Return blocks of colour and one object, not rounded."""
     rng = np.random.default_rng(seed)
     pixels = np.kron(rng.integers(30, 220, (height // 12, width // 12, 3)), np.ones((12, 12, 1)))
@@ -17,7 +15,7 @@ def scene(seed: int, height: int = 72, width: int = 96) -> np.ndarray:
     return pixels
 
 
-def textured(seed: int, side: int = 96) -> np.ndarray:
+def textured(seed, side=96):
     """Return noise at several scales; images of two seeds are not similar."""
     rng = np.random.default_rng(seed)
     total = np.zeros((side, side))
@@ -27,21 +25,19 @@ def textured(seed: int, side: int = 96) -> np.ndarray:
     return np.repeat((total / 4).astype(np.uint8)[..., None], 3, axis=2)
 
 
-def write(folder: Path, name: str, pixels: np.ndarray) -> None:
+def write(folder, name, pixels):
     folder.mkdir(parents=True, exist_ok=True)
     Image.fromarray(np.clip(pixels, 0, 255).astype(np.uint8)).save(folder / f"{name}.png")
 
 
-def write_frames(
-    folder: Path, count: int, height: int = 72, width: int = 96, seed: int = 0
-) -> None:
+def write_frames(folder, count, height=72, width=96, seed=0):
     rng = np.random.default_rng(seed)
     still = scene(0, height, width)
     for number in range(count):
         write(folder, f"f{number:03d}", still + rng.normal(0, 3, still.shape))
 
 
-def audit_frames(folder: Path, queries: int, references: int, *shape: int) -> Audit:
+def audit_frames(folder, queries, references, *shape):
     """Audit frames of one camera, between two sets."""
     write_frames(folder / "test", queries, *shape, seed=1)
     write_frames(folder / "train", references, *shape, seed=2)

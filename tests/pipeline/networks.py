@@ -1,7 +1,5 @@
 """Encoders that take batches, without any library, for worker processes to import."""
 
-from collections.abc import Sequence
-
 import cv2
 import numpy as np
 
@@ -9,17 +7,17 @@ from visleak.encoders.builtin import flat
 from visleak.records import DecodedImage
 
 
-def small(picture: DecodedImage) -> np.ndarray:
+def small(picture):
     """Prepare: the 5 x 5 thumbnail."""
     return cv2.resize(picture.pixels, (5, 5), interpolation=cv2.INTER_AREA)
 
 
-def whole(picture: DecodedImage) -> np.ndarray:
+def whole(picture):
     """Prepare: all pixels."""
     return picture.pixels
 
 
-def picky(picture: DecodedImage) -> np.ndarray:
+def picky(picture):
     """Prepare: fails for images of 23 pixels height."""
     if picture.height == 23:
         raise ZeroDivisionError("no\nheight")
@@ -36,7 +34,7 @@ class Network:
     cohort = None
     batch, precision, device = 8, "fp32", "cpu"
 
-    def __init__(self, preparation=small, **others) -> None:
+    def __init__(self, preparation=small, **others):
         self.preparation = preparation
         self.calls: list[int] = []
         vars(self).update(others)
@@ -44,14 +42,14 @@ class Network:
     def __reduce__(self):
         raise TypeError("the network must not travel")
 
-    def forward(self, prepared: Sequence[np.ndarray]) -> np.ndarray:
+    def forward(self, prepared):
         self.calls.append(len(prepared))
         made = [small(DecodedImage(p, p.shape[1], p.shape[0])) for p in prepared]
         rows = np.stack(made).reshape(len(made), -1).astype(np.float32) - 127.5
         return rows / np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1e-6)
 
-    def encode(self, pictures: Sequence[DecodedImage]) -> tuple[np.ndarray, np.ndarray]:
+    def encode(self, pictures):
         return self.forward([self.preparation(picture) for picture in pictures]), flat(pictures)
 
-    def view(self, vectors: np.ndarray, view: int) -> np.ndarray:
+    def view(self, vectors, view):
         return vectors

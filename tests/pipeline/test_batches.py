@@ -46,10 +46,7 @@ def test_chunks_and_memory_limits_change_nothing(images, tmp_path, monkeypatch, 
 
 
 def test_workers_and_cache_change_nothing(images, tmp_path, monkeypatch):
-    """Two workers, who get the preparation and never the network; a half-filled cache; a full.
-
-    Half precision makes other numbers, so it has other entries.
-    """
+    """Two workers without the network; a half-filled cache, a full one, one of half precision."""
     wanted = run(images, tmp_path, encoder=Network())
     monkeypatch.setenv("PYTHONPATH", HERE)
     monkeypatch.setattr(batches, "FIRST_CHUNK", 6)

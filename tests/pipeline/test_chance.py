@@ -1,9 +1,5 @@
 """Pairs that reach the thresholds by chance: counted, stored, and reported where they are many."""
 
-from collections.abc import Mapping
-from pathlib import Path
-from typing import Any
-
 import numpy as np
 import pytest
 from frames import textured
@@ -14,12 +10,12 @@ from visleak.pipeline import rates
 from visleak.settings import Settings
 
 
-def summary(*sides: Any, **settings: Any) -> Mapping[str, Any]:
+def summary(*sides, **settings):
     found = visleak.audit(*sides, settings=Settings(**settings), workers=1, cache=None)
     return found.summary.as_dict()
 
 
-def form(seed: int) -> np.ndarray:
+def form(seed):
     """Return a copy of one form with its own content: another content in one template."""
     pixels = textured(0)
     rng = np.random.default_rng(seed)
@@ -31,7 +27,7 @@ def form(seed: int) -> np.ndarray:
 FORMS = [form(seed) for seed in range(24)]
 
 
-def test_a_set_of_one_template_is_reported() -> None:
+def test_a_set_of_one_template_is_reported():
     content = summary(FORMS, verify=False, local=False)
     assert any("visleak calibrate" in words for words in content["skipped"])
     found = content["comparisons"][0]["chance"]
@@ -42,7 +38,7 @@ def test_a_set_of_one_template_is_reported() -> None:
 
 
 @pytest.mark.parametrize("verify", [True, False])
-def test_unrelated_images_and_their_copies_are_not(verify: bool) -> None:
+def test_unrelated_images_and_their_copies_are_not(verify):
     train = [textured(seed) for seed in range(12)]
     test = [np.ascontiguousarray(pixels[:, ::-1]) for pixels in train]
     content = summary(test, train, verify=verify, local=False)
@@ -50,7 +46,7 @@ def test_unrelated_images_and_their_copies_are_not(verify: bool) -> None:
     assert not any("calibrate" in words for words in content["skipped"])
 
 
-def test_the_estimate_is_that_of_brute_force(tmp_path: Path) -> None:
+def test_the_estimate_is_that_of_brute_force(tmp_path):
     """Of all pairs where the sets are small; each query's most similar one is set aside."""
     rng = np.random.default_rng(1)
     vectors = rng.normal(size=(60, 16)) + 1.5
@@ -66,9 +62,7 @@ def test_the_estimate_is_that_of_brute_force(tmp_path: Path) -> None:
         assert found["per_image"][degree] == pytest.approx(expected, abs=1e-5)
 
 
-def test_the_order_of_files_does_not_change_a_sample(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_order_of_files_does_not_change_a_sample(tmp_path, monkeypatch):
     monkeypatch.setattr(rates, "QUERIES", 5)
     monkeypatch.setattr(rates, "REFERENCES", 9)
     for number, pixels in enumerate(FORMS):

@@ -25,16 +25,16 @@ HERE = str(Path(__file__).parent)
 COUNT = 40
 
 
-def saved(pixels, kind="PNG") -> bytes:
+def saved(pixels, kind="PNG"):
     out = io.BytesIO()
     Image.fromarray(pixels).save(out, kind)
     return out.getvalue()
 
 
-def stored() -> list[bytes | np.ndarray | Unreadable]:
+def stored():
     """Return encoded images and arrays, some equal, some blank, some that cannot be read."""
     rng = np.random.default_rng(0)
-    items: list[bytes | np.ndarray | Unreadable] = []
+    items = []
     for n in range(COUNT):
         pixels = rng.integers(0, 256, (20 + n, 30, 3), np.uint8)
         items.append(pixels if n % 3 == 0 else saved(pixels))
@@ -53,7 +53,7 @@ BAD = {7: "not-an-image", 8: "empty", 13: "truncated", 20: "truncated", 30: "mis
 GOOD = [n for n in range(COUNT) if n not in BAD]
 
 
-def image_set(items, notes: Path, **others) -> ImageSet:
+def image_set(items, notes, **others):
     ids, locators = (
         pa.array([f"{word}-{n}" for n in range(len(items))], pa.string()) for word in ("id", "at")
     )

@@ -1,8 +1,5 @@
 """Many copies of one image: counts are true, rows and work stay bounded."""
 
-from pathlib import Path
-from typing import Any
-
 import cv2
 import pyarrow.compute as pc
 import pytest
@@ -18,12 +15,12 @@ from visleak.verdicts import Verdict
 COPIES = (70, 5, 3)
 
 
-def encoded(seed: int, ending: str, *options: int) -> bytes:
+def encoded(seed, ending, *options):
     return bytes(cv2.imencode(ending, textured(seed, 128), list(options))[1])
 
 
 @pytest.fixture(scope="module")
-def flooded(tmp_path_factory: pytest.TempPathFactory) -> visleak.Audit:
+def flooded(tmp_path_factory):
     """A set of copies, compared with itself."""
     root = tmp_path_factory.mktemp("flood")
     jpeg = encoded(1, ".jpg", cv2.IMWRITE_JPEG_QUALITY, 95)
@@ -36,21 +33,21 @@ def flooded(tmp_path_factory: pytest.TempPathFactory) -> visleak.Audit:
     return visleak.audit(folder, out=root / "out", workers=1, cache=None, settings=Settings())
 
 
-def true_pairs() -> int:
+def true_pairs():
     """Return the pairs of near or exact copies in the set."""
     many, recoded, others = COPIES
     equal = sum(n * (n - 1) // 2 for n in (many, recoded, others))
     return equal + many * recoded
 
 
-def counts(found: visleak.Audit) -> tuple[int, Any]:
+def counts(found):
     """Return the pairs of near or exact copies, and the sizes of the largest groups."""
     (comparison,) = found.summary.as_dict()["comparisons"]
     pairs = comparison["within"]["duplicate_pairs"]
     return pairs["exact"] + pairs["near"], comparison["duplicate_groups"]["largest"]
 
 
-def test_every_pair_of_copies_is_counted(flooded: visleak.Audit) -> None:
+def test_every_pair_of_copies_is_counted(flooded):
     assert counts(flooded)[0] == true_pairs()
     assert len(flooded.pairs()) < true_pairs()
     assert flooded.rate("near_or_exact").count == sum(COPIES)
@@ -62,7 +59,7 @@ def test_every_pair_of_copies_is_counted(flooded: visleak.Audit) -> None:
     assert after.within.pairs["exact"] >= true_pairs() - COPIES[0] * COPIES[1]
 
 
-def test_copies_in_two_sets_are_one_group(tmp_path: Path) -> None:
+def test_copies_in_two_sets_are_one_group(tmp_path):
     """Of 6,400 pairs of copies a part is listed, which does not connect them all."""
     sides = [textured(1, 128)] * 40, [textured(1, 128)] * 160
     found = visleak.audit(*sides, settings=Settings(within=False), cache=None, workers=1)
@@ -73,7 +70,7 @@ def test_copies_in_two_sets_are_one_group(tmp_path: Path) -> None:
     assert "largest group of duplicates has 200 images" in found.headline
 
 
-def test_a_verdict_counts_for_all_copies(flooded: visleak.Audit) -> None:
+def test_a_verdict_counts_for_all_copies(flooded):
     pairs = flooded.pairs().to_pylist()
     row = next(p for p in pairs if p["query"].endswith("-0.png") and "-1.png" in p["reference"])
     digest = dict(zip(*flooded.images().select(["id", "digest"]).to_pydict().values(), strict=True))

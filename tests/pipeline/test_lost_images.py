@@ -2,19 +2,16 @@
 
 import contextlib
 import itertools
-from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 
 import cv2
 import pytest
 from frames import textured
 
 from visleak import audit
-from visleak.auditing import Audit
 from visleak.errors import VisleakError
 from visleak.formats import open_images
-from visleak.records import Bytes8, Opener, Unreadable
+from visleak.records import Opener, Unreadable
 
 FAULTS = ("away from then on", "fails once", "another image", "cut short")
 
@@ -28,7 +25,7 @@ class Failing:
     fails_at: int
     fault: str
 
-    def read(self, positions: Sequence[int]) -> Iterator[bytes | Bytes8 | Unreadable]:
+    def read(self, positions):
         for data in self.opener.read(positions):
             assert isinstance(data, bytes)
             at = len(self.reads)
@@ -43,12 +40,12 @@ class Failing:
             yield spoilt[self.fault] if due else data
 
 
-def jpeg(seed: int, quality: int = 92) -> bytes:
+def jpeg(seed, quality=92):
     return bytes(cv2.imencode(".jpg", textured(seed, 160), [cv2.IMWRITE_JPEG_QUALITY, quality])[1])
 
 
 @pytest.fixture(scope="module")
-def folders(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def folders(tmp_path_factory):
     """Train images 0 and 1; a test image that is a copy of 0, and another one."""
     base = tmp_path_factory.mktemp("sets")
     for side, seeds, quality in (("train", (0, 1), 92), ("test", (0, 2), 60)):
@@ -58,7 +55,7 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return base
 
 
-def leaks(result: Audit) -> set[tuple[str, str]]:
+def leaks(result):
     rows = result.pairs(grade="near").to_pylist()
     return {(row["query"], row["reference"]) for row in rows if row["coverage"] != "within"}
 
@@ -66,11 +63,11 @@ def leaks(result: Audit) -> set[tuple[str, str]]:
 TRUE = {("0.jpg", "0.jpg")}
 
 
-def test_an_audit_of_a_source_that_was_away_is_not_finished(folders: Path, tmp_path: Path) -> None:
+def test_an_audit_of_a_source_that_was_away_is_not_finished(folders, tmp_path):
     """The training folder is unmounted after the first pass, and mounted again later."""
     train, away, out = folders / "train", folders / "away", tmp_path / "audit"
 
-    def unmount(step: str, done: int, total: int) -> None:
+    def unmount(step, done, total):
         if step.startswith("comparing") and train.exists():
             train.rename(away)
 
@@ -82,10 +79,10 @@ def test_an_audit_of_a_source_that_was_away_is_not_finished(folders: Path, tmp_p
 
 
 @pytest.mark.parametrize("fault", FAULTS)
-def test_no_fault_at_any_read_gives_a_wrong_result(folders: Path, fault: str) -> None:
+def test_no_fault_at_any_read_gives_a_wrong_result(folders, fault):
     # every second read, from the first or the second on, until none fails
     for fails_at in itertools.count(FAULTS.index(fault) % 2, 2):
-        reads: list[int] = []
+        reads = []
         test, train = (
             replace(images, opener=Failing(images.opener, reads, fails_at, fault))
             for images in (open_images(folders / name, name=name) for name in ("test", "train"))
@@ -98,7 +95,7 @@ def test_no_fault_at_any_read_gives_a_wrong_result(folders: Path, fault: str) ->
     assert len(reads) > 3 * 2 * 2  # for fingerprints, local features and verification
 
 
-def check(result: Audit, said: str) -> None:
+def check(result, said):
     """Every leak is listed, or is of an unreadable image; rates exclude it."""
     away = {(each.set, each.id) for each in result.unreadable()}
     expected = {(q, r) for q, r in TRUE if ("test", q) not in away and ("train", r) not in away}

@@ -4,7 +4,6 @@ import re
 from base64 import b64decode
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import cv2
 import numpy as np
@@ -13,7 +12,6 @@ import pytest
 from PIL import Image
 
 import visleak
-from visleak.auditing import Audit
 from visleak.errors import UsageError
 from visleak.formats import open_images
 from visleak.gating import gates
@@ -43,7 +41,7 @@ BOXES = {
 DA, DB = ("d.png", "a.png"), ("d.png", "b.png")
 
 
-def scene(seed: int) -> np.ndarray:
+def scene(seed):
     """Return a textured image, 360 x 160 pixels."""
     rng = np.random.default_rng(seed)
     sums = np.full((SIDE, 360, 3), 128.0, np.float32)
@@ -54,7 +52,7 @@ def scene(seed: int) -> np.ndarray:
 
 
 @pytest.fixture(scope="module")
-def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def data(tmp_path_factory):
     """Return a YOLO data set of tiles."""
     folder = tmp_path_factory.mktemp("tiles")
     for split, tiles in TILES.items():
@@ -75,17 +73,17 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "data.yaml"
 
 
-def audited(data: Path, **settings: Any) -> Audit:
+def audited(data, **settings):
     sides = [open_images(f"yolo:{data}#{split}", name=split) for split in ("val", "train")]
     return visleak.audit(*sides, settings=Settings(**settings), workers=1, cache=None)
 
 
 @pytest.fixture(scope="module")
-def found(data: Path) -> Audit:
+def found(data):
     return audited(data, overlap=0.1, within=False)
 
 
-def test_shares_and_scenes_are_those_of_the_tiles(found: Audit) -> None:
+def test_shares_and_scenes_are_those_of_the_tiles(found):
     pairs = found.pairs()
     assert pairs.column_names[: len(PAIRS_SCHEMA)] == PAIRS_SCHEMA.names
     overlapping = pairs.filter(pc.is_valid(pairs["overlap"])).to_pylist()
@@ -109,7 +107,7 @@ def test_shares_and_scenes_are_those_of_the_tiles(found: Audit) -> None:
     assert (boxes.same, boxes.different, boxes.unmatched) == (1, 1, 0)
 
 
-def test_gates_bound_the_share_of_seen_images(found: Audit) -> None:
+def test_gates_bound_the_share_of_seen_images(found):
     tripped = [
         gates.outcome(gates.parse_all([text]), found.folder).tripped
         for text in ("overlap", "overlap=40%", "overlap=50%")
@@ -119,7 +117,7 @@ def test_gates_bound_the_share_of_seen_images(found: Audit) -> None:
         gates.check(gates.parse_all(["overlap"]), verify=True, overlap=False)
 
 
-def test_purge_removes_images_that_overlap(found: Audit) -> None:
+def test_purge_removes_images_that_overlap(found):
     cases = ((0.7, "test", {"d"}), (0.8, "test", set()), (0.3, "train", {"a", "b"}))
     for share, side, gone in cases:
         settings = PurgeSettings(remove_from=side, grade="exact", overlap=share)
@@ -134,22 +132,20 @@ def test_purge_removes_images_that_overlap(found: Audit) -> None:
     assert {(pair["query"], pair["reference"]) for pair in connected} == {DA, DB}
 
 
-def test_the_page_draws_the_scene(found: Audit) -> None:
+def test_the_page_draws_the_scene(found):
     for page in (build(found.folder, found.decoded_images), build(found.folder, private=True)):
         assert "Scene 0" in page
         drawings = re.findall(r"data:image/svg\+xml;base64,([^\"]+)", page)
         assert any(b" %</text></svg>" in b64decode(drawing) for drawing in drawings)
 
 
-def test_blocks_of_the_search_change_nothing(
-    found: Audit, data: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_blocks_of_the_search_change_nothing(found, data, monkeypatch):
     monkeypatch.setattr(local_features, "INDEXED", 300)
     monkeypatch.setattr(local_features, "QUERIED", 300)
     assert audited(data, overlap=0.1, within=False).pairs().equals(found.pairs())
 
 
-def test_few_candidates_have_low_scores() -> None:
+def test_few_candidates_have_low_scores():
     """Ties go to the lower place in the order of ids."""
     rows = np.arange(30)
     score = np.where(rows < 20, 2.5, 9.0).astype(np.float32)
@@ -159,7 +155,7 @@ def test_few_candidates_have_low_scores() -> None:
     assert found.reference.tolist() == [*range(29, 19, -1), 19, 18]
 
 
-def test_an_audit_without_the_option_has_the_released_columns(data: Path) -> None:
+def test_an_audit_without_the_option_has_the_released_columns(data):
     assert "overlap" not in Settings().as_dict()
     audit = audited(data)
     assert audit.pairs().column_names == PAIRS_SCHEMA.names
@@ -169,6 +165,6 @@ def test_an_audit_without_the_option_has_the_released_columns(data: Path) -> Non
 
 
 @pytest.mark.parametrize("other", [{"verify": False}, {"candidates": "nearest"}, {"local": False}])
-def test_settings_that_cannot_measure_overlap_are_refused(other: dict[str, object]) -> None:
+def test_settings_that_cannot_measure_overlap_are_refused(other):
     with pytest.raises(UsageError, match="overlap"):
         Settings(overlap=0.1, **other)  # type: ignore[arg-type]

@@ -1,7 +1,4 @@
-"""The engine on a Ray cluster: the same bytes, whatever dies; nothing of it is left behind.
-
-The cluster is two nodes on this machine: two stores of objects, two sets of workers, one disk.
-"""
+"""The engine on a Ray cluster of two nodes here: the same bytes, whatever dies; nothing is left."""
 
 import os
 import signal
@@ -10,10 +7,8 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -41,7 +36,7 @@ pytestmark = [
 
 
 @pytest.fixture(scope="module")
-def cluster() -> Iterator[Any]:
+def cluster():
     """Two nodes of one processor each."""
     pytest.importorskip("ray")
     with (
@@ -61,26 +56,26 @@ def cluster() -> Iterator[Any]:
         nodes.shutdown()
 
 
-def _node() -> dict[str, Any]:
+def _node():
     return {"num_cpus": 1, "include_dashboard": False, "object_store_memory": 100_000_000}
 
 
 @pytest.fixture(scope="module")
-def engine(cluster) -> RayEngine:
+def engine(cluster):
     return RayEngine(cluster.address)
 
 
 @pytest.fixture(scope="module")
-def place(engine, tmp_path_factory) -> Iterator[RunContext]:
+def place(engine, tmp_path_factory):
     with RunContext.at(tmp_path_factory.mktemp("scratch"), 2, None, engine=engine) as place:
         yield place
 
 
-def files(folder: Path) -> dict[str, bytes]:
+def files(folder):
     return {name: (folder / name).read_bytes() for name in (PAIRS, IMAGES, UNREADABLE)}
 
 
-def until_two(tried: Callable[[], Iterable[tuple[Any, ...]]]) -> list[tuple[Any, ...]]:
+def until_two(tried):
     """Do tasks until two nodes or processes, the last in a result, had some: one may start late."""
     found, end = list(tried()), time.monotonic() + PATIENCE
     while len({result[-1] for result in found}) < 2 and time.monotonic() < end:
@@ -171,7 +166,7 @@ def test_an_audit_of_images_is_the_same(engine, place, natural, tmp_path, monkey
     assert file_in(tmp_path / "cache").read_bytes() == before
 
 
-def kept(cache: Path) -> int:
+def kept(cache):
     """Return how many partitions' findings a cache holds."""
     count = "SELECT count(*) FROM entries WHERE CAST(maker AS TEXT) LIKE 'partition hits%'"
     try:

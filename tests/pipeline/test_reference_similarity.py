@@ -17,7 +17,7 @@ from visleak.pipeline.candidates import views_for
 from visleak.pipeline.context import RunContext
 from visleak.pipeline.encoded_set import EncodedSet, ImagesLost
 from visleak.pipeline.fingerprints import fingerprint
-from visleak.records import VIEWS, ImageSet, Pairs, Unreadable
+from visleak.records import VIEWS, Pairs, Unreadable
 
 
 class Everything(Network):
@@ -32,14 +32,14 @@ class Everything(Network):
         return rows / np.linalg.norm(rows, axis=1, keepdims=True)
 
 
-def blobs(count: int, seed: int) -> list[np.ndarray]:
+def blobs(count, seed):
     rng = np.random.default_rng(seed)
     rough = rng.integers(0, 256, (count, 5, 5, 3), np.uint8)
     return [cv2.resize(one, (32, 32), interpolation=cv2.INTER_CUBIC) for one in rough]
 
 
 @pytest.fixture(scope="module")
-def sets() -> tuple[ImageSet, ImageSet]:
+def sets():
     """Return tiny images and training ones: three copies, changed or seen in a mirror."""
     test, train = blobs(14, 0), blobs(20, 1)
     train[3] = test[2]
@@ -48,20 +48,20 @@ def sets() -> tuple[ImageSet, ImageSet]:
     return open_images(test, name="test"), open_images(train, name="train")
 
 
-def verdicts(found) -> dict[tuple[str, ...], tuple[object, ...]]:
+def verdicts(found):
     ends = ("query_set", "query", "reference_set", "reference")
     values = ("grade", "probability", "transform")
     rows = found.pairs().to_pylist()
     return {tuple(row[n] for n in ends): tuple(row[n] for n in values) for row in rows}
 
 
-def pairs_of(query, reference) -> Pairs:
+def pairs_of(query, reference):
     blank, count = np.zeros(len(query), np.float32), len(query)
     views, total = np.zeros(count, np.int8), np.zeros(14, np.int64)
     return Pairs("test", "train", query, reference, blank, blank, views, total)
 
 
-def test_a_verdict_depends_on_the_pair_alone(sets) -> None:
+def test_a_verdict_depends_on_the_pair_alone(sets):
     own = audit(*sets, settings=Settings(local=False), cache=None, workers=1)
     other = audit(*sets, settings=Settings(local=False), encoder=Everything(), cache=None)
     expected, found = verdicts(own), verdicts(other)
@@ -74,7 +74,7 @@ def test_a_verdict_depends_on_the_pair_alone(sets) -> None:
     assert other.rate("exact").count == 1
 
 
-def test_similarities_are_those_of_the_built_in_fingerprint(sets, tmp_path, monkeypatch) -> None:
+def test_similarities_are_those_of_the_built_in_fingerprint(sets, tmp_path, monkeypatch):
     """Oracle: pair by pair, the highest over all compared views."""
     builtin, encoder = load_encoder("builtin"), Everything()
     monkeypatch.setattr(candidates, "PAIRS", 2)
@@ -101,7 +101,7 @@ def test_similarities_are_those_of_the_built_in_fingerprint(sets, tmp_path, monk
     assert (made.background > 0.1).all()
 
 
-def test_images_that_are_gone_by_then(sets, tmp_path) -> None:
+def test_images_that_are_gone_by_then(sets, tmp_path):
     encoder, items = Everything(), blobs(14, 0)
     items[5] = Unreadable("missing")
     with RunContext.at(tmp_path, 1, None) as place:

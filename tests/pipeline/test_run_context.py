@@ -187,10 +187,7 @@ with RunContext.at(None, 3, None) as context:
 
 
 def test_a_script_without_a_guard_works(tmp_path):
-    """Spawned workers would run it again, and it would start workers again.
-
-    What it defines cannot be sent to them.
-    """
+    """Spawned workers would run it again, and it would start workers again."""
     done = ran(tmp_path, UNGUARDED)
     assert done.stderr == ""
     *words, last = done.stdout.splitlines()

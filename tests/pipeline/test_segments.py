@@ -28,7 +28,7 @@ from video_making import number_of, numbered, write_video
 HEIGHT, WIDTH, RATE = 96, 128, 10
 
 
-def moving_over(picture, frames: int, seed: int):
+def moving_over(picture, frames, seed):
     """A camera that moves over an image."""
     whole = np.asarray(Image.fromarray(picture).resize((200, 150)))
     rng = np.random.default_rng(seed)
@@ -113,7 +113,7 @@ def test_segments_within_a_set(places, tmp_path):
     assert all(is_at(rows[pair], times) for pair, times in expected.items()), rows
 
 
-def footage(seconds: float, seed: int):
+def footage(seconds, seed):
     """Return a function from times in milliseconds to unit vectors that change over a second."""
     rng = np.random.default_rng(seed)
     knots = rng.normal(size=(int(seconds) + 3, 64))
@@ -128,7 +128,7 @@ def footage(seconds: float, seed: int):
     return vectors
 
 
-def recording(time, vectors) -> Recording:
+def recording(time, vectors):
     time = np.asarray(time, np.int64)
     fingerprints = SimpleNamespace(matrix=vectors, rows=np.arange(len(time)))
     images = SimpleNamespace(opener=None)

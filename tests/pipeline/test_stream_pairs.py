@@ -18,7 +18,7 @@ from visleak.errors import VisleakError
 from visleak.pipeline.embeddings import BY_NAME, StoredEncoder, encoder_for
 from visleak.pipeline.folder import image_tables, pair_tables
 from visleak.pipeline.summary import summarise
-from visleak.records import EmbeddingSet, Int64
+from visleak.records import EmbeddingSet
 from visleak.settings import Settings
 from visleak.vectors import unit_rows
 
@@ -31,14 +31,14 @@ class Held(Shard):
 
     more: Mapping[str, Any] = field(default_factory=dict)
 
-    def columns(self, rows: Int64 | None = None) -> Mapping[str, pa.Array]:
+    def columns(self, rows=None):
         picked = np.arange(self.rows) if rows is None else rows
         columns = {"locator": [f"at {id_}" for id_ in self.ids], **self.more}
         taken = {name: pa.array(values).take(picked) for name, values in columns.items()}
         return super().columns(rows) | taken
 
 
-def embeddings(name: str, vectors: Any, sizes: list[int] | None = None, **changes: Any):
+def embeddings(name, vectors, sizes=None, **changes):
     """Return a set of vectors; ids fall while rows rise, so that neither can replace the other."""
     edges = np.cumsum([0, *(sizes or [len(vectors)])])
     ids = np.array([f"{name}{n:03d}" for n in range(len(vectors), 0, -1)])
@@ -119,10 +119,7 @@ def clouds(seed, rows, centres=3):
     st.sampled_from(sorted(RULES)),
 )
 def test_a_pass_finds_what_brute_force_finds(seed, sizes, rule):
-    """Whatever the partitions, ties among equal vectors included; two test sets in one pass.
-
-    Of a sample of the queries what is found of all.
-    """
+    """Whatever the partitions, with ties, two test sets in one pass, and samples of queries."""
     reference = embeddings("r", clouds(seed, sum(sizes)), sizes)
     queries = [embeddings("b", clouds(seed + 1, 5)), embeddings("a", clouds(seed + 2, 4))]
     _, rows, images, summary = ran(queries, [reference], within=False, candidates=rule, sample=4)

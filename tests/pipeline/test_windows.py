@@ -41,10 +41,7 @@ def tiles(squares):
 
 
 def pairs_of(*sets):
-    """Return pairs with one fingerprint candidate per query, without and with windows.
-
-    Between two sets, or within one.
-    """
+    """Return pairs with one fingerprint candidate per query, without and with windows."""
     encoder, engine, sides = load_encoder(), ExactSearch(), []
     with RunContext.at(None, 1, None) as place:
         for name, images in zip("qr", sets, strict=False):

@@ -3,7 +3,7 @@
 import os
 import signal
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,10 +12,9 @@ import numpy as np
 import pytest
 
 from visleak.errors import MissingExtra, UsageError
-from visleak.pipeline.context import Handle, RunContext
 
 
-def crops(natural: Mapping[str, np.ndarray], count: int, side: int, seed: int = 0) -> list:
+def crops(natural, count, side, seed=0):
     """Return squares of photographs."""
     rng = np.random.default_rng(seed)
     sources, found = list(natural.values()), []
@@ -26,39 +25,39 @@ def crops(natural: Mapping[str, np.ndarray], count: int, side: int, seed: int = 
     return found
 
 
-def double(number: int) -> int:
+def double(number):
     return 2 * number
 
 
-def slow_first(number: int) -> int:
+def slow_first(number):
     time.sleep(0.2 if number == 0 else 0)
     return number
 
 
-def process_of(number: int) -> int:
+def process_of(number):
     time.sleep(0.05)
     return os.getpid()
 
 
-def load(path: Path) -> Any:
+def load(path):
     return path.load()
 
 
-def identity_of(path: Path) -> int:
+def identity_of(path):
     return id(path.load())
 
 
-def fail(task: tuple[int, Exception]) -> int:
+def fail(task):
     if task[0] == 3:
         raise task[1]
     return task[0]
 
 
-def check_tasks(place: RunContext) -> None:
+def check_tasks(place):
     """Check that results come in order, tasks as they are needed, and errors unchanged."""
     assert list(place.each(slow_first, range(30))) == list(range(30))
     assert list(place.each(double, [])) == []
-    taken: list[int] = []
+    taken = []
     results = place.each(double, (taken.append(n) or n for n in range(500)))
     assert next(results) == 0
     assert len(taken) < 10
@@ -70,7 +69,7 @@ def check_tasks(place: RunContext) -> None:
         assert list(place.each(double, [4])) == [8]
 
 
-def die(number: int) -> int:
+def die(number):
     if number == 3:
         os._exit(7)
     return number
@@ -84,7 +83,7 @@ class Deadly:
     lives: Path
 
 
-def deadly(folder: Path, count: int, deaths: int) -> list[Deadly]:
+def deadly(folder, count, deaths):
     """Return tasks of which the fourth kills its process a number of times."""
     lives = folder / "lives"
     lives.mkdir()
@@ -93,7 +92,7 @@ def deadly(folder: Path, count: int, deaths: int) -> list[Deadly]:
     return [Deadly(number, lives) for number in range(count)]
 
 
-def die_sometimes(task: Deadly) -> int:
+def die_sometimes(task):
     if task.number == 3:
         for life in task.lives.iterdir():
             life.unlink()
@@ -114,7 +113,7 @@ class Recorder:
                 file.write(f"{int(position)}\n")
                 yield self.items[position]
 
-    def noted(self) -> list[int]:
+    def noted(self):
         texts = [path.read_text().split() for path in self.notes.iterdir()]
         return sorted(int(word) for text in texts for word in text)
 
@@ -133,12 +132,12 @@ class Stubborn:
             yield self.items[position]
 
 
-def gpu_and_process(number: int) -> tuple[str, int]:
+def gpu_and_process(number):
     time.sleep(0.05)
     return os.environ.get("CUDA_VISIBLE_DEVICES", ""), os.getpid()
 
 
-def where_it_lies(handle: Handle) -> tuple[str, bool, list[int], str, str]:
+def where_it_lies(handle):
     """Return the mapping of a shared array, whether it can be written, threads, folder and node."""
     import ray
     from threadpoolctl import threadpool_info

@@ -9,9 +9,8 @@ import os
 import pickle
 import tarfile
 import zipfile
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -20,27 +19,26 @@ import yaml
 from PIL import Image
 
 from visleak.formats import open_images
-from visleak.records import ImageSet
-from visleak.remedy.writing import Part, Piece, Substitute, WrittenSet, write
+from visleak.remedy.writing import Part, Piece, write
 
 #: Images of a made set.
 COUNT = 7
 
 
-def picture(seed: int, kind: str = "PNG", side: int = 6) -> bytes:
+def picture(seed, kind="PNG", side=6):
     pixels = np.random.default_rng(seed).integers(0, 256, (side, side, 3), dtype=np.uint8)
     data = io.BytesIO()
     Image.fromarray(pixels).save(data, kind)
     return data.getvalue()
 
 
-def put(path: Path, data: bytes | str) -> Path:
+def put(path, data):
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(data if isinstance(data, bytes) else data.encode())
     return path
 
 
-def state(root: Path) -> dict[str, str]:
+def state(root):
     """Return the target of every link below a folder, and the digest of every other file."""
     found = {}
     for top, _, names in os.walk(root):
@@ -52,57 +50,55 @@ def state(root: Path) -> dict[str, str]:
 
 
 def piece(
-    source: str | ImageSet,
-    keep: Iterable[int] = (0, 2, 3),
-    instead: Mapping[int, Substitute] | None = None,
-    name: str = "test",
-) -> Piece:
+    source,
+    keep=(0, 2, 3),
+    instead=None,
+    name="test",
+):
     images = open_images(source, name=name)
     return Piece(images, np.array(list(keep), np.int64), instead or {})
 
 
-def written(
-    out: Path, *pieces: Piece, how: str = "copy", name: str = "test", **more: Any
-) -> WrittenSet:
+def written(out, *pieces, how="copy", name="test", **more):
     return write([Part(name, pieces)], out, how, **{"about": {}, **more})
 
 
-def contents(source: str) -> dict[str, Any]:
+def contents(source):
     """Return what is stored of each image, by id."""
     images = open_images(source)
     return dict(zip(images.ids.to_pylist(), images.opener.read(range(len(images))), strict=True))
 
 
-def folder(root: Path, start: int = 0) -> str:
+def folder(root, start=0):
     for i in range(COUNT):
         put(root / "pics" / ("cat", "dog")[i % 2] / f"{i}=ü .png", picture(start + i))
     return str(root / "pics")
 
 
-def flat_folder(root: Path, start: int = 0) -> str:
+def flat_folder(root, start=0):
     for i in range(COUNT):
         put(root / "flat" / f"{i}.png", picture(start + i))
     return str(root / "flat")
 
 
-def unnamed(root: Path, start: int = 0) -> str:
+def unnamed(root, start=0):
     """Write images whose names do not say so, beside one of the same stem that does."""
     for i in range(COUNT):
         put(root / "unnamed" / f"{i // 2}{('.png', '.large')[i % 2]}", picture(start + i))
     return str(root / "unnamed")
 
 
-def glob(root: Path, start: int = 0) -> str:
+def glob(root, start=0):
     return folder(root, start) + "/**/*.png"
 
 
-def txt(root: Path, start: int = 0) -> str:
+def txt(root, start=0):
     folder(root, start)
     names = sorted(p.relative_to(root).as_posix() for p in (root / "pics").rglob("*.png"))
     return str(put(root / "list.txt", "".join(f"{name}\n" for name in reversed(names))))
 
 
-def txt_outside(root: Path, start: int = 0) -> str:
+def txt_outside(root, start=0):
     folder(root, start)
     names = sorted((root / "pics").rglob("*.png"))
     lines = "".join(
@@ -112,7 +108,7 @@ def txt_outside(root: Path, start: int = 0) -> str:
     return str(put(root / "lists" / "list.txt", lines))
 
 
-def table_rows(root: Path, start: int, outside: bool) -> list[dict[str, str]]:
+def table_rows(root, start, outside):
     folder(root, start)
     rows = []
     for i, path in enumerate(sorted((root / "pics").rglob("*.png"))):
@@ -121,7 +117,7 @@ def table_rows(root: Path, start: int, outside: bool) -> list[dict[str, str]]:
     return rows
 
 
-def write_table(path: Path, rows: list[dict[str, str]], delimiter: str = ",") -> str:
+def write_table(path, rows, delimiter=","):
     text = io.StringIO(newline="")
     writer = csv.DictWriter(text, list(rows[0]), delimiter=delimiter)
     writer.writeheader()
@@ -129,28 +125,28 @@ def write_table(path: Path, rows: list[dict[str, str]], delimiter: str = ",") ->
     return str(put(path, text.getvalue()))
 
 
-def table(root: Path, start: int = 0) -> str:
+def table(root, start=0):
     return write_table(root / "data.csv", table_rows(root, start, False))
 
 
-def table_outside(root: Path, start: int = 0) -> str:
+def table_outside(root, start=0):
     return write_table(root / "in" / "data.tsv", table_rows(root, start, True), "\t")
 
 
-def table_with_ids(root: Path, start: int = 0) -> str:
+def table_with_ids(root, start=0):
     rows = table_rows(root, start, True)
     for i, row in enumerate(rows):
         row |= {"id": f"x{i}", "split": "test" if i != 2 else "train"}
     return write_table(root / "in" / "data.csv", rows) + "#test"
 
 
-def parquet_of_files(root: Path, start: int = 0) -> str:
+def parquet_of_files(root, start=0):
     rows = table_rows(root, start, False)
     pq.write_table(pa.Table.from_pylist(rows), root / "data.parquet")
     return str(root / "data.parquet")
 
 
-def rows_with_pictures(start: int, count: int = COUNT) -> pa.Table:
+def rows_with_pictures(start, count=COUNT):
     label = {"_type": "ClassLabel", "names": ["cat", "dog"]}
     names = json.dumps({"info": {"features": {"label": label}}})
     images = [{"bytes": picture(start + i), "path": f"{i % 3}.png"} for i in range(count)]
@@ -163,14 +159,14 @@ def rows_with_pictures(start: int, count: int = COUNT) -> pa.Table:
     return pa.table(columns).replace_schema_metadata({"huggingface": names, "own": "kept"})
 
 
-def parquet(root: Path, start: int = 0) -> str:
+def parquet(root, start=0):
     root.mkdir(parents=True, exist_ok=True)
     path = root / "test.parquet"
     pq.write_table(rows_with_pictures(start), path, row_group_size=3, compression="zstd")
     return str(path)
 
 
-def parquet_with_ids(root: Path, start: int = 0) -> str:
+def parquet_with_ids(root, start=0):
     root.mkdir(parents=True, exist_ok=True)
     table = rows_with_pictures(start)
     table = table.append_column("image_id", pa.array([9 * i for i in range(COUNT)]))
@@ -178,7 +174,7 @@ def parquet_with_ids(root: Path, start: int = 0) -> str:
     return f"{root / 'test.parquet'}#test"
 
 
-def parquet_shards(root: Path, start: int = 0) -> str:
+def parquet_shards(root, start=0):
     table = rows_with_pictures(start)
     (root / "shards").mkdir()
     for i, (low, high) in enumerate(((0, 3), (3, 4), (4, COUNT))):
@@ -186,7 +182,7 @@ def parquet_shards(root: Path, start: int = 0) -> str:
     return str(root / "shards")
 
 
-def zipped(root: Path, start: int = 0) -> str:
+def zipped(root, start=0):
     root.mkdir(parents=True, exist_ok=True)
     with zipfile.ZipFile(root / "data.zip", "w", zipfile.ZIP_DEFLATED) as archive:
         archive.comment = b"about"
@@ -199,13 +195,13 @@ def zipped(root: Path, start: int = 0) -> str:
     return str(root / "data.zip")
 
 
-def add(archive: tarfile.TarFile, name: str, data: bytes) -> None:
+def add(archive, name, data):
     info = tarfile.TarInfo(name)
     info.size = len(data)
     archive.addfile(info, io.BytesIO(data))
 
 
-def tarred(root: Path, start: int = 0, mode: str = "w", name: str = "data.tar") -> str:
+def tarred(root, start=0, mode="w", name="data.tar"):
     with tarfile.open(root / name, mode) as archive:
         add(archive, "README.md", b"about")
         for i in range(COUNT - 2):
@@ -219,11 +215,11 @@ def tarred(root: Path, start: int = 0, mode: str = "w", name: str = "data.tar") 
     return str(root / name)
 
 
-def tar_gz(root: Path, start: int = 0) -> str:
+def tar_gz(root, start=0):
     return tarred(root, start, "w:gz", "data.tar.gz")
 
 
-def shards(root: Path, start: int = 0) -> str:
+def shards(root, start=0):
     for shard, (low, high) in enumerate(((0, 3), (3, COUNT))):
         with tarfile.open(root / f"train-{shard:03d}.tar", "w") as archive:
             for i in range(low, high):
@@ -234,7 +230,7 @@ def shards(root: Path, start: int = 0) -> str:
     return f"{root}/train-{{000..001}}.tar"
 
 
-def coco(root: Path, start: int = 0) -> str:
+def coco(root, start=0):
     content = {
         "info": {"year": 2014, "by": "ü"},
         "images": [],
@@ -251,7 +247,7 @@ def coco(root: Path, start: int = 0) -> str:
     return f"coco:{put(root / 'coco' / 'instances.json', json.dumps(content))}"
 
 
-def yolo(root: Path, start: int = 0) -> str:
+def yolo(root, start=0):
     for i in range(COUNT):
         put(root / "yolo" / "images" / "val" / f"a{i}.png", picture(start + i))
         if i != 3:
@@ -261,7 +257,7 @@ def yolo(root: Path, start: int = 0) -> str:
     return f"yolo:{put(root / 'yolo' / 'data.yaml', yaml.safe_dump(content))}#val"
 
 
-def yolo_list(root: Path, start: int = 0) -> str:
+def yolo_list(root, start=0):
     yolo(root, start)
     names = "".join(f"images/val/a{i}.png\n" for i in (4, 1, 6, 0, 2, 3, 5))
     put(root / "yolo" / "val.txt", names)
@@ -269,7 +265,7 @@ def yolo_list(root: Path, start: int = 0) -> str:
     return f"yolo:{put(root / 'yolo' / 'data.yaml', yaml.safe_dump(content))}#val"
 
 
-def kitti(root: Path, start: int = 0) -> str:
+def kitti(root, start=0):
     for i in range(COUNT):
         base = root / "kitti" / "training"
         put(base / "image_2" / f"{i:06d}.png", picture(start + i))
@@ -282,7 +278,7 @@ def kitti(root: Path, start: int = 0) -> str:
     return f"kitti:{root / 'kitti'}"
 
 
-def kitti_tracking(root: Path, start: int = 0) -> str:
+def kitti_tracking(root, start=0):
     base = root / "kitti" / "training"
     for i in range(COUNT):
         put(base / "image_02" / f"{i % 2:04d}" / f"{i:06d}.png", picture(start + i))
@@ -293,18 +289,18 @@ def kitti_tracking(root: Path, start: int = 0) -> str:
     return f"kitti:{root / 'kitti'}#training"
 
 
-def kitti_raw(root: Path, start: int = 0) -> str:
+def kitti_raw(root, start=0):
     for i in range(COUNT):
         drive = f"2011_09_26/2011_09_26_drive_{i % 2:04d}_sync"
         put(root / "raw" / drive / "image_02" / "data" / f"{i:010d}.png", picture(start + i))
     return f"kitti:{root / 'raw'}"
 
 
-def as_python_2(content: dict) -> bytes:
+def as_python_2(content):
     return pickle.dumps(content, protocol=2).replace(b"numpy._core", b"numpy.core")
 
 
-def cifar(root: Path, start: int = 0) -> str:
+def cifar(root, start=0):
     rows = np.random.default_rng(start).integers(0, 256, (COUNT, 3072), dtype=np.uint8)
     bounds = (0, 2, 3, 5, 6, COUNT)
     for batch, (low, high) in enumerate(itertools.pairwise(bounds), 1):
@@ -320,7 +316,7 @@ def cifar(root: Path, start: int = 0) -> str:
     return f"cifar:{root / 'cifar'}#train"
 
 
-def cifar_100(root: Path, start: int = 0) -> str:
+def cifar_100(root, start=0):
     rows = np.random.default_rng(start).integers(0, 256, (COUNT, 3072), dtype=np.uint8)
     labels = {"fine_labels": [i % 2 for i in range(COUNT)], "coarse_labels": [0] * COUNT}
     for part in ("test", "train"):

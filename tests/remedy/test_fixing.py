@@ -157,9 +157,6 @@ def test_sets_that_were_not_compared_are(repair, leaking, cache, tmp_path):
     assert ("again.png" in found) != ("free0.png" in found)
 
 
-# -- the fewest moves: against brute force, with properties of what keeps sizes -------------------
-
-
 @st.composite
 def splits(draw):
     count = draw(st.integers(1, 40))

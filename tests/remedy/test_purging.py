@@ -113,7 +113,7 @@ def test_the_images_in_strong_pairs_are_removed(audited, rows, side, grade):
     folder = audited(*pairs.values())
     strong = GRADES[: GRADES.index(grade) + 1]
     end = "query" if side == "test" else "reference"
-    want: dict[str, str] = {}
+    want = {}
     for row in pairs.values():
         if row["grade"] in strong:
             before = want.get(row[end], "different")

@@ -294,9 +294,6 @@ def test_a_written_yolo_set_has_the_new_splits_only(split, tmp_path):
     assert (len(train), len(test), train & test) == (4, 3, set())
 
 
-# -- components into parts: against brute force, and properties ------------------------------------
-
-
 def made(rng, components, largest, classes):
     sizes = rng.integers(1, largest + 1, components)
     component = np.repeat(np.arange(components), sizes)
@@ -399,9 +396,6 @@ def test_misses_of_a_balance():
     assert second == "class cat of part test is off its share by 36.67 points (11 images too few)"
     few = Balance(("a", "b"), np.array([0.5, 0.5]), ("",), np.array([[1], [2]]))
     assert few.misses(0.01) == ()
-
-
-# -- reasons why a tolerance is missed -------------------------------------------------------------
 
 
 def reasons_for(component, label, shares=(0.5, 0.5), tolerance=0.01):

@@ -198,9 +198,6 @@ def test_files_are_flushed_to_the_disk(tmp_path, monkeypatch):
     assert many == [1]
 
 
-# -- undo ----------------------------------------------------------------------------------------
-
-
 @pytest.fixture(params=["manifest", "link", "copy"])
 def made(request, tmp_path):
     written(tmp_path / "out", piece(making.folder(tmp_path / "in"), range(5)), how=request.param)

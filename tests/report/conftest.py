@@ -1,18 +1,16 @@
 """The audit folders that the tests of the page read."""
 
-from pathlib import Path
-
 import cv2
 import numpy as np
 import pytest
-from made_audit import Made, Pixels, make_audit
+from made_audit import make_audit
 
 
 @pytest.fixture(scope="session")
-def base(natural: dict[str, Pixels]) -> list[Pixels]:
+def base(natural):
     """Images whose longer side is 200 pixels."""
 
-    def small(pixels: Pixels) -> Pixels:
+    def small(pixels):
         factor = 200 / max(pixels.shape[:2])
         return np.asarray(cv2.resize(pixels, None, None, factor, factor, cv2.INTER_AREA))
 
@@ -21,11 +19,11 @@ def base(natural: dict[str, Pixels]) -> list[Pixels]:
 
 
 @pytest.fixture(scope="session")
-def made(base: list[Pixels], tmp_path_factory: pytest.TempPathFactory) -> Made:
+def made(base, tmp_path_factory):
     return make_audit(tmp_path_factory.mktemp("audit"), base)
 
 
 @pytest.fixture
-def own(base: list[Pixels], tmp_path: Path) -> Made:
+def own(base, tmp_path):
     """An audit that a test may change."""
     return make_audit(tmp_path / "audit", base)

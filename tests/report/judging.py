@@ -1,7 +1,6 @@
 """What people say of the made audit."""
 
 from collections import Counter
-from pathlib import Path
 
 from made_audit import HOSTILE_NAME
 
@@ -12,19 +11,15 @@ HOSTILE = "<img src=x onerror=alert(1)>"
 Row = dict[str, object]
 
 
-def keys(folder: Path) -> list[tuple[Row, str, str]]:
+def keys(folder):
     table = judged_pairs(folder, verdicts=())
     left, right = (digests.to_pylist() for digests in digests_of(folder, table))
     rows = zip(table.to_pylist(), left, right, strict=True)
     return [(row, first, second) for row, first, second in rows if first and second]
 
 
-def judge(folder: Path) -> tuple[Row, Row]:
-    """Say of a near pair that it is similar, dispute another, and find one that is new.
-
-    Returns:
-        The rows of the first two.
-    """
+def judge(folder):
+    """Judge a near pair similar, dispute another and find a new one; return the first two rows."""
     rows = keys(folder)
     plain = [each for each in rows if each[0]["query"] != HOSTILE_NAME]
     often = Counter(row["query"] for row in judged_pairs(folder, verdicts=()).to_pylist())

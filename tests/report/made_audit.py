@@ -30,11 +30,11 @@ class Made:
     summary: dict[str, Any]
     asked: list[tuple[str, list[str]]] = field(default_factory=list)
 
-    def change(self, **changes: Any) -> None:
+    def change(self, **changes):
         """Write ``audit.json`` with other values."""
         write_json(self.folder / AUDIT, self.summary | changes)
 
-    def set_columns(self, table: str, **columns: pa.Array | None) -> None:
+    def set_columns(self, table, **columns):
         """Write a table with other values in some columns; ``None`` for nulls."""
         found = read_table(self.folder, table)
         for name, values in columns.items():
@@ -45,18 +45,18 @@ class Made:
             )
         write_tables(self.folder / table, found.schema, [found])
 
-    def section(self, name: str, value: object) -> None:
+    def section(self, name, value):
         """Write a section as another step does; a text as it is."""
         path = self.folder / "sections" / f"{name}.json"
         path.parent.mkdir(exist_ok=True)
         path.write_text(value if isinstance(value, str) else json.dumps(value), encoding="utf-8")
 
-    def pictures(self, name: str, ids: list[str]) -> dict[str, Pixels]:
+    def pictures(self, name, ids):
         self.asked.append((name, list(ids)))
         return {i: self.store[name, i] for i in ids if (name, i) in self.store}
 
 
-def altered(pixels: Pixels, kind: int) -> tuple[Pixels, list[float] | None, str, str]:
+def altered(pixels, kind):
     """Return a query made of a reference, its matrix (query to reference), transform, view."""
     height, width = pixels.shape[:2]
     if kind % 4 == 0:
@@ -71,15 +71,15 @@ def altered(pixels: Pixels, kind: int) -> tuple[Pixels, list[float] | None, str,
     return darker, None, "darker", "original"
 
 
-def make_audit(folder: Path, base: list[Pixels], count: int = 36) -> Made:
+def make_audit(folder, base, count=36):
     """Make an audit of ``test`` and ``val`` against ``train`` and ``web``, ``count`` pairs."""
     rng = np.random.default_rng(7)
-    store: dict[tuple[str, str], Pixels] = {}
-    pairs: list[dict[str, Any]] = []
+    store = {}
+    pairs = []
     labels = ["cat", "dog", "lorry", HOSTILE_LABEL, "aeroplane"]
-    images: dict[tuple[str, str], dict[str, Any]] = {}
+    images = {}
 
-    def image(set_name: str, name: str, pixels: Pixels | None, label: str, **more: Any) -> None:
+    def image(set_name, name, pixels, label, **more):
         if pixels is not None:
             store[set_name, name] = pixels
         about = {"label": label, "digest": f"{len(images):032x}", "width": 200, "height": 200}

@@ -1,8 +1,5 @@
 """What an audit shows in Python and in a notebook."""
 
-from pathlib import Path
-
-import numpy as np
 import pytest
 from PIL import Image
 
@@ -15,9 +12,7 @@ ODD = "<script>alert(1)<b>&.png"
 
 
 @pytest.fixture(scope="module")
-def found(
-    tmp_path_factory: pytest.TempPathFactory, natural: dict[str, np.ndarray]
-) -> visleak.Audit:
+def found(tmp_path_factory, natural):
     """An audit of images, one of whose names is markup."""
     root = tmp_path_factory.mktemp("notebook")
     images = [natural[name][:128, :128] for name in ("astronaut", "coffee", "chelsea")]
@@ -30,7 +25,7 @@ def found(
     return visleak.audit(root / "test", root / "train", cache=None, report=True)
 
 
-def test_html_has_rates_and_the_strongest_leaks(found: visleak.Audit) -> None:
+def test_html_has_rates_and_the_strongest_leaks(found):
     page = found._repr_html_()
     assert found.headline in page
     assert page.count("<figure") == 2
@@ -40,7 +35,7 @@ def test_html_has_rates_and_the_strongest_leaks(found: visleak.Audit) -> None:
     assert len(page) < 60_000
 
 
-def test_the_pairs_of_an_image(found: visleak.Audit) -> None:
+def test_the_pairs_of_an_image(found):
     shown = found.show("b.png")
     (row,) = shown.pairs
     assert (row["reference"], row["grade"]) == ("t1.png", "near")
@@ -51,7 +46,7 @@ def test_the_pairs_of_an_image(found: visleak.Audit) -> None:
         found.show("none.png")
 
 
-def test_rates_are_plotted_and_the_report_is_written(found: visleak.Audit, tmp_path: Path) -> None:
+def test_rates_are_plotted_and_the_report_is_written(found, tmp_path):
     assert (found.folder / "report.html").is_file()
     assert found.plot().width > 300
     assert found.report(tmp_path / "a.html") == tmp_path / "a.html"
@@ -59,10 +54,10 @@ def test_rates_are_plotted_and_the_report_is_written(found: visleak.Audit, tmp_p
 
 
 def test_progress_is_shown_or_forwarded(
-    natural: dict[str, np.ndarray],
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+    natural,
+    capsys,
+    monkeypatch,
+):
     monkeypatch.setattr("visleak.progress.PATIENCE", 0.0)
     images, steps = [natural["coffee"][:96, :96]], []
     given = {"verify": False, "cache": None}
@@ -73,6 +68,6 @@ def test_progress_is_shown_or_forwarded(
     assert capsys.readouterr().err == ""
 
 
-def test_a_setting_that_does_not_exist_is_refused() -> None:
+def test_a_setting_that_does_not_exist_is_refused():
     with pytest.raises(UsageError, match="audit has no setting 'hrad'; did you mean 'hard"):
         visleak.audit([], [], hrad=0.9)

@@ -1,8 +1,6 @@
 """The gallery marks where the content of a pair differs."""
 
 import re
-from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -14,23 +12,23 @@ Boxes = list[tuple[float, float, float, float]]
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def folder(tmp_path_factory):
     return audited(tmp_path_factory.mktemp("marks"))
 
 
 @pytest.fixture(scope="module")
-def html(folder: Path) -> str:
+def html(folder):
     return build(folder, reader_for_page(Audit(folder)))
 
 
-def card(html: str, query: str) -> str:
+def card(html, query):
     """Return the markup of the card of a query."""
     cards = re.split(r"(?=<li id=\"pair-)", html)[1:]
     return next(each for each in cards if f'data-query="{query}"' in each)
 
 
-def marked(card: str) -> dict[str, Boxes]:
-    found: dict[str, Boxes] = {}
+def marked(card):
+    found = {}
     for label, drawing in re.findall(
         r'<svg class="marks"[^>]*aria-label="([^"]*)">(.*?)</svg>', card, re.DOTALL
     ):
@@ -43,17 +41,17 @@ def marked(card: str) -> dict[str, Boxes]:
     return found
 
 
-def test_marks_of_a_turned_query_are_turned(html: str) -> None:
+def test_marks_of_a_turned_query_are_turned(html):
     found = marked(card(html, "turned.png"))
     left, top, right, bottom = difference_box(invoice(1, line_8=OTHER), invoice(1))
     assert covered((left, top, right, bottom), found["reference"]) > 0.6
     assert covered((1 - right, 1 - bottom, 1 - left, 1 - top), found["query"]) > 0.6
 
 
-def test_without_images_there_are_no_marks(folder: Path) -> None:
+def test_without_images_there_are_no_marks(folder):
     reader = reader_for_page(Audit(folder))
 
-    def lost(name: str, ids: list[str]) -> dict[str, Any]:
+    def lost(name, ids):
         return {id_: pixels for id_, pixels in reader(name, ids).items() if id_ != "changed.png"}
 
     html = build(folder, lost)

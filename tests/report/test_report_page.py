@@ -4,13 +4,12 @@ import json
 import re
 from collections import Counter
 from html.parser import HTMLParser
-from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from made_audit import HOSTILE_LABEL, HOSTILE_NAME, Made
+from made_audit import HOSTILE_LABEL, HOSTILE_NAME
 
 from toy_audit import Image, Pair, split_audit
 from visleak.errors import VisleakError
@@ -24,7 +23,7 @@ VOID = {"meta", "img", "br", "input", "link", "hr"}
 
 
 class Page(HTMLParser):
-    def __init__(self, text: str) -> None:
+    def __init__(self, text):
         super().__init__()
         self.open: list[str] = []
         self.elements: list[tuple[str, dict[str, str | None]]] = []
@@ -33,50 +32,50 @@ class Page(HTMLParser):
         self.close()
         assert self.open == []
 
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+    def handle_starttag(self, tag, attrs):
         assert len({name for name, _ in attrs}) == len(attrs), (tag, attrs)
         self.elements.append((tag, dict(attrs)))
         if tag not in VOID:
             self.open.append(tag)
 
-    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+    def handle_startendtag(self, tag, attrs):
         self.elements.append((tag, dict(attrs)))
 
-    def handle_endtag(self, tag: str) -> None:
+    def handle_endtag(self, tag):
         assert self.open.pop() == tag
 
-    def handle_data(self, data: str) -> None:
+    def handle_data(self, data):
         if self.open and self.open[-1] not in ("style", "script"):
             self.text.append(data)
 
-    def all(self, tag: str) -> list[dict[str, str | None]]:
+    def all(self, tag):
         return [attributes for name, attributes in self.elements if name == tag]
 
     @property
-    def words(self) -> str:
+    def words(self):
         return " ".join(" ".join(self.text).split())
 
 
 @pytest.fixture(scope="module")
-def html(made: Made) -> str:
+def html(made):
     return build(made.folder, made.pictures)
 
 
 @pytest.fixture(scope="module")
-def page(html: str) -> Page:
+def page(html):
     return Page(html)
 
 
-def charts(page: Page) -> list[str]:
+def charts(page):
     shown = [a for a in page.all("img") if str(a["src"]).startswith("data:image/svg+xml;base64,")]
     return [str(a["alt"]) for a in shown]
 
 
-def cards(page: Page) -> list[dict[str, str | None]]:
+def cards(page):
     return [a for a in page.all("li") if "data-kind" in a]
 
 
-def test_page_is_one_well_formed_document(page: Page) -> None:
+def test_page_is_one_well_formed_document(page):
     assert len(page.all("h1")) == 1
     for landmark in ("header", "nav", "main", "footer"):
         assert page.all(landmark)
@@ -88,7 +87,7 @@ def test_page_is_one_well_formed_document(page: Page) -> None:
     assert all(a.get("alt") for a in page.all("img"))
 
 
-def test_page_needs_nothing_from_outside(html: str, page: Page) -> None:
+def test_page_needs_nothing_from_outside(html, page):
     assert not page.all("link")
     for tag, attributes in page.elements:
         for name, value in attributes.items():
@@ -100,7 +99,7 @@ def test_page_needs_nothing_from_outside(html: str, page: Page) -> None:
     assert not re.search(r"url\(\s*['\"]?http", html)
 
 
-def test_policy_allows_exactly_the_pages_own_style_and_script(html: str, page: Page) -> None:
+def test_policy_allows_exactly_the_pages_own_style_and_script(html, page):
     policy = page.all("meta")[1]["content"] or ""
     assert "default-src 'none'" in policy
     assert "unsafe" not in policy
@@ -111,7 +110,7 @@ def test_policy_allows_exactly_the_pages_own_style_and_script(html: str, page: P
         assert f"{kind} 'sha256-{digest}'" in policy
 
 
-def test_page_says_what_the_audit_found(made: Made, page: Page) -> None:
+def test_page_says_what_the_audit_found(made, page):
     assert made.summary["headline"] in page.words
     for standing in made.summary["totals"]:
         rate = Rate.from_dict(standing["rates"]["near_or_exact"])
@@ -130,7 +129,7 @@ def test_page_says_what_the_audit_found(made: Made, page: Page) -> None:
     assert any("Shares of hard and soft leaks" in words for words in charts(page))
 
 
-def listed(html: str) -> list[dict[str, object]]:
+def listed(html):
     """The pairs of the table, as the script of the page reads them."""
     (text,) = re.findall(r'<script type="application/json" id="data">(.*?)</script>', html)
     data = json.loads(text)
@@ -140,7 +139,7 @@ def listed(html: str) -> list[dict[str, object]]:
     return rows
 
 
-def test_table_lists_every_pair_above_different(made: Made, html: str, page: Page) -> None:
+def test_table_lists_every_pair_above_different(made, html, page):
     stored = [p for p in read_table(made.folder, PAIRS).to_pylist() if p["grade"] != "different"]
     found = listed(html)
     ends = ("query_set", "query", "reference_set", "reference")
@@ -157,7 +156,7 @@ def test_table_lists_every_pair_above_different(made: Made, html: str, page: Pag
     assert len(cards(capped)) == 10
 
 
-def test_table_has_a_bounded_size(own: Made) -> None:
+def test_table_has_a_bounded_size(own):
     many = pa.concat_tables([read_table(own.folder, PAIRS).slice(0, 1)] * 40_000)
     write_tables(own.folder / PAIRS, PAIRS_SCHEMA, [many])
     names = pa.array([f"{'long name ' * 12}{n}" for n in range(len(many))])
@@ -169,7 +168,7 @@ def test_table_has_a_bounded_size(own: Made) -> None:
     assert f"The table lists the strongest {len(rows):,} of 40,000" in Page(html).words
 
 
-def test_repeats_show_no_pair_of_different_images(html: str) -> None:
+def test_repeats_show_no_pair_of_different_images(html):
     """The gallery has some of every kind, to be looked at; a repeat is one image twice."""
     assert 'data-kind="different" data-between="within' in html
     section = html.partition('<section id="within"')[2].partition("</section>")[0]
@@ -177,7 +176,7 @@ def test_repeats_show_no_pair_of_different_images(html: str) -> None:
     assert 'class="chip different"' not in section
 
 
-def test_strongest_leaks_come_first(page: Page) -> None:
+def test_strongest_leaks_come_first(page):
     """Before any number: six leaks between sets, near ones among them."""
     order = [attributes.get("id") for tag, attributes in page.elements if tag == "section"]
     assert order[:3] == ["strongest", "numbers", "next"]
@@ -187,7 +186,7 @@ def test_strongest_leaks_come_first(page: Page) -> None:
     assert not any(str(known[name]["data-between"]).startswith("within") for name in strong)
 
 
-def test_pairs_have_one_address_and_conflicts_are_ranked(made: Made) -> None:
+def test_pairs_have_one_address_and_conflicts_are_ranked(made):
     few, many = (findings.read(made.folder, [], None, cap) for cap in (8, 300))
     of_few, of_many = (
         {(c.row["query"], c.row["reference"]): c.anchor for c in found.cards}
@@ -201,7 +200,7 @@ def test_pairs_have_one_address_and_conflicts_are_ranked(made: Made) -> None:
     assert chances == sorted(chances, reverse=True)
 
 
-def test_copies_are_grouped_and_have_no_black_difference(made: Made) -> None:
+def test_copies_are_grouped_and_have_no_black_difference(made):
     cards = {c.row["query"]: c for c in findings.read(made.folder, [], made.pictures, 300).cards}
     group, copy, mirrored = (cards[f"cat/img_00{n}.png"] for n in ("01", "08", "14"))
     name = "n01/photo-00001.jpg"
@@ -215,9 +214,7 @@ def test_copies_are_grouped_and_have_no_black_difference(made: Made) -> None:
     assert mirrored.card.difference is not None
 
 
-def test_files_are_linked_from_where_the_page_lies(
-    own: Made, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_files_are_linked_from_where_the_page_lies(own, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     name = "javascript:alert(1) #?.png"
     (tmp_path / name).write_bytes(b"x")
@@ -230,7 +227,7 @@ def test_files_are_linked_from_where_the_page_lies(
     assert not [a for a in private.all("a") if "target" in a]
 
 
-def test_page_without_images_says_why(own: Made) -> None:
+def test_page_without_images_says_why(own):
     for private, words in ((True, "made without images"), (False, "No images were available")):
         page = Page(build(own.folder, own.pictures if private else None, private=private))
         assert own.asked == []
@@ -238,7 +235,7 @@ def test_page_without_images_says_why(own: Made) -> None:
         assert words in page.words
 
 
-def test_hostile_names_and_labels_are_text(html: str, page: Page) -> None:
+def test_hostile_names_and_labels_are_text(html, page):
     assert len(page.all("script")) == 2
     assert not [a for a in page.all("img") if a["src"] == "x"]
     assert HOSTILE_NAME in page.words
@@ -247,7 +244,7 @@ def test_hostile_names_and_labels_are_text(html: str, page: Page) -> None:
     assert HOSTILE_LABEL not in html
 
 
-def test_characters_that_hide_become_visible(own: Made) -> None:
+def test_characters_that_hide_become_visible(own):
     summary = {**own.summary, "headline": "a\u202egpj.exe \x07 \ud800 b"}
     (own.folder / "audit.json").write_text(json.dumps(summary), encoding="utf-8")
     html = build(own.folder, own.pictures)
@@ -255,7 +252,7 @@ def test_characters_that_hide_become_visible(own: Made) -> None:
     html.encode("utf-8")
 
 
-def test_audit_without_a_leak_says_what_that_means(tmp_path: Path) -> None:
+def test_audit_without_a_leak_says_what_that_means(tmp_path):
     folder = split_audit(tmp_path / "audit", [Image(name) for name in "abc"], [Image("t")])
     page = Page(build(folder))
     upper = 100 * (1 - 0.025 ** (1 / 3))
@@ -268,7 +265,7 @@ def test_audit_without_a_leak_says_what_that_means(tmp_path: Path) -> None:
     assert not cards(page)
 
 
-def test_unverified_audit_shows_degrees_only(tmp_path: Path) -> None:
+def test_unverified_audit_shows_degrees_only(tmp_path):
     pairs = [Pair("a", "t", None), Pair("b", "t", None, degree="soft")]
     images = [Image(name) for name in "abc"]
     page = Page(build(split_audit(tmp_path / "a", images, [Image("t")], pairs, verified=False)))
@@ -278,7 +275,7 @@ def test_unverified_audit_shows_degrees_only(tmp_path: Path) -> None:
     assert {a["data-kind"] for a in cards(page)} == {"hard", "soft"}
 
 
-def test_nearly_empty_summary_still_makes_a_page(own: Made) -> None:
+def test_nearly_empty_summary_still_makes_a_page(own):
     write_json(own.folder / "audit.json", {"schema": 1})
     (own.folder / "unreadable.csv").unlink()
     page = Page(build(own.folder, own.pictures))
@@ -286,7 +283,7 @@ def test_nearly_empty_summary_still_makes_a_page(own: Made) -> None:
     assert "Every listed image could be read." in page.words
 
 
-def test_an_audit_within_one_set_only_claims_no_leak(own: Made) -> None:
+def test_an_audit_within_one_set_only_claims_no_leak(own):
     within = [each for each in own.summary["comparisons"] if each["coverage"] == "within"]
     own.change(comparisons=within, totals=[])
     words = Page(build(own.folder, own.pictures)).words
@@ -294,7 +291,7 @@ def test_an_audit_within_one_set_only_claims_no_leak(own: Made) -> None:
     assert "No leak was found" not in words
 
 
-def test_sections_of_other_steps_are_on_the_page(own: Made) -> None:
+def test_sections_of_other_steps_are_on_the_page(own):
     own.section(
         "impact",
         {
@@ -316,19 +313,19 @@ def test_sections_of_other_steps_are_on_the_page(own: Made) -> None:
     assert '<a href="#section-impact">Impact &lt;b&gt;</a> &lt;b&gt;a model' in top
 
 
-def test_the_same_page_is_written_to_the_given_path(made: Made, tmp_path: Path, html: str) -> None:
+def test_the_same_page_is_written_to_the_given_path(made, tmp_path, html):
     path = write_report(made.folder, tmp_path / "new" / "page.html", loader=made.pictures)
     assert path.read_text(encoding="utf-8") == html
     assert write_report(made.folder, private=True) == made.folder / "report.html"
 
 
-def test_damaged_table_is_named(own: Made) -> None:
+def test_damaged_table_is_named(own):
     (own.folder / IMAGES).write_bytes(b"PAR1")
     with pytest.raises(VisleakError, match=r"images\.parquet cannot be read"):
         build(own.folder)
 
 
-def test_classes_count_images_and_leave_flat_ones_out(made: Made) -> None:
+def test_classes_count_images_and_leave_flat_ones_out(made):
     found = findings.read(made.folder, ("test", "val"), None, 300)
     images = read_table(made.folder, IMAGES).to_pylist()
     leaking = {
@@ -353,7 +350,7 @@ def test_classes_count_images_and_leave_flat_ones_out(made: Made) -> None:
 
 @pytest.mark.parametrize("turns", [0, 1, 2, 3])
 @pytest.mark.parametrize("mirror", [False, True])
-def test_view_without_a_matrix_is_that_view(turns: int, mirror: bool) -> None:
+def test_view_without_a_matrix_is_that_view(turns, mirror):
     words = (["mirror"] if mirror else []) + ([f"turn-{90 * turns}"] if turns else [])
     made = relation({"matrix": None, "view": "-".join(words) or "original"})
     matrix = np.eye(3) if made is None else np.array(made).reshape(3, 3)

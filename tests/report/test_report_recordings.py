@@ -1,9 +1,7 @@
 """Leaking recordings on the page: numbers, chart and table; old and odd files make a page too."""
 
-from typing import Any
-
 import pytest
-from made_audit import HOSTILE_NAME, Made
+from made_audit import HOSTILE_NAME
 from test_report_page import Page
 
 from visleak.rates import Rate
@@ -22,7 +20,7 @@ BLOCK = {
 }  # fmt: skip
 
 
-def page_of(made: Made, block: Any) -> Page:
+def page_of(made, block):
     first = made.summary["comparisons"][0]
     first["recordings"] = block
     first["rates"]["recording"] = Rate.of(41, 200).as_dict()
@@ -30,7 +28,7 @@ def page_of(made: Made, block: Any) -> Page:
     return Page(build(made.folder))
 
 
-def test_the_section_says_what_time_found(own: Made) -> None:
+def test_the_section_says_what_time_found(own):
     page = page_of(own, BLOCK)
     for words in (
         "Leaking recordings",
@@ -45,7 +43,7 @@ def test_the_section_says_what_time_found(own: Made) -> None:
     assert not any("onerror" in attributes for _, attributes in page.elements)
 
 
-def test_without_a_leak_the_page_says_how_many_were_compared(own: Made) -> None:
+def test_without_a_leak_the_page_says_how_many_were_compared(own):
     alone = BLOCK | {"leaking": 0, "listed": []}
     page = page_of(own, alone | {"unit": "ms", "within": 1500})
     assert "None of the 90 test frames of the 30 recordings" in page.words
@@ -56,6 +54,6 @@ def test_without_a_leak_the_page_says_how_many_were_compared(own: Made) -> None:
 
 
 @pytest.mark.parametrize("block", [None, {}, {"shared": 0}])
-def test_audits_without_recordings_have_no_section(own: Made, block: Any) -> None:
+def test_audits_without_recordings_have_no_section(own, block):
     page = page_of(own, block)
     assert not any(attributes.get("id") == "recordings" for attributes in page.all("section"))

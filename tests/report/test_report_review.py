@@ -4,7 +4,6 @@ import re
 
 import numpy as np
 from judging import HOSTILE, judge, keys
-from made_audit import Made
 from test_report_page import Page
 
 from visleak.report import build, findings, model
@@ -12,7 +11,7 @@ from visleak.storage import PAIRS
 from visleak.verdicts import Ledger, Verdict, judged_pairs, read_verdicts
 
 
-def test_page_after_review_and_before(own: Made) -> None:
+def test_page_after_review_and_before(own):
     before = build(own.folder, own.pictures)
     for word in ("After review", 'id="review"', ".examples", "verdicts.csv", "says "):
         assert word not in before, word
@@ -36,12 +35,12 @@ def test_page_after_review_and_before(own: Made) -> None:
     assert build(own.folder, own.pictures) == before
 
 
-def test_badges_mark_verdicts_of_people(own: Made) -> None:
+def test_badges_mark_verdicts_of_people(own):
     changed, disputed = judge(own.folder)
     page = build(own.folder, own.pictures)
     cards = re.findall(r'<li id="pair-.*?</article>', page, re.DOTALL)
 
-    def of(row: dict[str, object]) -> str:
+    def of(row):
         return next(c for c in cards if f'data-query="{row["query"]}"' in c)
 
     card = of(changed)
@@ -55,7 +54,7 @@ def test_badges_mark_verdicts_of_people(own: Made) -> None:
     assert sum('class="chip human"' in c for c in cards) == 2
 
 
-def test_rates_and_examples_count_verdicts(own: Made) -> None:
+def test_rates_and_examples_count_verdicts(own):
     judge(own.folder)
     verdicts = read_verdicts(own.folder)
     plain, judged = model.read(own.folder), model.read(own.folder, verdicts)
@@ -76,7 +75,7 @@ def test_rates_and_examples_count_verdicts(own: Made) -> None:
     assert "After review" in private
 
 
-def test_an_audit_without_verification_has_the_grades_of_people(own: Made) -> None:
+def test_an_audit_without_verification_has_the_grades_of_people(own):
     """Degrees stand for the rest, as they did; a judged pair is what people say."""
     own.set_columns(PAIRS, grade=None, probability=None)
     own.change(grader=None)

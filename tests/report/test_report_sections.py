@@ -1,7 +1,6 @@
 import base64
 import json
 import re
-from pathlib import Path
 
 import pytest
 
@@ -10,7 +9,7 @@ from visleak.report import page
 HOSTILE = "<img src=x onerror=alert(1)>"
 
 
-def test_headings_begin_below_those_of_the_page_and_links_tell_no_address() -> None:
+def test_headings_begin_below_those_of_the_page_and_links_tell_no_address():
     made = page.rendered("## A *b*\n\n[see](https://example.org/a?b=1&c=2)")
     assert re.sub(r"\n(?=<)", "", made.strip()) == (
         '<h4>A <em>b</em></h4><p><a href="https://example.org/a?b=1&amp;c=2"'
@@ -29,7 +28,7 @@ def test_headings_begin_below_those_of_the_page_and_links_tell_no_address() -> N
         "```\n</code></pre><script>alert(1)</script>",
     ],
 )
-def test_markdown_lets_no_tag_through(text: str) -> None:
+def test_markdown_lets_no_tag_through(text):
     made = str(page.rendered(text))
     assert set(re.findall(r"<(\w+)", made)) <= {"p", "h3", "strong", "pre", "code", "a"}
     assert not re.search(r"<[^>]*\b(on\w+|src)\s*=", made)
@@ -37,13 +36,13 @@ def test_markdown_lets_no_tag_through(text: str) -> None:
     assert 'href="http:' not in made
 
 
-def write(folder: Path, name: str, text: str) -> None:
+def write(folder, name, text):
     path = folder / "sections" / f"{name}.json"
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(text, encoding="utf-8")
 
 
-def test_sections_come_in_fixed_order_with_anchors_of_their_own(tmp_path: Path) -> None:
+def test_sections_come_in_fixed_order_with_anchors_of_their_own(tmp_path):
     for name in ("zebra", "impact", "purge", "a b", "a-b", "A+b", "\u00e4"):
         write(tmp_path, name, json.dumps({"title": name}))
     made = page.load(tmp_path)
@@ -55,7 +54,7 @@ def test_sections_come_in_fixed_order_with_anchors_of_their_own(tmp_path: Path) 
     assert page.load(tmp_path / "nothing") == ()
 
 
-def test_section_with_everything(tmp_path: Path) -> None:
+def test_section_with_everything(tmp_path):
     """An SVG in ``img`` has no scripts, no network and no document."""
     drawing = "<svg onload='alert(1)'><script>alert(2)</script></svg>"
     rows = [[f"run {i}", 0.123456, None] for i in range(250)]
@@ -78,14 +77,14 @@ def test_section_with_everything(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("text", ["{", "[1]", "null", "[" * 5000])
-def test_damaged_section_says_so(tmp_path: Path, text: str) -> None:
+def test_damaged_section_says_so(tmp_path, text):
     write(tmp_path, "impact", text)
     (made,) = page.load(tmp_path)
     assert made.trouble[0].startswith("sections/impact.json cannot be shown (")
     assert made.trouble[0].endswith("run the step that wrote it again.")
 
 
-def test_damaged_parts_say_so(tmp_path: Path) -> None:
+def test_damaged_parts_say_so(tmp_path):
     value = {"tables": [{"rows": 3}, "x", {"rows": [["a"]]}], "svg": ["<svg/>", "x" * 2_000_001]}
     write(tmp_path, "impact", json.dumps(value))
     (made,) = page.load(tmp_path)

@@ -1,15 +1,11 @@
 """A small audit to review, and a browser's side of the talk with the server."""
 
 import csv
-import socket
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from html.parser import HTMLParser
-from pathlib import Path
-from typing import Any, Self
 
 import cv2
 import numpy as np
@@ -34,12 +30,8 @@ HOSTILE_LABEL = '"><script>alert(2)</script>'
 OWN = {"origin": HERE, "x-visleak": "review"}
 
 
-def make_audit(folder: Path, natural: dict[str, np.ndarray]) -> Path:
-    """Audit 32-pixel images and two photographs; return the audit folder.
-
-    Planted: near copies (darker), an exact one under a hostile name, a mirrored one, repeats in
-    the test set, and one content in two training files.
-    """
+def make_audit(folder, natural):
+    """Audit 32-pixel images and two photographs with planted copies, hostile names and repeats."""
     rng = np.random.default_rng(7)
     tiles = [tile(natural[name], 32, rng) for name in sorted(natural) for _ in range(5)]
     photos = [tile(natural[name], 200, rng) for name in ("coffee", "astronaut")]
@@ -61,7 +53,7 @@ def make_audit(folder: Path, natural: dict[str, np.ndarray]) -> Path:
     return out
 
 
-def write_set(folder: Path, pictures: dict[str, np.ndarray]) -> None:
+def write_set(folder, pictures):
     """Write images, and a manifest beside them with labels and captions."""
     folder.mkdir(parents=True)
     with folder.with_suffix(".csv").open("w", newline="") as lines:
@@ -73,7 +65,7 @@ def write_set(folder: Path, pictures: dict[str, np.ndarray]) -> None:
             writer.writerow([name, f"{folder.name}/{name}", label, f"<b>{name}</b>"])
 
 
-def tile(picture: np.ndarray, side: int, rng: np.random.Generator) -> np.ndarray:
+def tile(picture, side, rng):
     """Cut a square out of an image and make it ``side`` pixels wide."""
     size = min(picture.shape[:2]) // 2
     y, x = (int(rng.integers(0, length - size)) for length in picture.shape[:2])
@@ -81,11 +73,11 @@ def tile(picture: np.ndarray, side: int, rng: np.random.Generator) -> np.ndarray
     return np.asarray(cv2.resize(cut, (side, side), interpolation=cv2.INTER_AREA), np.uint8)
 
 
-def darker(picture: np.ndarray) -> np.ndarray:
+def darker(picture):
     return (picture * 0.85).astype(np.uint8)
 
 
-def shifted(picture: np.ndarray) -> np.ndarray:
+def shifted(picture):
     return np.roll(picture, 1, axis=1)
 
 
@@ -96,14 +88,14 @@ class Browser:
     client: TestClient
 
     @classmethod
-    def at(cls, session: ReviewSession) -> Self:
+    def at(cls, session):
         access = Access(PORT)
         client = TestClient(create_app(session, access), base_url=HERE, follow_redirects=False)
         browser = cls(session, access, client)
         assert client.get(f"/?token={access.token}").status_code == 303
         return browser
 
-    def page(self, address: str) -> str:
+    def page(self, address):
         """A page; lists are in the order of their rows unless the address names another."""
         if "sort=" not in address:
             address += f"{'&' if '?' in address else '?'}sort=distance"
@@ -111,22 +103,22 @@ class Browser:
         assert answer.status_code == 200, answer.text
         return str(answer.text)
 
-    def pair(self, row: int, query: str = "") -> str:
+    def pair(self, row, query=""):
         return self.page(f"/pair/{self.session.listing.name(row)}{query}")
 
-    def judge(self, rows: list[int], judgment: str, **more: Any) -> dict[str, Any]:
+    def judge(self, rows, judgment, **more):
         names = [self.session.listing.name(row) for row in rows]
         choice = {"sort": "distance", **more.pop("choice", {})}
         sent = {"pairs": names, "judgment": judgment, "choice": choice}
         return self.send("/api/judge", sent | more)
 
-    def send(self, path: str, value: Any) -> dict[str, Any]:
+    def send(self, path, value):
         answer = self.client.post(path, json=value, headers=OWN)
         assert answer.status_code == 200, answer.text
         return answer.json()
 
 
-def row_of(session: ReviewSession, query: str, reference: str = "") -> int:
+def row_of(session, query, reference=""):
     """Return the first pair of these two images, or with this one on either side."""
     rows = (session.listing.row(row) for row in range(len(session.listing)))
     ends = ((row["query"], row["reference"]) for row in rows)
@@ -135,11 +127,11 @@ def row_of(session: ReviewSession, query: str, reference: str = "") -> int:
     return next(row for row, pair in enumerate(ends) if query in pair)
 
 
-def words(page: str) -> str:
+def words(page):
     return " ".join(" ".join(Tags(page).texts).split())
 
 
-def until(check: Callable[[], bool]) -> None:
+def until(check):
     """Wait for something; Playwright's own way needs the eval that the pages forbid."""
     for _ in range(1200):
         if check():
@@ -149,7 +141,7 @@ def until(check: Callable[[], bool]) -> None:
 
 
 @contextmanager
-def served(app: Any, listening: socket.socket, **options: Any) -> Iterator[None]:
+def served(app, listening, **options):
     """Serve an application in a thread."""
     uvicorn = pytest.importorskip("uvicorn", reason="the review app needs the extra web")
     config = uvicorn.Config(app, log_level="error", lifespan="off", ws="none", **options)
@@ -165,18 +157,13 @@ def served(app: Any, listening: socket.socket, **options: Any) -> Iterator[None]
 
 
 @contextmanager
-def windows(
-    chromium: Any, app: Any, access: Access, expected: Sequence[str]
-) -> Iterator[Callable[..., Any]]:
-    """Serve an application; yield what opens a window of a browser, and see that all went well.
-
-    Whatever a console, a dialog or a request to another host says must have an expected part.
-    """
+def windows(chromium, app, access, expected):
+    """Serve an application; yield what opens a window of it, and see that it says no more."""
     listening = bound(0)
     access.port = listening.getsockname()[1]
     home, trouble, contexts = f"http://127.0.0.1:{access.port}", [], []
 
-    def window(width: int = 1280, height: int = 900, **options: Any) -> Any:
+    def window(width=1280, height=900, **options):
         contexts.append(chromium.new_context(**options))
         page = contexts[-1].new_page()
         page.set_viewport_size({"width": width, "height": height})
@@ -199,7 +186,7 @@ def windows(
     assert [each for each in trouble if not any(part in each for part in expected)] == []
 
 
-def broken_rules(page: Any) -> list[tuple[str, str]]:
+def broken_rules(page):
     """Return what axe-core finds on a page."""
     axe = pytest.importorskip("axe_playwright_python.sync_playwright").Axe()
     levels = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]
@@ -211,17 +198,17 @@ def broken_rules(page: Any) -> list[tuple[str, str]]:
 class Tags(HTMLParser):
     """The tags of a page with their attributes, as a browser reads them, and its texts."""
 
-    def __init__(self, text: str) -> None:
+    def __init__(self, text):
         super().__init__()
         self.tags: list[tuple[str, dict[str, str | None]]] = []
         self.texts: list[str] = []
         self.feed(text)
 
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+    def handle_starttag(self, tag, attrs):
         self.tags.append((tag, dict(attrs)))
 
-    def handle_data(self, data: str) -> None:
+    def handle_data(self, data):
         self.texts.append(data)
 
-    def all(self, tag: str) -> list[dict[str, str | None]]:
+    def all(self, tag):
         return [attributes for name, attributes in self.tags if name == tag]

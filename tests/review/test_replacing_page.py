@@ -213,9 +213,6 @@ def test_wrong_requests(page, sent, error):
     assert page.replacement.selection.approvals() == {}
 
 
-# -- instructions --------------------------------------------------------------------------------
-
-
 def test_instructions_of_a_text_and_of_json(tmp_path):
     (tmp_path / "a.md").write_text(
         "For all.\n\n## Great_white shark ##\nOne fish.\n\n## cat\nA\nB\n"
@@ -245,8 +242,6 @@ def test_instructions_that_cannot_be_used(tmp_path):
         with pytest.raises(VisleakError, match=error):
             read_instructions(path)
 
-
-# -- in a browser --------------------------------------------------------------------------------
 
 browser = pytest.mark.browser
 

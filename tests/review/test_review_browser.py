@@ -97,7 +97,7 @@ def test_a_key_that_is_held_or_hurried_never_judges_what_was_not_shown(site):
     page.keyboard.up("4")
     arrive(site, page, 1)
     assert site.judged() == [(0, "different")]
-    seen: list[str] = []
+    seen = []
     page.expose_function("report", lambda *name: seen.extend(name))
     pressed = "() => report(document.getElementById('pair').dataset.pair)"
     page.evaluate(f"addEventListener('keydown', {pressed}, true)")

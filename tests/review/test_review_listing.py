@@ -5,7 +5,6 @@ import tempfile
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 from urllib.parse import parse_qsl
 
 import numpy as np
@@ -44,7 +43,7 @@ FOUND = st.fixed_dictionaries(
 @st.composite
 def audits(draw):
     """Images with their digests, and rows of ``pairs.parquet`` in its order."""
-    images: dict[tuple[str, str], str | None] = {}
+    images = {}
     for name in SETS:
         for number in range(draw(st.integers(1, 4))):
             digest = draw(st.sampled_from([*CONTENTS, None] if name == "extra" else CONTENTS))
@@ -89,7 +88,7 @@ def rows_of(listing):
 
 def best_of(images, rows):
     """Return one row a pair of contents, closest first: the slow way."""
-    best: dict[Any, tuple[Any, dict[str, Any]]] = {}
+    best = {}
     for number, row in enumerate(rows):
         key = digests_of(images, row)
         rank = (row["coverage"] == "within", -row["similarity"], number)
@@ -100,7 +99,7 @@ def best_of(images, rows):
 
 def nearest_of(images, rows):
     """Return each query's nearest among the other sets and within its own: the slow way."""
-    found: dict[Any, int] = {}
+    found = {}
     for number, row in enumerate(rows):
         if digests_of(images, row) is None:
             continue

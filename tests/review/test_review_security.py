@@ -217,8 +217,6 @@ def test_a_failure_inside_has_the_headers_and_keeps_its_secrets(session, access,
     assert "default-src 'none'" in answer.headers["content-security-policy"]
 
 
-# -- clients that never send the rest of a request do not keep their connections -------------------
-
 #: Seconds that these servers wait.
 PATIENCE = 0.4
 

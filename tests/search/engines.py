@@ -1,6 +1,6 @@
 """The engines under one roof, for the conformance suite: name -> what makes one."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,15 +14,14 @@ from pickling_executor import pickling_context
 from toy_vectors import Shard
 from visleak.pipeline.remote import DistributedSearch
 from visleak.pipeline.streaming import RemotePartitions
-from visleak.records import Partition
 from visleak.search.exact import ExactSearch
 from visleak.search.faiss_partitions import FaissPartitions
 from visleak.search.faiss_search import FaissSearch
-from visleak.search.hits import Hits, PartitionHits, Sides, Wanted
+from visleak.search.hits import Hits
 from visleak.search.streaming import PartitionRunner, PartitionSearch, stream
 
 
-def part(rows: np.ndarray, order: np.ndarray, name: str = "part") -> Shard:
+def part(rows, order, name="part"):
     """Return some references as a partition; ids sort like ``order``."""
     ids = np.array([f"{rank:09d}" for rank in order], object)
     return Shard(rows, ids, name, f"{name}-{len(rows)}")
@@ -30,15 +29,12 @@ def part(rows: np.ndarray, order: np.ndarray, name: str = "part") -> Shard:
 
 @dataclass
 class Passing:
-    """An engine for partitions with the interface of one for two matrices.
-
-    Answers questions without penalty, weight and views, between two sets.
-    """
+    """An engine for partitions with the interface of one for two matrices, for plain questions."""
 
     run: PartitionRunner | None = None
     parts: int = 3
 
-    def find(self, sides: Sides, wanted: Wanted, *, workers: int = 1) -> Hits:
+    def find(self, sides, wanted, *, workers=1):
         reference = np.asarray(sides.reference[:])
         cuts = np.array_split(np.arange(len(reference)), self.parts)
         parts = [
@@ -61,9 +57,7 @@ class Passing:
         )
 
 
-def through_torch(
-    search: PartitionSearch, partitions: Sequence[tuple[int, Partition]]
-) -> Iterator[tuple[int, PartitionHits]]:
+def through_torch(search, partitions):
     """Put the question to partitions by the path of a GPU, on the processor."""
     pytest.importorskip("torch")
     own = PartitionSearch(search.query, search.wanted, device="torch-cpu")

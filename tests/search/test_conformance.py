@@ -1,9 +1,4 @@
-"""One suite for all engines: planted answers, checked against brute force in float64.
-
-An engine that claims to find everything must give the oracle's answer byte for byte. One that may
-miss pairs must be right in what it finds, must find the planted duplicates, and must say itself
-how much it found.
-"""
+"""One suite for all engines: planted answers, checked against brute force in float64."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -45,7 +40,7 @@ def planted(queries=60, references=400, width=GRID_WIDTH, seed=1, noise=0.05):
     return copies.astype(np.float32), reference
 
 
-def one_axis(values) -> np.ndarray:
+def one_axis(values):
     """Return unit rows with the given values in the middle coordinate."""
     cosine = np.array(values, np.float32)
     rows = np.zeros((len(cosine), GRID_WIDTH), np.float32)
@@ -54,31 +49,31 @@ def one_axis(values) -> np.ndarray:
     return rows
 
 
-def few(queries: int = 20, references: int = 60) -> Sides:
+def few(queries=20, references=60):
     query, reference = planted(20, 60)
     return sides_of(query[:queries], reference[:references])
 
 
-def zero_vectors() -> Sides:
+def zero_vectors():
     query, reference = planted(20, 100)
     query[::5], reference[::7] = 0, 0
     return sides_of(query, reference)
 
 
-def identical_vectors() -> Sides:
+def identical_vectors():
     one = units(np.random.default_rng(2), 1, GRID_WIDTH)
     reference = np.concatenate([np.repeat(one, 90, 0), units(np.random.default_rng(3), 40, 18)])
     return sides_of(np.repeat(one, 4, 0), reference)
 
 
-def rounded_to_one() -> Sides:
+def rounded_to_one():
     """Only a vector whose product with itself rounds to 1 reaches a threshold of 1."""
     query, reference = planted(noise=0)
     query[0] = reference[0] = one_axis([1.0])
     return sides_of(query, reference)
 
 
-def along_an_axis(values, **others) -> Sides:
+def along_an_axis(values, **others):
     return sides_of(one_axis([1.0]), one_axis(values), **others)
 
 
@@ -105,19 +100,19 @@ PLAIN_QUESTIONS: dict[str, Callable[[], Question]] = {
 }
 
 
-def penalised() -> Sides:
+def penalised():
     """The best are those of the highest similarity after a penalty; the threshold ignores it."""
     penalty = np.random.default_rng(4).random(400).astype(np.float32) / 2
     return replace(sides_of(*planted()), penalty=penalty)
 
 
-def with_itself(count: int = 150, seed: int = 5, **others) -> Sides:
+def with_itself(count=150, seed=5, **others):
     """No image is a copy of itself; equal vectors are of each other."""
     rows = units(np.random.default_rng(seed), count, GRID_WIDTH, repeats=0.3)
     return sides_of(rows, rows, same=True, **others)
 
 
-def seen_in_views() -> Sides:
+def seen_in_views():
     """Mirrored, turned and inverted copies."""
     query, reference = planted()
     for i in range(len(query)):
@@ -125,7 +120,7 @@ def seen_in_views() -> Sides:
     return sides_of(query, reference, views=ALL, make=grid_view)
 
 
-def of_a_larger_matrix() -> Sides:
+def of_a_larger_matrix():
     """Sides may be rows of a matrix on disk."""
     query, reference = planted()
     return sides_of(Rows(query, np.arange(0, 60, 2)), Rows(reference, np.arange(0, 400, 3)))

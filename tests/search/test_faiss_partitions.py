@@ -1,7 +1,5 @@
 """One index a partition: kept on disk, loaded later, never trusted where it does not fit."""
 
-from pathlib import Path
-
 import numpy as np
 import pytest
 from engines import part
@@ -34,7 +32,7 @@ def answer(found):
 
 
 @pytest.mark.parametrize("kind", ["flat", "hnsw", "ivf", "ivfpq"])
-def test_indexes_are_built_once(sets, tmp_path: Path, monkeypatch, kind):
+def test_indexes_are_built_once(sets, tmp_path, monkeypatch, kind):
     query, parts = sets
     exact = stream(query, parts, WANTED)
     first = stream(query, parts, WANTED, run=FaissPartitions(tmp_path, kind=kind))
@@ -63,7 +61,7 @@ def test_indexes_are_built_once(sets, tmp_path: Path, monkeypatch, kind):
         lambda index, about: index.unlink(),
     ],
 )
-def test_a_damaged_index_is_built_again(sets, tmp_path: Path, damage):
+def test_a_damaged_index_is_built_again(sets, tmp_path, damage):
     query, parts = sets
     first = stream(query, parts, WANTED, run=FaissPartitions(tmp_path, kind="ivf"))
     damage(min(tmp_path.glob("*.faiss")), min(tmp_path.glob("*.json")))
@@ -71,7 +69,7 @@ def test_a_damaged_index_is_built_again(sets, tmp_path: Path, damage):
     assert answer(again) == answer(first)
 
 
-def test_a_changed_file_has_an_index_of_its_own(sets, tmp_path: Path):
+def test_a_changed_file_has_an_index_of_its_own(sets, tmp_path):
     query, parts = sets
     stream(query, parts[:1], WANTED, run=FaissPartitions(tmp_path))
     changed = part(parts[1].stored, np.arange(500), "p0-changed")

@@ -19,7 +19,7 @@ from visleak.search.faiss_search import (
 from visleak.search.hits import Account, Hits, Wanted
 
 
-def rows(count: int) -> np.ndarray:
+def rows(count):
     """Return a matrix of many rows that takes no memory."""
     return np.broadcast_to(np.float32(0), (count, GRID_WIDTH))
 
@@ -58,7 +58,7 @@ def test_threads_are_as_before():
     before = faiss.omp_get_max_threads()
     rng = np.random.default_rng(2)
     sides = sides_of(units(rng, 5, 8), units(rng, 40, 8))
-    told: list[int] = []
+    told = []
     FaissSearch(progress=told.append).find(sides, Wanted(0.5), workers=before + 1)
     assert faiss.omp_get_max_threads() == before
     assert told[-1] == 40
@@ -78,7 +78,7 @@ def test_floods_change_no_hit(monkeypatch, crowd):
 
 
 def test_recall_by_hand():
-    def hits_of(*pairs: tuple[int, int, float]) -> Hits:
+    def hits_of(*pairs):
         query, reference, similarity = np.array(pairs).reshape(-1, 3).T
         ends = query.astype(np.int64), reference.astype(np.int64)
         views, total = np.zeros(len(pairs), np.int8), np.zeros(2, np.int64)

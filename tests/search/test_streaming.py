@@ -27,7 +27,7 @@ def merged(queries, wanted, found):
     return merger.finish()
 
 
-def shards(stored: np.ndarray, cuts: list[int], seed: int = 0) -> list[Shard]:
+def shards(stored, cuts, seed=0):
     """Cut a matrix into partitions; its ids come in any order."""
     ids = np.array([f"{i}" for i in np.random.default_rng(seed).permutation(len(stored))], object)
     edges = [0, *sorted(min(cut, len(stored)) for cut in cuts), len(stored)]
@@ -35,7 +35,7 @@ def shards(stored: np.ndarray, cuts: list[int], seed: int = 0) -> list[Shard]:
     return [Shard(stored[a:b], ids[a:b], stamp=str(number)) for number, (a, b) in cuts]
 
 
-def expected(query: np.ndarray, partitions: list[Shard], wanted: Wanted):
+def expected(query, partitions, wanted):
     """Search everything at once: load, normalise, leave out what is no number."""
     stored = np.concatenate([np.asarray(each.stored, np.float64) for each in partitions])
     ids = np.concatenate([each.ids for each in partitions])
@@ -47,7 +47,7 @@ def expected(query: np.ndarray, partitions: list[Shard], wanted: Wanted):
     return ExactSearch().find(sides_of(query, reference, order=order), wanted), rows, ids, loaded
 
 
-def assert_equals_exact(query, partitions, wanted, found) -> None:
+def assert_equals_exact(query, partitions, wanted, found):
     hits, rows, ids, loaded = expected(query, partitions, wanted)
     offsets = np.cumsum([0, *(each.rows for each in partitions)])
     np.testing.assert_array_equal(found.query, hits.query)
@@ -61,7 +61,7 @@ def assert_equals_exact(query, partitions, wanted, found) -> None:
     assert found.rows == offsets[-1]
 
 
-def planted(seed: int, queries: int, references: int, width: int = WIDTH):
+def planted(seed, queries, references, width=WIDTH):
     """Return queries and references with copies, near copies and repeated vectors."""
     rng = np.random.default_rng(seed)
     reference = units(rng, references, width, repeats=0.4)
@@ -74,7 +74,7 @@ def planted(seed: int, queries: int, references: int, width: int = WIDTH):
     return query, reference
 
 
-def spoiled(reference: np.ndarray, seed: int, kind: str) -> np.ndarray:
+def spoiled(reference, seed, kind):
     """Store vectors the way files do: in some float type, some of them damaged."""
     rng = np.random.default_rng(seed)
     rows = reference.astype(np.float64)
@@ -180,7 +180,7 @@ def test_memory_of_a_mapped_partition_is_given_back(tmp_path, monkeypatch):
     path = tmp_path / "rows.npy"
     np.save(path, reference)
 
-    def resident() -> int:
+    def resident():
         lines = Path("/proc/self/smaps").read_text().split(str(path))[1].splitlines()
         return int(next(line.split()[1] for line in lines if line.startswith("Rss:")))
 

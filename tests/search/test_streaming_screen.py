@@ -87,7 +87,7 @@ def test_memory_without_a_file_is_kept(tmp_path):
     assert (stored == 2).all()
 
 
-def hard_case(seed: int, width: int = WIDTH):
+def hard_case(seed, width=WIDTH):
     """Return queries, stored half floats and floors that pairs reach by a hair or miss by one."""
     rng = np.random.default_rng(seed)
     query = units(rng, 40, width)
@@ -103,7 +103,7 @@ def hard_case(seed: int, width: int = WIDTH):
     return query, stored, floor, exact.astype(np.float32)
 
 
-def axes_of(width: int, kept: int, skew: float) -> np.ndarray:
+def axes_of(width, kept, skew):
     """Return axes that are orthonormal but for ``skew``."""
     rng = np.random.default_rng(9)
     axes = np.linalg.qr(rng.normal(size=(width, kept)))[0]
@@ -142,7 +142,7 @@ def test_half_precision_loses_nothing_either(precision, seed):
     assert (exact[seen.query, seen.row] >= floor[seen.query] - slack).all()
 
 
-def assert_nothing_lost(seen, floor, exact) -> None:
+def assert_nothing_lost(seen, floor, exact):
     found = np.zeros(exact.shape, bool)
     np.add.at(found, (seen.query, seen.row), 1)
     assert len(seen.query) == found.sum(), "a pair twice"

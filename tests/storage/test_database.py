@@ -70,9 +70,6 @@ def test_works_where_the_write_ahead_log_is_refused(tmp_path, monkeypatch):
     assert [path.name for path in tmp_path.iterdir()] == ["d"]
 
 
-# -- one bit flips: a file is read as it was, or refused in one line -------------------------------
-
-
 #: Positions per file. Of verdicts every bit was tried once, of the others every fifth.
 FLIPS = 60
 

@@ -1,13 +1,8 @@
 """Small sets of images and a file that names them."""
 
-from collections.abc import Mapping, Sequence
-from pathlib import Path
-from typing import Any
-
-import numpy as np
 from PIL import Image
 
-from visleak.study import Options, Result, study
+from visleak.study import Options, study
 
 #: A name that a page, a spreadsheet, LaTeX and a formula would all misread.
 HOSTILE = "=<img src=x onerror=alert(1)> $x$ a_b & 50 %"
@@ -21,7 +16,7 @@ SETS = {
 }
 
 
-def crop(natural: Mapping[str, np.ndarray], number: int, side: int = 72) -> Image.Image:
+def crop(natural, number, side=72):
     """Return a region of a natural image; two numbers never show the same."""
     names = ("astronaut", "chelsea", "coffee", "rocket")
     picture = natural[names[number % len(names)]]
@@ -29,23 +24,21 @@ def crop(natural: Mapping[str, np.ndarray], number: int, side: int = 72) -> Imag
     return Image.fromarray(picture[top : top + side, left : left + side])
 
 
-def write_pictures(
-    root: Path, natural: Mapping[str, np.ndarray], sets: Mapping[str, Sequence[int]]
-) -> None:
+def write_pictures(root, natural, sets):
     for name, numbers in sets.items():
         (root / name).mkdir(parents=True, exist_ok=True)
         for number in numbers:
             crop(natural, number).save(root / name / f"{number:02d}.png")
 
 
-def table(name: str, **keys: object) -> str:
+def table(name, **keys):
     """Return a set of the file; a key of ``None`` is left out."""
     lines = [f"{key} = {_toml(value)}" for key, value in keys.items() if value is not None]
     quoted = name.replace("\\", "\\\\").replace('"', '\\"')
     return "\n".join([f'[sets."{quoted}"]', *lines, ""]) + "\n"
 
 
-def _toml(value: object) -> str:
+def _toml(value):
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, str):
@@ -57,7 +50,7 @@ def _toml(value: object) -> str:
     return str(value)
 
 
-def sets_of(audit: str = "verify = false\nlocal = false") -> str:
+def sets_of(audit="verify = false\nlocal = false"):
     """Return the file of :data:`SETS`."""
     return (
         f"title = 'small'\n[audit]\n{audit}\n"
@@ -68,7 +61,7 @@ def sets_of(audit: str = "verify = false\nlocal = false") -> str:
     )
 
 
-def carried_out(root: Path, text: str, out: str = "out", **options: Any) -> Result:
+def carried_out(root, text, out="out", **options):
     """Write the file and carry it out, without processes and a cache."""
     (root / "sets.toml").write_text(text, encoding="utf-8")
     return study(root / "sets.toml", root / out, Options(workers=1, cache=None, **options))

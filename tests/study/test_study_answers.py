@@ -1,20 +1,15 @@
 """What leaks, read from the audits' tables, against plain set arithmetic on the same tables."""
 
 import json
-from collections.abc import Mapping
-from pathlib import Path
 
-import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
 from study_making import SETS, carried_out, crop, sets_of, table, write_pictures
 
-from visleak.auditing import Audit
-from visleak.study import Result
 from visleak.study.config import Comparison
-from visleak.study.results import RATES, Union
+from visleak.study.results import RATES
 from visleak.study.running import Leaks, leaks_of, together
 
 #: More leaks, blank images on both sides, a repeat within the queries.
@@ -22,7 +17,7 @@ GRADED = "verify = true\nwithin = true"
 
 
 @pytest.fixture(scope="module")
-def root(tmp_path_factory: pytest.TempPathFactory, natural: Mapping[str, np.ndarray]) -> Path:
+def root(tmp_path_factory, natural):
     root = tmp_path_factory.mktemp("answers")
     write_pictures(root, natural, SETS)
     crop(natural, 0).save(root / "one/test/a-repeat.jpg", quality=20)
@@ -34,15 +29,15 @@ def root(tmp_path_factory: pytest.TempPathFactory, natural: Mapping[str, np.ndar
 
 
 @pytest.fixture(scope="module")
-def result(root: Path) -> Result:
+def result(root):
     return carried_out(root, sets_of(GRADED))
 
 
-def audits_of(result: Result) -> list[Audit]:
+def audits_of(result):
     return list({id(audit): audit for audit in result.run.audits.values()}.values())
 
 
-def test_a_cell_is_what_its_audit_says(result: Result, root: Path) -> None:
+def test_a_cell_is_what_its_audit_says(result, root):
     """The audit counts from its arrays, the study from its tables."""
     assert len(result.cells) == 3
     for cell in result.cells:
@@ -54,14 +49,14 @@ def test_a_cell_is_what_its_audit_says(result: Result, root: Path) -> None:
         assert cell.comparison.coverage == stored["coverage"]
 
 
-def brute(result: Result, union: Union, column: str, *words: str) -> set[str]:
+def brute(result, union, column, *words):
     """Return the images that leak, by going through all rows of all tables."""
     pairs = (row for audit in audits_of(result) for row in audit.pairs().to_pylist())
     mine = [row for row in pairs if row["reference_set"] in union.references]
     return {row["query"] for row in mine if row[column] in words} - {"blank.png"}
 
 
-def test_unions_are_unions_of_images(result: Result) -> None:
+def test_unions_are_unions_of_images(result):
     """An image leaks if it leaks into any; it is hard if it is hard in any."""
     assert [union.coverage for union in result.unions] == ["intra", "inter", "any"]
     for union in result.unions:
@@ -75,7 +70,7 @@ def test_unions_are_unions_of_images(result: Result) -> None:
         assert union.rates["hard"].total == 8
 
 
-def test_what_is_planted_is_what_comes_out(result: Result) -> None:
+def test_what_is_planted_is_what_comes_out(result):
     """Not only consistent: equal images of different sets, and nothing else, are exact."""
     exact = {c.comparison.reference: c.rates["exact"].count for c in result.cells}
     assert exact == {"one-train": 2, "two-train": 2, "crawl": 2}
@@ -85,7 +80,7 @@ def test_what_is_planted_is_what_comes_out(result: Result) -> None:
     assert everything.rates["near_or_exact"].count >= 6
 
 
-def test_repeats_within_are_counted_apart(result: Result) -> None:
+def test_repeats_within_are_counted_apart(result):
     """The repeat stands in no table of an audit against a reference."""
     (repeats,) = result.repeats
     assert (repeats.query, repeats.pairs, repeats.images) == ("one-test", 1, 2)
@@ -97,7 +92,7 @@ codes = st.dictionaries(st.sampled_from("abcdefgh"), st.integers(0, 1))
 
 
 @given(st.lists(codes, min_size=1, max_size=4))
-def test_union_against_set_arithmetic(parts: list[dict[str, int]]) -> None:
+def test_union_against_set_arithmetic(parts):
     """For any leaks: hard is the union of the hard, soft what is soft in some and hard in none."""
     leaks = [Leaks(8, part, {}, True, True) for part in parts]
     hard = {image for part in parts for image, code in part.items() if code == 0}
@@ -108,7 +103,7 @@ def test_union_against_set_arithmetic(parts: list[dict[str, int]]) -> None:
     assert rates["hard_or_soft"].count == len(both)
 
 
-def test_a_union_over_what_was_not_looked_at_is_not_known() -> None:
+def test_a_union_over_what_was_not_looked_at_is_not_known():
     """Embeddings have no grade: saying zero would be a claim."""
     graded = Leaks(4, {"a": 0}, {"a": 1}, True, True)
     vectors = Leaks(4, {"b": 1}, {}, True, False)
@@ -120,7 +115,7 @@ def test_a_union_over_what_was_not_looked_at_is_not_known() -> None:
 
 
 @pytest.fixture
-def releases(tmp_path: Path, natural: Mapping[str, np.ndarray]) -> Path:
+def releases(tmp_path, natural):
     """A val set whose images are also in train, named after numbers; one more leaks in fact."""
     write_pictures(tmp_path, natural, {"val": [0, 1, 2, 3], "train": [0, 1, 2, 5]})
     for path in list((tmp_path / "val").iterdir()):
@@ -138,9 +133,7 @@ def releases(tmp_path: Path, natural: Mapping[str, np.ndarray]) -> Path:
         ([{"set": "val", "match": r"/(\d+)\.png$/"}], 3, 1),
     ],
 )
-def test_own_copies_are_left_out_by_id(
-    releases: Path, contains: list | None, pairs: int, leaks: int
-) -> None:
+def test_own_copies_are_left_out_by_id(releases, contains, pairs, leaks):
     """Of four images three are known to be in both sets; the fourth is a finding."""
     text = "[audit]\nverify = false\n" + table("val", dataset="d", roles=["B"], source="val")
     text += table("train", dataset="d", roles=["T"], source="train", contains=contains)
@@ -151,7 +144,7 @@ def test_own_copies_are_left_out_by_id(
     assert len(notes) == (1 if contains else 0)
 
 
-def test_a_sample_is_the_same_in_every_audit(root: Path) -> None:
+def test_a_sample_is_the_same_in_every_audit(root):
     """Else the union would be over different images."""
     text = sets_of("verify = false\nlocal = false\nwithin = true\nsample = 4")
     result = carried_out(root, text, out="sampled")
@@ -165,7 +158,7 @@ def test_a_sample_is_the_same_in_every_audit(root: Path) -> None:
     assert "repeats within the benchmarks: not looked for in a sample" in result.notes
 
 
-def test_reading_is_by_name_not_by_order(result: Result) -> None:
+def test_reading_is_by_name_not_by_order(result):
     """A comparison that an audit does not hold is no silent zero."""
     with pytest.raises(KeyError):
         leaks_of(audits_of(result)[0], [Comparison("one-test", "elsewhere", "inter")])

@@ -3,18 +3,14 @@
 import csv
 import json
 import re
-from collections.abc import Mapping
 from functools import partial
-from pathlib import Path
 
-import numpy as np
 import pytest
 from study_making import HOSTILE, SETS, carried_out, sets_of, table, write_pictures
 
 from visleak.progress import silent
 from visleak.report import renew_report
 from visleak.storage import claimed
-from visleak.study import Result
 from visleak.study.document import CELLS, UNIONS, write
 from visleak.study.results import RATES
 
@@ -28,7 +24,7 @@ PAPER = {
 
 
 @pytest.fixture(scope="module")
-def root(tmp_path_factory: pytest.TempPathFactory, natural: Mapping[str, np.ndarray]) -> Path:
+def root(tmp_path_factory, natural):
     root = tmp_path_factory.mktemp("output")
     write_pictures(root, natural, SETS)
     (root / "paper.json").write_text(json.dumps(PAPER))
@@ -36,7 +32,7 @@ def root(tmp_path_factory: pytest.TempPathFactory, natural: Mapping[str, np.ndar
 
 
 @pytest.fixture(scope="module")
-def result(root: Path) -> Result:
+def result(root):
     """A graded study with a benchmark that has a name of its own."""
     hostile = table(HOSTILE, dataset="one", roles=["B"], source="one/test")
     text = "paper = 'paper.json'\n" + sets_of("verify = true") + hostile
@@ -45,11 +41,11 @@ def result(root: Path) -> Result:
 
 
 @pytest.fixture(scope="module")
-def out(root: Path, result: Result) -> Path:
+def out(root, result):
     return root / "out"
 
 
-def test_figures_are_made_of_what_is_known(out: Path, root: Path) -> None:
+def test_figures_are_made_of_what_is_known(out, root):
     """A study without grades has no figure of them, also where one stood before."""
     assert {path.stem for path in out.glob("*.svg")} == {"matrix", "grades", "intra", "union"}
     folder = root / "plain"
@@ -63,7 +59,7 @@ def test_figures_are_made_of_what_is_known(out: Path, root: Path) -> None:
     assert "<a href" not in (folder / "study.html").read_text()
 
 
-def test_the_json_is_the_study(out: Path, result: Result) -> None:
+def test_the_json_is_the_study(out, result):
     stored = json.loads((out / "study.json").read_text())
     assert (stored["schema"], stored["kind"]) == (1, "visleak study")
     assert len(stored["comparisons"]) == len(result.cells) == 6
@@ -77,7 +73,7 @@ def test_the_json_is_the_study(out: Path, result: Result) -> None:
     assert str(out.parent) not in (out / "study.json").read_text(), "a path of this machine"
 
 
-def test_the_csv_files_hold_every_rate(out: Path, result: Result) -> None:
+def test_the_csv_files_hold_every_rate(out, result):
     with (out / "comparisons.csv").open(newline="") as lines:
         header, *rows = csv.reader(lines)
     assert tuple(header) == CELLS
@@ -93,7 +89,7 @@ def test_the_csv_files_hold_every_rate(out: Path, result: Result) -> None:
     assert len(rows) == len(result.unions) * len(RATES)
 
 
-def test_a_name_is_no_markup(out: Path) -> None:
+def test_a_name_is_no_markup(out):
     """On the page, in Markdown and in LaTeX; links lead to reports that are there."""
     page = (out / "study.html").read_text()
     assert "<img src=x" not in page
@@ -109,20 +105,20 @@ def test_a_name_is_no_markup(out: Path) -> None:
         assert (out / link).is_file()
 
 
-def test_ours_and_published_values_in_one_table(out: Path, result: Result) -> None:
+def test_ours_and_published_values_in_one_table(out, result):
     lines = (out / "study.md").read_text()
     cell = result.cell(HOSTILE, "one-train")
     assert f"{100 * cell.rates['hard'].share:.2f} / 12.34" in lines
     assert "| 1.00-2.00 |" in lines
 
 
-def test_the_same_study_gives_the_same_bytes(out: Path, result: Result, root: Path) -> None:
+def test_the_same_study_gives_the_same_bytes(out, result, root):
     """No date, no random ids."""
     write(result, root / "again")
     for path in sorted((root / "again").iterdir()):
         assert (out / path.name).read_bytes() == path.read_bytes(), path.name
 
 
-def test_headlines_contain_the_main_results(result: Result) -> None:
+def test_headlines_contain_the_main_results(result):
     total = result.totals[0].rates["hard_or_soft"]
     assert result.headlines[0].startswith(f"one-test: {total} leak into at least one")

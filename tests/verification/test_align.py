@@ -44,9 +44,6 @@ def smooth(image, side):
     return cv2.GaussianBlur(cv2.cvtColor(small, cv2.COLOR_RGB2GRAY), (0, 0), 0.7).astype(np.float32)
 
 
-# -- views, shifts, warps ------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("view", range(9), ids=VIEWS)
 @pytest.mark.parametrize("shape", [(4, 4), (3, 5)])
 def test_view_matrices_move_pixels_as_views_do(view, shape):
@@ -70,8 +67,6 @@ def test_coverage():
     assert not none.any()
     assert coverage(np.stack([view_matrix(view) for view in range(9)]), 16).all()
 
-
-# -- by correlation ------------------------------------------------------------------------------
 
 PLANTED = {
     "shifted": about_centre(across=0.04, down=-0.03),
@@ -113,9 +108,6 @@ def test_refinement_finds_a_relation_to_half_a_pixel_in_other_light(natural, nam
 def test_moderate_changes_of_the_start_are_plausible(change, plausible, view):
     start = view_matrix(view)
     assert is_plausible(change @ start, start) == plausible
-
-
-# -- in a frame ----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("planted", ["shifted", "turned", "sheared"])
@@ -173,9 +165,6 @@ def test_images_with_next_to_no_overlap_have_no_frame(image, matrix):
     assert common_frame(image[:1, :1], image, np.eye(3)) is None
 
 
-# -- content -------------------------------------------------------------------------------------
-
-
 def test_a_letterbox_is_masked(image):
     content = content_mask(
         cv2.copyMakeBorder(image, 40, 40, 0, 0, cv2.BORDER_CONSTANT, value=(0, 0, 255))
@@ -194,9 +183,6 @@ def test_the_canvas_of_a_turned_image_is_masked(image):
 
 
 MIRROR = view_matrix(VIEWS.index("mirror"))
-
-
-# -- local features ------------------------------------------------------------------------------
 
 
 @pytest.fixture(scope="module")
@@ -252,9 +238,6 @@ def test_mirrored_and_inverted_images_are_found(images, mirrored, inverted):
     found = match_features(255 - query if inverted else query, image)
     assert largest_distance(found.matrix, MIRROR if mirrored else np.eye(3)) < 0.01
     assert found.inverted == inverted
-
-
-# -- registration --------------------------------------------------------------------------------
 
 
 def bent(grey, moves):

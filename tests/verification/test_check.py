@@ -38,9 +38,6 @@ def images(request, natural):
     return {n: cv2.resize(natural[n], (32, 32), interpolation=cv2.INTER_AREA) for n in NAMES}
 
 
-# -- the check -----------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("name", NAMES)
 def test_equal_images(images, name):
     measures, matrix = changed(images[name], to=images[name])
@@ -145,9 +142,6 @@ def test_blank_images_agree_only_with_blank_images(images, level):
     assert changed(blank, to=blank)[0].exact == 1
 
 
-# -- bounds and the digest -----------------------------------------------------------------------
-
-
 def test_the_digest_changes_with_every_constant(monkeypatch):
     """It keys cached evidence."""
     before = digest()
@@ -165,9 +159,6 @@ def test_the_digest_changes_with_every_constant(monkeypatch):
         with monkeypatch.context() as patch:
             patch.setattr(part, name, [getattr(part, name)])
             assert digest() != before, (part, name)
-
-
-# -- exact images, and images that differ by noise alone -------------------------------------------
 
 
 def is_exact_by_definition(query, reference):

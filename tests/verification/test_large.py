@@ -192,9 +192,6 @@ def test_blur_and_noise_change_little(natural, name):
         assert measures.drift < 0.2
 
 
-# -- different shots -----------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("share", [0.03, 0.06])
 def test_parallax_drifts(natural, name, share):

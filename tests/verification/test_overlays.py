@@ -110,8 +110,6 @@ def test_other_content_outside_of_a_cover_counts():
     assert found.differences.replaced > 0
 
 
-# -- bars ----------------------------------------------------------------------------------------
-
 LEAF = 300
 
 

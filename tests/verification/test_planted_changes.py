@@ -110,9 +110,6 @@ def test_a_mark_that_moved_is_on_both_and_has_two_boxes(one, other):
     assert len(found.markings.boxes) >= 2
 
 
-# -- masks, blank images and threads ---------------------------------------------------------------
-
-
 def test_changes_outside_the_mask_are_ignored():
     mask = np.ones(invoice().shape[:2], np.bool_)
     mask[300:] = False
@@ -193,8 +190,6 @@ def test_outliers_are_searched_below_a_cover_as_well():
     found = find_differences(uncovered, reference, ~hidden, (query, hidden))
     assert found.outliers.less > 3
 
-
-# -- colours that only one image has ---------------------------------------------------------------
 
 RED, GREEN = (200, 40, 50), (40, 150, 70)
 

@@ -131,9 +131,6 @@ def test_thumbnails_of_any_shape(shape):
         np.testing.assert_array_equal(got, cv2.cvtColor(pixels, cv2.COLOR_RGB2GRAY))
 
 
-# -- tiny images: crops, borders and views ---------------------------------------------------------
-
-
 @pytest.fixture(scope="module")
 def greys(natural):
     """Return grey images large enough to be cropped."""

@@ -146,9 +146,6 @@ def test_a_blank_image_is_not_located(photographs):
     assert check_tiny(blank, tiny(photographs[0]))[0].gradient == 0
 
 
-# -- measures against slow, independent computations -----------------------------------------------
-
-
 def square(seed):
     """Return a smooth random RGB square."""
     rng = np.random.default_rng(seed)

@@ -171,9 +171,6 @@ def test_lists_that_cannot_be():
         listing_of(one, Prompts(("a",), origin="g.csv"))
 
 
-# -- figures, which are drawn from here on ---------------------------------------------------------
-
-
 def test_a_labelled_list_against_a_general_one_and_its_figures(tmp_path, drawn_figures):
     found, model = run(tmp_path / "out", analysis=Analysis(tokens=2))
     assert (found.prompts, found.general, found.known) == (13, 300, 12)

@@ -20,11 +20,7 @@ def jobs(*prompts, count=5):
 
 
 class MixingModel(ReplayingModel):
-    """A model whose images differ by their place in the batch and by the others in it.
-
-    No model should; but rounding does so, and a resumed run must not show it. It dies after
-    ``left`` batches.
-    """
+    """A model whose images differ by place and batch; it dies after ``left`` batches."""
 
     left = -1
 

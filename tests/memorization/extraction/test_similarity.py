@@ -146,11 +146,7 @@ def test_tiny_pictures_must_agree_in_place():
 
 
 def naive(near, least):
-    """Return the sets of cores that are connected.
-
-    Ester et al. 1996: a core has ``least`` neighbours, itself one of them; cores that are
-    neighbours share a cluster; an image with a core as neighbour is in (one of) their clusters.
-    """
+    """Return the sets of cores that are connected, as Ester et al. 1996 define them."""
     groups, left = [], {i for i in range(len(near)) if near[i].sum() >= least}
     while left:
         group, waiting = set(), [left.pop()]

@@ -12,10 +12,7 @@ TOKENS, WIDTH, SHAPE = 5, 3, (2, 2, 2)
 
 
 class SmoothModel(ToyModel):
-    """``eps(x, c) = x + sum over tokens of tanh(A c_t + B x)``, other for every noise and prompt.
-
-    ``batches`` are the rows of every call of the network; ``sampled`` is what was sampled.
-    """
+    """``eps(x, c) = x + sum over tokens of tanh(A c_t + B x)``, with a record of its calls."""
 
     name = "smooth"
     digest = "smooth-1"

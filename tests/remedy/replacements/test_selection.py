@@ -102,7 +102,7 @@ def test_the_first_eligible_candidate_is_selected_automatically(opened):
     mine, rejected = queue[4], queue[0]
     selection.approve(1, mine.digest, "ada")
     selection.reject(1, rejected.digest, "ada")
-    steps: list[tuple[int, int]] = []
+    steps = []
     assert selection.choose(lambda done, total: steps.append((done, total))) == 4
     assert steps[-1] == (5, 5)
     left = [each.id for each in queue if each not in (mine, rejected)]

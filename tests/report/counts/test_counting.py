@@ -179,7 +179,7 @@ def test_against_plain_loops(machine, people):
         (own,) = count(folder, verdicts=verdicts).sets
     for state, grades in ((own.before, machine), (own.after, machine | people)):
         found = {pair: grade for pair, grade in grades.items() if grade != "different"}
-        best: dict[str, int] = {}
+        best = {}
         for (query, _), grade in found.items():
             best[query] = min(best.get(query, 9), GRADES.index(grade))
         assert state.leaks.pairs == {
@@ -200,8 +200,8 @@ def test_the_lists_of_cifair(tmp_path):
     rows = [list(csv.DictReader(path.read_text().splitlines())) for path in lists]
     table = pq.read_table(home / "test.parquet", columns=["index", "label_name", "image"])
     labels = dict(zip(table["index"].to_pylist(), table["label_name"].to_pylist(), strict=True))
-    digests: dict[tuple[str, str], str | None] = {}
-    sets: dict[str, list[Image]] = {"test": [], "train": []}
+    digests = {}
+    sets = {"test": [], "train": []}
     for name, images in sets.items():
         names = {int(row["TrainID"]) for row in rows[0]} if name == "train" else set(labels)
         part = pq.read_table(home / f"{name}.parquet", columns=["index", "image"])
