@@ -154,6 +154,10 @@ def test_no_import_cycle_inside_a_package():
     assert cycles(ROOT) == []
 
 
+def test_every_module_is_in_a_level():
+    assert {package(name) for name in sources(ROOT) if name not in ENTRY_POINTS} <= set(LEVEL)
+
+
 def test_dotted_paths_in_tables_exist():
     known = set(sources(ROOT))
     lost = [

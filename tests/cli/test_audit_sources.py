@@ -2,11 +2,13 @@
 
 import csv
 import shlex
+import tarfile
 
 import pytest
 from calling import run
 
 import visleak
+from visleak.auditing import Audit
 
 
 def test_the_same_files_on_both_sides_are_named(dataset, tmp_path):
@@ -80,3 +82,23 @@ def test_groups_are_counted_and_doubted(dataset, tmp_path):
     (tmp_path / "many.csv").write_text(f"path,group\n{rows}")
     ran = run("audit", "--set", tmp_path / "many.csv", "-o", tmp_path / "many", "--no-verify")
     assert "nearly every image of many is a group of its own, such as '0'" in ran.err
+
+
+def test_shards_make_the_same_audit(dataset, audited, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for side in ("train", "test"):
+        files = sorted((dataset / side / "thing").iterdir())
+        for number, part in enumerate((files[:4], files[4:])):
+            with tarfile.open(f"{side}-{number}.tar", "w") as archive:
+                for file in part:
+                    archive.add(file, f"thing/{file.name}")
+    sides = ("--test", "test-{0..1}.tar", "--train", "train-*.tar")
+    run("audit", *sides, "-o", "a", code=0)
+    columns = ["similarity", "background", "view", "grade", "probability"]
+    found, wanted = (
+        sorted(map(str, Audit(folder).pairs().select(columns).to_pylist()))
+        for folder in (tmp_path / "a", audited)
+    )
+    assert found == wanted
+    assert {problem.id for problem in Audit(tmp_path / "a").unreadable()} == {"thing/text"}
+    assert "reused: " in run("audit", *sides, "-o", "a").err

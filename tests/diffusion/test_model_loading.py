@@ -2,6 +2,7 @@
 
 import json
 import shutil
+import subprocess
 import sys
 
 import numpy as np
@@ -38,6 +39,11 @@ def images_of(model):
 def same_images(folder, other):
     one, two = (images_of(load_model(str(each))) for each in (folder, other))
     return np.array_equal(one, two)
+
+
+def test_importing_the_packages_loads_nothing_heavy():
+    code = "import sys, visleak.memorization, visleak.diffusion; sys.exit('torch' in sys.modules)"
+    subprocess.run([sys.executable, "-c", code], check=True)
 
 
 def test_places_that_are_no_pipeline(tmp_path):

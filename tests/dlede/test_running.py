@@ -3,6 +3,9 @@
 import os
 import pickle
 import signal
+import subprocess
+import sys
+import textwrap
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -154,6 +157,46 @@ def test_a_damaged_file_is_named(tmp_path):
     path.write_text(path.read_text().replace('"accuracy": ', '"accuracy": "x",\n"y": '))
     with pytest.raises(VisleakError, match=r"repetition-01.json is damaged .*delete it to train"):
         trained(course, trainer)
+
+
+def started(script, folder):
+    """Start a script in which ``folder`` and what this module has are known."""
+    folder.mkdir(exist_ok=True)
+    body = textwrap.indent(textwrap.dedent(script), "    ")
+    path = folder / "script.py"
+    path.write_text(
+        "from pathlib import Path\n"
+        "from test_running import Rehearsed, course_of, trained\n"
+        f"if __name__ == '__main__':\n    folder = Path({str(folder)!r})\n{body}"
+    )
+    here = Path(__file__).parent
+    environment = {**os.environ, "PYTHONPATH": f"{here}:{here.parent}"}
+    return subprocess.Popen([sys.executable, str(path)], env=environment, stderr=subprocess.PIPE)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("sent", [signal.SIGKILL, signal.SIGINT])
+def test_a_killed_run_loses_only_what_was_in_progress(tmp_path, sent):
+    script = """
+        trainer = Rehearsed(told=folder / "told", lasts=0.4)
+        trained(course_of(folder, trainer), trainer, 2)
+        """
+    process = started(script, tmp_path)
+    results = tmp_path / "runs"
+    deadline = time.monotonic() + 60
+    while len(list(results.glob("*/*.json"))) < 2 and time.monotonic() < deadline:
+        time.sleep(0.02)
+    process.send_signal(sent)
+    process.communicate(timeout=30)
+    time.sleep(1.5)  # workers that outlived the run would go on writing
+    done, begun = len(list(results.glob("*/*.json"))), len(lines(tmp_path / "told"))
+    assert 2 <= done < 6
+    assert begun - done <= 2
+    trainer = Rehearsed(told=tmp_path / "told", lasts=0.4)
+    result = trained(course_of(tmp_path, trainer), trainer)
+    assert len(result.runs) == 6
+    assert len(lines(tmp_path / "told")) == begun + 6 - done
+    assert not list(results.glob("*/*.work"))
 
 
 def test_a_node_that_does_not_see_the_folder_says_so(tmp_path):

@@ -1,6 +1,7 @@
 """Joining a cluster: what is refused, in one line each; and a run that brings its own."""
 
 import os
+import signal
 import socket
 import subprocess
 import sys
@@ -73,6 +74,23 @@ def test_a_run_starts_its_own_cluster_and_ends_it(short):
     assert (process.returncode, complained) == (0, "")
     assert said == (short / "out" / "audit.json").read_text()
     assert {path.name for path in short.iterdir()} == {"cache", "data", "out"}
+    assert not _alive(process.pid)
+
+
+@pytest.mark.slow
+def test_an_interrupt_ends_the_cluster(short):
+    pytest.importorskip("ray")
+    process = _started(short, 400, "--quiet")
+    end = time.monotonic() + 60
+    while not (short / "cache").exists() and time.monotonic() < end:
+        time.sleep(0.01)
+    time.sleep(2)
+    os.killpg(process.pid, signal.SIGINT)
+    said, complained = process.communicate(timeout=100)
+    assert (process.returncode, said) == (130, "")
+    assert complained.startswith("visleak: interrupted; ")
+    assert complained.count("\n") == 1
+    assert not list(short.glob("visleak-ray-*"))
     assert not _alive(process.pid)
 
 

@@ -114,6 +114,18 @@ def test_thresholds_of_a_file_precede_shipped_ones_and_follow_given_ones(tmp_pat
     assert (own.hard, own.soft) == (encoder.thresholds["hard"], encoder.thresholds["soft"])
 
 
+def test_an_audit_uses_the_file(tmp_path, put):
+    folder, out = put("set/a.png", seed=1).parent, tmp_path / "out"
+    put("set/b.png", seed=2)
+    visleak.audit(folder, folder, out=out, cache=None)
+    path = written(tmp_path / "t.json")
+    with pytest.raises(UsageError, match="another audit"):
+        visleak.audit(folder, folder, out=out, cache=None, thresholds=path)
+    result = visleak.audit(folder, folder, out=out, cache=None, thresholds=path, force=True)
+    assert result.summary.thresholds.provenance == "measured on doves"
+    assert visleak.audit(folder, folder, out=out, cache=None, thresholds=path).reused
+
+
 OTHER = {"encoders": {"c0ffee" * 4: ENTRY | {"name": "clip"}}}
 DAMAGED = "hard and soft must be similarities with -1 <= soft"
 

@@ -86,6 +86,32 @@ def test_verdicts_of_another_process_are_seen(session, folder):
         assert session.agreement().disputed == 1
 
 
+def test_what_is_added_in_memory_is_what_the_file_says(session):
+    """The verdicts are not read again after each judgment; they must not drift apart."""
+    rng = np.random.default_rng(5)
+    with Ledger(session.folder) as other:
+        for row in range(6):
+            judgment = GRADES[rng.integers(4)]
+            other.add(Verdict.of(*session.listing.key(row), judgment, "ben"))
+    session.standing()
+    for _ in range(25):
+        rows = rng.choice(9, size=rng.integers(1, 4), replace=False).tolist()
+        session.judge(rows, GRADES[rng.integers(4)])
+        quick = session.standing()
+        assert session._standing is quick
+        slow = session._read_standing()
+        assert (quick.mine == slow.mine).all()
+        assert (quick.disputed == slow.disputed).all()
+        assert quick.by_key.keys() == slow.by_key.keys()
+        for key, verdicts in slow.by_key.items():
+            assert {v.reviewer for v in quick.by_key[key]} == {v.reviewer for v in verdicts}
+            assert len(quick.by_key[key]) == len(verdicts)
+    assert quick.disputed.any()
+    fresh = session.agreement()
+    session._standing = None
+    assert session.agreement() == fresh
+
+
 def test_neighbours_of_a_hidden_pair_are_those_that_are_shown(session):
     """A pair that was just judged leaves the list of those not judged, and one goes on from it."""
     choice = Choice(state="unjudged", sort="distance")

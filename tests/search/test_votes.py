@@ -103,6 +103,19 @@ def test_the_number_of_candidates_is_that_requested(references):
     assert votes.reference.tolist() == [0, 1, 2, 3]
 
 
+@pytest.mark.parametrize("seed", [0, 1, 2])
+def test_order_of_references_changes_nothing(references, queries, seed):
+    order = np.random.default_rng(seed).permutation(len(references))
+    views = views_of(queries)
+    expected = LocalIndex(rows_of(references)).search(views, least=0, best=100)
+    got = LocalIndex(rows_of([references[i] for i in order])).search(views, least=0, best=100)
+
+    def answers(votes, reference):
+        return sorted(zip(votes.query, reference, votes.score, votes.view, strict=True))
+
+    assert answers(got, order[got.reference]) == answers(expected, expected.reference)
+
+
 def test_images_without_features_have_no_candidates(references):
     small = local_features(np.zeros((10, 10, 3), np.uint8))
     votes = LocalIndex(rows_of([small, *references])).search({0: rows_of([small, references[2]])})

@@ -1,6 +1,8 @@
 """The trainer that learns by heart: its curve is known before it is run."""
 
 import pickle
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -128,3 +130,12 @@ def test_what_cannot_be_prepared_is_refused(tmp_path, test, said):
     split = split_of(tmp_path, [("a", "1.png", 1)], test)
     (tmp_path / "ready" / "similarity.npy").mkdir(parents=True)
     assert said in refusal(VisleakError, readied, split, tmp_path)
+
+
+def test_it_works_without_torch():
+    program = (
+        "import sys; sys.modules['torch'] = None; from visleak.dlede import load_trainer;"
+        " print(load_trainer('lookup').name)"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, check=True)
+    assert done.stdout == b"lookup\n"

@@ -1,5 +1,7 @@
 """Classifiers of every kind: the library's own logits, one network by every route, errors."""
 
+import json
+import subprocess
 import sys
 from pathlib import Path
 
@@ -187,6 +189,23 @@ def test_what_does_not_answer_by_class(tmp_path):
     single = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(3 * 32 * 32, 1))
     path = small.write_onnx(tmp_path / "one.onnx", single)
     assert f"model onnx:{path} has one output; a classifier has" in refusal(f"onnx:{path}")
+
+
+def test_onnx_needs_no_torch(networks, labelled, tmp_path):
+    out = tmp_path / "p.csv"
+    script = f"""
+import json, sys
+sys.modules |= dict.fromkeys(("torch", "torchmetrics", "transformers"))
+from visleak.formats import open_image_set
+from visleak.impact.evaluators.classification import classify
+found = classify(open_image_set({str(labelled)!r}), "onnx:{networks}/r.onnx", {str(out)!r})
+print(json.dumps([found.accuracy.count, found.images]))
+"""
+    ran = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    right, images = json.loads(ran.stdout)
+    rows = out.read_text().splitlines()[1:]
+    assert images == len(rows) == 36
+    assert right == sum(row.split(",")[1] == row.split(",")[2] for row in rows)
 
 
 def test_half_precision_is_for_those_who_ask(monkeypatch):

@@ -149,6 +149,14 @@ def test_the_order_depends_on_content_and_seed_alone(contents, seed, turn):
     assert [part[row] for row in third.queues[None]] == [c for c in order if c in part]
 
 
+def test_the_order_is_random():
+    """As many ascents as in a random permutation, and another order for another seed."""
+    images = pool(list(range(500)))
+    one, other = (make_pool(*images, set(), seed).queues[None] for seed in (0, 1))
+    assert 200 < (np.diff(one) > 0).sum() < 300
+    assert (one != other).sum() > 400
+
+
 def side(name, count, seed):
     rng = np.random.default_rng(seed)
     matrix = rng.normal(size=(count, 560)).astype(np.float32)
