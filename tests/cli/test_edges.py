@@ -198,6 +198,16 @@ def test_too_little_address_space(audited, tmp_path, megabytes):
     assert left(tmp_path) == []
 
 
+@pytest.mark.parametrize("verb", ["audit {data}", "show {audit} thing/copy.png"])
+def test_a_limit_on_files(dataset, audited, tmp_path, verb):
+    out = tmp_path / "out.png"
+    command = f"{verb.format(data=dataset, audit=audited)} -o {out}"
+    line = limited(command, bounded(resource.RLIMIT_FSIZE, 2_000))
+    assert "File too large" in line
+    assert str(out) in line
+    assert set(left(tmp_path)) <= {"out.png"}
+
+
 def test_verdicts_that_cannot_be_written(folder, tmp_path):
     """SQLite writes them, which no test of writes in Python reaches."""
     given = tmp_path / "list.csv"

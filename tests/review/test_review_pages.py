@@ -10,7 +10,7 @@ from reviewed import HOSTILE, HOSTILE_LABEL, OWN, Browser, Tags, row_of, words
 
 from invoices import OTHER, audited, covered, difference_box, invoice
 from visleak.records import Unreadable
-from visleak.review.review_pages import MOST_OTHERS
+from visleak.review.review_pages import MOST_OTHERS, SIZE
 from visleak.review.session import ROW, ReviewSession
 from visleak.verdicts import Ledger, Verdict
 
@@ -102,6 +102,22 @@ def test_other_pairs_of_an_image_are_linked(browser):
     text = words(browser.pair(row))
     assert re.search(r"\d+ other pairs of the \w+, not shown, are different", text)
     assert "1 more pair of images has these two contents" in text
+
+
+def test_a_sheet_shows_its_share_and_leads_on(browser):
+    names = [browser.session.listing.name(row) for row in range(2 * SIZE)]
+
+    def named(what, address):
+        return re.findall(f'data-{what}="([^"]+)"', browser.page(address.replace("&amp;", "&")))
+
+    assert named("pair", "/sheet") == names[:SIZE]
+    (following,) = named("next", "/sheet")
+    assert named("pair", following)[0] == names[SIZE]
+    (back,) = named("previous", following)
+    assert named("pair", back) == names[:SIZE]
+    # judged pairs leave the list of those not judged, the sheet's place does not move
+    browser.judge(list(range(SIZE)), "different")
+    assert named("pair", f"/sheet?from={names[0]}&state=unjudged")[0] == names[SIZE]
 
 
 def test_the_rest_of_a_sheet_is_undone_as_one(browser):

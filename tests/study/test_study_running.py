@@ -143,6 +143,18 @@ def test_a_damaged_audit_costs_its_own_comparisons(place):
     assert carried_out(place, sets_of(), force=True).failed == ()
 
 
+@pytest.mark.slow
+def test_a_source_that_breaks_later_leaves_its_answer_alone(place):
+    """The finished audit cannot be checked any more, so it is not used; nor is it thrown away."""
+    carried_out(place, sets_of())
+    before = states(place / "out")
+    shutil.rmtree(place / "crawl")
+    (place / "crawl").write_bytes(b"nonsense")
+    result = carried_out(place, sets_of())
+    assert {left.comparison.reference for left in result.failed} == {"crawl"}
+    assert states(place / "out") == before
+
+
 def test_missing_sets_are_skipped_and_reported(place):
     text = sets_of() + table("nobody", roles=["P"]) + table("gone", roles=["P"], source="gone/")
     result = carried_out(place, text)
