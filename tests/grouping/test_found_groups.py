@@ -14,6 +14,7 @@ from visleak.cli import main
 from visleak.errors import UsageError
 from visleak.integrity import check_audit
 from visleak.remedy import purge, repair
+from visleak.remedy.documents import purge_document
 from visleak.remedy.graph import UnconfirmedGroups
 from visleak.remedy.settings import PurgeSettings, RepairSettings
 from visleak.report import write_report
@@ -110,11 +111,15 @@ def test_purge_removes_frames_up_to_a_gap(found, side, gap):
     """Frames 0 to 150 of a divided recording are in train, 160 to 230 in test."""
     (known,) = found.summary.grouping.believed
     chosen = {"degree": "hard", "group": "auto", "yes": True}
-    (plan,) = purge(found, PurgeSettings(**chosen, remove_from=side, max_frame_gap=gap)).sets
+    result = purge(found, PurgeSettings(**chosen, remove_from=side, max_frame_gap=gap))
+    (plan,) = result.sets
     frames = {int(each.id[-9:-4]) for each in plan.removed if each.why == "group"}
     most = known.gap if gap == "auto" else 30
     gaps = {n: n - 150 if side == "test" else 160 - n for n in range(0, 240, 10)}
     assert frames == {n for n, apart in gaps.items() if 0 < apart <= most}
+    page = purge_document(result, found.summary, None)
+    assert [each.name for each in page.figures] == (["decay-0"] if gap == "auto" else [])
+    assert any(fact.name == "frame gap" for fact in page.facts)
 
 
 def ran(*command):
