@@ -48,6 +48,11 @@ def test_small_and_blank_images_have_no_features(image):
     assert len(local_features(data.astronaut()[100:180, 180:260], smallest=32)) > 20
 
 
+def test_turned_views_have_no_features():
+    with pytest.raises(ValueError, match="original, mirror or inverted"):
+        view_features(np.zeros((1, 128), np.uint8), np.zeros((1, 4)), 64, VIEWS.index("turn-90"))
+
+
 def test_an_overlay_does_not_take_all_features():
     picture = data.chelsea().copy()
     for line in range(3):

@@ -28,6 +28,8 @@ def test_a_name_ends_at_the_first_sign_without_a_slash(file):
     assert named_files("--predictions", ["./lr=0.1.csv"]) == {"lr=0.1": Path("lr=0.1.csv")}
     said = refusal(UsageError, named_files, "--predictions", ["lr=0.1.csv"])
     assert "0.1.csv does not exist; for the file lr=0.1.csv give ./lr=0.1.csv" in said
+    folder = refusal(UsageError, named_files, "--predictions", [str(file.parent)])
+    assert folder.endswith("is a folder; give a file")
 
 
 LINKS = {
@@ -41,6 +43,7 @@ LINKS = {
     ("changes", "message"),
     [
         ({"code": ""}, "an entry needs its code: give --code URL"),
+        ({"weights": ""}, "give --weights URL"),
         ({"framework": " "}, "an entry needs a framework: give --framework NAME"),
         ({"weights": "javascript:alert(1)"}, "--weights must be an http"),
         ({"weights": "https://[x/"}, "--weights must be an http"),

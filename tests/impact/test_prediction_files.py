@@ -46,6 +46,7 @@ def test_a_bad_csv_is_refused(tmp_path, text, said):
     path = tmp_path / "a.csv"
     path.write_bytes(text)
     assert refusal(path).startswith(said)
+    assert "no such prediction file" in refusal(tmp_path / "absent.csv")
 
 
 def test_what_is_no_table_or_no_text(tmp_path):

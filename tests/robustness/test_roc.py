@@ -1,6 +1,7 @@
 """The streamed ROC against all pairs in memory."""
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -56,6 +57,8 @@ def test_pooled_is_as_if_counted_together():
     whole = streamed(positives, np.concatenate([o for _, o in parts]))
     assert Roc.pooled(curves).auc == whole.auc
     assert Roc.pooled(curves).total == 1500
+    with pytest.raises(ValueError, match="same edges"):
+        Roc.pooled([*curves, whole])
     # thousands of corners are thinned to hundreds, including the first and the last
     many = rng.uniform(-1, 1, 53_000).astype(np.float32)
     fpr, tpr, _ = thin(streamed(many[:3000], many[3000:]))

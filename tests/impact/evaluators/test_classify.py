@@ -162,6 +162,9 @@ def test_a_model_of_more_classes_than_the_set(labelled, tmp_path):
     np.testing.assert_allclose(b["confidence"], likely, rtol=1e-5)
     assert free.top_5 is not None
     assert bound.top_5 is None
+    table = classify(images, f"hf:{folder}", tmp_path / "a.csv").file.read_text()
+    among = [int(row["top-5"]) for row in csv.DictReader(io.StringIO(table))]
+    assert sum(among) == free.top_5.count
 
 
 def test_labels_that_the_model_lacks_count_as_wrong(labelled, tmp_path):

@@ -109,6 +109,7 @@ def test_files_that_are_refused(tmp_path, name, content, said):
     message = refusal(VisleakError, read_captions, tmp_path / name)
     assert said in message
     assert str(tmp_path / name) in message
+    assert "no such file" in refusal(VisleakError, read_captions, tmp_path / "absent.csv")
 
 
 def test_choices_that_cannot_be():
