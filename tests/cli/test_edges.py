@@ -88,6 +88,13 @@ def test_an_unexpected_error_is_one_line(audited, monkeypatch, error, words):
     assert message.startswith(words)
 
 
+def test_a_wrong_command_line_shows_no_secrets(audited):
+    _, said = refused("show", audited, "id", "https://me:secret@host/a.png?sig=key", code=2)
+    assert "https://host/a.png" in said
+    assert "secret" not in said
+    assert "key" not in said
+
+
 def test_traceback_on_demand(audited):
     ran = program(f"show {audited} nosuch", {"VISLEAK_DEBUG": "1"})
     assert ran.returncode == 2

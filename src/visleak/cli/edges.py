@@ -234,7 +234,7 @@ def messages(options: Messages, line: str) -> Iterator[None]:
         yield
     except BaseException as error:
         if not isinstance(error, typer.Exit):
-            logger.error("%s", plain(error_line(error)[0]))
+            logger.error("%s", _public(error_line(error)[0]))
         raise
     finally:
         for handler in handlers:
@@ -313,15 +313,24 @@ class _Log(logging.FileHandler):
         super().close()
 
 
+def _public(text: str) -> str:
+    """Return a text in one line, without the secrets of addresses in it."""
+    if "://" in text:  # otherwise nothing is imported, as memory may be lacking
+        from visleak.formats.remote import redacted
+
+        text = redacted(text)
+    return plain(text)
+
+
 def warn(text: str) -> None:
     """Write one line about this run to stderr."""
-    logger.warning("%s", plain(text))
+    logger.warning("%s", _public(text))
     print_error(text)
 
 
 def print_error(text: str) -> None:
     """Write a warning or error to stderr that is in the log already."""
-    print(f"visleak: {plain(text)}", file=sys.stderr, flush=True)
+    print(f"visleak: {_public(text)}", file=sys.stderr, flush=True)
 
 
 def note(text: str) -> None:
