@@ -221,15 +221,12 @@ def messages(options: Messages, line: str) -> Iterator[None]:
     """Leave notes out, or write a log, by the options of a command."""
     handlers: list[logging.Handler] = [_Notes(logging.WARNING)]
     if options.log_file is not None:
-        from visleak.formats.remote import redacted
-
-        line = redacted(line)
         handlers.append(_Log(options.log_file))
         logger.setLevel(logging.DEBUG)
     token = _quiet.set(options.quiet)
     for handler in handlers:
         logger.addHandler(handler)
-    logger.info("%s", plain(line))
+    logger.info("%s", _public(line))
     try:
         yield
     except BaseException as error:
