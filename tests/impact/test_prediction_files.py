@@ -46,6 +46,9 @@ def test_a_bad_csv_is_refused(tmp_path, text, said):
     path = tmp_path / "a.csv"
     path.write_bytes(text)
     assert refusal(path).startswith(said)
+
+
+def test_a_missing_file_is_refused(tmp_path):
     assert "no such prediction file" in refusal(tmp_path / "absent.csv")
 
 

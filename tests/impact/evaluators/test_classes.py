@@ -186,5 +186,8 @@ def test_files_that_are_refused(tmp_path, name, content, said):
     message = refusal(VisleakError, class_names, LABELS, tmp_path / name)
     assert message.startswith(f"--classes {tmp_path / name}")
     assert said in message
+
+
+def test_a_missing_file_is_refused(tmp_path):
     absent = tmp_path / "absent.txt"
     assert "file not found" in refusal(VisleakError, class_names, LABELS, absent)

@@ -109,6 +109,9 @@ def test_files_that_are_refused(tmp_path, name, content, said):
     message = refusal(VisleakError, read_captions, tmp_path / name)
     assert said in message
     assert str(tmp_path / name) in message
+
+
+def test_a_missing_file_is_refused(tmp_path):
     assert "no such file" in refusal(VisleakError, read_captions, tmp_path / "absent.csv")
 
 

@@ -48,6 +48,9 @@ def test_what_is_replayed_names_its_set_once(tmp_path, natural, several):
 def test_means_say_what_is_missing(names, needed):
     with pytest.raises(UsageError, match=needed):
         load_searchers(names, Means(linear_model(), "l2"))
+
+
+def test_the_papers_temperature_is_of_one_model():
     with pytest.raises(UsageError, match="Stable Diffusion 1"):
         load_searchers(["gibbs"], Means(linear_model(), "squared"))
 
