@@ -207,7 +207,7 @@ def judged(
         ),
         "among_candidates": round(float((true & kept).sum() / n), 4),
         "wrong_per_query": round(float((wrong & kept).sum() / n), 4),
-        "wrong_a_query_from_3": round(float((wrong & (votes.score >= 3)).sum() / n), 4),
+        "wrong_per_query_from_3": round(float((wrong & (votes.score >= 3)).sum() / n), 4),
         "true_score_p1_p5_p10_p50": np.percentile(score, [1, 5, 10, 50]).round(1).tolist(),
         "best_wrong_p50_p95_p99_max": np.percentile(best_wrong, [50, 95, 99, 100])
         .round(1)
