@@ -9,8 +9,9 @@ from __future__ import annotations
 import dataclasses
 import os
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -132,8 +133,12 @@ def replace(
             return plan
         if plan.missing and not settings.allow_missing:
             raise UsageError(_missing(plan))
-        _store(Path(folder), selection)
-        return dataclasses.replace(plan, written=_write(selection, plan, Path(out), progress))
+        # a test set that cannot be written leaves no choices for the next call
+        store = partial(_store, Path(folder), selection)
+        written = _write(selection, plan, Path(out), store, progress)
+        if written.reused:
+            store()
+        return dataclasses.replace(plan, written=written)
 
 
 def _plan(selection: Selection, settings: ReplaceSettings) -> ReplacePlan:
@@ -207,7 +212,14 @@ def _store(folder: Path, selection: Selection) -> None:
 # -- writing -------------------------------------------------------------------------------------
 
 
-def _write(selection: Selection, plan: ReplacePlan, out: Path, progress: Progress) -> WrittenSet:
+def _write(
+    selection: Selection,
+    plan: ReplacePlan,
+    out: Path,
+    store: Callable[[], None],
+    progress: Progress,
+) -> WrittenSet:
+    """Write the test set; ``store`` is called once it is complete, before it gets its name."""
     test, pool = selection.material[selection.test_set], selection.pool
     by_test = {(each.test_digest, each.copy): each for each in plan.replaced}
     instead: dict[int, Substitute] = {}
@@ -251,6 +263,7 @@ def _write(selection: Selection, plan: ReplacePlan, out: Path, progress: Progres
         about=about,
         extra=extra,
         known={plan.test_set: pa.table({"id": test.fingerprints.ids, "digest": digests})},
+        check=lambda folder, opened: store(),
         progress=progress,
     )
 
