@@ -6,6 +6,7 @@ import os
 from collections.abc import Iterator, Mapping, Sequence, Sized
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from pathlib import Path
 from typing import Any, Final, Literal, Protocol, TypeAlias, TypedDict, runtime_checkable
 
 import numpy as np
@@ -359,6 +360,7 @@ class EmbeddingSet:
     options: Mapping[str, str] = field(default_factory=dict)
     # how many of its files are present, where it is a folder of them
     files: FileCount | None = None
+    unreadable: Path | None = None  # file with the images without a vector, where there are any
 
     def __len__(self) -> int:
         return sum(partition.rows for partition in self.partitions)

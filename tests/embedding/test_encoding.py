@@ -18,6 +18,7 @@ from visleak.encoders import load_encoder
 from visleak.encoders.builtin import BuiltinEncoder
 from visleak.errors import UsageError, VisleakError
 from visleak.formats import open_images
+from visleak.integrity import check_audit
 from visleak.pipeline.context import RunContext
 from visleak.pipeline.fingerprints import fingerprint
 
@@ -64,9 +65,8 @@ def test_stored_vectors_are_those_of_an_audit(source, tmp_path):
     assert sorted(tree(done.folder)) == sorted(names)
     stored = opened(done.folder)
     assert (stored.encoder, stored.width) == (load_encoder(ENCODER).digest, 560)
-    np.testing.assert_array_equal(
-        np.concatenate([part.matrix() for part in stored.partitions]), matrix
-    )
+    joined = np.concatenate([part.matrix() for part in stored.partitions])
+    np.testing.assert_array_equal(joined, matrix)
     columns = [part.columns() for part in stored.partitions]
     flat = {name: [v for part in columns for v in part[name].to_pylist()] for name in columns[0]}
     assert flat["id"] == prints.ids.to_pylist()
@@ -115,7 +115,14 @@ def test_a_shard_without_a_readable_image_is_an_empty_file(source, tmp_path):
     stored = opened(done.folder)
     assert [part.rows for part in stored.partitions] == [0, 0, 2, 2, 2, 1]
     found = visleak.audit(stored, f"emb:{done.folder}", cache=None)
-    assert found.summary.as_dict()["totals"][0]["rates"]["hard"]["count"] == 7
+    assert found.summary.totals[0].rates["hard"].count == 7
+    # what has no vector was not compared
+    about = [(each.images, each.readable, each.unreadable) for each in found.summary.sets]
+    assert about == [(11, 7, 4)] * 2
+    assert check_audit(found.folder).findings == ()
+    (done.folder / "unreadable.csv").unlink()
+    with pytest.raises(VisleakError, match="counts 4 unreadable images"):
+        opened(done.folder)
 
 
 def test_folders_with_other_files_and_invalid_arguments_are_refused(source, tmp_path):
@@ -211,8 +218,7 @@ def test_the_owner_can_map_ids_back(source, tmp_path):
     images = open_images(source)
     done = written(images, tmp_path / "pub", shard=3, anonymous=True)
     plain = written(images, tmp_path / "plain", dtype="float16")
-    for path in (done.salt, done.mapping):
-        assert path.stat().st_mode & 0o077 == 0
+    assert not any(path.stat().st_mode & 0o077 for path in (done.salt, done.mapping))
     lines = done.mapping.read_text().splitlines()
     assert lines[0] == "hashed,id,locator"
     back = dict(line.split(",")[:2] for line in lines[1:])

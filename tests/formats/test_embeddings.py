@@ -84,9 +84,7 @@ def test_the_layout_of_clip_retrieval_with_its_columns(tmp_path):
         ({"id": lambda row: row + 0.5}, "0"),
     ],
 )
-def test_ids_are_the_first_column_that_tells_all_images_apart(
-    tmp_path, columns, expected, monkeypatch
-):
+def test_ids_are_the_first_column_of_unique_values(tmp_path, columns, expected, monkeypatch):
     source = f"emb:{clip_retrieval(tmp_path, [3, 3], **columns)}?encoder=clip"
     ids = column(opened(source))
     assert ids[0] == expected

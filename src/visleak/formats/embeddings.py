@@ -27,6 +27,7 @@ from visleak.formats.tables import read_footer, read_tables
 from visleak.records import EmbeddingSet, FileCount, Int64, Refused
 
 MANIFEST: Final = "manifest.json"  # names within the folder, as clip-retrieval has them
+UNREADABLE: Final = "unreadable.csv"
 VECTORS: Final = "img_emb"
 TEXTS: Final = "metadata"
 #: Present while a folder is being written, with the state to resume from.
@@ -114,6 +115,7 @@ def open_embeddings(request: Request) -> EmbeddingSet:
         source=request.text,
         files=count,
         options=request.wanted,
+        unreadable=request.path / UNREADABLE if manifest and manifest.unreadable else None,
     )
 
 
@@ -126,6 +128,11 @@ def _check_manifest(
             f"{folder}: its manifest describes {len(manifest.shards)} shards with"
             f" {sum(manifest.shards):,} vectors of width {manifest.width}, there are {len(rows)}"
             f" with {sum(rows):,} of width {width} ({count}); fetch the folder again"
+        )
+    if manifest.unreadable and not (folder / UNREADABLE).is_file():
+        raise VisleakError(
+            f"{folder}: its manifest counts {manifest.unreadable:,} unreadable images, and"
+            f" {UNREADABLE} is missing; fetch the folder again"
         )
 
 
@@ -359,6 +366,7 @@ class Manifest:
     # BLAKE2b-128 of each shard's file of vectors; empty where it is not stated
     digests: tuple[str, ...]
     tables: tuple[str, ...]  # those of their tables
+    unreadable: int  # images that could not be read, and have no vector
 
 
 def read_manifest(folder: Path) -> Manifest | None:
@@ -392,6 +400,7 @@ def read_manifest(folder: Path) -> Manifest | None:
             shards=tuple(int(shard["rows"]) for shard in shards),
             digests=tuple(str(shard.get("digest", "")) for shard in shards),
             tables=tuple(str(shard.get("metadata_digest", "")) for shard in shards),
+            unreadable=int(content.get("unreadable", 0)),
         )
     except (KeyError, TypeError, ValueError) as error:
         raise VisleakError(f"{path} is damaged ({error!r}); encode the set again") from error

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final, NoReturn
 
 import numpy as np
@@ -33,6 +33,7 @@ from visleak.records import (
     Problem,
     Unreadable,
 )
+from visleak.storage import read_problems
 from visleak.vectors import check_digest, forget, unit_rows
 
 CHUNK: Final = 8192  # rows read at a time; only bounds memory
@@ -175,8 +176,15 @@ def encoded_set(
         source=images.source,
         options=images.options,
         has_pixels=False,
+        problems=_published_problems(images),
     )
     return EncodedSet(listed, fingerprints, embeddings=counts)
+
+
+def _published_problems(images: EmbeddingSet) -> tuple[Problem, ...]:
+    """Return the images that could not be read when the vectors were made."""
+    found = () if images.unreadable is None else read_problems(images.unreadable)
+    return tuple(replace(each, set=images.name) for each in found)
 
 
 def problems_of(images: EmbeddingSet, broken: Int64) -> tuple[Problem, ...]:

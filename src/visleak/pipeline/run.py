@@ -378,7 +378,7 @@ def _refuse_unreadable(encoded: EncodedSet) -> None:
     problems = (*encoded.images.problems, *encoded.fingerprints.problems)
     readable = len(encoded.fingerprints)
     if encoded.embeddings is not None and encoded.streamed:
-        readable = encoded.embeddings.vectors - len(problems)
+        readable = encoded.embeddings.vectors - len(encoded.fingerprints.problems)
     if problems and not readable:
         source = encoded.images.source or "in memory"
         advice = "correct the source, or leave it out"

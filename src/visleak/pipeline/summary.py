@@ -99,20 +99,22 @@ def _set(side: Side, is_query: bool) -> SetSummary:
         flat=None if side.streamed else int(fingerprints.flat.sum()),
         distinct=None if side.streamed else len(np.unique(side.contents)),
     )
-    unreadable = len(fingerprints.problems)
+    unreadable = len(images.problems) + len(fingerprints.problems)
     if counts is None:
         return replace(
             about,
             images=len(images) + len(images.problems),
             readable=len(fingerprints),
-            unreadable=len(images.problems) + unreadable,
+            unreadable=unreadable,
             not_listed=dict(sorted(images.skipped.items())),
         )
     return replace(
         about,
         files=counts.files,
-        images=counts.vectors,
-        readable=counts.vectors - unreadable if counts.streamed else len(fingerprints),
+        images=counts.vectors + len(images.problems),
+        readable=(
+            counts.vectors - len(fingerprints.problems) if counts.streamed else len(fingerprints)
+        ),
         unreadable=unreadable,
         listed=len(fingerprints),
         norms_off=counts.rescaled,
