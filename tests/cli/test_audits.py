@@ -119,10 +119,8 @@ def test_pairs_below_near_at_are_similar(dataset, audited, tmp_path):
 
 def test_tripped_gates_end_with_three_after_all_is_written(dataset, tmp_path):
     out = tmp_path / "out"
-    ran = run(
-        f"audit {dataset} -o {out} --fail-on near --fail-on exact=50% --fail-on unreadable=0.01",
-        code=3,
-    )
+    command = f"audit {dataset} -o {out} --fail-on near --fail-on exact=50% --fail-on unreadable=1%"
+    ran = run(command, code=3)
     assert ran.err.splitlines() == [
         "visleak: gate near: 3 of 6 test images (50.00 %) have a near-duplicate or exact copy;"
         " allowed 0.00 %",
@@ -191,9 +189,7 @@ def test_new_leaks_trip_and_are_named(changed, audited, tmp_path):
     {out} -> holds no finished audit (no audit.json)
     {audit} -> is the output folder itself, so the second run would know every leak
 """)
-def test_a_wrong_baseline_ends_before_anything_is_done(
-    dataset, audited, tmp_path, arguments, words
-):
+def test_a_wrong_baseline_ends_the_run(dataset, audited, tmp_path, arguments, words):
     out = audited if "{audit}" in arguments else tmp_path / "out"
     command = f"audit {dataset} -o {out} --baseline {arguments}"
     check_refused(command, words, audit=audited, out=tmp_path)
@@ -220,12 +216,10 @@ def test_the_line_of_a_large_run():
     known = {"images": 407_314_000, "embeddings": 12, "verified": 4_000, "scratch": 834_179_072_000}
     known |= {"seconds": 86_400.0, "steps": steps | {"verification": 5_000.0}, "bytes": None}
     cost = Cost(**dict.fromkeys([field.name for field in fields(Cost)], 0) | known)
-    for words in (
-        "407,314,000 images; 12 embeddings; about 24:00:00 with ",
-        "1:23:20 verification of 4,000 pairs",
-        "at least 834 GB of scratch",
-    ):
-        assert words in describe(cost)
+    shown = describe(cost)
+    assert shown.startswith("407,314,000 images; 12 embeddings; about 24:00:00 with ")
+    assert "1:23:20 verification of 4,000 pairs" in shown
+    assert "at least 834 GB of scratch" in shown
     unknown = replace(cost, images=3, embeddings=0, bytes=999_600, seconds=None, cache=20)
     assert describe(replace(unknown, scratch=10)) == (
         "3 images (1.0 MB); at least 10 bytes of scratch, up to 20 bytes of cache"
@@ -245,9 +239,7 @@ def test_without_thresholds_there_are_no_degrees(dataset, tmp_path):
     assert pairs["degree"].null_count == len(pairs) > pairs["grade"].null_count == 0
     for shown in (ran.out, (out / "report.html").read_text()):
         assert "hard or soft" not in shown
-    ran = run(
-        "audit", dataset, "-o", tmp_path / "bare", "--encoder", "phash", "--no-verify", code=0
-    )
+    ran = run(f"audit {dataset} -o {tmp_path}/bare --encoder phash --no-verify", code=0)
     assert ran.out.startswith("test was compared with train; no thresholds, so no rate\n")
     assert "visleak calibrate S --encoder phash --fpr 1e-6" in ran.out
 

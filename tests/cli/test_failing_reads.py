@@ -135,9 +135,7 @@ def test_a_read_that_fails(scene, name):
         ("train/dog/d.png", True, "images of set 'train' changed meanwhile (1)"),
     ],
 )
-def test_images_lost_or_changed_before_layouts_are_compared(
-    scene, monkeypatch, name, changes, words
-):
+def test_images_lost_before_layouts_are_compared(scene, monkeypatch, name, changes, words):
     here = scene("memorization trace")
     here.set()
     file, listed = here.root / "data" / name, Sets._listed

@@ -24,11 +24,14 @@ def folder(tmp_path):
     return tmp_path
 
 
-def test_a_file_that_went_away_is_no_clean_result(folder, monkeypatch):
+@pytest.mark.parametrize("verb", ["audit --test", "memorization trace --no-layouts"])
+def test_a_file_that_went_away_is_no_clean_result(folder, monkeypatch, verb):
     """No gate passes; when the file is back, the same command does what is missing."""
-    command = ["audit", "--test", folder / "test", "--train", folder / "train"]
-    command += ["-o", folder / "audit", "--cache", "off", "--workers", 1]
-    gated = [*command, "--fail-on", "near", "--fail-on", "unreadable=100%"]
+    audited = verb.startswith("audit")
+    command = [*verb.split(), folder / "test", "--train" if audited else "--source"]
+    command += [folder / "train", "-o", folder / "audit", "--cache", "off", "--workers", 1]
+    gate = "near" if audited else "memorized"
+    gated = [*command, "--fail-on", gate, "--fail-on", "unreadable=100%"]
     file, find = folder / "train" / "a.png", Comparer.candidates
 
     def without(self, *given):
@@ -40,13 +43,13 @@ def test_a_file_that_went_away_is_no_clean_result(folder, monkeypatch):
         patched.setattr(Comparer, "candidates", without)
         ran = run(*gated)
     assert ran.code == 1
-    assert "unfinished" in ran.out
-    assert "train a.png (gone, missing" in ran.err
+    assert "unfinished" in (ran.out if audited else ran.err)
+    assert not audited or "train a.png (gone, missing" in ran.err
     (folder / "a.png").rename(file)
     ran = run(*command, code=0)
     assert "unfinished" not in ran.out
     assert "reused" not in ran.err
-    assert "reused" in run(*gated, code=3).err
+    assert ("reused" in run(*gated, code=3).err) == audited
 
 
 @pytest.mark.parametrize("verb", ["audit", "encode"])

@@ -1,11 +1,15 @@
 """``visleak memorization trace`` and ``dataset``, and the notice that is shown once."""
 
+from shutil import copytree
+
 import pytest
 from calling import check_refused, refusals, refused, run
 from PIL import Image
 
+from generated_images import write_extraction
 from visleak.cli.memorization import NOTICE
 from visleak.memorization import read_prompts
+from visleak.memorization.tracing import read_trace
 
 
 @pytest.fixture(scope="session")
@@ -49,8 +53,8 @@ def test_the_summary_and_the_gate(folders, traced):
 
 @refusals("""
      -> --source is missing: give the training images, or --unverified
-    --unverified --fail-on near -> --fail-on must be memorized or memorized=RATE; got 'near'
-    --unverified --fail-on memorized=5 -> a share is a number from 0 to 1 or a percentage
+    --unverified --fail-on near -> --fail-on must be one of memorized, unreadable; got 'near'
+    --unverified --fail-on memorized=5 -> the rate is a share from 0 to 1 or a percentage
     --unverified --fail-on memorized -> --fail-on needs a --source with images
     --unverified --source {folders}/train -> --unverified is for a trace without --source
 """)
@@ -59,15 +63,26 @@ def test_refused(folders, tmp_path, arguments, words):
     check_refused(command, words, folders=folders)
 
 
-def test_a_gate_needs_images_to_compare_with(folders, tmp_path):
-    published = tmp_path / "published"
-    run("encode", folders / "train", "-o", published, code=0)
-    command = f"memorization trace {folders}/made --source emb:{published} -o {tmp_path / 'out'}"
+def test_a_gate_does_not_pass_what_was_not_compared(folders, tmp_path):
+    run(f"encode {folders}/train -o {tmp_path}/prints", code=0)
+    command = f"memorization trace {folders}/made --source emb:{tmp_path}/prints -o {tmp_path}/out"
     check_refused(f"{command} --fail-on memorized", "--fail-on needs a --source with images")
-    ran = run(
-        "memorization", "trace", folders / "made", "--unverified", "-o", tmp_path / "bare", code=0
-    )
+    ran = run(f"memorization trace {folders}/made --unverified -o {tmp_path}/bare", code=0)
     assert ran.out.startswith("2 generated images are candidates, unverified: ")
+    gated = f"--source {folders}/train --fail-on memorized"
+    write_extraction(tmp_path / "none", (), [], [])
+    ran = run(f"memorization trace {tmp_path}/none -o {tmp_path}/a {gated}", code=1)
+    assert ran.out.startswith("there are no clusters to trace\n")
+    assert "no image was compared, so no gate passes; --all traces every image" in ran.err
+    assert read_trace(tmp_path / "a").matches == ()
+    copytree(folders / "made", tmp_path / "made")
+    (tmp_path / "made" / "broken.png").write_bytes(b"no image")
+    traced = f"memorization trace {tmp_path}/made -o {tmp_path}/b {gated}"
+    ran = run(f"{traced}=40% --fail-on unreadable=40%", code=3)
+    assert "gate memorized: 1 of 2 traced images" in ran.err
+    assert "gate unreadable: 1 of 3 generated images" in run(f"{traced}=100%", code=3).err
+    (tmp_path / "made" / "images.sqlite").touch()
+    check_refused(traced, "holds an unfinished extraction", code=1)
 
 
 @pytest.fixture

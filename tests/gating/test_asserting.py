@@ -67,6 +67,7 @@ def test_one_set_must_not_repeat_itself(natural):
     message = failure([moon, moon, coffee])
     assert message.startswith("2 of 3 test images (66.67 %, 95 % CI 20.77-93.85) have")
     assert "elsewhere in the same set" in message.splitlines()[0]
+    assert failure([moon], unreadable="ignore").startswith("test has no second image")
 
 
 def test_pairs_of_a_baseline_pass(data, tmp_path):

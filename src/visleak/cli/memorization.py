@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cache, partial
+from math import isnan
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -27,7 +28,7 @@ from visleak.memorization.settings import (
     TraceSettings,
     by_preset,
 )
-from visleak.options import Execution, Printed, Replaced, output, share
+from visleak.options import Execution, Printed, Replaced, output
 
 if TYPE_CHECKING:
     from visleak.memorization import TokenModel
@@ -35,6 +36,8 @@ if TYPE_CHECKING:
     from visleak.memorization.search.driver import SearchTask
     from visleak.reporting import Document
 
+#: Gate on the share of traced images that count as memorized.
+MEMORIZED: Final = "memorized"
 NOTICE: Final = (
     "visleak memorization is for models that you are authorised to audit, and for evaluating"
     " mitigations. Outputs may be copyrighted or personal images: keep them private, do not publish"
@@ -425,14 +428,6 @@ def extract(
     return reply(document(found), out / "extract.json", notes=notes, columns=columns)
 
 
-def _gate(text: str) -> float:
-    """Return the largest share that passes ``memorized[=RATE]``."""
-    name, equals, rate = text.partition("=")
-    if name != "memorized":
-        raise UsageError(f"--fail-on must be memorized or memorized=RATE; got {text!r}")
-    return share(rate) if equals else 0.0
-
-
 def trace(
     options: inputs.TraceOptions,
     settings: TraceSettings,
@@ -446,6 +441,7 @@ def trace(
     to count the verdicts.
     """
     from visleak.auditing import Audit
+    from visleak.gating import gates
     from visleak.memorization import tracing
     from visleak.memorization.tracing.document import SECTION, document
     from visleak.memorization.tracing.sources import AUDIT_FOLDER, training_sets
@@ -453,9 +449,9 @@ def trace(
     from visleak.records import ImageSet
     from visleak.report import show_in_report
     from visleak.reporting import section
-    from visleak.storage import AUDIT, REPORT
+    from visleak.storage import AUDIT, REPORT, read_summary
 
-    gates = [_gate(text) for text in options.fail_on]
+    wanted = gates.parse_all(options.fail_on, (MEMORIZED, gates.UNREADABLE))
     sources = training_sets(options.source)
     out = result.folder("trace", [(each.name, each.source) for each in sources])
     if not options.source and not options.unverified:
@@ -464,7 +460,7 @@ def trace(
         )
     if options.source and options.unverified:
         raise UsageError("--unverified is for a trace without --source; leave one of them out")
-    if gates and not any(isinstance(each, ImageSet) for each in sources):
+    if wanted and not any(isinstance(each, ImageSet) for each in sources):
         raise UsageError(
             "--fail-on needs a --source with images: without one no image counts as memorized"
         )
@@ -484,14 +480,22 @@ def trace(
     if (audit / AUDIT).is_file():
         show_in_report(Audit(audit), SECTION, section(page), private=options.no_images)
         more = (str(audit / REPORT), f"judge the pairs: visleak review {audit}")
-    rate = Rate.of(len(found.verified), len(found.matches))
+    # as in an audit, a share is of the images that could be compared
+    compared = [each for each in found.matches if each.verified or not isnan(each.nearest)]
+    rate = Rate.of(len(found.verified), len(compared))
+    shown = reply(page, out / "trace.json", more=more)
+    if wanted and not rate.total:
+        why = "no image was compared, so no gate passes"
+        why += "" if found.matches else "; --all traces every image of the extraction"
+        return replace(shown, warnings=[why], code=1)
     failed = [
         f"gate memorized: {rate.count:,} of {rate.total:,} traced images ({percent(rate.share)} %)"
-        f" count as memorized; allowed {percent(allowed)} %"
-        for allowed in gates
-        if rate.total and rate.share > allowed
+        f" count as memorized; allowed {percent(gate.allowed)} %"
+        for gate in wanted
+        if gate.name == MEMORIZED and gate.trips(rate)
     ]
-    shown = reply(page, out / "trace.json", more=more)
+    bounds = [gate for gate in wanted if gate.name == gates.UNREADABLE]
+    failed += gates.tripped(bounds, read_summary(audit)) if bounds else []
     return replace(shown, warnings=failed, code=3 if failed else 0)
 
 

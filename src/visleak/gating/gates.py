@@ -35,7 +35,7 @@ from visleak.storage import AuditSummary
 from visleak.storage.audit_folder import Thresholds
 from visleak.templates import plain
 from visleak.verdicts import judged_summary
-from visleak.verdicts.overlay import RATES, Level
+from visleak.verdicts.overlay import RATES, Level, alone
 
 UNREADABLE: Final = "unreadable"
 GROUP: Final = "group"
@@ -89,15 +89,15 @@ UNREADABLE_SHARE: Final = 0.05
 _DEFAULT: Final = Gate(UNREADABLE, UNREADABLE_SHARE)
 
 
-def parse(text: str) -> Gate:
-    """Return the gate of ``G`` or ``G=RATE``; RATE is a share or a percentage.
+def parse(text: str, names: Sequence[str] = NAMES) -> Gate:
+    """Return the gate of ``G`` or ``G=RATE``; RATE is a share or a percentage, G one of ``names``.
 
     >>> parse("near=1%"), parse("exact")
     (Gate(name='near', allowed=0.01), Gate(name='exact', allowed=0.0))
     """
     name, equals, rate = text.partition("=")
-    if name not in NAMES:
-        raise not_one_of("--fail-on", name, NAMES)
+    if name not in names:
+        raise not_one_of("--fail-on", name, names)
     share = share_of(rate) if equals else 0.0
     if share is None:
         raise UsageError(
@@ -107,7 +107,7 @@ def parse(text: str) -> Gate:
     return Gate(name, share)
 
 
-def parse_all(texts: Iterable[str]) -> tuple[Gate, ...]:
+def parse_all(texts: Iterable[str], names: Sequence[str] = NAMES) -> tuple[Gate, ...]:
     """Return the gates of some texts; unless they bound unreadable images, 5 % of a set may be.
 
     >>> parse_all(["near"])
@@ -115,7 +115,7 @@ def parse_all(texts: Iterable[str]) -> tuple[Gate, ...]:
     >>> parse_all(["near", "unreadable=20%"])[1:], parse_all([])
     ((Gate(name='unreadable', allowed=0.2),), ())
     """
-    gates = tuple(map(parse, texts))
+    gates = tuple(parse(text, names) for text in texts)
     bounded = not gates or any(gate.name == UNREADABLE for gate in gates)
     return gates if bounded else (*gates, _DEFAULT)
 
@@ -199,18 +199,35 @@ class GateResult:
 def _results(gates: Iterable[Gate], summary: AuditSummary) -> Iterator[GateResult]:
     """Yield whether each set passes each gate; refuse a rate that was not measured."""
     for gate in gates:
+        empty = dict(_without_content(summary)) if gate.name == UNREADABLE else {}
+        for name, why in empty.items():
+            yield GateResult(gate, name, True, f"gate {gate.name}: {why}")
         other = " (--fail-on unreadable=RATE sets another bound)" if gate == _DEFAULT else ""
         for name, noun, what, rate in _measured(gate, summary):
             line = (
                 f"gate {gate.name}: {rate.count:,} of {rate.total:,} {name} {noun}"
                 f" ({percent(rate.share)} %) {what}; allowed {percent(gate.allowed)} %{other}"
             )
-            yield GateResult(gate, name, gate.trips(rate), line)
+            if name not in empty:
+                yield GateResult(gate, name, gate.trips(rate), line)
 
 
 def tripped(gates: Iterable[Gate], summary: AuditSummary) -> list[str]:
     """Return one line for every gate and set above what is allowed."""
     return [each.line for each in _results(gates, summary) if each.tripped]
+
+
+def _without_content(summary: AuditSummary) -> Iterator[tuple[str, str]]:
+    """Yield each set of which no image was compared with another, and why."""
+    queries = {each.query_set for each in summary.comparisons}
+    for each in summary.sets:
+        left, why = each.readable - (each.flat or 0), ""
+        if each.flat and not left:
+            why = f"every readable image of {each.name} is blank"
+        elif left == 1 and each.name in queries and alone(summary, each.name):
+            why = f"{each.name} has no second image to be compared with"
+        if why:
+            yield each.name, f"{why}, so nothing was compared; correct the source"
 
 
 def _not_compared(summary: AuditSummary) -> Iterator[tuple[str, str, str, Rate]]:
@@ -528,9 +545,11 @@ def assert_no_leak(
         raise VisleakError(f"the audit is unfinished, run it again: {' '.join(problems)}")
     leaks = _leaks(result, level, known)
     failed = [each for each in leaks if not each.rate.total or each.rate.share > allowed]
+    empty = [why for _, why in _without_content(result.summary)]
     unread = max((rate.share for *_, rate in _not_compared(result.summary)), default=0.0)
-    if failed or unread > ALLOWED[unreadable]:
+    if failed or empty or unread > ALLOWED[unreadable]:
         lines = [line for each in failed for line in _described(each, result, allowed, known)]
+        lines += empty
         lines += [] if unreadable == "ignore" else problems
         lines.append(
             f"to review the images: visleak review {shlex.quote(str(result.folder))}"

@@ -322,8 +322,9 @@ class TraceOptions(Options):
     fail_on: tuple[str, ...] = option(
         (),
         "Exit with 3 if more than RATE (0.01 or 1%, default 0) of the traced images count as"
-        " memorized.",
-        metavar="memorized[=RATE]",
+        " memorized, or of any set are unreadable (default 5% where another gate is given). May"
+        " be repeated.",
+        metavar="GATE[=RATE]",
         panel=OUTPUT,
     )
     no_images: bool = option(False, "Put no images into the report.", panel=OUTPUT)

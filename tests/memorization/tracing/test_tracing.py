@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from PIL import Image
 
 import visleak
-from generated_images import PROMPTS, noisy, write_extraction
+from generated_images import PROMPTS, noisy
 from visleak.auditing import Audit
 from visleak.embedding import encode
 from visleak.errors import UsageError, VisleakError
@@ -45,10 +45,9 @@ def test_what_is_copied_is_found(traced):
         ("p1c0", "astronaut.png", "near"),
         ("p2c0", "chelsea.png", "layout"),
     ]
-    assert [match.memorized for match in traced.matches] == [0, 0, 1, None]
-    assert [match.verified for match in traced.matches] == [True, True, True, False]
     assert tuple(match.prompt for match in traced.matches) == PROMPTS
-    assert [match.size for match in traced.matches] == [20, 21, 22, 23]
+    counted = [(match.memorized, match.verified, match.size) for match in traced.matches]
+    assert counted == [(0, True, 20), (0, True, 21), (1, True, 22), (None, False, 23)]
     assert [original.layout for original in traced.originals] == [False, True]
     assert traced.originals[1].references == ("chelsea.png",)
     # tau looks at similarity alone
@@ -109,13 +108,6 @@ def test_without_a_training_set_nothing_is_memorized(world, tmp_path):
     assert not (tmp_path / "audit").exists()
 
 
-def test_no_cluster_no_trace(world, tmp_path):
-    write_extraction(tmp_path / "extract", (), [], [])
-    found = run(world, tmp_path / "out", target=tmp_path / "extract", layouts=True)
-    assert headlines(found) == ["there are no clusters to trace"]
-    assert read_trace(tmp_path / "out").matches == ()
-
-
 def test_fingerprints_verify_nothing(world, tmp_path):
     encode(open_images(world.train), "builtin", tmp_path / "prints", workers=1)
     found = trace(world.extraction, [f"emb:{tmp_path / 'prints'}"], tmp_path / "out", workers=1)
@@ -153,10 +145,8 @@ def test_tiny_pictures(natural, tmp_path):
     Image.fromarray(small[0]).save(tmp_path / "made" / "new.png")
     Image.fromarray(noisy(small[2], 1, 4.0)).save(tmp_path / "made" / "copy.png")
     found = trace(tmp_path / "made", [tmp_path / "train"], tmp_path / "out", workers=1)
-    assert {match.image: match.verified for match in found.matches} == {
-        "copy.png": True,
-        "new.png": False,
-    }
+    verified = {match.image: match.verified for match in found.matches}
+    assert verified == {"copy.png": True, "new.png": False}
 
 
 def test_what_cannot_be_traced(world, traced, tmp_path):
@@ -259,26 +249,24 @@ def test_families_are_prompts_and_shared_sources():
 
 
 @pytest.mark.parametrize(
-    ("text", "found", "note"),
+    ("text", "note"),
     [
         (
             "reference,category\nastronaut.png,Human\nnobody.png,artwork\n",
-            ["human", ""],
             "rows of categories.csv about no memorized image: 1",
         ),
         (
             "prompt,category\n'=a space poster,artwork\nan astronaut,human\n",
-            ["human", ""],
             "memorized image 0 has several categories in categories.csv: human, artwork; the first"
             " is taken",
         ),
     ],
 )
-def test_memorized_images_have_categories(traced, tmp_path, text, found, note):
+def test_memorized_images_have_categories(traced, tmp_path, text, note):
     """By reference or by prompt, which may begin like a formula."""
     (tmp_path / "categories.csv").write_text(text)
     told = read_categories(tmp_path / "categories.csv").applied_to(traced)
-    assert [each.category for each in told.originals] == found
+    assert [each.category for each in told.originals] == ["human", ""]
     assert told.notes == (note,)
     for wrong, said in (
         ("name,category\n", "needs category, and one of reference, image, prompt"),

@@ -21,10 +21,12 @@ from visleak.documents import read_document
 from visleak.errors import UsageError, VisleakError
 from visleak.formats import open_image_set, open_images
 from visleak.formats.opening import distinct_names, named_sets
+from visleak.memorization.extraction.images import INDEX
 from visleak.memorization.settings import TraceSettings
 from visleak.memorization.tracing.document import LAYOUT, Findings, Hit
 from visleak.pipeline.embeddings import encoder_for
 from visleak.progress import Progress
+from visleak.quantities import counted
 from visleak.records import AnySet, Bytes8, EmbeddingSet, Encoder, ImageSet
 from visleak.reporting.gallery import decoded
 from visleak.settings import Settings
@@ -85,6 +87,8 @@ def open_queries(target: str | os.PathLike[str], *, every: bool = False) -> Quer
                 " make images of its prompts first (visleak memorization extract), or name a SOURCE"
                 " of images"
             )
+    if (folder / INDEX).is_file():
+        raise VisleakError(f"{folder} holds an unfinished extraction; {_AGAIN}, it resumes")
     if every:
         raise UsageError(
             f"--all is for a folder of visleak memorization extract; {os.fspath(target)} has no"
@@ -219,6 +223,11 @@ class Sets:
             command=self.command,
             **self.options,
         )
+        if made.unfinished:
+            raise VisleakError(
+                f"the audit {made.folder} is unfinished: {counted(made.unfinished, 'image')} could"
+                " be read at first, and not again; run the command again when the source is whole"
+            )
         sides = _sides_of(made)
         hits = refusals(made, name, _hits(made, name, sides))
         if self.traced.layouts:
