@@ -229,16 +229,6 @@ def test_the_label_of_a_slide_is_left_out(tmp_path):
     refused(VisleakError, "2 levels", f"{source}#level=2", open_image_set)
 
 
-def test_inks_and_profiles_of_pages(tmp_path):
-    inks = np.zeros((9, 9, 4), np.uint8)
-    inks[:, 4:, 3] = 255
-    tifffile.imwrite(tmp_path / "inks.tif", inks, photometric="separated")
-    (found,) = open_image_set(f"tiff:{tmp_path / 'inks.tif'}").opener.read([0])
-    assert np.array_equal(found, decode((tmp_path / "inks.tif").read_bytes()).pixels)
-    assert found[0, 0].tolist() == [255] * 3
-    assert found[0, 8].tolist() == [0] * 3
-
-
 @pytest.mark.parametrize(
     ("module", "name", "extra"),
     [

@@ -6,7 +6,7 @@ import zlib
 import numpy as np
 from PIL import Image
 
-from visleak.images import decode
+from visleak.images import decode, grey
 from visleak.records import DecodedImage, Unreadable
 
 
@@ -15,6 +15,8 @@ def pixels(data, **options):
     assert isinstance(found, DecodedImage), found
     assert found.pixels.dtype == np.uint8
     assert found.pixels.shape[2] == 3
+    if not options:
+        assert np.array_equal(grey(data), Image.fromarray(found.pixels).convert("L"))
     return found.pixels
 
 

@@ -162,19 +162,25 @@ def bands(count, planes="contig", **options):
 def test_of_many_bands_the_first_three_are_compared(count, planes, capfd):
     data, values = bands(count, planes)
     assert np.array_equal(pixels(data), rgb_of_array(values[:, :, : 3 if count > 2 else 1]))
+    turned = bands(count, planes, extratags=[(274, "H", 1, 6, True)])[0]
+    assert np.array_equal(pixels(turned), np.rot90(pixels(data), -1))
     assert reason(data[:-500]) == "truncated"
     assert capfd.readouterr() == ("", "")
 
 
 @pytest.mark.parametrize("name", ["DESCRIPTION", "COLORINTERP"])
-def test_bands_that_the_file_names_are_its_colours(name):
+@pytest.mark.parametrize(
+    ("colours", "shown"),
+    [("Blue nir green red swir", [3, 2, 0]), ("nir red green x x blue", [0, 1, 2])],
+)
+def test_bands_that_the_file_names_are_its_colours(name, colours, shown):
     items = "".join(
         f'<Item name="{name}" sample="{at}" role="x">{text}</Item>'
-        for at, text in enumerate(["Blue", "nir", "green", "red", "swir"])
+        for at, text in enumerate(colours.split())
     )
     about = f"<GDALMetadata>{items}</GDALMetadata>"
     data, values = bands(5, extratags=[(42112, "s", 0, about, True)])
-    assert np.array_equal(pixels(data), rgb_of_array(values[:, :, [3, 2, 0]]))
+    assert np.array_equal(pixels(data), rgb_of_array(values[:, :, shown]))
 
 
 @pytest.mark.parametrize("type_", [np.float16, np.float64, np.complex64])

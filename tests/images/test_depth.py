@@ -12,7 +12,7 @@ from PIL import Image
 
 from visleak.formats import open_images
 from visleak.images import decode
-from visleak.images.pixels import rgb_of_array
+from visleak.images.pixels import rgb_of_array, rgb_of_image
 
 
 def shades(height=60, width=80, seed=0):
@@ -69,6 +69,7 @@ def test_equal_values_are_equal_pixels_in_any_file(bits):
         assert np.array_equal(pixels(make()), want), name
     for values in (stored, stored.astype(np.int64), stored / 65535):
         assert np.array_equal(rgb_of_array(values), want), values.dtype
+    assert np.array_equal(rgb_of_image(Image.fromarray(stored)), want)
 
 
 @pytest.mark.parametrize("bits", [16, 12])
@@ -193,20 +194,19 @@ def test_a_narrow_range_far_from_zero_is_shown_whole():
     # but noise is not made an image
     blank = 30000 + np.random.default_rng(0).integers(-60, 60, (60, 80)).astype(np.uint16)
     assert np.ptp(grey(cv_png(blank))) < 3
-    # and one value has its share of the type
-    for value, shown in ((0, 0), (100, 100), (30000, 117), (65535, 255)):
-        assert (grey(cv_png(np.full((9, 9), value, np.uint16))) == shown).all(), value
 
 
 def test_other_ranges_are_shown_whole():
     image = shades()
+    packed = {"compression": "zlib", "byteorder": ">"}
     for values in (
         (4095 * image - 1024).astype(np.int16),
         (255 * image - 128).astype(np.int8),
         (2 * image - 1).astype(np.float32),
         of_bits(image, 16).astype(np.uint32) << 16,
     ):
-        assert np.abs(grey(tiff(values)) - 255 * image).max() <= 2, values.dtype
+        for data in (tiff(values), tiff(values, **packed)):
+            assert np.abs(grey(data) - 255 * image).max() <= 2, values.dtype
     assert np.ptp(grey(tiff((4 * image).astype(np.float32) + 1.5))) > 180
     # shares that overshoot are shares still
     assert np.abs(grey(tiff((1.04 * image - 0.02).astype(np.float32))) - 255 * image).max() <= 6

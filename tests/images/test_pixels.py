@@ -7,11 +7,11 @@ from itertools import product
 
 import numpy as np
 import pytest
+import tifffile
 from made_images import pixels, png
 from PIL import Image, ImageChops, ImageCms
 
 from visleak.formats import open_images
-from visleak.images import grey
 from visleak.images.pixels import rgb_of_image
 
 
@@ -29,7 +29,9 @@ def test_alpha_is_laid_over_white(kind, mode, picture, encode):
     alpha = np.tile(np.linspace(0, 255, 48).astype(np.uint8), (32, 1))
     image.putalpha(Image.fromarray(alpha))
     options = {"lossless": True, "exact": True} if kind == "WEBP" else {}
-    assert np.abs(pixels(encode(image, kind, **options)) - over_white(rgb, alpha)).max() <= 1
+    held = image.convert({"RGB": "RGBa", "L": "La"}[mode])  # as programs have images
+    for found in (pixels(encode(image, kind, **options)), rgb_of_image(held)):
+        assert np.abs(found - over_white(rgb, alpha)).max() < 2
 
 
 @pytest.mark.parametrize("hidden", [0, 1])
@@ -81,25 +83,27 @@ def test_sixteen_bit_rgb_and_colour_keys():
     found = pixels(png(8, 8, 16, 2, raw, (b"tRNS", key.tobytes())))
     assert (found[2, 3] == 255).all()
     grey = np.linspace(0, 65535, 64).astype(">u2").reshape(8, 8)
-    opaque = np.dstack([grey, np.full_like(grey, 65535)]).astype(">u2")
-    raw = b"".join(b"\0" + row.tobytes() for row in opaque)
-    assert np.array_equal(pixels(png(8, 8, 16, 4, raw))[..., 0], np.rint(grey / 257))
+    for kind, colours in ((6, values), (4, grey[..., None])):
+        raw = b"".join(b"\0" + row.tobytes() for row in np.dstack([colours, grey.T]).astype(">u2"))
+        want = over_white(colours / 257.0, grey.T / 257)
+        assert np.abs(pixels(png(8, 8, 16, kind, raw)) - want).max() <= 1
     raw = b"".join(b"\0" + row.tobytes() for row in grey)
     found = pixels(png(8, 8, 16, 0, raw, (b"tRNS", grey[0, 0].tobytes())))
     assert found[0, 0, 0] == 255
     assert np.array_equal(found[1:, :, 0], np.rint(grey[1:] / 257))
 
 
+def inks_in_files(cmyk, encode, **options):
+    """Return files of inks: TIFF, JPEG of Adobe, and without its mark: then 255 is most."""
+    marked, plain = (
+        encode(each, "JPEG", quality=100, **options) for each in (cmyk, ImageChops.invert(cmyk))
+    )
+    at = plain.index(b"\xff\xee\0\x0eAdobe")
+    return encode(cmyk, "TIFF", **options), marked, plain[:at] + plain[at + 16 :]
+
+
 def test_cmyk_is_inverted_where_adobe_wrote_it(picture, encode):
-    cmyk = picture().convert("CMYK")
-    marked = encode(cmyk, "JPEG", quality=100)
-    assert b"Adobe" in marked
-    # without Adobe's mark, values are inks: 255 is most
-    at = marked.index(b"\xff\xee")
-    plain = encode(ImageChops.invert(cmyk), "JPEG", quality=100)
-    plain = plain[:at] + plain[at + 2 + int.from_bytes(plain[at + 2 : at + 4], "big") :]
-    assert b"Adobe" not in plain
-    for data in (marked, plain, encode(cmyk, "TIFF")):
+    for data in inks_in_files(picture().convert("CMYK"), encode):
         assert np.abs(pixels(data).astype(int) - picture()).mean() < 3
 
 
@@ -108,17 +112,11 @@ def test_ycbcr_hsv_and_lab(encode):
     image = Image.fromarray(np.repeat(np.repeat(colours, 4, 0), 4, 1))
     for mode in ("YCbCr", "HSV"):
         assert np.abs(rgb_of_image(image.convert(mode)).astype(int) - image).max() <= 6
-    lab = np.zeros((1, 3, 3), np.uint8)
-    lab[0, :, 0] = [255, 0, 136]  # white, black, L* = 53.4; a* and b* are signed
-    data = encode(Image.frombytes("LAB", (3, 1), lab.tobytes()), "TIFF")
-    found = pixels(data)
-    assert found[0, :2].tolist() == [[255] * 3, [0] * 3]
-    assert np.abs(found[0, 2].astype(int) - 128).max() <= 2
-    # the planes of a red, as the standard stores them: L* = 54.3, a* = 80.8, b* = 69.9
-    red = Image.frombytes("LAB", (1, 1), bytes([138, 81, 70]))
-    assert np.abs(pixels(encode(red, "TIFF"))[0, 0] - [255.0, 0, 0]).max() <= 8
-    low = Image.frombytes("LAB", (1, 1), bytes([82, 79, 256 - 108]))  # blue, b* below 0
-    assert np.abs(pixels(encode(low, "TIFF"))[0, 0] - [0, 0, 255.0]).max() <= 12
+    # white, black, grey, red and blue; a* and b* are signed
+    lab = [(255, 0, 0), (0, 0, 0), (136, 0, 0), (138, 81, 70), (82, 79, 256 - 108)]
+    found = pixels(encode(Image.frombytes("LAB", (5, 1), np.uint8(lab).tobytes()), "TIFF"))[0]
+    want = [[255] * 3, [0] * 3, [128] * 3, [255, 0, 0], [0, 0, 255]]
+    assert (np.abs(found - np.array(want, float)).max(axis=1) <= [0, 0, 2, 8, 12]).all()
 
 
 def test_the_callers_image_is_not_changed():
@@ -130,7 +128,8 @@ def test_the_callers_image_is_not_changed():
     palette = Image.new("P", (2, 1))  # with alpha of its own
     palette.putpalette([255, 0, 0, 255, 0, 0, 255, 0], "RGBA")
     palette.putpixel((1, 0), 1)
-    assert rgb_of_image(palette).tolist() == [[[255, 0, 0], [255, 255, 255]]]
+    for held in (palette, palette.convert("PA")):
+        assert rgb_of_image(held).tolist() == [[[255, 0, 0], [255, 255, 255]]]
 
 
 #: Columns are red, green and blue in XYZ under D50, as the profile of Adobe RGB (1998) states them.
@@ -165,17 +164,21 @@ def xyz(values):
     return b"XYZ \0\0\0\0" + struct.pack(">3i", *(round(65536 * each) for each in values))
 
 
-def curve(gamma):
-    return b"curv\0\0\0\0" + struct.pack(">IH", 1, round(256 * gamma))
+def curve(*values):
+    return b"curv\0\0\0\0" + struct.pack(f">I{len(values)}H", len(values), *values)
 
 
-WIDE = icc(
-    b"RGB ",
-    b"XYZ ",
-    {name: xyz(column) for name, column in zip((b"rXYZ", b"gXYZ", b"bXYZ"), ADOBE.T, strict=True)}
-    | dict.fromkeys((b"rTRC", b"gTRC", b"bTRC"), curve(GAMMA)),
-)
-GREYS = icc(b"GRAY", b"XYZ ", {b"kTRC": curve(1.0)})
+def of_primaries(primaries, tones):
+    columns = zip((b"rXYZ", b"gXYZ", b"bXYZ"), map(xyz, primaries.T), strict=True)
+    curves = dict.fromkeys((b"rTRC", b"gTRC", b"bTRC"), tones)
+    return icc(b"RGB ", b"XYZ ", dict(columns) | curves)
+
+
+WIDE = of_primaries(ADOBE, curve(round(256 * GAMMA)))
+#: Greys of linear light, of which the darkest is not black, and colours that are almost sRGB.
+GREYS = icc(b"GRAY", b"XYZ ", {b"kTRC": curve(600, 65535)})
+LINEAR = ((np.linspace(0, 1, 256) + 0.055) / 1.055) ** 2.4
+ALMOST = of_primaries(SRGB, curve(*np.rint(65535 * LINEAR**1.01).astype(int)))
 
 
 def inks():
@@ -186,7 +189,8 @@ def inks():
     )
     unit = struct.pack(">9i", *(65536 * (row == column) for row in range(3) for column in range(3)))
     table = b"mft1\0\0\0\0" + bytes([4, 3, 2, 0]) + unit + 4 * identity + corners + 3 * identity
-    return icc(b"CMYK", b"Lab ", {b"A2B0": table})
+    # paper that is not white is displayed as white
+    return icc(b"CMYK", b"Lab ", {b"A2B0": table, b"wtpt": xyz((0.8, 0.82, 0.6))})
 
 
 def displayed(linear):
@@ -206,13 +210,14 @@ def muted(picture):
     return Image.fromarray((np.asarray(picture()).astype(float) * 0.4 + 80).astype(np.uint8))
 
 
-@pytest.mark.parametrize("kind", ["PNG", "TIFF", "WEBP"])
+@pytest.mark.parametrize("kind", ["PNG", "TIFF", "WEBP", "JPEG"])
 def test_colours_of_another_space_become_srgb(kind, picture, encode):
     image = muted(picture)
     options = {"lossless": True} if kind == "WEBP" else {}
     found = pixels(encode(image, kind, icc_profile=WIDE, **options))
-    assert np.abs(found - of_adobe(np.asarray(image))).max() <= 3
-    assert np.abs(found - np.asarray(image).astype(float)).max() > 5
+    stored = pixels(encode(image, kind, **options))
+    assert np.abs(found - of_adobe(stored)).max() <= 3
+    assert np.abs(found - stored.astype(float)).max() > 5
     file = Image.open(io.BytesIO(encode(image, kind, icc_profile=WIDE, **options)))
     (held,) = open_images([file]).opener.read([0])
     assert np.array_equal(held, found)
@@ -222,37 +227,35 @@ def test_greys_by_their_curve(picture, encode):
     image = picture().convert("L")
     found = pixels(encode(image, icc_profile=GREYS))
     assert np.abs(found[..., 0] - displayed(np.asarray(image) / 255.0)).max() <= 2
-    light = grey(encode(image, icc_profile=GREYS))
-    assert np.array_equal(np.asarray(light), found[..., 0])
 
 
-def test_inks_by_their_profile():
+def test_inks_by_their_profile(encode):
     image = Image.new("CMYK", (4, 1))
     for x, ink in enumerate([(0, 0, 0, 0), (255, 255, 255, 0), (0, 0, 0, 255), (255, 0, 255, 255)]):
         image.putpixel((x, 0), ink)
-    file = io.BytesIO()
-    image.save(file, "TIFF", icc_profile=inks())
-    assert pixels(file.getvalue())[0].tolist() == [[255] * 3, [255] * 3, [0] * 3, [0] * 3]
+    for data in inks_in_files(image.resize((64, 16), 0), encode, icc_profile=inks()):
+        assert pixels(data)[8, 8::16].tolist() == [[255] * 3, [255] * 3, [0] * 3, [0] * 3]
 
 
-@pytest.mark.parametrize("mode", ["RGBA", "P"])
+@pytest.mark.parametrize("mode", ["RGB", "L", "P"])
 def test_opacity_is_kept(mode, picture, encode):
-    image = muted(picture)
-    if mode == "P":
-        image = image.quantize(64)
-    else:
-        image.putalpha(Image.linear_gradient("L").resize(image.size))
-    plain, found = encode(image), encode(image, icc_profile=WIDE)
-    assert np.abs(pixels(found).astype(int) - pixels(plain)).max() > 5
-    if mode == "RGBA":
-        rows = np.asarray(image.getchannel("A"))
-        assert np.array_equal(pixels(found)[rows == 0], pixels(plain)[rows == 0])
+    image = muted(picture).convert(mode)
+    colours, options = np.asarray(image.convert("RGB")), {"transparency": bytes(range(256))}
+    alpha = np.asarray(image)
+    if mode != "P":
+        alpha, options = np.tile(np.arange(48, dtype=np.uint8) * 5, (32, 1)), {}
+        image.putalpha(Image.fromarray(alpha))
+    profile, shown = (
+        (GREYS, displayed(colours / 255.0)) if mode == "L" else (WIDE, of_adobe(colours))
+    )
+    found = pixels(encode(image, icc_profile=profile, **options))
+    assert np.abs(found - over_white(shown, alpha)).max() <= 3
 
 
 SAME = ImageCms.ImageCmsProfile(ImageCms.createProfile("sRGB")).tobytes()
 
 
-@pytest.mark.parametrize("profile", [b"words", b"", WIDE[:200], GREYS, inks(), SAME])
+@pytest.mark.parametrize("profile", [b"words", b"", WIDE[:200], GREYS, inks(), SAME, ALMOST])
 def test_a_profile_that_does_not_fit_or_is_srgb_changes_no_value(profile, picture, encode):
     image = picture()
     assert np.array_equal(pixels(encode(image, icc_profile=profile)), np.asarray(image))
@@ -263,3 +266,42 @@ def test_deep_colours_have_a_profile_too(picture):
     raw = b"".join(b"\0" + row.tobytes() for row in (257 * values.astype(np.uint16)).astype(">u2"))
     deep = png(48, 32, 16, 2, raw, (b"iCCP", b"wide\0\0" + zlib.compress(WIDE)))
     assert np.abs(pixels(deep) - of_adobe(values)).max() <= 3
+    raw = b"".join(b"\0" + row.tobytes() for row in 257 * values[..., 0].astype(">u2"))
+    deep = png(48, 32, 16, 0, raw, (b"iCCP", b"greys\0\0" + zlib.compress(GREYS)))
+    assert np.abs(pixels(deep) - displayed(values[..., :1] / 255.0)).max() <= 3
+
+
+INDEX = {"photometric": "palette", "colormap": np.zeros((3, 256), np.uint16)}
+INDEX["colormap"][:, :2] = [[65535, 0], [0, 26214], [13107, 52428]]
+INKS = {"photometric": "separated"}
+BANDS = {"photometric": "minisblack", "planarconfig": "contig"}
+RGBX, RGBA, RGBa = (BANDS | {"photometric": "rgb", "extrasamples": [kind]} for kind in (0, 2, 1))
+SEEN = [(191, 127, 159), (255, 255, 0)]
+#: Values of one row of a TIFF file, how they are stored, and the colours that are displayed.
+ROWS = [
+    (np.uint8([0, 1]), INDEX, [(255, 0, 51), (0, 102, 204)]),
+    (np.uint8([[0], [200]]), {"photometric": "miniswhite"}, [[255], [55]]),
+    (np.uint8([[64, 0, 32, 128], [160, 0, 0, 128]]), RGBa, [(191, 127, 159), (255, 127, 127)]),
+    (np.uint16([[1024, 0, 512, 2048], [4095, 4095, 0, 4095]]), RGBa, SEEN),
+    (np.float32([[0.25, 0, 0.125, 0.5], [1, 1, 0, 1]]), RGBa, SEEN),
+    (np.uint8([[100, 0, 50, 128], [9, 9, 9, 0]]), RGBA, [(177, 127, 152), (255, 255, 255)]),
+    (np.uint8([[100, 0, 50, 128]]), BANDS | {"extrasamples": [0, 0, 2]}, [(177, 127, 152)]),
+    (np.uint8([[10, 20, 30, 0]]), RGBX, [(10, 20, 30)]),
+    (np.uint8([[10, 20, 30, 9, 0]]), RGBX | {"extrasamples": [0, 1]}, [(10, 20, 30)]),
+    (np.uint8([[0, 0, 0, 0], [0, 0, 0, 255]]), INKS, [[255], [0]]),
+    (np.uint8([[255, 255, 255, 0]]), INKS | {"iccprofile": inks()}, [[255]]),
+    (np.uint16([[9, 9, 9, 0]]), INKS, None),  # of which pages are not read
+    (np.uint8([[9, 9, 9]]), {"photometric": "cielab"}, None),
+    (np.uint8([[90, 120, 150]]), {"iccprofile": WIDE}, of_adobe(np.array([[90, 120, 150]]))),
+]
+
+
+@pytest.mark.parametrize(("values", "options", "shown"), ROWS)
+def test_a_file_and_a_page_of_tiff_by_hand(values, options, shown, tmp_path):
+    tifffile.imwrite(tmp_path / "a.tif", values[None], **{"photometric": "rgb"} | options)
+    (page,) = open_images(f"tiff:{tmp_path / 'a.tif'}").opener.read([0])
+    if shown is None:
+        assert page.reason == "unsupported"
+        return
+    for found in (page, pixels((tmp_path / "a.tif").read_bytes())):
+        assert np.abs(found[0].astype(int) - shown).max() <= 1
