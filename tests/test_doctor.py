@@ -130,7 +130,7 @@ get_num_threads = lambda: 4
 ERROR = "operator torchvision::nms does not exist"
 
 
-def test_a_broken_installation(tmp_path):
+def test_a_broken_installation(tmp_path, monkeypatch):
     """Two packages of cv2 and a torchvision of another torch: named, with what to do; exit 1."""
     site, cache = tmp_path / "site", tmp_path / "cache"
     for name, number, code in (
@@ -147,13 +147,12 @@ def test_a_broken_installation(tmp_path):
         (site / f"{name}.py").write_text(code)
     cache.mkdir()
     (cache / "cache-2.0.sqlite").write_bytes(b"x" * 2_500_000)
+    monkeypatch.setenv("PYTHONPATH", str(site), prepend=os.pathsep)
+    monkeypatch.setenv("VISLEAK_CACHE", str(cache))
 
     def ran(*arguments):
         command = [sys.executable, "-m", "visleak", "doctor", *arguments]
-        environment = {**os.environ, "PYTHONPATH": str(site), "VISLEAK_CACHE": str(cache)}
-        return subprocess.run(
-            command, env=environment, check=False, capture_output=True, text=True, timeout=100
-        )
+        return subprocess.run(command, check=False, capture_output=True, text=True, timeout=100)
 
     done = ran()
     assert (done.returncode, done.stderr) == (1, "")

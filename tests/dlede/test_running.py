@@ -169,14 +169,14 @@ def started(script, folder):
         "from test_running import Rehearsed, course_of, trained\n"
         f"if __name__ == '__main__':\n    folder = Path({str(folder)!r})\n{body}"
     )
-    here = Path(__file__).parent
-    environment = {**os.environ, "PYTHONPATH": f"{here}:{here.parent}"}
-    return subprocess.Popen([sys.executable, str(path)], env=environment, stderr=subprocess.PIPE)
+    return subprocess.Popen([sys.executable, str(path)], stderr=subprocess.PIPE)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("sent", [signal.SIGKILL, signal.SIGINT])
-def test_a_killed_run_loses_only_what_was_in_progress(tmp_path, sent):
+def test_a_killed_run_loses_only_what_was_in_progress(tmp_path, sent, monkeypatch):
+    here = Path(__file__).parent
+    monkeypatch.setenv("PYTHONPATH", f"{here}:{here.parent}", prepend=os.pathsep)
     script = """
         trainer = Rehearsed(told=folder / "told", lasts=0.4)
         trained(course_of(folder, trainer), trainer, 2)

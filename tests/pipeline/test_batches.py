@@ -6,7 +6,7 @@ import tracemalloc
 import numpy as np
 import pytest
 from networks import Network, picky, whole
-from test_fingerprints import BAD, GOOD, HERE, assert_same, image_set, run, stored
+from test_fingerprints import BAD, GOOD, assert_same, image_set, run, stored
 
 from visleak.errors import VisleakError
 from visleak.images import decode
@@ -48,7 +48,6 @@ def test_chunks_and_memory_limits_change_nothing(images, tmp_path, monkeypatch, 
 def test_workers_and_cache_change_nothing(images, tmp_path, monkeypatch):
     """Two workers without the network; a half-filled cache, a full one, one of half precision."""
     wanted = run(images, tmp_path, encoder=Network())
-    monkeypatch.setenv("PYTHONPATH", HERE)
     monkeypatch.setattr(batches, "FIRST_CHUNK", 6)
     with Cache(tmp_path / "cache") as cache:
         run(images, tmp_path, cache=cache, encoder=Network(), rows=np.arange(3, 12))

@@ -2,7 +2,6 @@
 
 import io
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -21,7 +20,6 @@ from visleak.records import ImageSet, Unreadable
 from visleak.storage.cache import Cache
 
 ENCODER = BuiltinEncoder()
-HERE = str(Path(__file__).parent)
 COUNT = 40
 
 

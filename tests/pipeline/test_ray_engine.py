@@ -8,7 +8,6 @@ import sys
 import tempfile
 import time
 from functools import partial
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -22,8 +21,6 @@ from visleak.pipeline.ray_engine import RayEngine, RayExecutor
 from visleak.settings import Settings
 from visleak.storage import IMAGES, PAIRS, UNREADABLE
 from visleak.storage.cache import file_in
-
-HERE = str(Path(__file__).parent)
 
 PATIENCE = 60  # seconds after which what should have happened has not
 
@@ -44,7 +41,6 @@ def cluster():
         # of a short name: sockets lie in it
         tempfile.TemporaryDirectory(prefix="vl-", dir="/tmp", ignore_cleanup_errors=True) as folder,
     ):
-        patch.setenv("PYTHONPATH", HERE)
         patch.setenv("RAY_USAGE_STATS_ENABLED", "0")
         patch.setenv("RAY_AUTH_MODE", "disabled")
         patch.setenv("RAY_TMPDIR", folder)

@@ -20,8 +20,6 @@ from visleak.errors import VisleakError, VisleakWarning
 from visleak.pipeline import context
 from visleak.pipeline.context import GrowingColumn, RunContext
 
-HERE = str(Path(__file__).parent)
-
 
 @given(sizes=st.lists(st.integers(0, 7), max_size=6), width=st.sampled_from([(), (3,), (2, 2)]))
 def test_a_growing_column_has_what_was_appended(tmp_path_factory, sizes, width):
@@ -37,12 +35,6 @@ def test_a_growing_column_has_what_was_appended(tmp_path_factory, sizes, width):
     assert got.dtype == np.float32
     assert column.rows == sum(sizes)
     assert not len(got) or not got.flags.writeable
-
-
-@pytest.fixture(autouse=True)
-def _findable(monkeypatch):
-    """Workers import this folder's helpers."""
-    monkeypatch.setenv("PYTHONPATH", HERE, prepend=os.pathsep)
 
 
 @pytest.mark.parametrize("workers", [1, 2])
