@@ -42,8 +42,7 @@ FORBIDDEN = re.compile(
 #: and terms of others.
 ALLOWED = re.compile(
     r"""picture in picture|["']pictures["']|"img", "picture",|`pictures?`|`pictures=`"""
-    r"""|pictures\.rgb|twins_by_pictures|pairs_of_pictures|upper_95_pictures|--no-pictures"""
-    r"""|`trainings`|`makeup(?:\.csv)?`|`alike`"""
+    r"""|pictures\.rgb|`\w+_pictures`|--no-pictures|`trainings`|`makeup(?:\.csv)?`|`alike`"""
 )
 
 

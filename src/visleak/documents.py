@@ -96,7 +96,7 @@ def as_plain(value: object) -> Any:
 
     A record with ``as_dict`` and ``from_dict`` is written and read by these. A field with
     ``metadata={"optional": True}`` is left out where it is ``None``; ``metadata={"key": "name"}``
-    gives its key another name.
+    gives its key another name; ``metadata={"former": "name"}`` is the key in older files.
 
     >>> as_plain((1.5, math.nan, {"names": frozenset("ba")}, np.array([[0.5, math.nan]])))
     [1.5, None, {'names': ['a', 'b']}, [[0.5, None]]]
@@ -172,6 +172,7 @@ def _fields(
     hints = _hints(kind)
     for each in fields(kind):
         key = each.metadata.get("key", each.name)
+        key = key if key in known else each.metadata.get("former", key)
         default = each.default is not MISSING or each.default_factory is not MISSING
         if each.name not in given and (key in known or not default):
             yield each.name, _made(hints[each.name], known[key], {})

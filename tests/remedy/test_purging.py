@@ -55,7 +55,7 @@ def make_audit(
         listed = {row["reference"] for row in pairs if row["reference_set"] == name}
         rows += [image_row(name, id_, locator=None) for id_ in sorted(listed)]
         sets[name] = {"source": f"emb:{name}", "images": count, "readable": count}
-        sets[name] |= {"pictures": False}
+        sets[name] |= {"has_pixels": False}
     for name, about in sets.items():
         usual = ["benchmark" if name in tests else "training"]
         side = "query" if name in tests else "reference"

@@ -115,7 +115,7 @@ def test_without_a_finished_audit_the_nearest_one_is_named(tmp_path):
         (b'{"schema": 1, "comparisons": [3]}', "is damaged"),
         (b'{"schema": 1, "totals": [{"rates": {"hard": {"count": 1}}}]}', "is damaged"),
         (b'{"schema": 1, "settings": {"views": "some"}}', "is damaged"),
-        (b'{"schema": 2}', "schema 2, .*upgrade visleak"),
+        (b'{"schema": 3}', "schema 3, .*upgrade visleak"),
     ],
 )
 def test_a_damaged_summary_is_one_line(tmp_path, content, said):

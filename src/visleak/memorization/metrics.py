@@ -139,7 +139,7 @@ class FolderByPrompt:
         """Return source, sizes, model, and a digest of names and vectors."""
         return {
             "source": self.name,
-            "pictures": len(self._matrix),
+            "images": len(self._matrix),
             "unreadable": len(self.problems),
             "alignment": self.alignment,
             "digest": self._digest,

@@ -358,13 +358,14 @@ class Robustness:
 
     def as_dict(self) -> dict[str, object]:
         """Return what ``robustness.json`` holds."""
-        same = ("version", "headline", "source", "references", "queries", "seed", "twins")
+        same = ("version", "headline", "source", "references", "queries", "seed")
         return {
             "schema": SCHEMA,
             "kind": "robustness",
             **{name: getattr(self, name) for name in (*same, "unreadable")},
             "set": self.collection,
-            "twins_by_pictures": self.graded,
+            "duplicates_excluded": self.twins,
+            "duplicates_verified": self.graded,
             "constants": dict(CONSTANTS),
             "conditions": {
                 c.name: {"group": c.group, "what": c.description} for c in self.conditions

@@ -130,7 +130,7 @@ class GroupingSummary:
 
 
 #: Version of the folder's layout; readers refuse a newer one and read every older one.
-SCHEMA: Final = 1
+SCHEMA: Final = 2
 PAIRS_SCHEMA: Final = pa.schema(
     [
         ("query_set", pa.string()),
@@ -306,7 +306,7 @@ class SetSummary:
     side: str = ""  # query or reference
     source: str = ""
     options: Mapping[str, str] = field(default_factory=dict)
-    has_pixels: bool = field(default=True, metadata={"key": "pictures"})
+    has_pixels: bool = field(default=True, metadata={"former": "pictures"})
     # of frame numbers, frames or ms
     frame_unit: str | None = field(default=None, metadata=OPTIONAL)
     # of a set of embeddings: its files, images in images.parquet, vectors that were not of unit

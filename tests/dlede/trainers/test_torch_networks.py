@@ -169,7 +169,7 @@ def test_eight_pictures_are_learnt_by_heart(tmp_path):
     assert outcome.metrics["f1"] > 0.9
     assert outcome.metrics["map50_95"] > 0.4
     assert outcome.images["f1"].shape == (4,)
-    assert (outcome.about["epochs"], outcome.about["pictures"]) == (40, 8)
+    assert (outcome.about["epochs"], outcome.about["images"]) == (40, 8)
     log = (tmp_path / "run" / "log.txt").read_text().splitlines()
     assert len(log) == 41
     assert "epoch 40 of 40: loss" in log[39]
@@ -250,7 +250,7 @@ def test_unreadable_pictures_are_named_and_nothing_is_found_in_them(tmp_path):
     (note,) = ready.notes
     assert "3 images could not be read, such as 'train-1' of set 'train' (truncated" in note
     outcome = trained(ready, lesson_of(split, range(2), seed=0, epochs=2), tmp_path / "run")
-    assert outcome.about["pictures"] == 4  # six, without a training image and a leaked one
+    assert outcome.about["images"] == 4  # six, without a training image and a leaked one
     assert outcome.about["unreadable"] == 3
     assert outcome.images["f1"][[0, 3]].tolist() == [0, 0]
     log = (tmp_path / "run" / "log.txt").read_text()
@@ -357,7 +357,7 @@ def test_stripes_are_learnt_and_missing_labels_left_out(tmp_path):
     assert first.metrics["accuracy"] == 0.75
     # across has one wrong: 2 / 3; slanted none right; down all
     assert first.metrics["f1"] == pytest.approx((1 + 2 / 3 + 0) / 3)
-    assert first.about["pictures"] == 12
+    assert first.about["images"] == 12
     assert ready.train(lesson_of(split, (), seed=0, epochs=12), tmp_path).about == first.about
 
 

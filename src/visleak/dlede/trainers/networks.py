@@ -162,7 +162,7 @@ class PreparedNetwork:
             log(", ".join(f"{name} {value:.4f}" for name, value in outcome.metrics.items()))
         about = {
             "epochs": epochs,
-            "pictures": count,
+            "images": count,
             "loss": loss,
             "unreadable": len(images.unreadable),
             "device": images.device,
