@@ -32,6 +32,7 @@ MASKED: Final = (
     ("*.csv", "time", "time"),
     ("*.json", "*seconds.*", "time"),
     ("*.json", "throughput.*", "time"),
+    ("thresholds.json", "*.date", "time"),
     ("*.json", "versions.*", "versions of libraries"),
     ("*.json", "*.versions.*", "versions of libraries"),
     ("*.json", "visleak", "version of visleak"),
