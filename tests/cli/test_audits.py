@@ -221,9 +221,8 @@ def test_the_line_of_a_large_run():
     assert "1:23:20 verification of 4,000 pairs" in shown
     assert "at least 834 GB of scratch" in shown
     unknown = replace(cost, images=3, embeddings=0, bytes=999_600, seconds=None, cache=20)
-    assert describe(replace(unknown, scratch=10)) == (
-        "3 images (1.0 MB); at least 10 bytes of scratch, up to 20 bytes of cache"
-    )
+    shown = describe(replace(unknown, scratch=10))
+    assert shown == "3 images (1.0 MB); at least 10 bytes of scratch, up to 20 bytes of cache"
 
 
 def test_without_thresholds_there_are_no_degrees(dataset, tmp_path):

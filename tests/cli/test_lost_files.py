@@ -30,8 +30,7 @@ def test_a_file_that_went_away_is_no_clean_result(folder, monkeypatch, verb):
     audited = verb.startswith("audit")
     command = [*verb.split(), folder / "test", "--train" if audited else "--source"]
     command += [folder / "train", "-o", folder / "audit", "--cache", "off", "--workers", 1]
-    gate = "near" if audited else "memorized"
-    gated = [*command, "--fail-on", gate, "--fail-on", "unreadable=100%"]
+    gates = ["--fail-on", "unreadable=100%", "--fail-on", "near" if audited else "memorized"]
     file, find = folder / "train" / "a.png", Comparer.candidates
 
     def without(self, *given):
@@ -41,7 +40,7 @@ def test_a_file_that_went_away_is_no_clean_result(folder, monkeypatch, verb):
 
     with monkeypatch.context() as patched:
         patched.setattr(Comparer, "candidates", without)
-        ran = run(*gated)
+        ran = run(*command, *gates)
     assert ran.code == 1
     assert "unfinished" in (ran.out if audited else ran.err)
     assert not audited or "train a.png (gone, missing" in ran.err
@@ -49,7 +48,7 @@ def test_a_file_that_went_away_is_no_clean_result(folder, monkeypatch, verb):
     ran = run(*command, code=0)
     assert "unfinished" not in ran.out
     assert "reused" not in ran.err
-    assert ("reused" in run(*gated, code=3).err) == audited
+    assert ("reused" in run(*command, *gates, code=3).err) == audited
 
 
 @pytest.mark.parametrize("verb", ["audit", "encode"])
@@ -85,6 +84,10 @@ def test_a_table_with_a_flipped_bit_is_not_read(folder):
         assert not (folder / "pairs.csv").exists()
     ran = run("purge", audit, "--remove-from", "test", code=1)
     assert "is not the file that the audit wrote" in ran.err
+    # no gate passes by a damaged summary: it is not reused
+    stored = (audit / "audit.json").read_text()
+    (audit / "audit.json").write_text(stored.replace('"count": 1', '"count": 0'))
+    assert "reused" not in run(*command, "--cache", "off", "--fail-on", "near", code=3).err
 
 
 @pytest.mark.parametrize("verb", ["purge", "dlede"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import shutil
 from collections.abc import Iterable, Iterator, Sequence
@@ -56,7 +57,7 @@ from visleak.storage import (
     write_problems,
     write_tables,
 )
-from visleak.storage.audit_folder import GROUP_COLUMNS, Thresholds, schema_of
+from visleak.storage.audit_folder import GROUP_COLUMNS, Thresholds, schema_of, summary_digest
 from visleak.vectors import parts_of
 from visleak.verification import check
 
@@ -360,7 +361,8 @@ def stamp_of(images: AnySet) -> str | None:
 def holds(folder: Path, key: str | None, sets: Iterable[AnySet], *, force: bool) -> bool:
     """Whether the folder holds the same audit, finished.
 
-    One that lost images is repeated, and so is one whose images were away and are back.
+    One that lost images or is damaged is repeated, and so is one whose images were away and are
+    back.
     """
     if force or not (folder / AUDIT).is_file():
         return False
@@ -371,7 +373,9 @@ def holds(folder: Path, key: str | None, sets: Iterable[AnySet], *, force: bool)
             " with -o DIR, or replace it with --force"
         )
     whole = all((folder / name).is_file() for name in (PAIRS, IMAGES, UNREADABLE))
-    if known.unfinished or not whole:
+    content = json.loads((folder / AUDIT).read_text(encoding="utf-8"))
+    intact = known.digest in (None, summary_digest(content))
+    if known.unfinished or not whole or not intact:
         return False
     problems = read_problems(folder / UNREADABLE)
     return not any(
