@@ -37,20 +37,21 @@ SHIFT: Final = 0.45
 FRAME_MOVE: Final = 0.12
 
 
+@cache
 def view_matrix(view: int) -> Matrix:
-    """Return the matrix from an image to its view, in unit coordinates.
+    """Return the matrix from an image to its view, in unit coordinates; read-only.
 
     >>> view_matrix(VIEWS.index("mirror")) @ np.array([0.2, 0.3, 1.0])
     array([0.8, 0.3, 1. ])
     """
     matrix = np.eye(3)
-    if VIEWS[view] == "inverted":
-        return matrix
-    if view >= VIEWS.index("mirror"):
-        matrix = np.array([[-1.0, 0, 1], [0, 1, 0], [0, 0, 1]])
-    clockwise = np.array([[0.0, -1, 1], [1, 0, 0], [0, 0, 1]])
-    for _ in range(view % 4):
-        matrix = clockwise @ matrix
+    if VIEWS[view] != "inverted":
+        if view >= VIEWS.index("mirror"):
+            matrix = np.array([[-1.0, 0, 1], [0, 1, 0], [0, 0, 1]])
+        clockwise = np.array([[0.0, -1, 1], [1, 0, 0], [0, 0, 1]])
+        for _ in range(view % 4):
+            matrix = clockwise @ matrix
+    matrix.flags.writeable = False
     return matrix
 
 

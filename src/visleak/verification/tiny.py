@@ -45,7 +45,7 @@ def check_tiny(pairs: Sequence[ImagePair]) -> list[tuple[Measures, Matrix]]:
         for each in pairs
     ]
     fits = _Fits.of(pairs)
-    moved = np.flatnonzero([not (each.start == each.view_matrix).all() for each in pairs])
+    moved = np.flatnonzero((fits.matrix != fits.view).any(axis=(1, 2)))
     fits.improve(moved, fits.view[moved])
     fits.refine()
     for turned in (False, True):
