@@ -63,7 +63,7 @@ TARGET = Path(__file__).parents[1] / "src" / "visleak" / "grading" / "grader.jso
 TINY_NEAR = (
     *("agreement", "corrected", "directions", "detail", "core", "grey", "residual", "patch"),
     *("palette", "unlike", "contrast", "fine", "middle", "coarse", "shapes", "covered"),
-    *("viewed", "moved", "enlarged", "stretched", "turned"),
+    *("viewed", "moved", "enlarged", "stretched", "turned", "flat", "tint", "colour", "gain"),
     *("texture_amount", "texture_mean", "texture_typical", "texture_tiles", "texture_opposed"),
     *("form_amount", "form_mean", "form_typical", "form_tiles", "form_opposed"),
 )
@@ -102,10 +102,10 @@ TINY_MONOTONE = {
     **dict.fromkeys(
         ("agreement", "corrected", "directions", "detail", "core", "grey", "fine", "middle",
          "coarse", "shapes", "texture_amount", "texture_mean", "texture_typical", "form_amount",
-         "form_mean", "form_typical"), 1,
+         "form_mean", "form_typical", "colour"), 1,
     ),
     **dict.fromkeys(
-        ("residual", "patch", "unlike", "viewed", "moved", "stretched", "texture_opposed",
+        ("residual", "tint", "patch", "unlike", "viewed", "moved", "stretched", "texture_opposed",
          "form_opposed"), -1,
     ),
 }  # fmt: skip
@@ -132,9 +132,12 @@ DOCUMENT_NUMBERS = (
     *range(DOCUMENTS_OF_NETWORK, PAGE_NUMBERS.start),
     *range(PAGE_NUMBERS.stop, DOCUMENTS_OF_NETWORK + 46),
 )
-PLANTED_OF = {**dict.fromkeys(PHOTOGRAPHS, 60), PAGES: 40}
-LARGE_TREES = {"max_iter": 300, "max_depth": 5, "learning_rate": 0.06, "min_samples_leaf": 20}
-TINY_TREES = {"max_iter": 300, "max_depth": 5, "learning_rate": 0.05, "min_samples_leaf": 20}
+PLANTED_OF = {
+    **dict.fromkeys((*PHOTOGRAPHS, "families, large"), 60),
+    **{PAGES: 40, "slices, large": 30},
+}
+LARGE_TREES = {"max_iter": 600, "max_depth": 6, "learning_rate": 0.06, "min_samples_leaf": 20}
+TINY_TREES = {"max_iter": 500, "max_depth": 6, "learning_rate": 0.04, "min_samples_leaf": 20}
 TREE_RIDGE = 5.0
 
 #: Factor of the log-odds of ``unchanged``: the weights of wrong pairs bias the trees towards 0.5.
@@ -149,19 +152,21 @@ TINY_SHARPNESS = 0.75
 
 #: Ensembles of trees that the large model averages, share of the rows that each is fitted on, and
 #: number of consecutive rows, mostly of one image, that are drawn together.
-ENSEMBLES, ENSEMBLE_SHARE, ENSEMBLE_ROWS = 4, 0.7, 8
+ENSEMBLES, ENSEMBLE_SHARE, ENSEMBLE_ROWS = 2, 0.7, 8
 
 #: Total weight of the true, and of the wrong, pairs of a set; of the true pairs of sets with many
 #: occlusions; of documents, which stand for many sets and whose changed fields must be found.
 SET_WEIGHT = 1000.0
 COVERED_WEIGHTS = {
     **dict.fromkeys(PHOTOGRAPHS, 30000.0),
-    **{"receipts": 20000.0, "pages": 20000.0, "steel": 10000.0},
+    **{"receipts": 20000.0, "pages": 20000.0, "steel": 10000.0, "families": 4000.0},
 }
-DOCUMENT_WEIGHT, CHANGED_WEIGHT = 40000.0, 1200000.0
-#: Total weight of wrong pairs that share a layout: receipts of a shop and streets of a drive; flags
-#: and icons; mosaics, of which an audit compares all of one grid.
-LAYOUT_WEIGHT, DRAWN_WEIGHT, MOSAIC_WEIGHT = 20000.0, 30000.0, 300000.0
+DOCUMENT_WEIGHT, CHANGED_WEIGHT = 40000.0, 4800000.0
+#: Total weight of wrong pairs that share a layout: receipts of a shop and streets of a drive;
+#: flags, icons and slices; members of a family; mosaics, of which an audit compares all of one
+#: grid.
+LAYOUT_WEIGHT, DRAWN_WEIGHT = 20000.0, 30000.0
+TEMPLATE_WEIGHTS = {"families": 60000.0, "mosaics": 300000.0}
 #: Total weight of the wrong pairs of natural images in ``shared``: two poles before one sky share
 #: little detail, and must not count as sharing.
 STRANGERS_WEIGHT = 4000.0
@@ -177,7 +182,7 @@ RIDGE = 1.0
 
 #: Weight of a judged pair of CIFAR-10, where a true pair of another tiny set weighs 1: it has one
 #: near pair in a hundred of all, and they are what people call near.
-JUDGED = 60.0
+JUDGED = 120.0
 
 #: Wrong pairs of each copy in a tiny set, and the weight of each by set: an audit compares many
 #: more wrong pairs than copies. Chosen by cross-validation over the queries of the fitting halves.
@@ -185,7 +190,12 @@ WRONG_PAIRS = 5
 WRONG_WEIGHTS = {
     **dict.fromkeys(FITTED_SIDES, 8.0),
     **{"fashion": 80.0, "xray": 24.0, "icons": 32.0, "flags": 32.0, "mosaics": 24.0},
+    **{"families": 8.0, "slices": 16.0},
 }
+
+#: Weight of a true pair of reduced images: a family's members and a copy under a bar of text are
+#: hard to tell apart, and images are audited more often than icons.
+REDUCED_WEIGHT = 3.0
 
 #: The same of receipts, and of larger mosaics: one shop's, and those of one grid, are the hardest
 #: wrong pairs there are.
@@ -260,7 +270,8 @@ def tiny_near(sample: Sample, others: Mapping[str, Sample]) -> Product:
             parts.append(planted_part(other, PLANTED * JUDGED * judged.true.sum()))
         else:
             true = other.verdict <= 1
-            parts.append(Part(other.columns, true, np.where(true, 1.0, WRONG_WEIGHTS[name])))
+            right = REDUCED_WEIGHT if name in FITTED_SIDES else 1.0
+            parts.append(Part(other.columns, true, np.where(true, right, WRONG_WEIGHTS[name])))
     trees = fit_trees(TINY_NEAR, parts, TINY_MONOTONE, TINY_TREES)
     return Product({"copy": scaled(trees, TINY_SHARPNESS)})
 
@@ -418,8 +429,8 @@ def _weights(name: str) -> tuple[float, float]:
     """Return the weights of all true, and of all wrong, pairs of a set."""
     own = _of(name)
     right = COVERED_WEIGHTS.get(own, SET_WEIGHT)
-    if own == "mosaics":
-        return right, MOSAIC_WEIGHT
+    if own in TEMPLATE_WEIGHTS:
+        return right, TEMPLATE_WEIGHTS[own]
     wrong = SET_WEIGHT if own in NATURAL else DRAWN_WEIGHT if own in DRAWN else LAYOUT_WEIGHT
     return right, wrong
 

@@ -1,14 +1,16 @@
 """Sets of tiny images for fitting and measuring, beside CIFAR-10.
 
-Images of other domains are reduced. Icons, flags and block mosaics are drawn, tiny and larger.
+Images of other domains are reduced. Icons, flags, block mosaics and the families of
+:mod:`families` are drawn, tiny and larger.
 Drawn images are the hardest: they have few edges and plain areas, and differ in one colour or one
 length; mosaics share a grid of edges and nothing else.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 import cv2
@@ -16,6 +18,7 @@ import numpy as np
 import numpy.typing as npt
 from changes import generator, noisy
 from domain_sets import DomainSet
+from families import families, slices
 from matplotlib import font_manager
 from PIL import Image, ImageDraw, ImageFont
 
@@ -26,7 +29,7 @@ FITTED_SIDES = {"fashion": 28, "photos": 32, "coco": 32, "clothing": 40, "xray":
 LEFT_OUT_SIDES = {"leaf": 48, "skin": 28}
 
 #: Drawn sets; number of flags and of mosaics.
-DRAWN = ("icons", "flags", "mosaics")
+DRAWN = ("icons", "flags", "mosaics", "families", "slices")
 FLAGS, MOSAICS = 300, 240
 
 #: Blocks along the short side of a mosaic, and long sides of tiny and of larger ones in pixels.
@@ -106,8 +109,11 @@ class Drawn(DomainSet):
 def tiny_set(data: Path, name: str) -> DomainSet:
     """Return a set by name, with at most 450 images."""
     if name in DRAWN:
-        made = {"icons": icons, "flags": flags, "mosaics": tiny_mosaics}[name]
-        return Drawn.of_images(name, made())
+        made: dict[str, Callable[[], list[tuple[str, Pixels]]]] = {
+            "icons": icons, "flags": flags, "mosaics": tiny_mosaics,
+            "families": partial(families, tiny=True), "slices": partial(slices, tiny=True),
+        }  # fmt: skip
+        return Drawn.of_images(name, made[name]())
     own = Reduced.at(data, name, {**FITTED_SIDES, **LEFT_OUT_SIDES}[name])
     drawn = generator("tiny", name).permutation(len(own.names))[:450]
     chosen = sorted(drawn.tolist())
@@ -120,6 +126,9 @@ def tiny_set(data: Path, name: str) -> DomainSet:
 
 def large_drawn(name: str) -> DomainSet:
     """Return a drawn set with images of random sizes, half of them with noise."""
+    if name in ("families", "slices"):
+        drawn = families(tiny=False) if name == "families" else slices(tiny=False)
+        return Drawn.of_images(f"{name}, large", drawn)
     made = []
     drawings = {"icons": lambda: icons(10.0), "flags": lambda: flags(4.0), "mosaics": mosaics}
     for own, pixels in drawings[name]():

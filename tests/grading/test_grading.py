@@ -85,7 +85,7 @@ def test_the_shipped_grader_has_known_features_and_provenance():
 def test_images_without_overlap_are_not_near(measures):
     columns = columns_of([asdict(measures)], similarity=0.9, background=0.5)
     near, similar = load_grader().probabilities(columns, np.float32([measures.side]))
-    assert near[0] < 0.01
+    assert near[0] < 0.02
     assert similar[0] < 0.5
 
 

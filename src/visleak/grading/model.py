@@ -31,7 +31,7 @@ _UNCHANGED: Final = (
     *("form_tiles", "form_opposed", "opposed", "replaced", "added", "hidden", "exchanged"),
     *("typical", "usual", "outlier", "alone_more", "alone_less", "alone_places", "swapped"),
     *("altered", "altered_rest", "altered_untinted", "altered_covered", "laid_content"),
-    *("laid_more", "laid_less", "tinted_more", "tinted_less", "plain", "textured"),
+    *("laid_more", "laid_less", "tinted_more", "tinted_less", "plain", "textured", "flat"),
 )
 #: Correlations, of which features are Fisher's z (atanh), up to that of the largest correlation.
 _CORRELATIONS: Final = (

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
+import cv2
 import numpy as np
 
 from visleak.records import Bool, Bytes8, Float32, Int64
@@ -31,6 +32,9 @@ REFINEMENTS: Final = (
     (0.6, 25, 0.5, False),
     (0.6, 25, 0.5, True),
 )
+
+#: Largest range of the grey values around a pixel of a flat area, levels.
+FLAT_RANGE: Final = 2
 
 #: Measures of pairs with next to no overlap.
 TINY_NO_OVERLAP: Final = replace(NO_OVERLAP, side=float(SIDE))
@@ -52,8 +56,12 @@ def check_tiny(pairs: Sequence[ImagePair]) -> list[tuple[Measures, Matrix]]:
         fits.locate(pairs, turned=turned)
     result = [(TINY_NO_OVERLAP, matrix) for matrix in fits.matrix]
     rows = np.flatnonzero(np.isfinite(fits.overlaps.firm))
-    freedom = [_freedom(fits.matrix[row], fits.view[row], pairs[row]) for row in rows]
-    for row, measures in zip(rows, fits.overlaps.only(rows).measures(freedom), strict=True):
+    known = [
+        _freedom(fits.matrix[row], fits.view[row], pairs[row])
+        | {"flat": _flat(pairs[row].query, pairs[row].reference)}
+        for row in rows
+    ]
+    for row, measures in zip(rows, fits.overlaps.only(rows).measures(known), strict=True):
         result[row] = measures, fits.matrix[row]
     return result
 
@@ -61,7 +69,9 @@ def check_tiny(pairs: Sequence[ImagePair]) -> list[tuple[Measures, Matrix]]:
 def measure(query: Bytes8, reference: Bytes8, matrix: Matrix) -> Measures:
     """Return the measures of two tiny images under a relation."""
     overlaps = TinyOverlaps.of([square(query, SIDE)], square(reference, SIDE)[None], matrix[None])
-    return overlaps.measures()[0] if np.isfinite(overlaps.firm[0]) else TINY_NO_OVERLAP
+    if not np.isfinite(overlaps.firm[0]):
+        return TINY_NO_OVERLAP
+    return overlaps.measures([{"flat": _flat(query, reference)}])[0]
 
 
 @dataclass(slots=True)
@@ -148,6 +158,17 @@ class _Fits:
         self._replace(rows, others, matrices, better)
         for row in rows[better].tolist():
             self.view[row] = pairs[row].view_matrix if turned else _IDENTITY
+
+
+def _flat(query: Bytes8, reference: Bytes8) -> float:
+    """Return the share of an image without any edge or texture, the larger one of both."""
+    around = np.ones((3, 3), np.uint8)
+    shares = []
+    for image in (query, reference):
+        levels = cv2.cvtColor(image, cv2.COLOR_RGB2GRAY)
+        ranges = cv2.morphologyEx(levels, cv2.MORPH_GRADIENT, around)
+        shares.append(cv2.countNonZero(cv2.inRange(ranges, 0, FLAT_RANGE)) / ranges.size)
+    return max(shares)
 
 
 def _freedom(matrix: Matrix, view: Matrix, pair: ImagePair) -> dict[str, float]:
