@@ -102,6 +102,25 @@ def barred(pixels: Pixels, rng: np.random.Generator, share: float = 0.14) -> Pix
     return np.asarray(image)
 
 
+def captioned(pixels: Pixels, rng: np.random.Generator) -> Pixels:
+    """Return an image with one to three lines of text on it, with or without an outline."""
+    image = Image.fromarray(pixels)
+    draw = ImageDraw.Draw(image)
+    size = float(rng.uniform(0.04, 0.13)) * image.height
+    dark, outlined = rng.random() < 0.3, rng.random() < 0.6
+    ink = (0, 0, 0) if dark else (255, 255, 255)
+    if rng.random() < 0.3:
+        ink = tuple(rng.integers(0, 256, 3).tolist())
+    edge = (255, 255, 255) if dark else (0, 0, 0)
+    top = float(rng.uniform(0.02, 0.9 - 0.1 * outlined)) * image.height
+    for line in range(rng.integers(1, 4)):
+        place = (float(rng.uniform(0.02, 0.3)) * image.width, top + 1.2 * line * size)
+        width = max(1, round(size / 14)) if outlined else 0
+        text = words(rng, int(rng.integers(1, 6)))
+        draw.text(place, text, ink, _font(size), stroke_width=width, stroke_fill=edge)
+    return np.asarray(image)
+
+
 def covered(pixels: Pixels, rng: np.random.Generator, area: float = 0.25) -> Pixels:
     """Return an image with a grey rectangle over a share of its area."""
     height, width = pixels.shape[:2]
@@ -272,8 +291,16 @@ FITTED: Mapping[str, Change] = {
     ),
 }  # fmt: skip
 
+#: Changes with text on the image, for fitting only. They are apart from the others, whose draws
+#: depend on their number.
+LETTERED: Mapping[str, Change] = {
+    "caption": captioned,
+    "caption, jpeg-60": lambda p, rng: compressed(captioned(p, rng), 60),
+    "caption, crop 85 %": lambda p, rng: cropped(captioned(p, rng), 0.85, rng),
+}
+
 
 def changed(pixels: Pixels, name: str, image: str) -> Pixels:
     """Return an image after a change; determined by the names of image and change."""
-    change = {**PLANTED, **OCCLUDING, **FITTED}[name]
+    change = {**PLANTED, **OCCLUDING, **FITTED, **LETTERED}[name]
     return change(pixels, generator(name, image))

@@ -22,7 +22,7 @@ import cv2
 import documents
 import numpy as np
 import numpy.typing as npt
-from changes import FITTED, OCCLUDING, PLANTED, generator
+from changes import FITTED, LETTERED, OCCLUDING, PLANTED, generator
 from domain_sets import DomainSet, planted
 from hard_negatives import hard_negatives
 from PIL import Image, ImageFilter
@@ -206,7 +206,7 @@ def domain_sample(
     copies: list[tuple[npt.NDArray[np.uint8], int, str]] = []
     for source in sources:
         rng = generator("further", images.name, images.names[source])
-        always = (*ALWAYS, *OCCLUDING) if images.name in PHOTOGRAPHS else ALWAYS
+        always = (*ALWAYS, *OCCLUDING, *LETTERED) if images.name in PHOTOGRAPHS else ALWAYS
         names = [
             name
             for name in (*OCCLUDING, *FITTED)
