@@ -99,7 +99,7 @@ def test_cache_can_be_switched_off_or_put_elsewhere(dataset, tmp_path, monkeypat
 
 
 #: Above the probability of every pair that is not exact.
-NEVER = "0.9999999"
+NEVER = "0.99999999999"
 
 
 def test_pairs_below_near_at_are_similar(dataset, audited, tmp_path):
