@@ -43,7 +43,7 @@ from visleak.storage import (
     read_problems,
     read_table,
 )
-from visleak.storage.audit_folder import AGAIN, VerificationSummary, summary_digest
+from visleak.storage.audit_folder import AGAIN, VerificationSummary, is_as_written
 from visleak.verdicts import read_verdicts
 
 #: Columns that a table must have, by its file.
@@ -158,10 +158,9 @@ class _Check:
         files: Mapping[str, str] | None = self.summary.files
         if files is None:
             self.notes.append("an older visleak wrote the audit; digests of its files are lacking")
-        content = json.loads((self.folder / AUDIT).read_text("utf-8"))
         if self.summary.digest is None:
             self.notes.append(f"{AUDIT} states no digest of itself, as one of an older visleak")
-        elif self.summary.digest != summary_digest(content):
+        elif not is_as_written(self.folder, self.summary.digest):
             self._find(AUDIT, "is not as the audit wrote it")
         for name in sorted({*(files or ()), PAIRS, IMAGES, UNREADABLE}):
             path = self.folder / name

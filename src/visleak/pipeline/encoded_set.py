@@ -151,6 +151,13 @@ class EncodedSet:
         return self.embeddings is not None and self.embeddings.streamed
 
     @property
+    def readable_count(self) -> int:
+        """Number of its readable images, also of those without a fingerprint."""
+        if self.embeddings is None or not self.embeddings.streamed:
+            return len(self.fingerprints)
+        return self.embeddings.vectors - len(self.fingerprints.problems)
+
+    @property
     def contents(self) -> npt.NDArray[np.void]:
         """The digests of the contents, 16 bytes each, one per fingerprint."""
         return np.ascontiguousarray(self.fingerprints.digests).view("V16").ravel()

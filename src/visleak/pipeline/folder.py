@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import os
 import shutil
 from collections.abc import Iterable, Iterator, Sequence
@@ -57,7 +56,7 @@ from visleak.storage import (
     write_problems,
     write_tables,
 )
-from visleak.storage.audit_folder import GROUP_COLUMNS, Thresholds, schema_of, summary_digest
+from visleak.storage.audit_folder import GROUP_COLUMNS, Thresholds, is_as_written, schema_of
 from visleak.vectors import parts_of
 from visleak.verification import check
 
@@ -373,9 +372,7 @@ def holds(folder: Path, key: str | None, sets: Iterable[AnySet], *, force: bool)
             " with -o DIR, or replace it with --force"
         )
     whole = all((folder / name).is_file() for name in (PAIRS, IMAGES, UNREADABLE))
-    content = json.loads((folder / AUDIT).read_text(encoding="utf-8"))
-    intact = known.digest in (None, summary_digest(content))
-    if known.unfinished or not whole or not intact:
+    if known.unfinished or not whole or not is_as_written(folder, known.digest):
         return False
     problems = read_problems(folder / UNREADABLE)
     return not any(

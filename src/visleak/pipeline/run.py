@@ -376,10 +376,7 @@ def _check_sets(
 def _refuse_unreadable(encoded: EncodedSet) -> None:
     """Refuse a set without a readable image, because a rate of it has no meaning."""
     problems = (*encoded.images.problems, *encoded.fingerprints.problems)
-    readable = len(encoded.fingerprints)
-    if encoded.embeddings is not None and encoded.streamed:
-        readable = encoded.embeddings.vectors - len(encoded.fingerprints.problems)
-    if problems and not readable:
+    if problems and not encoded.readable_count:
         source = encoded.images.source or "in memory"
         advice = "correct the source, or leave it out"
         if all(problem.reason == "missing" for problem in problems):

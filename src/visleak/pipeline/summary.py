@@ -98,24 +98,19 @@ def _set(side: Side, is_query: bool) -> SetSummary:
         frame_unit=None if images.frames is None else "ms" if images.timed else "frames",
         flat=None if side.streamed else int(fingerprints.flat.sum()),
         distinct=None if side.streamed else len(np.unique(side.contents)),
+        readable=side.readable_count,
+        unreadable=len(images.problems) + len(fingerprints.problems),
     )
-    unreadable = len(images.problems) + len(fingerprints.problems)
     if counts is None:
         return replace(
             about,
             images=len(images) + len(images.problems),
-            readable=len(fingerprints),
-            unreadable=unreadable,
             not_listed=dict(sorted(images.skipped.items())),
         )
     return replace(
         about,
         files=counts.files,
         images=counts.vectors + len(images.problems),
-        readable=(
-            counts.vectors - len(fingerprints.problems) if counts.streamed else len(fingerprints)
-        ),
-        unreadable=unreadable,
         listed=len(fingerprints),
         norms_off=counts.rescaled,
     )

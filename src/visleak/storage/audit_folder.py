@@ -647,6 +647,12 @@ def summary_digest(content: Mapping[str, object]) -> str:
     return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
 
 
+def is_as_written(folder: Path, digest: str | None) -> bool:
+    """Whether ``audit.json`` has the digest that it states; older ones state none."""
+    content = json.loads((folder / AUDIT).read_text(encoding="utf-8"))
+    return digest in (None, summary_digest(content))
+
+
 def read_summary(folder: Path) -> AuditSummary:
     """Read ``audit.json`` of an audit folder."""
     path = folder / AUDIT

@@ -103,7 +103,7 @@ class Measures:
     middle: float = 0.0
     coarse: float = 0.0
     shapes: float = 0.0  # correlation of the coarse band over all tiles, -1..1
-    flat: float = 0.0  # share of flat areas (next to 0 in photographs), the larger of both, 0..1
+    flat: float = 0.0  # share of flat areas, the larger of both, 0..1; small in most photographs
     # share of the colour variance of the reference that one gain and offset do not explain, 0..1
     unlike: float = 1.0
     contrast: float = 0.0  # standard deviation of the reference's grey values, levels
