@@ -78,7 +78,6 @@ class Template:
     """A drawing.
 
     Attributes:
-        kind: one of ``KINDS``.
         ground: colour of the ground.
         fixed: parts that no member changes.
         parts: those of which a member changes one.
@@ -87,7 +86,6 @@ class Template:
             share of the side.
     """
 
-    kind: str
     ground: Colour
     fixed: Parts
     parts: Parts
@@ -100,7 +98,7 @@ def families(*, tiny: bool) -> list[tuple[str, Pixels]]:
     found = []
     for number in range(FAMILIES):
         rng = Random(f"family {number}")
-        first = list(KINDS.values())[number % len(KINDS)](rng)
+        first = DRAWERS[number % len(DRAWERS)](rng)
         if rng.random() < 0.5:
             first = replace(first, gloss=(rng.choice((0.5, 0.7, 1.6)), rng.uniform(0.0, 0.06)))
         drawn = _members(first, rng, tiny=tiny)
@@ -147,7 +145,7 @@ def differ(one: Pixels, other: Pixels) -> bool:
 
 
 def slices(*, tiny: bool) -> list[tuple[str, Pixels]]:
-    """Return slices through random volumes, like those of a scanner: neighbours look alike."""
+    """Return slices through random volumes, like those of a scanner; neighbours differ little."""
     found = []
     for number in range(VOLUMES):
         rng = generator("volume", number)
@@ -283,7 +281,7 @@ def _object(rng: Random) -> Template:
         for _ in range(rng.randint(2, 7))
     ]
     ratio = rng.choice((1.0, 1.0, 1.0, 1.3))
-    return Template("object", _ground(rng), (), (*body, *details), ratio)
+    return Template(_ground(rng), (), (*body, *details), ratio)
 
 
 def _face(rng: Random) -> Template:
@@ -295,7 +293,7 @@ def _face(rng: Random) -> Template:
         Shape("ellipse", 0.5 + side * apart, 0.4, eye, eye * 1.4, dark, dark) for side in (-1, 1)
     ]
     mouth = _part(rng, 0.5, 0.7, rng.uniform(0.15, 0.4), stretch=3.0)
-    return Template("face", _ground(rng), (disc,), (*eyes, mouth), 1.0)
+    return Template(_ground(rng), (disc,), (*eyes, mouth), 1.0)
 
 
 def _badge(rng: Random) -> Template:
@@ -309,7 +307,7 @@ def _badge(rng: Random) -> Template:
         *(_part(rng, rng.uniform(0.35, 0.65), rng.uniform(0.35, 0.65), rng.uniform(0.1, 0.3))
           for _ in range(rng.randint(0, 2))),
     ]  # fmt: skip
-    return Template("badge", _ground(rng), (outer, inner), tuple(content), 1.0)
+    return Template(_ground(rng), (outer, inner), tuple(content), 1.0)
 
 
 def _flag(rng: Random) -> Template:
@@ -329,7 +327,7 @@ def _flag(rng: Random) -> Template:
         fields.append(Shape("polygon", 0.1, 0.5, 0.9, 1.2, colours[-1], colours[-1], -90, "xxx"))
     if rng.random() < 0.5:
         fields.append(_part(rng, rng.choice((0.25, 0.5, 0.5)), 0.5, rng.uniform(0.15, 0.4)))
-    return Template("flag", (255, 255, 255), (), tuple(fields), rng.uniform(0.5, 0.8))
+    return Template((255, 255, 255), (), tuple(fields), rng.uniform(0.5, 0.8))
 
 
 def _page(rng: Random) -> Template:
@@ -342,7 +340,7 @@ def _page(rng: Random) -> Template:
         x = 0.2 + wide / 2 if rng.random() < 0.7 else 0.5
         lines.append(Shape("rectangle", x, 0.2 + 0.65 * row / rows, wide, 0.05, dark, dark))
     pale = (245, 245, 245) if sum(dark) < 380 else (30, 30, 40)
-    return Template("page", _ground(rng), (replace(sheet, colour=pale, lower=pale),), tuple(lines),
+    return Template(_ground(rng), (replace(sheet, colour=pale, lower=pale),), tuple(lines),
                     rng.choice((1.0, 1.25)))  # fmt: skip
 
 
@@ -351,13 +349,13 @@ def _letter(rng: Random) -> Template:
     colour = rng.choice(((0, 0, 0), (0, 0, 0), _colour(rng)))
     letter = Shape("letter", 0.5, 0.5, 1.0, rng.uniform(1.0, 1.5), colour, colour,
                    text=rng.choice(LETTERS))  # fmt: skip
-    return Template("letter", (255, 255, 255), (), (letter,), 1.0)
+    return Template((255, 255, 255), (), (letter,), 1.0)
 
 
-KINDS: dict[str, Callable[[Random], Template]] = {
-    "object": _object, "face": _face, "badge": _badge, "flag": _flag, "page": _page,
-    "figure": _object, "arms": _flag, "button": _badge, "letter": _letter,
-}  # fmt: skip
+#: What draws the templates, in turn.
+DRAWERS: Sequence[Callable[[Random], Template]] = (
+    _object, _face, _badge, _flag, _page, _object, _flag, _badge, _letter,
+)  # fmt: skip
 
 
 # -- edits ---------------------------------------------------------------------------------------

@@ -155,7 +155,8 @@ TINY_SHARPNESS = 0.75
 ENSEMBLES, ENSEMBLE_SHARE, ENSEMBLE_ROWS = 2, 0.7, 8
 
 #: Total weight of the true, and of the wrong, pairs of a set; of the true pairs of sets with many
-#: occlusions; of documents, which stand for many sets and whose changed fields must be found.
+#: occlusions and of families; of documents, which stand for many sets and whose changed fields must
+#: be found.
 SET_WEIGHT = 1000.0
 COVERED_WEIGHTS = {
     **dict.fromkeys(PHOTOGRAPHS, 30000.0),
@@ -193,13 +194,13 @@ WRONG_WEIGHTS = {
     **{"families": 8.0, "slices": 16.0},
 }
 
-#: Weight of a true pair of reduced images: a family's members and a copy under a bar of text are
-#: hard to tell apart, and images are audited more often than icons.
-REDUCED_WEIGHT = 3.0
-
 #: The same of receipts, and of larger mosaics: one shop's, and those of one grid, are the hardest
 #: wrong pairs there are.
 WRONG_RECEIPTS, WRONG_MOSAICS = 4, 20
+
+#: Weight of a true pair of reduced images: a family's members and a copy under a bar of text are
+#: hard to tell apart, and images are audited more often than icons.
+REDUCED_WEIGHT = 3.0
 
 #: Weight of all true pairs of photographs made tiny, as a share of CIFAR-10's.
 PLANTED = 0.25
@@ -429,10 +430,8 @@ def _weights(name: str) -> tuple[float, float]:
     """Return the weights of all true, and of all wrong, pairs of a set."""
     own = _of(name)
     right = COVERED_WEIGHTS.get(own, SET_WEIGHT)
-    if own in TEMPLATE_WEIGHTS:
-        return right, TEMPLATE_WEIGHTS[own]
     wrong = SET_WEIGHT if own in NATURAL else DRAWN_WEIGHT if own in DRAWN else LAYOUT_WEIGHT
-    return right, wrong
+    return right, TEMPLATE_WEIGHTS.get(own, wrong)
 
 
 def cross_validated(sample: Sample, others: Mapping[str, Sample]) -> Float64:

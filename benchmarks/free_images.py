@@ -1,4 +1,4 @@
-"""Grades of drawn images that nothing was fitted on: icons, flags, sprites, pictures of objects.
+"""Grades of drawn images that nothing was fitted on: icons, flags, figures and objects.
 
 usage: python benchmarks/free_images.py [FOLDER]
 
@@ -18,17 +18,17 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import cv2
 import numpy as np
 import numpy.typing as npt
-from changes import PLANTED
-from domains import on_set
+from domains import bars_of, on_set
 from families import differ
-from PIL import Image
 from record import Bar, write
 from tiny_sets import Drawn
 
+from visleak.images import decode
 from visleak.pipeline import RunContext
+from visleak.records import DecodedImage
+from visleak.verification.frame import bounded
 
 Pixels = npt.NDArray[np.uint8]
 
@@ -47,9 +47,6 @@ SETS = {
 #: Most images of a set; marks in the names of frames of one movement.
 MOST, MOVEMENT = 260, set("-+")
 
-#: Bars as for the sets of ``domains.py``.
-PRECISION, FOUND = 0.98, 0.90
-
 
 def images_of(folder: Path, pattern: str, side: int) -> dict[str, Pixels]:
     """Return a sample of the images below a folder by name, on white, without equal ones."""
@@ -64,14 +61,9 @@ def images_of(folder: Path, pattern: str, side: int) -> dict[str, Pixels]:
     found: dict[str, Pixels] = {}
     known = set()
     for path in (paths[number] for number in sorted(drawn.tolist())):
-        with Image.open(path) as file:
-            image = file.convert("RGBA")
-        ground = Image.new("RGBA", image.size, (255, 255, 255, 255))
-        ground.alpha_composite(image)
-        pixels = np.asarray(ground.convert("RGB"))
-        if (ratio := side / max(pixels.shape[:2])) < 1:
-            size = [max(8, round(ratio * length)) for length in pixels.shape[1::-1]]
-            pixels = np.asarray(cv2.resize(pixels, size, interpolation=cv2.INTER_AREA), np.uint8)
+        image = decode(path.read_bytes())
+        assert isinstance(image, DecodedImage)
+        pixels = bounded(image.pixels, side)
         if pixels.tobytes() not in known and min(pixels.shape[:2]) >= 8:
             known.add(pixels.tobytes())
             found[path.relative_to(folder).as_posix()] = pixels
@@ -102,12 +94,7 @@ def main(root: Path) -> None:
         with RunContext.at(None, 2, None) as place, tempfile.TemporaryDirectory() as temporary:
             own = figures[name] = on_set(drawn, Path(temporary), place)
         print(name, own, flush=True)
-        found = float(np.mean([own["found"][kind] for kind in PLANTED]))
-        bars += [
-            Bar(f"{name}: precision of near and exact", own["precision"], PRECISION, False),
-            Bar(f"{name}: wrong exact", own["wrong_exact"], 0),
-            Bar(f"{name}: planted copies found", found, FOUND, False),
-        ]
+        bars += bars_of(name, own)
         write(__file__, bars, figures)
 
 

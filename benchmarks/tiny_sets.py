@@ -1,16 +1,14 @@
 """Sets of tiny images for fitting and measuring, beside CIFAR-10.
 
-Images of other domains are reduced. Icons, flags, block mosaics and the families of
-:mod:`families` are drawn, tiny and larger.
-Drawn images are the hardest: they have few edges and plain areas, and differ in one colour or one
-length; mosaics share a grid of edges and nothing else.
+Images of other domains are reduced. Icons, flags, block mosaics and those of :mod:`families` are
+drawn, tiny and larger. Drawn images are the hardest: they have few edges and plain areas, and
+differ in one colour or one length; mosaics share a grid of edges and nothing else.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 
 import cv2
@@ -109,11 +107,11 @@ class Drawn(DomainSet):
 def tiny_set(data: Path, name: str) -> DomainSet:
     """Return a set by name, with at most 450 images."""
     if name in DRAWN:
-        made: dict[str, Callable[[], list[tuple[str, Pixels]]]] = {
+        made = {
             "icons": icons, "flags": flags, "mosaics": tiny_mosaics,
-            "families": partial(families, tiny=True), "slices": partial(slices, tiny=True),
-        }  # fmt: skip
-        return Drawn.of_images(name, made[name]())
+            "families": lambda: families(tiny=True), "slices": lambda: slices(tiny=True),
+        }[name]  # fmt: skip
+        return Drawn.of_images(name, made())
     own = Reduced.at(data, name, {**FITTED_SIDES, **LEFT_OUT_SIDES}[name])
     drawn = generator("tiny", name).permutation(len(own.names))[:450]
     chosen = sorted(drawn.tolist())
@@ -126,9 +124,8 @@ def tiny_set(data: Path, name: str) -> DomainSet:
 
 def large_drawn(name: str) -> DomainSet:
     """Return a drawn set with images of random sizes, half of them with noise."""
-    if name in ("families", "slices"):
-        drawn = families(tiny=False) if name == "families" else slices(tiny=False)
-        return Drawn.of_images(f"{name}, large", drawn)
+    if (sized := {"families": families, "slices": slices}.get(name)) is not None:
+        return Drawn.of_images(f"{name}, large", sized(tiny=False))
     made = []
     drawings = {"icons": lambda: icons(10.0), "flags": lambda: flags(4.0), "mosaics": mosaics}
     for own, pixels in drawings[name]():
