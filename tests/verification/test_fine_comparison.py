@@ -47,6 +47,15 @@ def test_two_plates_share_no_detail_under_any_relation():
     found, relation = compared(barred(plate(0)), plate(1), MIRROR)
     assert np.array_equal(relation, MIRROR)
     assert found.amount < 0.5
+    assert found.altered == found.laid_content == 6  # all of what they show is other content
+
+
+def test_plates_without_texture_have_nothing_that_is_altered():
+    smooth = [in_colour(cv2.GaussianBlur(grey(plate(seed)), (0, 0), 9)) for seed in (0, 1)]
+    found, _ = compared(*smooth, np.eye(3))
+    assert found.amount < 0.5
+    assert found.windows < 5
+    assert found.altered == found.laid_content == -6
 
 
 def test_a_true_relation_is_kept():

@@ -50,8 +50,8 @@ PLACES_SIDE: Final = 1024
 #: identity, as a share of the sides, that is ignored.
 BOUND: Final = 256
 STILL: Final = 0.01
-#: Amount of shared detail below which the comparison ends, because no such pair is near; amount
-#: below which another relation is tried; and the gain in amount for which that is kept.
+#: Amount of shared detail below which places that differ are not searched; amount below which
+#: another relation is tried; and the gain in amount for which that is kept.
 SHARED: Final = 0.5
 DOUBTED: Final = 1.5
 BETTER: Final = 0.5
@@ -63,6 +63,9 @@ FEATURES_SIDE: Final = 512
 SHARP: Final = 0.15
 #: Share of the windows that contradict from which all content counts as altered, without a search.
 CONTRADICTED: Final = 0.7
+#: Number of windows with texture above which images that share no detail have other content. All
+#: near copies of the fitting sets that share none have fewer: they have little to share.
+FEW_WINDOWS: Final = 5.0
 #: Log-odds of the strongest alteration up to which content is the same and markings are not
 #: searched: true of more than half of the copies of photographs, and of no relevant change.
 SAME: Final = -3.0
@@ -129,7 +132,14 @@ def _compared(aligned: Alignment) -> Comparison:
     """Return shared detail, and the places that differ if enough detail is shared."""
     detail, pair = aligned.detail, aligned.registered
     if pair is None or detail.amount < SHARED:
-        return Comparison(detail, side=aligned.side)
+        if detail.windows <= FEW_WINDOWS:
+            return Comparison(detail, side=aligned.side)
+        return Comparison(
+            detail,
+            alteration=ALTERED_EVERYWHERE,
+            markings=markings.MARKED_EVERYWHERE,
+            side=aligned.side,
+        )
     if aligned.side >= DETAIL_SIDE:
         framed = _FramedPair.of(pair.grey, PLACES_SIDE)
         pair = pair if framed is None else framed.registered(aligned.covers)
