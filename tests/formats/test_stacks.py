@@ -148,6 +148,13 @@ def test_pages(tmp_path, values):
     same(f"tiff:{tmp_path / 'a.tif'}", values, ids=["a.tif#page=0"])
 
 
+def test_a_page_is_turned_as_it_states_and_its_tiles_are_as_stored(tmp_path):
+    clockwise = (274, "H", 1, 6, False)
+    tifffile.imwrite(tmp_path / "a.tif", COLOUR, photometric="rgb", extratags=[clockwise])
+    same(f"tiff:{tmp_path / 'a.tif'}", np.rot90(COLOUR, -1, axes=(1, 2)))
+    same(f"tiff:{tmp_path / 'a.tif'}#tile=100", COLOUR)
+
+
 def test_pages_behind_the_end_of_a_file_are_stated(tmp_path):
     tifffile.imwrite(tmp_path / "whole.tif", COLOUR, photometric="rgb")
     with tifffile.TiffFile(tmp_path / "whole.tif") as file:

@@ -1,6 +1,7 @@
 """TIFF files that hold several images: pages, stacks of OME-TIFF, levels and tiles of large images.
 
-A large page, as of a slide or a map, is a set of tiles: only what a tile needs is decoded.
+A large page, as of a slide or a map, is a set of tiles: only what a tile needs is decoded. Tiles
+are named and read as the page is stored; a page that is one image is turned as it states.
 """
 
 from __future__ import annotations
@@ -14,12 +15,14 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 import numpy.typing as npt
+from PIL import Image
 
 from visleak.errors import one_line
 from visleak.formats.listing import ending_of
 from visleak.formats.request import Request
 from visleak.formats.stacks import MAX_BYTES, Contents, check_size, files_of, stack_set
-from visleak.images.tiff import check_bytes, pixels_of, shown
+from visleak.images.decoding import turned
+from visleak.images.tiff import check_bytes, orientation_of, pixels_of, shown
 from visleak.lazy import library
 from visleak.records import Bytes8, ImageSet, Refused, Unreadable
 
@@ -152,7 +155,11 @@ class TiffStack:
                 check_bytes(frame, plane.height, plane.width)
                 values = pixels_of(page, frame.axes)
             try:
-                yield shown(frame, values)
+                image = shown(frame, values)
+                if not plane.tiled:
+                    upright = turned(Image.fromarray(image), orientation_of(frame))
+                    image = np.asarray(upright, np.uint8)
+                yield image
             except Refused as error:
                 yield error.why
             except ValueError as error:

@@ -63,7 +63,7 @@ _HANDLER: Final = ctypes.CFUNCTYPE(None, ctypes.c_char_p, ctypes.c_char_p, ctype
 MAX_PIXELS: Final = 256_000_000
 MAX_SIDE: Final = 1_000_000  # so is an image with a longer side
 #: Version of the pixels that an image becomes: part of the keys of all that is cached of them.
-DECODING: Final = 5
+DECODING: Final = 6
 #: Words in errors of Pillow on undamaged images that it cannot read.
 _UNSUPPORTED: Final = (
     *("unsupported", "unknown pixel mode", "unknown data organization", "samples per pixel"),

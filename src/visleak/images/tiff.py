@@ -105,8 +105,12 @@ def first_page(data: bytes) -> tuple[Image.Image, int]:
     with TiffFile(io.BytesIO(data)) as file:
         page = file.pages.first
         check_bytes(page, page.imagelength, page.imagewidth)
-        orientation = page.tags.valueof(_ORIENTATION, default=1)
-        return Image.fromarray(shown(page, pixels_of(page, page.axes))), int(orientation)
+        return Image.fromarray(shown(page, pixels_of(page, page.axes))), orientation_of(page)
+
+
+def orientation_of(page: TiffPage) -> int:
+    """Return the orientation 1 to 8 that a page states; 1 where it states none."""
+    return int(page.tags.valueof(_ORIENTATION, default=1))
 
 
 def pixels_of(page: TiffPage | TiffFrame, axes: str) -> npt.NDArray[np.generic]:
