@@ -18,8 +18,8 @@ from visleak.records import Bool, Evidence, Float32, Float64
 
 #: Feature (-1 in a leaf), threshold, nodes to the left and right; or the log-odds of a leaf.
 Node = tuple[int, float, int, int] | tuple[float]
-#: Largest product of trees and rows that is evaluated at a time; only bounds memory.
-ROUTED: Final = 2_000_000
+#: Largest product of trees and rows that is evaluated at a time: what the processor's cache holds.
+ROUTED: Final = 250_000
 #: Largest side of tiny images. Both sizes have models of their own, because the same agreement of
 #: more pixels is stronger evidence.
 TINY: Final = 48
@@ -142,17 +142,23 @@ class Trees:
 
     def _leaves(self, table: Float64) -> Float64:
         """Return the sum of the leaves that each row reaches in all trees."""
-        node = np.zeros((len(self.feature), len(table)), np.int64)
-        rows = np.arange(len(table))
-
-        def of(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
-            return np.take_along_axis(values, node, axis=1)
-
-        while (inner := (feature := of(self.feature)) >= 0).any():
-            right = table[rows, feature] > of(self.threshold)
-            node = np.where(inner, np.where(right, of(self.right), of(self.left)), node)
+        trees, nodes = self.feature.shape
+        leaf = self.feature.ravel() < 0
+        # numbers among the nodes of all trees; a leaf leads to itself
+        first = np.repeat(np.arange(trees, dtype=np.int32) * nodes, nodes)
+        itself = np.arange(trees * nodes, dtype=np.int32)
+        left, right = (
+            np.where(leaf, itself, first + side.ravel()) for side in (self.left, self.right)
+        )
+        following = np.stack([left, right], axis=1).ravel()
+        feature, threshold = np.where(leaf, 0, self.feature.ravel()), self.threshold.ravel()
+        rows = np.arange(len(table), dtype=np.int32) * table.shape[1]
+        node = np.repeat(first[::nodes, None], len(table), axis=1)
+        while not leaf.take(node).all():
+            is_right = table.take(rows + feature.take(node)) > threshold.take(node)
+            node = following.take(2 * node + is_right)
         # tree by tree, so that a sum does not depend on the number of rows
-        return np.asarray(np.cumsum(of(self.value), axis=0)[-1], np.float64)
+        return np.asarray(np.cumsum(self.value.take(node), axis=0)[-1], np.float64)
 
 
 @dataclass(frozen=True, slots=True)
