@@ -149,8 +149,8 @@ def test_pages(tmp_path, values):
 
 
 def test_a_page_is_turned_as_it_states_and_its_tiles_are_as_stored(tmp_path):
-    clockwise = (274, "H", 1, 6, False)
-    tifffile.imwrite(tmp_path / "a.tif", COLOUR, photometric="rgb", extratags=[clockwise])
+    tags = [(274, "H", 1, 6, False)]  # clockwise
+    tifffile.imwrite(tmp_path / "a.tif", COLOUR, photometric="rgb", extratags=tags)
     same(f"tiff:{tmp_path / 'a.tif'}", np.rot90(COLOUR, -1, axes=(1, 2)))
     same(f"tiff:{tmp_path / 'a.tif'}#tile=100", COLOUR)
 
