@@ -132,10 +132,7 @@ class Trees:
         """Return the probability of each row, NaN if a feature is NaN."""
         all_rows = np.stack([columns[name] for name in self.features], axis=1)
         valid: Bool = np.asarray(~np.isnan(all_rows).any(axis=1))
-        table = all_rows[valid]
-        step = max(1, ROUTED // max(1, len(self.feature)))
-        parts = [self._leaves(table[at : at + step]) for at in range(0, len(table), step)]
-        odds = np.concatenate([np.empty(0), *parts]) + self.intercept
+        odds = self._leaves(all_rows[valid]) + self.intercept
         result = np.full(len(valid), np.nan)
         result[valid] = 1.0 / (1.0 + np.exp(-np.clip(odds, -50, 50)))
         return result
@@ -152,13 +149,17 @@ class Trees:
         )
         following = np.stack([left, right], axis=1).ravel()
         feature, threshold = np.where(leaf, 0, self.feature.ravel()), self.threshold.ravel()
-        rows = np.arange(len(table), dtype=np.int32) * table.shape[1]
-        node = np.repeat(first[::nodes, None], len(table), axis=1)
-        while not leaf.take(node).all():
-            is_right = table.take(rows + feature.take(node)) > threshold.take(node)
-            node = following.take(2 * node + is_right)
-        # tree by tree, so that a sum does not depend on the number of rows
-        return np.asarray(np.cumsum(self.value.take(node), axis=0)[-1], np.float64)
+        result, step = np.empty(len(table)), max(1, ROUTED // max(1, trees))
+        for at in range(0, len(table), step):
+            part = table[at : at + step]
+            start = np.arange(len(part), dtype=np.int32) * table.shape[1]
+            node = np.repeat(first[::nodes, None], len(part), axis=1)
+            while not leaf.take(node).all():
+                is_right = part.take(start + feature.take(node)) > threshold.take(node)
+                node = following.take(2 * node + is_right)
+            # tree by tree, so that a sum does not depend on the number of rows
+            result[at : at + step] = np.cumsum(self.value.take(node), axis=0)[-1]
+        return result
 
 
 @dataclass(frozen=True, slots=True)
