@@ -156,9 +156,9 @@ class TiffStack:
                 values = pixels_of(page, frame.axes)
             try:
                 image = shown(frame, values)
-                if not plane.tiled:
-                    upright = turned(Image.fromarray(image), orientation_of(frame))
-                    image = np.asarray(upright, np.uint8)
+                orientation = 1 if plane.tiled else orientation_of(frame)
+                if orientation != 1:
+                    image = np.asarray(turned(Image.fromarray(image), orientation), np.uint8)
                 yield image
             except Refused as error:
                 yield error.why

@@ -131,21 +131,16 @@ def compare(query: Bytes8, reference: Bytes8, matrix: Matrix) -> Comparison:
 def _compared(aligned: Alignment) -> Comparison:
     """Return shared detail, and the places that differ if enough detail is shared."""
     detail, pair = aligned.detail, aligned.registered
+    alteration, marked = ALTERED_EVERYWHERE, markings.MARKED_EVERYWHERE
     if pair is None or detail.amount < SHARED:
         if detail.windows <= FEW_WINDOWS:
-            return Comparison(detail, side=aligned.side)
-        return Comparison(
-            detail,
-            alteration=ALTERED_EVERYWHERE,
-            markings=markings.MARKED_EVERYWHERE,
-            side=aligned.side,
-        )
+            alteration, marked = Alteration(), Markings()
+        return Comparison(detail, alteration=alteration, markings=marked, side=aligned.side)
     if aligned.side >= DETAIL_SIDE:
         framed = _FramedPair.of(pair.grey, PLACES_SIDE)
         pair = pair if framed is None else framed.registered(aligned.covers)
     ours, theirs, mask = pair.uncovered
     tints = pair.tints()
-    alteration, marked = ALTERED_EVERYWHERE, markings.MARKED_EVERYWHERE
     if detail.opposed <= CONTRADICTED:
         ours = match_tiles(ours, theirs, mask)
         alteration = find_alterations(ours, theirs, mask, tints.where)
