@@ -15,13 +15,7 @@ def refusal(kind, function, *args, **more):
     return str(caught.value)
 
 
-def refused(
-    kind,
-    words,
-    source,
-    by=open_images,
-    **options,
-):
+def refused(kind, words, source, by=open_images, **options):
     """Check that a source is refused in one line, in which a pattern is found."""
     message = refusal(kind, by, source, **options)
     assert re.search(words, message), message

@@ -33,10 +33,7 @@ def test_a_document_of_this_or_an_older_layout_is_read(tmp_path, schema):
         ("[" * 100_000, "a.json cannot be read ("),
         ("[]", f'a.json does not say "kind": "visleak things"; {HINT}'),
         ('{"kind": "visleak others", "schema": 1}', "does not say"),
-        (
-            '{"kind": "visleak things", "schema": 3}',
-            "has layout 3, this visleak reads up to 2",
-        ),
+        ('{"kind": "visleak things", "schema": 3}', "has layout 3, this visleak reads up to 2"),
         ('{"kind": "visleak things", "schema": 0}', "has layout 0,"),
         ('{"kind": "visleak things", "schema": true}', "has layout True,"),
     ],

@@ -24,11 +24,7 @@ def written(golden_values, tmp_path):
     """Return what writes a folder and returns its values."""
 
     def write(
-        pairs=PAIRS,
-        summary=SUMMARY,
-        listed="id,share\nx.png,0.5\n",
-        image=b"pixels",
-        name="audit",
+        pairs=PAIRS, summary=SUMMARY, listed="id,share\nx.png,0.5\n", image=b"pixels", name="audit"
     ):
         root = tmp_path / str(len(list(tmp_path.iterdir())))
         folder = root / name

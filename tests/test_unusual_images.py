@@ -14,12 +14,7 @@ import visleak
 from visleak.images import decode
 
 #: Lossless formats with the options that make them so.
-LOSSLESS = {
-    "PNG": {},
-    "BMP": {},
-    "TIFF": {"compression": "tiff_lzw"},
-    "WEBP": {"lossless": True},
-}
+LOSSLESS = {"PNG": {}, "BMP": {}, "TIFF": {"compression": "tiff_lzw"}, "WEBP": {"lossless": True}}
 
 
 def saved(picture, format_, **options):

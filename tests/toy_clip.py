@@ -25,14 +25,7 @@ def make_tokenizer():
     return CLIPTokenizer(vocab=vocabulary, merges=MERGES)
 
 
-def whole_words(
-    vocabulary,
-    length,
-    marks,
-    *,
-    ends=True,
-    lower=False,
-):
+def whole_words(vocabulary, length, marks, *, ends=True, lower=False):
     """Return a tokenizer with one token per word of a vocabulary, of lower case with ``lower``."""
     from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
     from transformers import PreTrainedTokenizerFast

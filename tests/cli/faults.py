@@ -90,13 +90,7 @@ class ReadFaults:
     """
 
     def __init__(
-        self,
-        root,
-        beside,
-        other=b"",
-        fatal=None,
-        fault="",
-        counts=lambda name, before: True,
+        self, root, beside, other=b"", fatal=None, fault="", counts=lambda name, before: True
     ):
         self.root = f"{os.path.realpath(root)}{os.sep}"
         self.beside, self.other, self.counts = beside, other, counts

@@ -141,7 +141,7 @@ def test_from_import_to_export(folder, listed, tmp_path):
     assert ran.out.splitlines() == [str(out), str(tmp_path / "out_within_test.csv")]
     rows = [line.split(",") for line in out.read_text().splitlines()[1:]]
     assert {(row[0], row[3]) for row in rows} == {
-        *(("thing/mirrored.png", "2"), ("thing/q0.png", "1")),
+        *(("thing/mirrored.png", "2"), ("thing/q0.png", "1"))
     }
     ran = run("verdicts", folder, "import", folder / "verdicts.csv", "--json")
     assert json.loads(ran.out)["known"] == 2

@@ -50,9 +50,7 @@ def test_tables_figures_and_a_section_of_the_report(folder, files, tmp_path):
     out = tmp_path / "out"
     two = f"second={files['two']}"
     ran = run(
-        f"impact {folder} --predictions {files['one']} --predictions {two} -o {out}",
-        code=0,
-        err="",
+        f"impact {folder} --predictions {files['one']} --predictions {two} -o {out}", code=0, err=""
     )
     lines = ran.out.splitlines()
     assert lines[0].startswith("on all 6 test images one scores 66.67 %, on the 3 without")

@@ -213,10 +213,7 @@ BaseProcess.start = start
 
 @pytest.mark.parametrize(
     "body",
-    [
-        INTERRUPTED,
-        *(STARTING.format(name) + INTERRUPTED for name in ("SIGINT", "SIGTERM")),
-    ],
+    [INTERRUPTED, *(STARTING.format(name) + INTERRUPTED for name in ("SIGINT", "SIGTERM"))],
     ids=["tasks run", "SIGINT while workers start", "SIGTERM while workers start"],
 )
 def test_an_interrupt_ends_at_once_and_cleans_up(tmp_path, body):

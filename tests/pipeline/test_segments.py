@@ -13,13 +13,7 @@ from PIL import Image
 import visleak
 from visleak.formats import open_image_set
 from visleak.integrity import check_audit
-from visleak.pipeline.footage import (
-    Line,
-    Recording,
-    beside_recording,
-    fitted,
-    followed,
-)
+from visleak.pipeline.footage import Line, Recording, beside_recording, fitted, followed
 from visleak.records import FootageOpener
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "formats"))

@@ -49,12 +49,7 @@ def state(root):
     return found
 
 
-def piece(
-    source,
-    keep=(0, 2, 3),
-    instead=None,
-    name="test",
-):
+def piece(source, keep=(0, 2, 3), instead=None, name="test"):
     images = open_images(source, name=name)
     return Piece(images, np.array(list(keep), np.int64), instead or {})
 

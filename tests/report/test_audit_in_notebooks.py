@@ -53,11 +53,7 @@ def test_rates_are_plotted_and_the_report_is_written(found, tmp_path):
     assert "data:image/png" not in found.report(tmp_path / "b.html", private=True).read_text()
 
 
-def test_progress_is_shown_or_forwarded(
-    natural,
-    capsys,
-    monkeypatch,
-):
+def test_progress_is_shown_or_forwarded(natural, capsys, monkeypatch):
     monkeypatch.setattr("visleak.progress.PATIENCE", 0.0)
     images, steps = [natural["coffee"][:96, :96]], []
     given = {"verify": False, "cache": None}

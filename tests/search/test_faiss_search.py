@@ -8,14 +8,7 @@ from toy_vectors import ALL, GRID_WIDTH, assert_same, brute_force, grid_view, si
 from visleak.errors import UsageError
 from visleak.rates import Rate
 from visleak.search import faiss_search, load_search
-from visleak.search.faiss_search import (
-    FaissSearch,
-    Layout,
-    build,
-    recall,
-    sampled,
-    suited,
-)
+from visleak.search.faiss_search import FaissSearch, Layout, build, recall, sampled, suited
 from visleak.search.hits import Account, Hits, Wanted
 
 

@@ -91,8 +91,7 @@ def _way(request, monkeypatch):
 
 @pytest.mark.usefixtures("way")
 @pytest.mark.parametrize(
-    ("sizes", "taken"),
-    [([6], [3]), ([4, 3], [2, 2]), ([3, 1, 4], [2, 0, 1]), ([4], [4])],
+    ("sizes", "taken"), [([6], [3]), ([4, 3], [2, 2]), ([3, 1, 4], [2, 0, 1]), ([4], [4])]
 )
 def test_all_choices_are_equally_likely(sizes, taken):
     """Counts of all possible sets over 20,000 draws."""

@@ -17,15 +17,7 @@ from visleak.errors import VisleakError
 from visleak.formats import open_image_set
 from visleak.images import decode
 from visleak.impact.evaluators import retrieve as module
-from visleak.impact.evaluators.retrieve import (
-    AT,
-    DRAWN,
-    DRAWS,
-    Sides,
-    hit_columns,
-    ranks,
-    recalls,
-)
+from visleak.impact.evaluators.retrieve import AT, DRAWN, DRAWS, Sides, hit_columns, ranks, recalls
 from visleak.vectors import unit_rows
 
 retrieve = partial(module.retrieve, options={"device": "cpu"}, cache=None, workers=1)

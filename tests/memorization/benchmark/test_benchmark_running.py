@@ -7,15 +7,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from painting_model import (
-    GENERAL,
-    TRIGGERS,
-    Contrast,
-    WordAlignment,
-    paint,
-    picture,
-    plan_of,
-)
+from painting_model import GENERAL, TRIGGERS, Contrast, WordAlignment, paint, picture, plan_of
 from visleak.errors import UsageError
 from visleak.formats import open_image_set
 from visleak.memorization.benchmark import (

@@ -8,12 +8,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors
-from transformers import (
-    BertConfig,
-    BertForMaskedLM,
-    GPT2Config,
-    PreTrainedTokenizerFast,
-)
+from transformers import BertConfig, BertForMaskedLM, GPT2Config, PreTrainedTokenizerFast
 
 from visleak.errors import UsageError, VisleakError
 from visleak.memorization.search.proposals import (
