@@ -23,8 +23,8 @@ from scipy.ndimage import zoom
 Pixels = npt.NDArray[np.uint8]
 Colour = tuple[int, int, int]
 
-#: Number of families, and of members beside the first.
-FAMILIES, MEMBERS = 90, 4
+#: Number of families of larger and of tiny images, and of members beside the first.
+FAMILIES, TINY_FAMILIES, MEMBERS = 90, 360, 4
 
 #: Long sides of tiny and least and greatest one of larger members, pixels; those of drawings
 #: without intermediate colours, which may be enlarged.
@@ -96,7 +96,7 @@ class Template:
 def families(*, tiny: bool) -> list[tuple[str, Pixels]]:
     """Return the members of all families by name, tiny ones or larger ones."""
     found = []
-    for number in range(FAMILIES):
+    for number in range(TINY_FAMILIES if tiny else FAMILIES):
         rng = Random(f"family {number}")
         first = DRAWERS[number % len(DRAWERS)](rng)
         if rng.random() < 0.5:

@@ -43,7 +43,7 @@ from samples import (
 )
 from scipy.optimize import minimize
 from sklearn.ensemble import HistGradientBoostingClassifier
-from tiny_sets import DRAWN, FITTED_SIDES, Drawn, Reduced, large_drawn, tiny_set
+from tiny_sets import DESKTOP, DRAWN, FITTED_SIDES, Drawn, Reduced, large_drawn, tiny_set
 
 from visleak.grading.model import (
     Grader,
@@ -66,6 +66,7 @@ TINY_NEAR = (
     *("viewed", "moved", "enlarged", "stretched", "turned", "flat", "tint", "colour", "gain"),
     *("texture_amount", "texture_mean", "texture_typical", "texture_tiles", "texture_opposed"),
     *("form_amount", "form_mean", "form_typical", "form_tiles", "form_opposed"),
+    *("level_usual", "level_beside", "level_centre", "tone_usual", "tone_beside", "tone_centre"),
 )
 TINY_SIMILAR = ("corrected", "agreement", "directions", "grey")
 SHARED = ("amount", "drift")
@@ -126,7 +127,7 @@ PAGES = "pages, drawn"
 
 #: Images of each set that are copied; numbers of the documents of each kind, of those that are
 #: copied as images and of those that are changed; sizes of the trees.
-PLANTED_IMAGES, TINY_IMAGES = 20, 200
+PLANTED_IMAGES, TINY_IMAGES, FAMILY_IMAGES = 20, 200, {"families": 800}
 PAGE_NUMBERS = range(DOCUMENTS_OF_NETWORK + 10, DOCUMENTS_OF_NETWORK + 20)
 DOCUMENT_NUMBERS = (
     *range(DOCUMENTS_OF_NETWORK, PAGE_NUMBERS.start),
@@ -183,7 +184,7 @@ RIDGE = 1.0
 
 #: Weight of a judged pair of CIFAR-10, where a true pair of another tiny set weighs 1: it has one
 #: near pair in a hundred of all, and they are what people call near.
-JUDGED = 120.0
+JUDGED = 200.0
 
 #: Wrong pairs of each copy in a tiny set, and the weight of each by set: an audit compares many
 #: more wrong pairs than copies. Chosen by cross-validation over the queries of the fitting halves.
@@ -191,7 +192,7 @@ WRONG_PAIRS = 5
 WRONG_WEIGHTS = {
     **dict.fromkeys(FITTED_SIDES, 8.0),
     **{"fashion": 80.0, "xray": 24.0, "icons": 32.0, "flags": 32.0, "mosaics": 24.0},
-    **{"families": 8.0, "slices": 16.0},
+    **{"families": 8.0, "slices": 16.0, DESKTOP: 8.0},
 }
 
 #: The same of receipts, and of larger mosaics: one shop's, and those of one grid, are the hardest
@@ -285,10 +286,14 @@ def tiny_samples(data: Path) -> dict[str, Sample]:
         **{
             name: in_place(
                 lambda place, name=name: domain_sample(
-                    tiny_set(data, name), FITTING, TINY_IMAGES, place, wrong=WRONG_PAIRS
+                    tiny_set(data, name),
+                    FITTING,
+                    FAMILY_IMAGES.get(name, TINY_IMAGES),
+                    place,
+                    wrong=WRONG_PAIRS,
                 )
             )
-            for name in (*FITTED_SIDES, *DRAWN)
+            for name in (*FITTED_SIDES, *DRAWN, DESKTOP)
         },
     }
 

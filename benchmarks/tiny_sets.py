@@ -2,7 +2,8 @@
 
 Images of other domains are reduced. Icons, flags, block mosaics and those of :mod:`families` are
 drawn, tiny and larger. Drawn images are the hardest: they have few edges and plain areas, and
-differ in one colour or one length; mosaics share a grid of edges and nothing else.
+differ in one colour or one length; mosaics share a grid of edges and nothing else. The icons of a
+desktop are those of the Debian package oxygen-icon-theme.
 """
 
 from __future__ import annotations
@@ -16,9 +17,12 @@ import numpy as np
 import numpy.typing as npt
 from changes import generator, noisy
 from domain_sets import DomainSet
-from families import families, slices
+from families import differ, families, slices
 from matplotlib import font_manager
 from PIL import Image, ImageDraw, ImageFont
+
+from visleak.images import decode
+from visleak.records import DecodedImage
 
 Pixels = npt.NDArray[np.uint8]
 
@@ -29,6 +33,10 @@ LEFT_OUT_SIDES = {"leaf": 48, "skin": 28}
 #: Drawn sets; number of flags and of mosaics.
 DRAWN = ("icons", "flags", "mosaics", "families", "slices")
 FLAGS, MOSAICS = 300, 240
+
+#: Icons of a desktop, and where its package puts them; most images of a set, but for families.
+DESKTOP, THEME = "desktop", Path("/usr/share/icons/oxygen/base")
+MOST = 450
 
 #: Blocks along the short side of a mosaic, and long sides of tiny and of larger ones in pixels.
 #: There are few choices, so that many mosaics share a grid.
@@ -105,15 +113,16 @@ class Drawn(DomainSet):
 
 
 def tiny_set(data: Path, name: str) -> DomainSet:
-    """Return a set by name, with at most 450 images."""
-    if name in DRAWN:
+    """Return a set by name."""
+    if name in (*DRAWN, DESKTOP):
         made = {
+            DESKTOP: desktop,
             "icons": icons, "flags": flags, "mosaics": tiny_mosaics,
             "families": lambda: families(tiny=True), "slices": lambda: slices(tiny=True),
         }[name]  # fmt: skip
         return Drawn.of_images(name, made())
     own = Reduced.at(data, name, {**FITTED_SIDES, **LEFT_OUT_SIDES}[name])
-    drawn = generator("tiny", name).permutation(len(own.names))[:450]
+    drawn = generator("tiny", name).permutation(len(own.names))[:MOST]
     chosen = sorted(drawn.tolist())
     return replace(
         own,
@@ -161,6 +170,27 @@ def icons(scale: float = 1.0) -> list[tuple[str, Pixels]]:
         share = _icon(code, scale)[..., None] / 255
         result.append((f"{code:x}", np.rint(ink * share + ground * (1 - share)).astype(np.uint8)))
     return result
+
+
+def desktop() -> list[tuple[str, Pixels]]:
+    """Return icons of a desktop at 22, 32 or 48 pixels, on white; all differ in every view."""
+    by_name: dict[str, list[Path]] = {}
+    for path in sorted(THEME.glob("[234]?x[234]?/*/*.png")):
+        if not path.is_symlink():
+            by_name.setdefault(f"{path.parent.name}/{path.stem}", []).append(path)
+    if not by_name:
+        raise SystemExit(f"{THEME} has no icons: install the Debian package oxygen-icon-theme")
+    names, found = sorted(by_name), {}
+    for number in generator("desktop").permutation(len(names)).tolist():
+        name = names[number]
+        path = generator("desktop", name).choice(np.array(by_name[name], object))
+        image = decode(path.read_bytes())
+        assert isinstance(image, DecodedImage)
+        if all(differ(image.pixels, other) for other in found.values()):
+            found[name] = image.pixels
+        if len(found) == MOST:
+            break
+    return list(found.items())
 
 
 def _icon(code: int, scale: float) -> npt.NDArray[np.int64]:

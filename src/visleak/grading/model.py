@@ -32,6 +32,7 @@ _UNCHANGED: Final = (
     *("typical", "usual", "outlier", "alone_more", "alone_less", "alone_places", "swapped"),
     *("altered", "altered_rest", "altered_untinted", "altered_covered", "laid_content"),
     *("laid_more", "laid_less", "tinted_more", "tinted_less", "plain", "textured", "flat"),
+    *("level_usual", "level_beside", "level_centre", "tone_usual", "tone_beside", "tone_centre"),
 )
 #: Correlations, of which features are Fisher's z (atanh), up to that of the largest correlation.
 _CORRELATIONS: Final = (

@@ -35,6 +35,7 @@ from visleak.verification import (
     tints,
     tiny,
     tiny_overlaps,
+    unexplained,
 )
 from visleak.verification.align import Matrix
 from visleak.verification.image_pair import ImagePair
@@ -47,7 +48,7 @@ SMALL: Final = 128
 #: Long side to which images are reduced before the check.
 BOUND: Final = fine_comparison.BOUND
 #: Version of the measures: part of the digest that keys cached evidence.
-VERSION: Final = 27
+VERSION: Final = 28
 
 
 def digest() -> bytes:
@@ -56,7 +57,7 @@ def digest() -> bytes:
     modules = (
         *(align, alteration, fine_comparison, agreement, covers, detail, exact, features, frame),
         *(large, photometry, tiny_overlaps, placements, differences, registration, screen),
-        *(texture, tiny, tints, markings, bars),
+        *(texture, tiny, tints, markings, bars, unexplained),
     )
     recipe = [
         [VERSION, TINY, SMALL, BOUND, networks.networks_digest()],

@@ -29,15 +29,24 @@ SIDE: Final = 32
 REFINEMENTS: Final = (
     (0.2, 15, align.BLUR, False),
     (0.5, 15, align.BLUR, True),
-    (0.6, 25, 0.5, False),
-    (0.6, 25, 0.5, True),
+    (0.7, 25, 0.5, False),
+    (0.7, 25, 0.5, True),
 )
 
 #: Largest range of the grey values around a pixel of a flat area, levels.
 FLAT_RANGE: Final = 2
 
 #: Measures of pairs with next to no overlap.
-TINY_NO_OVERLAP: Final = replace(NO_OVERLAP, side=float(SIDE))
+TINY_NO_OVERLAP: Final = replace(
+    NO_OVERLAP,
+    side=float(SIDE),
+    level_usual=255.0,
+    level_beside=255.0,
+    level_centre=255.0,
+    tone_usual=255.0,
+    tone_beside=255.0,
+    tone_centre=255.0,
+)
 
 _IDENTITY: Final = np.eye(3)
 

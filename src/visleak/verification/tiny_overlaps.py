@@ -21,6 +21,7 @@ from visleak.verification.align import Matrix
 from visleak.verification.exact import EXACT_LEVELS
 from visleak.verification.measures import Measures
 from visleak.verification.screen import central_differences
+from visleak.verification.unexplained import Unexplained, neighbours, unexplained
 
 #: Tiles along a side in which local agreement is measured.
 TILES: Final = 4
@@ -63,7 +64,7 @@ class TinyOverlaps:
             moved[row] = align.warp_to_square(image, matrix, side)
         mask = align.coverage(matrices, side)
         covered = mask.mean(axis=(1, 2), dtype=np.float64)
-        inner = _eroded(mask)
+        inner = neighbours(mask, np.minimum)
         greys = np.stack([_grey(moved), _grey(right)], axis=1)
         # an affine relation scales all areas equally
         area = np.abs(np.linalg.det(matrices[:, :2, :2]))
@@ -188,16 +189,26 @@ def _columns(overlaps: TinyOverlaps) -> dict[str, Float64]:
         "detail": overlaps.detail,
         "palette": _explained(moments, pixels),
         **overlaps.bands,
-        "unlike": _unexplained(mean, moments, gain, pixels),
+        "unlike": _unlike(mean, moments, gain, pixels),
         "contrast": np.sqrt(energies[:, 4] / pixels),
-        **_texture("texture", overlaps, texture.TEXTURE),
-        **_texture("form", overlaps, texture.FORMS),
+        **{
+            f"{name}_{each.name}": getattr(found, each.name)
+            for name, found in _summaries(overlaps).items()
+            for each in fields(found)
+        },
     }
 
 
-def _texture(name: str, overlaps: TinyOverlaps, kind: tuple[float, float]) -> dict[str, Float64]:
-    found = texture.shared_texture(overlaps.grey, overlaps.inner, *kind)
-    return {f"{name}_{each.name}": getattr(found, each.name) for each in fields(found)}
+def _summaries(overlaps: TinyOverlaps) -> dict[str, texture.Texture | Unexplained]:
+    """Return the groups of measures by the prefix of their names."""
+    grey, inner = overlaps.grey, overlaps.inner
+    level, tone = unexplained(overlaps.moved, overlaps.reference, inner, overlaps.agreeing)
+    return {
+        "texture": texture.shared_texture(grey, inner, *texture.TEXTURE),
+        "form": texture.shared_texture(grey, inner, *texture.FORMS),
+        "level": level,
+        "tone": tone,
+    }
 
 
 def _moments(overlaps: TinyOverlaps, pixels: Float64) -> tuple[Float64, Float64]:
@@ -224,7 +235,7 @@ def _explained(moments: Float64, pixels: Float64) -> Float64:
     return np.asarray(explained / (_trace(moments[:, 5:8, 5:8]) + pixels))
 
 
-def _unexplained(mean: Float64, moments: Float64, gain: Float64, pixels: Float64) -> Float64:
+def _unlike(mean: Float64, moments: Float64, gain: Float64, pixels: Float64) -> Float64:
     """Return the share of the colour variance that one gain and one offset do not explain."""
     ours, theirs = _trace(moments[:, 1:4, 1:4]), _trace(moments[:, 5:8, 5:8])
     offset = mean[:, 5:8] - gain[:, None] * mean[:, 1:4]
@@ -259,16 +270,6 @@ def _grey(images: Float32) -> Float32:
     """Return the luminance (n, s, s) of RGB images."""
     rows = images.reshape(-1, images.shape[2], 3)
     return np.asarray(cv2.cvtColor(rows, cv2.COLOR_RGB2GRAY), np.float32).reshape(images.shape[:3])
-
-
-def _eroded(masks: Float32) -> Float32:
-    """Return masks (n, s, s) eroded by one pixel, except at the image edge."""
-    for axis in (1, 2):
-        along, made = masks.swapaxes(axis, 2), masks.copy().swapaxes(axis, 2)
-        np.minimum(made[..., 1:], along[..., :-1], out=made[..., 1:])
-        np.minimum(made[..., :-1], along[..., 1:], out=made[..., :-1])
-        masks = made.swapaxes(axis, 2)
-    return masks
 
 
 def _least(tiles: Float64) -> Int64:
