@@ -9,7 +9,7 @@ import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 from urllib.parse import quote
 from xml.etree import ElementTree
 
@@ -283,7 +283,7 @@ class Outcome:
     # lines on gates by pairs that did not trip, where a baseline is known
     passed: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()  # on the baseline
-    gates: tuple[dict[str, Any], ...] = ()  # of pairs against a baseline, as plain values
+    gates: tuple[dict[str, object], ...] = ()  # of pairs against a baseline, as plain values
 
 
 def outcome(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Final, NoReturn
+from typing import Final, NoReturn
 
 import numpy as np
 import numpy.typing as npt
@@ -238,7 +238,7 @@ class StoredEncoder:
     name: str
     digest: str
     width: int
-    thresholds: Mapping[str, Any] | None
+    thresholds: Mapping[str, object] | None
     enough: int = 0
     views: int = 1
     cohort: Float32 | None = None

@@ -17,7 +17,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, MutableMappi
 from dataclasses import dataclass, field
 from http import HTTPStatus
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from jinja2 import Environment
 from starlette.datastructures import Headers, MutableHeaders
@@ -29,7 +29,7 @@ from visleak.rates import chance
 from visleak.remedy.pool import class_of
 from visleak.templates import environment, visible
 
-Message = MutableMapping[str, Any]
+Message = MutableMapping[str, object]
 Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
 App = Callable[[Message, Receive, Send], Awaitable[None]]

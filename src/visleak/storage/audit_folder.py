@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from functools import lru_cache
 from pathlib import Path
-from typing import IO, Any, Final, TypeAlias
+from typing import IO, Final, TypeAlias
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -630,7 +630,7 @@ class AuditSummary:
 
     def as_dict(self) -> dict[str, object]:
         """Return the content of the file."""
-        content: dict[str, Any] = as_plain(self)
+        content: dict[str, object] = as_plain(self)
         return content | {"skipped": [each.text for each in self.skipped]}
 
     def save(self, folder: Path) -> None:

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 from xml.etree import ElementTree
 
 import numpy as np
@@ -461,7 +461,7 @@ class _Data:
 
 @dataclass(frozen=True, slots=True)
 class _Choice:
-    value: Mapping[str, Any]
+    value: Mapping[str, object]
     from_name: str = ""
 
 
