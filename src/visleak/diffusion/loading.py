@@ -18,7 +18,7 @@ from importlib import import_module
 from inspect import signature
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Final, cast
 
 from visleak.diffusion.model import TokenModel
 from visleak.diffusion.pipeline import (
@@ -231,7 +231,7 @@ class Plan:
                 raise VisleakError(f"model {self.name}: {where}/{part.name} {missing}")
 
 
-def read_json(name: str, file: Path) -> dict[str, Any]:
+def read_json(name: str, file: Path) -> dict[str, object]:
     """Return the names and values of a JSON file of a model."""
     try:
         content = json.loads(file.read_text(encoding="utf-8"))

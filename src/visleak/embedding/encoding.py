@@ -43,6 +43,7 @@ from visleak.storage import (
     write_problems,
     write_tables,
 )
+from visleak.storage.cache import Cache
 
 CHUNK: Final = 16_384  # rows written at a time; only bounds memory
 GROUP: Final = 50_000  # rows per row group of the table
@@ -303,7 +304,7 @@ def _precision(encoder: Encoder) -> str:
 
 
 def _written(
-    job: _Job, shard: Shard, workers: int, store: Any, progress: Progress, engine: Engine
+    job: _Job, shard: Shard, workers: int, store: Cache | None, progress: Progress, engine: Engine
 ) -> Note:
     before = shard.number * job.shard
     positions = np.sort(job.order[before : before + job.shard])

@@ -16,7 +16,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
@@ -160,7 +160,7 @@ class Clusters:
         return np.where(there, self.group[at], -1) if len(self.group) else at - 1
 
 
-def find(known: npt.NDArray[Any], wanted: npt.NDArray[Any]) -> tuple[Int64, Bool]:
+def find(known: npt.NDArray[np.generic], wanted: npt.NDArray[np.generic]) -> tuple[Int64, Bool]:
     """Return the positions of values among known ones, which ascend, and which are known."""
     if not len(known):
         return np.zeros(len(wanted), np.int64), np.zeros(len(wanted), np.bool_)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from visleak.documents import as_plain, digest_of
 from visleak.errors import UsageError
@@ -113,7 +113,7 @@ def _entry(result: Benchmark, row: MethodRow, board: str, date: str) -> Entry:
     }
 
 
-def _order(entry: Mapping[str, Any]) -> tuple[object, ...]:
+def _order(entry: Mapping[str, object]) -> tuple[object, ...]:
     """Return the sort key of an entry: boards apart, then the lowest top-1 similarity first."""
     top = entry["top1"]
     return (entry["board"], top is None, top or 0.0, entry["method"], entry["setting"])
