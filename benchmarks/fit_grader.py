@@ -4,7 +4,8 @@ usage: VISLEAK_DATA=FOLDER python benchmarks/fit_grader.py [tiny]
 
 Two models, for tiny and for large images; see :mod:`samples` for the pairs. The tiny one is made of
 boosted trees, fitted on judged pairs of CIFAR-10, on photographs made tiny, and on the fitting half
-of the sets of :mod:`tiny_sets`. With ``tiny`` it is fitted alone, and the large one is kept.
+of the sets of :mod:`tiny_sets`, one of which is the Debian package oxygen-icon-theme. With ``tiny``
+it is fitted alone, and the large one is kept.
 
 The large one is the product of two conditions. ``shared``: the images share fine detail, a logistic
 scale fitted on the sets of natural images, where wrong pairs share none. ``unchanged``: nothing in
