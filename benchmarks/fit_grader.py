@@ -128,7 +128,7 @@ PAGES = "pages, drawn"
 
 #: Images of each set that are copied; numbers of the documents of each kind, of those that are
 #: copied as images and of those that are changed; sizes of the trees.
-PLANTED_IMAGES, TINY_IMAGES, FAMILY_IMAGES = 20, 200, {"families": 800}
+PLANTED_IMAGES, TINY_IMAGES = 20, 200
 PAGE_NUMBERS = range(DOCUMENTS_OF_NETWORK + 10, DOCUMENTS_OF_NETWORK + 20)
 DOCUMENT_NUMBERS = (
     *range(DOCUMENTS_OF_NETWORK, PAGE_NUMBERS.start),
@@ -138,6 +138,7 @@ PLANTED_OF = {
     **dict.fromkeys((*PHOTOGRAPHS, "families, large"), 60),
     **{PAGES: 40, "slices, large": 30},
 }
+TINY_OF = {"families": 800}
 LARGE_TREES = {"max_iter": 600, "max_depth": 6, "learning_rate": 0.06, "min_samples_leaf": 20}
 TINY_TREES = {"max_iter": 500, "max_depth": 6, "learning_rate": 0.04, "min_samples_leaf": 20}
 TREE_RIDGE = 5.0
@@ -289,7 +290,7 @@ def tiny_samples(data: Path) -> dict[str, Sample]:
                 lambda place, name=name: domain_sample(
                     tiny_set(data, name),
                     FITTING,
-                    FAMILY_IMAGES.get(name, TINY_IMAGES),
+                    TINY_OF.get(name, TINY_IMAGES),
                     place,
                     wrong=WRONG_PAIRS,
                 )

@@ -114,13 +114,12 @@ class Drawn(DomainSet):
 
 def tiny_set(data: Path, name: str) -> DomainSet:
     """Return a set by name."""
-    if name in (*DRAWN, DESKTOP):
-        made = {
-            DESKTOP: desktop,
-            "icons": icons, "flags": flags, "mosaics": tiny_mosaics,
-            "families": lambda: families(tiny=True), "slices": lambda: slices(tiny=True),
-        }[name]  # fmt: skip
-        return Drawn.of_images(name, made())
+    drawings = {
+        "icons": icons, "flags": flags, "mosaics": tiny_mosaics, DESKTOP: desktop,
+        "families": lambda: families(tiny=True), "slices": lambda: slices(tiny=True),
+    }  # fmt: skip
+    if name in drawings:
+        return Drawn.of_images(name, drawings[name]())
     own = Reduced.at(data, name, {**FITTED_SIDES, **LEFT_OUT_SIDES}[name])
     drawn = generator("tiny", name).permutation(len(own.names))[:MOST]
     chosen = sorted(drawn.tolist())

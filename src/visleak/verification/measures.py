@@ -120,12 +120,12 @@ class Measures:
     form_tiles: float = 0.0
     form_opposed: float = 0.0
     # see unexplained.Unexplained, of luminance and of colour
-    level_usual: float = 0.0
-    level_beside: float = 0.0
-    level_centre: float = 0.0
-    tone_usual: float = 0.0
-    tone_beside: float = 0.0
-    tone_centre: float = 0.0
+    level_usual: float = 255.0
+    level_beside: float = 255.0
+    level_centre: float = 255.0
+    tone_usual: float = 255.0
+    tone_beside: float = 255.0
+    tone_centre: float = 255.0
     # the freedom that the relation uses, which makes unrelated images agree better:
     viewed: float = 0.0  # 1 if the query is compared mirrored, turned or inverted
     moved: float = 0.0  # mean displacement of the corners relative to the view, share of the side

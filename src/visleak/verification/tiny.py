@@ -37,16 +37,7 @@ REFINEMENTS: Final = (
 FLAT_RANGE: Final = 2
 
 #: Measures of pairs with next to no overlap.
-TINY_NO_OVERLAP: Final = replace(
-    NO_OVERLAP,
-    side=float(SIDE),
-    level_usual=255.0,
-    level_beside=255.0,
-    level_centre=255.0,
-    tone_usual=255.0,
-    tone_beside=255.0,
-    tone_centre=255.0,
-)
+TINY_NO_OVERLAP: Final = replace(NO_OVERLAP, side=float(SIDE))
 
 _IDENTITY: Final = np.eye(3)
 
