@@ -12,11 +12,13 @@ from visleak.pipeline import selection, verification
 from visleak.pipeline.selection import (
     ACROSS,
     LIMITED,
+    STEP,
     STOPPED,
     VERIFIED,
     WITHIN,
     Candidates,
     Rounds,
+    Steps,
 )
 from visleak.remedy import PurgeSettings, purge
 from visleak.report.findings import COLUMNS, ledger
@@ -38,7 +40,9 @@ def played(entries, sizes, near):
     rounds, seen = Rounds(entries, sizes), []
     while len(due := rounds.due()):
         seen.append(due.tolist())
-        rounds.proceed(np.isin(due, near))
+        steps = rounds.steps(np.full(len(due), np.nan, np.float32), np.zeros(len(due), np.float32))
+        steps.proceed(np.isin(due, near))
+        rounds.proceed(steps)
     return seen, rounds
 
 
@@ -49,6 +53,45 @@ def test_an_image_proceeds_while_its_rounds_find_something():
     assert seen == [[0, 6], [1], [2, 3]]
     states = [VERIFIED] * 4 + [LIMITED] * 2 + [VERIFIED] + [STOPPED] * 2 + [VERIFIED]
     assert rounds.skipped(10).tolist() == states
+
+
+def stepped(ends, agreement, votes, near):
+    """Return the pairs of each step, where those of ``near`` are found to be near."""
+    count = len(agreement)
+    ends = [np.broadcast_to(np.int32(end), count) for end in ends]
+    steps, seen = Steps(ends, np.float32(agreement), np.float32(votes)), []
+    while (due := np.flatnonzero(steps.due())).size:
+        seen.append(due.tolist())
+        steps.proceed(np.isin(due, near))
+    return seen, steps
+
+
+def test_a_step_has_the_best_pairs_by_their_check_and_by_votes():
+    """Image 0 has six pairs, of which the last needs no fine comparison."""
+    agreement, votes = [0.2, 0.9, 0.8, 0.7, 0.1, np.nan], [5, 0, 2, 0, 0, 9]
+    seen, steps = stepped([0], agreement, votes, near=[])
+    assert seen == [[0, 1, 2, 5]]
+    assert not steps.near.any()
+    assert not len(steps.unfinished)
+    seen, steps = stepped([0], agreement, votes, near=[0])
+    assert seen == [[0, 1, 2, 5], [3, 4]]
+    assert np.flatnonzero(steps.near).tolist() == [0]
+    assert not len(steps.unfinished)
+    # the last step found one: the next round follows
+    assert stepped([0], agreement, votes, near=[0, 4])[1].unfinished.tolist() == [0]
+
+
+def test_an_image_proceeds_to_the_next_step_for_itself_only():
+    """Pairs of images 0 and 5 to 8, and of images 1 and 5 to 8, in one set."""
+    ends = np.repeat([0, 1], 4), np.tile([5, 6, 7, 8], 2)
+    agreement = np.array([0.9, 0.8, 0.2, 0.1] * 2)
+    agreement[4:] -= 0.05
+    seen, steps = stepped(ends, agreement, np.zeros(8), near=[0])
+    # each of 5 to 8 has two pairs, so both are among its best
+    assert seen == [list(range(8))]
+    assert steps.unfinished.tolist() == [0, 5]
+    seen, steps = stepped(ends[:1], agreement, np.zeros(8), near=[0])
+    assert seen == [[0, 1, 4, 5], [2, 3]]
 
 
 @pytest.mark.parametrize("within", [False, True])
@@ -117,11 +160,15 @@ def test_images_without_near_ones_cost_one_round(tmp_path):
             top, left = rng.integers(0, 60), rng.integers(0, 80)
             own[top : top + 12, left : left + 16] = rng.integers(0, 256, 3)
         write(tmp_path / "s", f"{number:03d}", own)
-    found = audit(tmp_path / "s", out=tmp_path / "out", cache=None, workers=1)
+    found, again = (
+        audit(tmp_path / "s", out=tmp_path / name, cache=tmp_path / "cache", workers=1)
+        for name in ("out", "again")
+    )
     pairs = found.pairs()
+    assert again.pairs().equals(pairs)
     assert found.rate("near_or_exact").count == 0
     assert pairs["grade"].null_count
-    assert verified(pairs) <= WITHIN[0] * 20
+    assert verified(pairs) <= sum(STEP) * 20
     assert found.summary.as_dict()["verification"]["stopped"] == pairs["grade"].null_count
     assert found.summary.as_dict()["verification"]["limited"] == 0
 

@@ -24,7 +24,7 @@ from visleak.pipeline.selection import CONNECTED, Clusters
 from visleak.records import Bool, Evidence, Float32, Int8, Int32, Int64, Pairs
 from visleak.storage.cache import Cache
 from visleak.vectors import forget, parts_of
-from visleak.verification import check, large
+from visleak.verification import check
 from visleak.verification.measures import CHECKS, NO_OVERLAP
 
 #: Pairs looked up in the cache, or stored there, at a time; rows of evidence held in memory; and
@@ -260,14 +260,28 @@ class Subset:
         return self.own.table.rows(self.index)
 
     @property
+    def votes(self) -> Float32:
+        """Local features in agreement, 0 where none were compared."""
+        votes = self.own.pairs.votes
+        return np.zeros(len(self), np.float32) if votes is None else votes[self.index]
+
+    @property
+    def agreement(self) -> Float32:
+        """How well each pair agrees in its check; NaN where no fine comparison is needed."""
+        found = np.empty(len(self), np.float32)
+        for part, some in self.parts():
+            found[part] = some.table[:, COLUMNS.index("alignment")]
+        return np.where(found < 0, np.float32(np.nan), found)
+
+    @property
     def open(self) -> Bool:
         """Checked pairs that resemble each other and were not compared in fine detail yet."""
         found = np.empty(len(self), np.bool_)
         for part, some in self.parts():
-            table, names = some.table, ("side", "structure", "core", "close_side")
-            side, structure, core, closer = (table[:, COLUMNS.index(name)] for name in names)
-            close = large.resembles(structure, core)
-            found[part] = (side > check.TINY) & close & (closer < 0)
+            alignment, closer = (
+                some.table[:, COLUMNS.index(name)] for name in ("alignment", "close_side")
+            )
+            found[part] = (alignment >= 0) & (closer < 0)
         return found
 
     @property

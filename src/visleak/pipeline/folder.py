@@ -310,7 +310,7 @@ def key_of(
         "encoder": encoder.digest,
         "thresholds": [thresholds.hard, thresholds.soft, thresholds.provenance],
         "verifier": check.digest().hex(),
-        "rounds": [selection.ACROSS, selection.WITHIN],
+        "rounds": [selection.ACROSS, selection.WITHIN, selection.STEP],
         "grader": load_grader().digest,
         "sets": stamps,
         "queries": len(queries),

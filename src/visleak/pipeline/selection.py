@@ -1,9 +1,10 @@
 """Which candidates are verified: the best of each image first, more while a round finds any.
 
 In a set of one subject (X-rays, the frames of a fixed camera) nearly all pairs are candidates. So
-those of an image are ranked by cheap measurements and verified in rounds: an image whose round
-found no near or exact pair is finished. Pairs of images that near or exact pairs already connect
-are skipped: neither the number of leaking images nor a duplicate group depends on them.
+those of an image are ranked by cheap measurements and checked in rounds; those of a round are
+ranked by their checks and compared in fine detail, which takes most of the time, in steps. An image
+whose step found no near or exact pair is finished. Pairs of images that near or exact pairs already
+connect are skipped: neither the number of leaking images nor a duplicate group depends on them.
 
 In a dense cluster of similar images even the screen would cost work per pair. Its pairs are
 verified first, along a spanning forest (Boruvka 1926): in each step every group of connected images
@@ -31,6 +32,9 @@ from visleak.storage.audit_folder import VerificationSummary
 ACROSS: Final = (8, 12, 20)
 #: The same within a set, where a pair is a candidate of both of its images.
 WITHIN: Final = (4, 6, 10)
+#: Candidates of an image that are compared in fine detail in each step of a round: those whose
+#: checks agree best, and those with most votes, which distinguish images of the same strong edges.
+STEP: Final = (2, 1)
 NONE: Final = np.empty(0, np.int64)  # no pairs
 #: Why a candidate was not verified, as in :attr:`visleak.records.Evidence.skipped`.
 VERIFIED, STOPPED, LIMITED, CONNECTED = range(4)
@@ -230,6 +234,53 @@ def parts_of_images(edges: Int64) -> Iterator[tuple[int, int]]:
     yield from itertools.pairwise(np.unique([0, *cuts, len(edges) - 1]).tolist())
 
 
+class Steps:
+    """The steps of one round: its best pairs first, more of an image while a step finds any."""
+
+    def __init__(self, ends: Sequence[Int32], agreement: Float32, votes: Float32) -> None:
+        """Begin with the first step.
+
+        Args:
+            ends: the images that each pair (n,) is a candidate of.
+            agreement: in the check, NaN for pairs that need no fine comparison; the first step has
+                all of these.
+            votes: local features in agreement.
+        """
+        self._ends = ends
+        voted = ~np.isnan(agreement) & (votes > 0)
+        self._scores = agreement, np.where(voted, votes, np.float32(np.nan))
+        # pairs that were compared, and those that are near or exact
+        self.done, self.near = np.zeros((2, len(agreement)), np.bool_)
+        #: Images whose last step found any.
+        self.unfinished: npt.NDArray[np.generic] = np.unique(np.concatenate(ends))
+        self._due = np.isnan(agreement) | self._best()
+
+    def due(self) -> Bool:
+        """Return which pairs to compare in this step; none after the last."""
+        return self._due
+
+    def proceed(self, near: Bool) -> None:
+        """Proceed to the next step; ``near``: which of the pairs that are due are near or exact."""
+        self.near[self._due] = near
+        self.done |= self._due
+        tried, found = (
+            np.concatenate([end[mask] for end in self._ends])
+            for mask in (self._due, self._due & self.near)
+        )
+        tried = np.setdiff1d(tried, found)
+        self.unfinished = np.setdiff1d(self.unfinished, tried)
+        self._due = self._best()
+
+    def _best(self) -> Bool:
+        best = np.zeros(len(self.done), np.bool_)
+        for score, most in zip(self._scores, STEP, strict=True):
+            rows = np.flatnonzero(~self.done & ~np.isnan(score))
+            for end in self._ends:
+                own = rows[np.isin(end[rows], self.unfinished)]
+                best[own[rank_within(end[own], -score[own]) < most]] = True
+        return best
+
+
 class Rounds:
     """The rounds of one comparison."""
 
@@ -262,14 +313,17 @@ class Rounds:
         """Return the pairs to verify in the current round, ascending; none after the last."""
         return self._candidates.pair[self._due]
 
-    def proceed(self, near: Bool) -> None:
-        """Proceed to the next round."""
-        self._state[self._due], self._near[self._due] = VERIFIED, near
+    def steps(self, agreement: Float32, votes: Float32) -> Steps:
+        """Return the steps of the current round; see :class:`Steps`."""
+        return Steps([end[self._due] for end in self._candidates.ends], agreement, votes)
+
+    def proceed(self, steps: Steps) -> None:
+        """Proceed to the next round after the last step."""
+        self._state[self._due[steps.done]], self._near[self._due] = VERIFIED, steps.near
         connected = self._candidates.connected(self._near)
         self._state[connected & (self._state == STOPPED)] = CONNECTED
         self._active[:] = False
-        for end in self._candidates.ends:
-            self._active[end[self._due[near]]] = True
+        self._active[steps.unfinished] = True
         self._due = self._next()
 
     def skipped(self, pairs: int) -> Int8:

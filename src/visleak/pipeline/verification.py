@@ -72,7 +72,7 @@ SMALL_GATE: Final = 0.29
 #: Pairs per task. A fine comparison takes five times as long as a check.
 SCREEN_CHUNK: Final = 1024
 CHECK_CHUNK: Final = 32
-FINE_CHUNK: Final = 16
+FINE_CHUNK: Final = 4
 #: Checks that are made at full size where they hold of bounded images.
 FULL_SIZE: Final = [CHECKS.index("exact"), CHECKS.index("identical")]
 
@@ -99,7 +99,7 @@ def verify_in_rounds(
 ) -> list[VerifiedPairs]:
     """Return the evidence on pairs: the best candidates of each image, more while any is near.
 
-    The grader decides after each round which images proceed to the next; ``clusters`` has the
+    The grader decides after each step which images proceed to the next; ``clusters`` has the
     result of :func:`connect` for each comparison it was called on.
     """
     distinct = [
@@ -118,10 +118,18 @@ def verify_in_rounds(
     ]
     while any(len(own.due()) for own in rounds):
         due = [Subset(rows.own, own.due()) for rows, own in zip(survivors, rounds, strict=True)]
-        _check_and_compare(due, context)
-        for rows, own in zip(due, rounds, strict=True):
-            if len(rows):
-                own.proceed(_are_near(rows, grader))
+        _check(due, context)
+        steps = [
+            own.steps(rows.agreement, rows.votes) for rows, own in zip(due, rounds, strict=True)
+        ]
+        while any(each.due().any() for each in steps):
+            some = [rows.only(each.due()) for rows, each in zip(due, steps, strict=True)]
+            _compare(some, context)
+            for rows, each in zip(some, steps, strict=True):
+                each.proceed(_are_near(rows, grader))
+        for own, each in zip(rounds, steps, strict=True):
+            if len(own.due()):
+                own.proceed(each)
     return [
         VerifiedPairs(each, own.skipped(len(each.pairs)))
         for each, own in zip(distinct, rounds, strict=True)
@@ -186,13 +194,12 @@ def _candidates(survivors: Subset) -> Candidates:
         rows = Subset(own, np.flatnonzero(connected))
     trim_heap()
     query, reference = (numbers.astype(np.int32) for numbers in own.numbers)
-    votes = own.pairs.votes
     return Candidates(
         pair=rows.index,
         query=query[own.pairs.query[rows.index]],
         reference=reference[own.pairs.reference[rows.index]],
         score=_scores(rows)[0],
-        votes=np.zeros(len(rows), np.float32) if votes is None else votes[rows.index],
+        votes=rows.votes,
         within=own.pairs.query_set == own.pairs.reference_set,
     )
 
@@ -285,7 +292,12 @@ def _survivors(rows: Subset) -> Subset:
 
 
 def _check_and_compare(todo: Sequence[Subset], context: RunContext) -> None:
-    """Check pairs that have not been, and compare in fine detail those that resemble each other."""
+    _check(todo, context)
+    _compare(todo, context)
+
+
+def _check(todo: Sequence[Subset], context: RunContext) -> None:
+    """Check the pairs that have not been."""
     unchecked = [rows.only(~rows.own.table.checked(rows.index)) for rows in todo]
     for rows, found in in_tasks(
         unchecked,
@@ -294,11 +306,14 @@ def _check_and_compare(todo: Sequence[Subset], context: RunContext) -> None:
         CHECK_CHUNK,
         (check.bounded, check.BOUND),
         lambda rows: _check_inputs(rows, context),
-        _check,
+        _checks,
     ):
         rows.own.table.put_checks(rows.index, found)
-        # open ones are stored after their fine comparison
-        remember(rows.only(~rows.open), context.cache)
+        remember(rows, context.cache)
+
+
+def _compare(todo: Sequence[Subset], context: RunContext) -> None:
+    """Compare in fine detail the checked pairs that resemble each other and have not been."""
     unfinished = [rows.only(rows.open) for rows in todo]
     side = fine_comparison.PLACES_SIDE
     reduce = (partial(check.bounded, side=side), side)
@@ -309,7 +324,7 @@ def _check_and_compare(todo: Sequence[Subset], context: RunContext) -> None:
         FINE_CHUNK,
         reduce,
         lambda rows: lambda part: rows.only(part).table,
-        _compare,
+        _comparisons,
     ):
         rows.own.table.put_checks(rows.index, found[:, CHECKED])
         remember(rows, context.cache)
@@ -356,7 +371,7 @@ def _check_inputs(rows: Subset, context: RunContext) -> Callable[[slice], _Check
     return part_of
 
 
-def _check(task: PairTask[_CheckInput]) -> Float32:
+def _checks(task: PairTask[_CheckInput]) -> Float32:
     """Return checks and relations of some pairs, (k, checks + 9)."""
     given = task.input
     result = np.full((len(task.query), len(CHECKS) + 9), np.nan, np.float32)
@@ -401,7 +416,7 @@ def _compared_at_full_size(
 # -- the fine comparison ------------------------------------------------------------------------
 
 
-def _compare(task: PairTask[Float32]) -> Float32:
+def _comparisons(task: PairTask[Float32]) -> Float32:
     """Return the evidence with the columns of the fine comparison, (n, columns)."""
     table = task.input.copy()
     with loaded(task.pixels) as (left, right):

@@ -48,7 +48,7 @@ SMALL: Final = 128
 #: Long side to which images are reduced before the check.
 BOUND: Final = fine_comparison.BOUND
 #: Version of the measures: part of the digest that keys cached evidence.
-VERSION: Final = 28
+VERSION: Final = 29
 
 
 def digest() -> bytes:
@@ -108,7 +108,7 @@ def check_pairs(pairs: Sequence[ImagePair]) -> list[tuple[Measures, Matrix]]:
     if tiny_rows:
         checked = tiny.check_tiny([pairs[row] for row in tiny_rows])
         found.update(zip(tiny_rows, checked, strict=True))
-    return [_with_ratios(*found[row], pair) for row, pair in enumerate(pairs)]
+    return [_completed(*found[row], pair) for row, pair in enumerate(pairs)]
 
 
 def _is_tiny(pair: ImagePair) -> bool:
@@ -127,6 +127,13 @@ def _exact(pair: ImagePair) -> tuple[Measures, Matrix]:
     return replace(measures, exact=1.0, identical=identical), matrix
 
 
-def _with_ratios(measures: Measures, matrix: Matrix, pair: ImagePair) -> tuple[Measures, Matrix]:
+def _completed(measures: Measures, matrix: Matrix, pair: ImagePair) -> tuple[Measures, Matrix]:
+    """Return the result of a check with the measures that all kinds of checks share."""
     ratios = [image.shape[1] / image.shape[0] for image in (pair.query, pair.reference)]
-    return replace(measures, query_ratio=ratios[0], reference_ratio=ratios[1]), matrix
+    alignment = -1.0
+    if measures.side > TINY and large.resembles(measures.structure, measures.core):
+        alignment = max(0.0, large.score(measures))
+    completed = replace(
+        measures, query_ratio=ratios[0], reference_ratio=ratios[1], alignment=alignment
+    )
+    return completed, matrix

@@ -233,8 +233,8 @@ def _remeasured(measures: Measures, photos: tuple[Photo, Photo], matrix: Matrix)
     """Return the measures of the check of two images under another relation."""
     frame = common_frame(*photos, matrix)
     again = NO_OVERLAP if frame is None else large.measure_frame(frame)
-    ratios = measures.query_ratio, measures.reference_ratio
-    return replace(again, query_ratio=ratios[0], reference_ratio=ratios[1])
+    kept = ("alignment", "query_ratio", "reference_ratio")
+    return replace(again, **{name: getattr(measures, name) for name in kept})
 
 
 def _noise_only(photos: tuple[Photo, Photo]) -> Comparison:

@@ -14,7 +14,7 @@ from typing import Final
 import cv2
 import numpy as np
 
-from visleak.records import Bool, Bytes8, Float32
+from visleak.records import Bytes8, Float32
 from visleak.verification import agreement, align
 from visleak.verification.align import Matrix
 from visleak.verification.bars import without_bars
@@ -23,8 +23,6 @@ from visleak.verification.frame import MIN_SIDE, SIDE, Frame, Photo, bounded, co
 from visleak.verification.image_pair import ImagePair
 from visleak.verification.measures import NO_OVERLAP, Measures, grey, square
 from visleak.verification.photometry import PhotometricFit, photometric_fit
-
-Real = float | Float32
 
 #: Side of the squares in which the view and shift are refined first.
 COARSE_SIDE: Final = 64
@@ -97,9 +95,9 @@ def _better(
     return other if score(other[0]) > score(one[0]) else one
 
 
-def resembles(structure: Real, core: Real) -> Bool:
-    """Return whether the images of pairs resemble each other, by these measures (n,)."""
-    return np.asarray((structure >= STRUCTURE) | (core >= CORE))
+def resembles(structure: float, core: float) -> bool:
+    """Whether the images of a pair resemble each other, by these measures."""
+    return structure >= STRUCTURE or core >= CORE
 
 
 def _located(query: Bytes8, reference: Bytes8, magnification: float) -> Matrix | None:
