@@ -8,7 +8,7 @@ relation with the highest score is kept.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Final
 
 import cv2
@@ -51,48 +51,67 @@ def check_large(pair: ImagePair) -> tuple[Measures, Matrix]:
     """Return the measures of a pair of large images, and their relation."""
     query, reference, start = pair.query, pair.reference, pair.start
     photos = Photo.of(query), Photo.of(reference)
-    measures = _measures_at(photos, start)
-    if score(measures) > GOOD and measures.drift < STILL:
-        return measures, start
+    first = _Aligned.under(start, photos)
+    if first.score > GOOD and first.measures.drift < STILL:
+        return first.measures, start
     shown = 255 - query if pair.inverted else query
     small = [_normalized(grey(square(image, COARSE_SIDE))) for image in (shown, reference)]
-    coarse = align.by_correlation(small[0], small[1], start)
-    best = _refined(photos, (start, coarse))
-    if pair.local_features and not _is_trusted(best[0]):
+    coarse = _Aligned.under(align.by_correlation(small[0], small[1], start), photos)
+    best = _refined(coarse if coarse.precedes(first) else first, photos)
+    if pair.local_features and not best.is_trusted:
         mirrored = bool(np.linalg.det(start) < 0)
         match = match_features(query, reference, mirrored=mirrored, inverted=pair.inverted)
         if match is not None:
-            best = _better(best, _refined(photos, (match.matrix,), match.inliers))
-    if not _is_trusted(best[0]) and not pair.inverted:
+            best = best.or_better(match.matrix, photos, match.inliers)
+    if not best.is_trusted and not pair.inverted:
         relation = _located(query, reference, pair.magnification)
         if relation is not None:
-            best = _better(best, _refined(photos, (relation,)))
-    if not resembles(best[0].structure, best[0].core):
+            best = best.or_better(relation, photos)
+    if not resembles(best.measures.structure, best.measures.core):
         # a bar of text has more contrast than a smooth surface, and misleads the screen too
         without = without_bars(photos, np.eye(3))
         if without is not None:
-            best = _better(best, _refined(without[0], (without[1],)))
-    return best
+            best = best.or_better(without[1], without[0])
+    return best.measures, best.matrix
 
 
-def _is_trusted(measures: Measures) -> bool:
-    return score(measures) >= GOOD and measures.drift <= DRIFTED
+@dataclass(frozen=True, slots=True)
+class _Aligned:
+    """Two images under a relation."""
+
+    measures: Measures
+    matrix: Matrix  # the relation
+    frame: tuple[Frame, PhotometricFit] | None  # None with next to no overlap
+
+    @classmethod
+    def under(cls, matrix: Matrix, photos: tuple[Photo, Photo], inliers: int = 0) -> _Aligned:
+        frame = common_frame(*photos, matrix)
+        if frame is None:
+            return cls(NO_OVERLAP, matrix, None)
+        fit = photometric_fit(frame)
+        return cls(measure_frame(frame, inliers, fit), matrix, (frame, fit))
+
+    @property
+    def score(self) -> float:
+        return score(self.measures)
+
+    @property
+    def is_trusted(self) -> bool:
+        return self.score >= GOOD and self.measures.drift <= DRIFTED
+
+    def precedes(self, other: _Aligned) -> bool:
+        """Whether the images overlap, and agree better than under the other relation."""
+        return self.frame is not None and (other.frame is None or self.score > other.score)
+
+    def or_better(self, matrix: Matrix, photos: tuple[Photo, Photo], inliers: int = 0) -> _Aligned:
+        """Return the refinement of another relation if the images agree better under it."""
+        other = _refined(_Aligned.under(matrix, photos, inliers), photos, inliers)
+        return other if other.score > self.score else self
 
 
 def measure(query: Bytes8, reference: Bytes8, matrix: Matrix) -> Measures:
     """Return the measures of two images under a relation."""
-    return _measures_at((Photo.of(query), Photo.of(reference)), matrix)
-
-
-def _measures_at(photos: tuple[Photo, Photo], matrix: Matrix) -> Measures:
-    frame = common_frame(*photos, matrix)
-    return NO_OVERLAP if frame is None else measure_frame(frame)
-
-
-def _better(
-    one: tuple[Measures, Matrix], other: tuple[Measures, Matrix]
-) -> tuple[Measures, Matrix]:
-    return other if score(other[0]) > score(one[0]) else one
+    return _Aligned.under(matrix, (Photo.of(query), Photo.of(reference))).measures
 
 
 def resembles(structure: float, core: float) -> bool:
@@ -122,39 +141,23 @@ def _normalized(grey: Float32) -> Float32:
     return np.asarray(128 + 20 * details / (spread + QUIET), np.float32)
 
 
-def _refined(
-    photos: tuple[Photo, Photo], starts: Sequence[Matrix], inliers: int = 0
-) -> tuple[Measures, Matrix]:
-    """Return the best of some relations after refinement by correlation, with its measures."""
-    found = [(common_frame(*photos, start), start) for start in starts]
-    measured = [_measured(frame, start, inliers) for frame, start in found if frame is not None]
-    if not measured:
-        return NO_OVERLAP, starts[0]
-    measures, matrix, frame, fit = max(measured, key=lambda item: score(item[0]))
+def _refined(best: _Aligned, photos: tuple[Photo, Photo], inliers: int = 0) -> _Aligned:
+    """Return a relation, or its refinement by correlation if the images agree better under it."""
     for perspective in (False, True):
-        settled = score(measures) > PERFECT and measures.drift < STILL
-        if settled or (perspective and score(measures) < HOPELESS):
+        settled = best.score > PERFECT and best.measures.drift < STILL
+        if best.frame is None or settled or (perspective and best.score < HOPELESS):
             break
+        frame, fit = best.frame
         ours, theirs = fit.fitted, grey(frame.reference)
         mask = agreement.consistent_mask(ours, theirs, frame.mask)
         move = align.refine_frame(ours, theirs, mask, perspective=perspective)
         if move is None:
             continue
-        moved = align.inverse(frame.to_frame) @ move @ frame.to_frame @ matrix
-        moved_frame = common_frame(*photos, moved)
-        if moved_frame is None:
-            continue
-        refined = _measured(moved_frame, moved, inliers)
-        if score(refined[0]) > score(measures):
-            measures, matrix, frame, fit = refined
-    return measures, matrix
-
-
-def _measured(
-    frame: Frame, matrix: Matrix, inliers: int
-) -> tuple[Measures, Matrix, Frame, PhotometricFit]:
-    fit = photometric_fit(frame)
-    return measure_frame(frame, inliers, fit), matrix, frame, fit
+        moved = align.inverse(frame.to_frame) @ move @ frame.to_frame @ best.matrix
+        refined = _Aligned.under(moved, photos, inliers)
+        if refined.frame is not None and refined.score > best.score:
+            best = refined
+    return best
 
 
 def score(measures: Measures) -> float:

@@ -189,18 +189,19 @@ def _displaced(plane: Float32, coefficients: Float64) -> Float32:
 
 def _matched(query: Float32, reference: Float32, mask: Float32) -> _Shifts | None:
     """Return the shifts of windows, ``None`` if fewer than four have contrast."""
-    ours, theirs, inside = (_windows(plane) for plane in (query, reference, mask))
-    energy = np.minimum((ours * ours).mean(axis=(1, 2)), (theirs * theirs).mean(axis=(1, 2)))
-    usable = (inside.mean(axis=(1, 2)) > COVERED) & (energy > LEAST_VARIANCE)
-    columns = max(1, (query.shape[1] - WINDOW) // STEP + 1)
-    index = _spread(np.flatnonzero(usable), energy, columns)
+    if min(query.shape) < WINDOW:
+        return None
+    energy = np.minimum(_means(query * query), _means(reference * reference))
+    usable = (_means(mask) > COVERED) & (energy > LEAST_VARIANCE)
+    columns = energy.shape[1]
+    index = _spread(np.flatnonzero(usable), energy.ravel(), columns)
     if len(index) < 4:
         return None
-    score = _scores(ours[index], theirs[index])
+    row, column = np.divmod(index, columns)
+    score = _scores(*(_windows(plane)[row, column] for plane in (query, reference)))
     flat = score.reshape(len(score), -1)
     best = flat.argmax(axis=1)
     down, across = np.divmod(best, len(_STEPS))
-    row, column = np.divmod(index, columns)
     return _Shifts(
         x=column * STEP + (WINDOW - 1) / 2,
         y=row * STEP + (WINDOW - 1) / 2,
@@ -224,11 +225,14 @@ def _spread(index: Int64, energy: Float32, columns: int) -> Int64:
 
 
 def _windows(plane: Float32) -> Float32:
-    """Return overlapping windows (n, side, side) of an image, in row order."""
-    if min(plane.shape) < WINDOW:
-        return np.empty((0, WINDOW, WINDOW), np.float32)
-    every = np.lib.stride_tricks.sliding_window_view(plane, (WINDOW, WINDOW))[::STEP, ::STEP]
-    return every.reshape(-1, WINDOW, WINDOW)
+    """Return the overlapping windows (rows, columns, side, side) of an image, without a copy."""
+    return np.lib.stride_tricks.sliding_window_view(plane, (WINDOW, WINDOW))[::STEP, ::STEP]
+
+
+def _means(plane: Float32) -> Float32:
+    """Return the mean of each window of an image, (rows, columns)."""
+    sums = cv2.boxFilter(plane, cv2.CV_32F, (WINDOW, WINDOW), anchor=(0, 0))
+    return np.asarray(sums[: 1 - WINDOW : STEP, : 1 - WINDOW : STEP], np.float32)
 
 
 def _scores(ours: Float32, theirs: Float32) -> Float32:
