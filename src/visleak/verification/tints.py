@@ -69,7 +69,7 @@ def find_tints(query: Float32, reference: Float32, mask: Bool) -> Tints:
     theirs = _opponents(reference)
     usual = _usual(theirs, inside)
     colours = np.concatenate([expected - usual, theirs - usual], axis=2, dtype=np.float32) / UNIT
-    distance = np.sqrt(_smooth(((expected - theirs) ** 2).sum(axis=2)))
+    distance = np.sqrt(_smooth(_square(expected - theirs)))
     limit = max(MIN_DIFFERENCE, TIMES * float(np.percentile(distance[inside], USUAL)))
     # where both vary, compression and a shift of half a pixel cause the same distance
     either = np.minimum(_range(expected), _range(theirs))
@@ -100,7 +100,7 @@ def _range(opponents: Float32) -> Float32:
     """Return the range of the colours around each pixel, levels."""
     around = np.ones((REACH, REACH), np.uint8)
     ranges = cv2.dilate(opponents, around) - cv2.erode(opponents, around)
-    return np.asarray(np.linalg.norm(ranges, axis=2), np.float32)
+    return np.sqrt(_square(ranges))
 
 
 def _smooth(plane: Float32) -> Float32:
@@ -109,7 +109,12 @@ def _smooth(plane: Float32) -> Float32:
 
 def _saturation(opponents: Float32, usual: Float32) -> Float32:
     """Return the distance of each colour from the median colour (2,) of the image."""
-    return np.asarray(np.linalg.norm(opponents - usual, axis=2), np.float32)
+    return np.sqrt(_square(opponents - usual))
+
+
+def _square(opponents: Float32) -> Float32:
+    """Return the squared lengths (h, w) of opponent colours; a sum along an axis is slow."""
+    return np.asarray(opponents[..., 0] ** 2 + opponents[..., 1] ** 2, np.float32)
 
 
 def _usual(opponents: Float32, inside: Bool) -> Float32:
