@@ -29,7 +29,7 @@ from visleak.storage.audit_folder import VerificationSummary
 
 #: Candidates of a query in each round, against another set. A query compared with a training set
 #: and with its own set has at most 60 pairs verified.
-ACROSS: Final = (8, 12, 20)
+ACROSS: Final = (6, 14, 20)
 #: The same within a set, where a pair is a candidate of both of its images.
 WITHIN: Final = (4, 6, 10)
 #: Candidates of an image that are compared in fine detail in each step of a round: those whose

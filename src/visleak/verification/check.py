@@ -104,11 +104,12 @@ def check_pairs(pairs: Sequence[ImagePair]) -> list[tuple[Measures, Matrix]]:
         elif _is_tiny(pair):
             tiny_rows.append(row)
         else:
-            found[row] = large.check_large(pair)
+            measures, matrix = large.check_large(pair)
+            found[row] = _completed(measures, pair), matrix
     if tiny_rows:
         checked = tiny.check_tiny([pairs[row] for row in tiny_rows])
         found.update(zip(tiny_rows, checked, strict=True))
-    return [_completed(*found[row], pair) for row, pair in enumerate(pairs)]
+    return [found[row] for row in range(len(pairs))]
 
 
 def _is_tiny(pair: ImagePair) -> bool:
@@ -124,16 +125,13 @@ def _exact(pair: ImagePair) -> tuple[Measures, Matrix]:
     measure = tiny.measure if _is_tiny(pair) else large.measure
     measures = measure(pair.query, pair.reference, matrix)
     identical = float(exact.is_identical(pair.query, pair.reference))
-    return replace(measures, exact=1.0, identical=identical), matrix
+    measures = replace(measures, exact=1.0, identical=identical)
+    return _completed(measures, pair), matrix
 
 
-def _completed(measures: Measures, matrix: Matrix, pair: ImagePair) -> tuple[Measures, Matrix]:
-    """Return the result of a check with the measures that all kinds of checks share."""
-    ratios = [image.shape[1] / image.shape[0] for image in (pair.query, pair.reference)]
+def _completed(measures: Measures, pair: ImagePair) -> Measures:
+    """Return measures of large or exact images with those that need no alignment."""
     alignment = -1.0
     if measures.side > TINY and large.resembles(measures.structure, measures.core):
         alignment = max(0.0, large.score(measures))
-    completed = replace(
-        measures, query_ratio=ratios[0], reference_ratio=ratios[1], alignment=alignment
-    )
-    return completed, matrix
+    return replace(measures, alignment=alignment, **pair.ratios)

@@ -39,6 +39,13 @@ class ImagePair:
         return np.asarray(placements.matrix_of((*self.shift, *self.enlarged)) @ self.view_matrix)
 
     @property
+    def ratios(self) -> dict[str, float]:
+        """The measures ``query_ratio`` and ``reference_ratio``."""
+        names = "query_ratio", "reference_ratio"
+        images = self.query, self.reference
+        return {n: image.shape[1] / image.shape[0] for n, image in zip(names, images, strict=True)}
+
+    @property
     def inverted(self) -> bool:
         """Whether the query is compared inverted."""
         return VIEWS[self.view] == "inverted"

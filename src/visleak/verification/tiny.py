@@ -54,16 +54,18 @@ def check_tiny(pairs: Sequence[ImagePair]) -> list[tuple[Measures, Matrix]]:
     fits.refine()
     for turned in (False, True):
         fits.locate(pairs, turned=turned)
-    result = [(TINY_NO_OVERLAP, matrix) for matrix in fits.matrix]
     rows = np.flatnonzero(np.isfinite(fits.overlaps.firm))
     known = [
         _freedom(fits.matrix[row], fits.view[row], pairs[row])
         | {"flat": _flat(pairs[row].query, pairs[row].reference)}
+        | pairs[row].ratios
         for row in rows
     ]
-    for row, measures in zip(rows, fits.overlaps.only(rows).measures(known), strict=True):
-        result[row] = measures, fits.matrix[row]
-    return result
+    measured = dict(zip(rows.tolist(), fits.overlaps.only(rows).measures(known), strict=True))
+    return [
+        (measured.get(row) or replace(TINY_NO_OVERLAP, **pair.ratios), fits.matrix[row])
+        for row, pair in enumerate(pairs)
+    ]
 
 
 def measure(query: Bytes8, reference: Bytes8, matrix: Matrix) -> Measures:
