@@ -86,7 +86,7 @@ def verify(
     NaN. Pairs of equal contents are checked once.
     """
     distinct = [DistinctPairs.of_pairs(pairs, sets, context) for pairs in comparisons]
-    _check_and_compare(_passed(distinct, context), context)
+    _verify(_passed(distinct, context), context)
     return [VerifiedPairs(each, None).evidence() for each in distinct]
 
 
@@ -118,13 +118,13 @@ def verify_in_rounds(
     ]
     while any(len(own.due()) for own in rounds):
         due = [Subset(rows.own, own.due()) for rows, own in zip(survivors, rounds, strict=True)]
-        _check(due, context)
+        _fill_checks(due, context)
         steps = [
             own.steps(rows.agreement, rows.votes) for rows, own in zip(due, rounds, strict=True)
         ]
         while any(each.due().any() for each in steps):
             some = [rows.only(each.due()) for rows, each in zip(due, steps, strict=True)]
-            _compare(some, context)
+            _fill_comparisons(some, context)
             for rows, each in zip(some, steps, strict=True):
                 each.proceed(_are_near(rows, grader))
         for own, each in zip(rounds, steps, strict=True):
@@ -168,7 +168,7 @@ def connect(
             for each, forest in zip(subsets, forests, strict=True)
         ]
         passed = _screened(due, context)
-        _check_and_compare(passed, context)
+        _verify(passed, context)
         for each, survivors, forest in zip(due, passed, forests, strict=True):
             if len(each):
                 near = survivors.index[_are_near(survivors, grader)]
@@ -291,12 +291,12 @@ def _survivors(rows: Subset) -> Subset:
 # -- the full check ------------------------------------------------------------------------------
 
 
-def _check_and_compare(todo: Sequence[Subset], context: RunContext) -> None:
-    _check(todo, context)
-    _compare(todo, context)
+def _verify(todo: Sequence[Subset], context: RunContext) -> None:
+    _fill_checks(todo, context)
+    _fill_comparisons(todo, context)
 
 
-def _check(todo: Sequence[Subset], context: RunContext) -> None:
+def _fill_checks(todo: Sequence[Subset], context: RunContext) -> None:
     """Check the pairs that have not been."""
     unchecked = [rows.only(~rows.own.table.checked(rows.index)) for rows in todo]
     for rows, found in in_tasks(
@@ -306,13 +306,13 @@ def _check(todo: Sequence[Subset], context: RunContext) -> None:
         CHECK_CHUNK,
         (check.bounded, check.BOUND),
         lambda rows: _check_inputs(rows, context),
-        _checks,
+        _check,
     ):
         rows.own.table.put_checks(rows.index, found)
         remember(rows, context.cache)
 
 
-def _compare(todo: Sequence[Subset], context: RunContext) -> None:
+def _fill_comparisons(todo: Sequence[Subset], context: RunContext) -> None:
     """Compare in fine detail the checked pairs that resemble each other and have not been."""
     unfinished = [rows.only(rows.open) for rows in todo]
     side = fine_comparison.PLACES_SIDE
@@ -324,7 +324,7 @@ def _compare(todo: Sequence[Subset], context: RunContext) -> None:
         FINE_CHUNK,
         reduce,
         lambda rows: lambda part: rows.only(part).table,
-        _comparisons,
+        _compare,
     ):
         rows.own.table.put_checks(rows.index, found[:, CHECKED])
         remember(rows, context.cache)
@@ -371,7 +371,7 @@ def _check_inputs(rows: Subset, context: RunContext) -> Callable[[slice], _Check
     return part_of
 
 
-def _checks(task: PairTask[_CheckInput]) -> Float32:
+def _check(task: PairTask[_CheckInput]) -> Float32:
     """Return checks and relations of some pairs, (k, checks + 9)."""
     given = task.input
     result = np.full((len(task.query), len(CHECKS) + 9), np.nan, np.float32)
@@ -416,7 +416,7 @@ def _compared_at_full_size(
 # -- the fine comparison ------------------------------------------------------------------------
 
 
-def _comparisons(task: PairTask[Float32]) -> Float32:
+def _compare(task: PairTask[Float32]) -> Float32:
     """Return the evidence with the columns of the fine comparison, (n, columns)."""
     table = task.input.copy()
     with loaded(task.pixels) as (left, right):
