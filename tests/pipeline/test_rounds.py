@@ -55,43 +55,17 @@ def test_an_image_proceeds_while_its_rounds_find_something():
     assert rounds.skipped(10).tolist() == states
 
 
-def stepped(ends, agreement, votes, near):
-    """Return the pairs of each step, where those of ``near`` are found to be near."""
-    count = len(agreement)
-    ends = [np.broadcast_to(np.int32(end), count) for end in ends]
-    steps, seen = Steps(ends, np.float32(agreement), np.float32(votes)), []
+@pytest.mark.parametrize(("near", "unfinished"), [([], []), ([0], []), ([0, 4], [8])])
+def test_a_step_has_the_best_pairs_by_their_check_and_by_votes(near, unfinished):
+    """Image 8 has six pairs, of which the last needs no fine comparison."""
+    agreement, votes = np.float32([[0.2, 0.9, 0.8, 0.7, 0.1, np.nan], [5, 0, 2, 0, 0, 9]])
+    steps, seen = Steps([np.full(6, 8, np.int32)], agreement, votes), []
     while (due := np.flatnonzero(steps.due())).size:
         seen.append(due.tolist())
         steps.proceed(np.isin(due, near))
-    return seen, steps
-
-
-def test_a_step_has_the_best_pairs_by_their_check_and_by_votes():
-    """Image 0 has six pairs, of which the last needs no fine comparison."""
-    agreement, votes = [0.2, 0.9, 0.8, 0.7, 0.1, np.nan], [5, 0, 2, 0, 0, 9]
-    seen, steps = stepped([0], agreement, votes, near=[])
-    assert seen == [[0, 1, 2, 5]]
-    assert not steps.near.any()
-    assert not len(steps.unfinished)
-    seen, steps = stepped([0], agreement, votes, near=[0])
-    assert seen == [[0, 1, 2, 5], [3, 4]]
-    assert np.flatnonzero(steps.near).tolist() == [0]
-    assert not len(steps.unfinished)
-    # the last step found one: the next round follows
-    assert stepped([0], agreement, votes, near=[0, 4])[1].unfinished.tolist() == [0]
-
-
-def test_an_image_proceeds_to_the_next_step_for_itself_only():
-    """Pairs of images 0 and 5 to 8, and of images 1 and 5 to 8, in one set."""
-    ends = np.repeat([0, 1], 4), np.tile([5, 6, 7, 8], 2)
-    agreement = np.array([0.9, 0.8, 0.2, 0.1] * 2)
-    agreement[4:] -= 0.05
-    seen, steps = stepped(ends, agreement, np.zeros(8), near=[0])
-    # each of 5 to 8 has two pairs, so both are among its best
-    assert seen == [list(range(8))]
-    assert steps.unfinished.tolist() == [0, 5]
-    seen, steps = stepped(ends[:1], agreement, np.zeros(8), near=[0])
-    assert seen == [[0, 1, 4, 5], [2, 3]]
+    assert seen == [[0, 1, 2, 5], [3, 4]][: 1 + bool(near)]
+    assert steps.unfinished.tolist() == unfinished
+    assert np.flatnonzero(steps.near).tolist() == near
 
 
 @pytest.mark.parametrize("within", [False, True])

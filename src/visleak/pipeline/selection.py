@@ -363,8 +363,8 @@ def count_skipped(states: Iterable[Int8 | None]) -> tuple[VerificationSummary, l
     if stopped:
         lines.append(
             f"pairs: {counted(stopped, 'candidate', 'has', 'have')} no grade: not verified, because"
-            f" better candidates of the image were ({ACROSS[0]} of a query, {WITHIN[0]} of an image"
-            " within its set) and none is near"
+            " those that agree best of the candidates of the image are not near"
+            f" ({ACROSS[0]} of a query are checked, {WITHIN[0]} of an image within its set)"
         )
     if limited:
         lines.append(
