@@ -64,8 +64,7 @@ def test_a_step_has_the_best_pairs_by_their_check_and_by_votes(near, unfinished)
         seen.append(due.tolist())
         steps.proceed(np.isin(due, near))
     assert seen == [[0, 1, 2, 5], [3, 4]][: 1 + bool(near)]
-    assert steps.unfinished.tolist() == unfinished
-    assert np.flatnonzero(steps.near).tolist() == near
+    assert (np.flatnonzero(steps.near).tolist(), steps.unfinished.tolist()) == (near, unfinished)
 
 
 @pytest.mark.parametrize("within", [False, True])
