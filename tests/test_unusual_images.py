@@ -166,6 +166,7 @@ def pixels_of(natural, kind, seed, width, height):
 
 @hypothesis.settings(max_examples=5)
 @hypothesis.given(specs=st.lists(SPECS, min_size=12, max_size=12))
+@hypothesis.example([("gradient", 0, n, 9, list(LOSSLESS)) for n in (3, 4, 5, 6, 7, 104) * 2])
 def test_equal_pixels_are_always_exact(natural, tmp_path_factory, specs):
     root = tmp_path_factory.mktemp("equal")
     for folder in ("test", "train"):

@@ -40,7 +40,7 @@ def played(entries, sizes, near):
     rounds, seen = Rounds(entries, sizes), []
     while len(due := rounds.due()):
         seen.append(due.tolist())
-        steps = rounds.steps(np.full(len(due), np.nan, np.float32), np.zeros(len(due), np.float32))
+        steps = rounds.steps(*np.full((3, len(due)), np.nan, np.float32))
         steps.proceed(np.isin(due, near))
         rounds.proceed(steps)
     return seen, rounds
@@ -56,10 +56,10 @@ def test_an_image_proceeds_while_its_rounds_find_something():
 
 
 @pytest.mark.parametrize(("near", "unfinished"), [([], []), ([0], []), ([0, 4], [8])])
-def test_a_step_has_the_best_pairs_by_their_check_and_by_votes(near, unfinished):
+def test_a_step_has_the_best_pairs_by_their_check_score_and_votes(near, unfinished):
     """Image 8 has six pairs, of which the last needs no fine comparison."""
-    agreement, votes = np.float32([[0.2, 0.9, 0.8, 0.7, 0.1, np.nan], [5, 0, 2, 0, 0, 9]])
-    steps, seen = Steps([np.full(6, 8, np.int32)], agreement, votes), []
+    scores = np.float32([[2, 9, 8, 7, 1, np.nan], [0, 3, 2, 0, 0, 9], [5, 0, 2, 0, 0, 9]])
+    steps, seen = Steps([np.full(6, 8, np.int32)], *scores), []
     while (due := np.flatnonzero(steps.due())).size:
         seen.append(due.tolist())
         steps.proceed(np.isin(due, near))
@@ -113,8 +113,7 @@ def test_a_static_scene_is_verified_in_part(static):
     assert missing.num_rows
     assert missing["probability"].null_count == missing["matrix"].null_count == missing.num_rows
     assert all("connect" in reason for reason in missing["reason"].to_pylist())
-    summary = static.summary.as_dict()
-    about = summary["verification"]
+    about = (summary := static.summary.as_dict())["verification"]
     assert about["connected"] == missing.num_rows
     assert about["stopped"] == about["limited"] == 0
     assert any(f"{missing.num_rows:,} candidates" in line for line in summary["skipped"])

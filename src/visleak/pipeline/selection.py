@@ -33,8 +33,9 @@ ACROSS: Final = (6, 14, 20)
 #: The same within a set, where a pair is a candidate of both of its images.
 WITHIN: Final = (4, 6, 10)
 #: Candidates of an image that are compared in fine detail in each step of a round: those whose
-#: checks agree best, and those with most votes, which distinguish images of the same strong edges.
-STEP: Final = (2, 1)
+#: checks agree best, that of the best rank (smooth images hardly agree), and that with most votes
+#: (which distinguish images of the same strong edges).
+STEP: Final = (2, 1, 1)
 NONE: Final = np.empty(0, np.int64)  # no pairs
 #: Why a candidate was not verified, as in :attr:`visleak.records.Evidence.skipped`.
 VERIFIED, STOPPED, LIMITED, CONNECTED = range(4)
@@ -237,18 +238,25 @@ def parts_of_images(edges: Int64) -> Iterator[tuple[int, int]]:
 class Steps:
     """The steps of one round: its best pairs first, more of an image while a step finds any."""
 
-    def __init__(self, ends: Sequence[Int32], agreement: Float32, votes: Float32) -> None:
+    def __init__(
+        self, ends: Sequence[Int32], agreement: Float32, score: Float32, votes: Float32
+    ) -> None:
         """Begin with the first step.
 
         Args:
             ends: the images that each pair (n,) is a candidate of.
             agreement: in the check, NaN for pairs that need no fine comparison; the first step has
                 all of these.
-            votes: local features in agreement.
+            score, votes: see :class:`Candidates`.
         """
         self._ends = ends
-        voted = ~np.isnan(agreement) & (votes > 0)
-        self._scores = agreement, np.where(voted, votes, np.float32(np.nan))
+        open_ = ~np.isnan(agreement)
+        nothing = np.float32(np.nan)
+        self._scores = [
+            agreement,
+            np.where(open_, score, nothing),
+            np.where(open_ & (votes > 0), votes, nothing),
+        ]
         # pairs that were compared, and those that are near or exact
         self.done, self.near = np.zeros((2, len(agreement)), np.bool_)
         #: Images whose last step found any.
@@ -313,9 +321,9 @@ class Rounds:
         """Return the pairs to verify in the current round, ascending; none after the last."""
         return self._candidates.pair[self._due]
 
-    def steps(self, agreement: Float32, votes: Float32) -> Steps:
+    def steps(self, agreement: Float32, score: Float32, votes: Float32) -> Steps:
         """Return the steps of the current round; see :class:`Steps`."""
-        return Steps([end[self._due] for end in self._candidates.ends], agreement, votes)
+        return Steps([end[self._due] for end in self._candidates.ends], agreement, score, votes)
 
     def proceed(self, steps: Steps) -> None:
         """Proceed to the next round after the last step."""

@@ -120,7 +120,8 @@ def verify_in_rounds(
         due = [Subset(rows.own, own.due()) for rows, own in zip(survivors, rounds, strict=True)]
         _fill_checks(due, context)
         steps = [
-            own.steps(rows.agreement, rows.votes) for rows, own in zip(due, rounds, strict=True)
+            own.steps(rows.agreement, _scores(rows)[0], rows.votes)
+            for rows, own in zip(due, rounds, strict=True)
         ]
         while any(each.due().any() for each in steps):
             some = [rows.only(each.due()) for rows, each in zip(due, steps, strict=True)]

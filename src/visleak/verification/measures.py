@@ -45,7 +45,7 @@ class Measures:
     inverted: float = 0.0  # 1 if gain and offset are those of the inverted query
     pixels: float = 0.0  # number of pixels that were compared
     # score of the check's relation if the images resemble each other under it (see large.score, at
-    # least 0), else -1; which pairs get a fine comparison, and which of them first
+    # least 0; 1 if exact), else -1; decides which pairs get a fine comparison, and which first
     alignment: float = -1.0
     # width over height of either image
     query_ratio: float = 1.0
