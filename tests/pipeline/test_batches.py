@@ -125,8 +125,8 @@ def test_memory_is_bounded(tmp_path, monkeypatch):
     pixels = np.random.default_rng(0).integers(0, 256, (700, 700, 3), np.uint8)
     images = image_set([pixels] * 80, tmp_path / "n")
     monkeypatch.setattr(batches, "TASK_BYTES", 4_000_000)
-
     copying = Network(lambda picture: picture.pixels.copy(), batch=4)
+    run(image_set([pixels], tmp_path / "1"), tmp_path, encoder=copying)  # imports what it needs
     tracemalloc.start()
     try:
         run(images, tmp_path, encoder=copying)
