@@ -268,20 +268,21 @@ class Subset:
     @property
     def agreement(self) -> Float32:
         """How well each pair agrees in its check; NaN where no fine comparison is needed."""
-        found = np.empty(len(self), np.float32)
-        for part, some in self.parts():
-            found[part] = some.table[:, COLUMNS.index("alignment")]
+        (found,) = self._columns("alignment")
         return np.where(found < 0, np.float32(np.nan), found)
 
     @property
     def open(self) -> Bool:
         """Checked pairs that resemble each other and were not compared in fine detail yet."""
-        found = np.empty(len(self), np.bool_)
+        alignment, closer = self._columns("alignment", "close_side")
+        return np.asarray((alignment >= 0) & (closer < 0))
+
+    def _columns(self, *names: str) -> Float32:
+        """Return some columns of the evidence, (columns, n); the others are read in parts."""
+        places = [COLUMNS.index(name) for name in names]
+        found = np.empty((len(names), len(self)), np.float32)
         for part, some in self.parts():
-            alignment, closer = (
-                some.table[:, COLUMNS.index(name)] for name in ("alignment", "close_side")
-            )
-            found[part] = (alignment >= 0) & (closer < 0)
+            found[:, part] = some.table[:, places].T
         return found
 
     @property

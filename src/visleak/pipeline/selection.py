@@ -275,8 +275,7 @@ class Steps:
             np.concatenate([end[mask] for end in self._ends])
             for mask in (self._due, self._due & self.near)
         )
-        tried = np.setdiff1d(tried, found)
-        self.unfinished = np.setdiff1d(self.unfinished, tried)
+        self.unfinished = np.setdiff1d(self.unfinished, np.setdiff1d(tried, found))
         self._due = self._best()
 
     def _best(self) -> Bool:

@@ -86,7 +86,7 @@ def verify(
     NaN. Pairs of equal contents are checked once.
     """
     distinct = [DistinctPairs.of_pairs(pairs, sets, context) for pairs in comparisons]
-    _verify(_passed(distinct, context), context)
+    _check_and_compare(_passed(distinct, context), context)
     return [VerifiedPairs(each, None).evidence() for each in distinct]
 
 
@@ -169,7 +169,7 @@ def connect(
             for each, forest in zip(subsets, forests, strict=True)
         ]
         passed = _screened(due, context)
-        _verify(passed, context)
+        _check_and_compare(passed, context)
         for each, survivors, forest in zip(due, passed, forests, strict=True):
             if len(each):
                 near = survivors.index[_are_near(survivors, grader)]
@@ -281,18 +281,17 @@ def _scores(rows: Subset) -> tuple[Float32, Bool]:
 
 
 def _survivors(rows: Subset) -> Subset:
-    reached, votes = _scores(rows)[1], rows.own.pairs.votes
+    reached = _scores(rows)[1]
     for part, some in rows.parts():
-        reached[part] |= some.flat
-        if votes is not None:
-            reached[part] |= votes[some.index] > 0
+        reached[part] |= some.flat | (some.votes > 0)
     return rows.only(reached)
 
 
 # -- the full check ------------------------------------------------------------------------------
 
 
-def _verify(todo: Sequence[Subset], context: RunContext) -> None:
+def _check_and_compare(todo: Sequence[Subset], context: RunContext) -> None:
+    """Check pairs that have not been, and compare in fine detail those that resemble each other."""
     _fill_checks(todo, context)
     _fill_comparisons(todo, context)
 
