@@ -27,16 +27,14 @@ OTHER = "Total              763.95 EUR"
 
 
 def invoice(number=0, **fields):
-    """Return an invoice, RGB: the number decides all words but fields as ``line_8="Total"``."""
+    """Return an invoice, RGB: its number decides layout and words, fields as ``line_8`` aside."""
     rng = np.random.default_rng(number)
     image = Image.new("RGB", (WIDTH, HEIGHT), (252, 250, 245))
     draw = ImageDraw.Draw(image)
     draw.rectangle((30, 20, 90, 60), fill=tuple(int(c) for c in rng.integers(20, 200, 3)))
-    # and a layout of its own, so that they are no template of each other
     left, step = 40 + 29 * number, 70 - 7 * number
     letters = np.array(list("abcdefghijklmnopqrstuvwxyz0123456789"))
     for place, line in enumerate(LINES):
-        # every number has words of its own, so that two invoices are two documents
         own = line if number == 0 else "".join(rng.choice(letters, len(line)))
         text = fields.get(f"line_{place}", own)
         draw.text((left, 80 + step * place), text, (25, 25, 30), ImageFont.load_default(size=26))

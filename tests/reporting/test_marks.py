@@ -118,10 +118,8 @@ def test_what_cannot_be_compared_has_no_marks():
 
 def test_the_reason_decides_what_is_marked():
     """Marks and reasons must not part."""
-    check = {
-        **{"close_side": 600.0, "places": 3.0, "altered_places": 0.0, "opposed": 0.1},
-        **{"identical": 0.0, "windows": 9.0},
-    }
+    names = ("close_side", "places", "altered_places", "opposed", "identical", "windows")
+    check = dict(zip(names, (600.0, 3.0, 0.0, 0.1, 0.0, 9.0), strict=True))
     near, similar = GRADES.index("near"), GRADES.index("similar")
     assert kind_of(verdict.reason(similar, "", check, "unchanged")) == "places"
     assert kind_of(verdict.reason(near, "brighter", check | {"within": 0.9})) == "additions"
