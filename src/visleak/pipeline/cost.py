@@ -31,6 +31,7 @@ from visleak.pipeline.context import RunContext
 from visleak.pipeline.encoded_set import Side, files_of, maker
 from visleak.pipeline.local_features import add_votes, applies, depth_for, extract
 from visleak.pipeline.run import Comparer, couples, wanted, wanted_of_stream
+from visleak.pipeline.selection import STEP, sizes_for
 from visleak.pipeline.verification import verify
 from visleak.quantities import counted, duration, size
 from visleak.records import (
@@ -67,6 +68,9 @@ TINY_PAIRS: Final = 600
 PAIR_PATIENCE: Final = 4.0  # seconds after which no more pairs are verified, in all comparisons
 #: Share of the best references of a set's images that remains when each pair is listed once.
 UNORDERED: Final = 0.7
+#: First words of the steps of a verification; seconds of others, as of decoding for the checks,
+#: count as checks.
+STEP_WORDS: Final = ("decoding", "screening", "checking", "comparing")
 SEED: Final = 0  # of the draw of pairs
 
 
@@ -82,7 +86,7 @@ class Cost:
     # holds), search, local, screening, verification
     steps: Mapping[str, float]
     candidates: int  # pairs to screen
-    verified: int  # pairs that pass the screen, to verify in full
+    verified: int  # pairs to verify: the best that pass the screen
     timed: int  # images that were timed
     timed_pairs: int  # pairs that were timed
     processes: int  # of the run
@@ -297,9 +301,9 @@ class _PairCost:
     search: float = 0.0  # to compare fingerprints, with those of the cohort too
     local: float = 0.0  # to extract and compare local features
     screening: float = 0.0  # of all candidates
-    verification: float = 0.0  # of the candidates that the screening keeps, decoding included
+    verification: float = 0.0  # of the best that the screening keeps, decoding included
     candidates: float = 0.0  # expected number of pairs to screen
-    verified: float = 0.0  # expected number of pairs to verify in full
+    verified: float = 0.0  # expected number of pairs to verify
     timed: int = 0  # pairs on which screening and verification were timed
     # by set, seconds per image to extract local features, and to decode it for verification
     extraction: dict[str, float] = field(default_factory=dict)
@@ -427,7 +431,7 @@ class _Trial:
             for each in (pairs, self.drawn, self.listed)
         )
         drawn, new = np.isin(numbers, chosen), ~np.isin(numbers, listed)
-        alone = self._expected_votes(int(new.sum()))
+        alone, total = self._expected_votes(int(new.sum())), defaultdict[str, float](float)
         for kept, expected in ((drawn, self.candidates), (new, alone)):
             done = self._verified(pairs, np.flatnonzero(kept))
             if not done["pairs"]:
@@ -435,11 +439,24 @@ class _Trial:
             each = expected / done["pairs"]
             found.timed += int(done["pairs"])
             found.candidates += expected
-            found.verified += each * done["kept"]
             found.screening += each * done["screening"]
-            found.verification += each * done["checking"]
+            for name in ("checked", "checking", "compared", "comparing"):
+                total[name] += each * done[name]
             image = done["decoding"] / max(1, done["images"])
             found.decoding |= dict.fromkeys((side.name for side in self.sides), image)
+        # the best candidates of an image are checked, and the best of these compared: the first
+        # round, which is the last one of an image without near pairs
+        checked = min(total["checked"], self._best(sizes_for(self.listed)[0]))
+        share = checked / (total["checked"] or 1.0)
+        compared = min(share * total["compared"], self._best(sum(STEP)))
+        found.verified += checked
+        found.verification += share * total["checking"]
+        found.verification += compared / (total["compared"] or 1.0) * total["comparing"]
+
+    def _best(self, candidates: int) -> float:
+        """Return the number of pairs that are among so many best ones of their images."""
+        once = UNORDERED if self.sides[0] is self.sides[1] else 1.0
+        return candidates * once * self.sets[0].count
 
     @cached_property
     def _images(self) -> tuple[Bool, Bool]:
@@ -481,7 +498,8 @@ class _Trial:
     def _verified(self, pairs: Pairs, rows: Int64) -> Mapping[str, float]:
         """Verify some pairs, in blocks that grow while there is time.
 
-        Returns the numbers of pairs, of those in full (kept) and of images, and seconds by step.
+        Returns the numbers of pairs, of those checked and compared, and of images; and the seconds
+        of each of ``STEP_WORDS``.
         """
         comparer, sides = self.comparer, {side.name: side for side in self.sides}
         found, done, block, begin = defaultdict[str, float](float), 0, 8, time.process_time()
@@ -495,11 +513,12 @@ class _Trial:
             (evidence,) = verify(measured, sides, comparer.context)
             done += len(some)
             found["pairs"] = done
-            found["kept"] += int((~np.isnan(evidence.checks["side"])).sum())
+            found["checked"] += int((~np.isnan(evidence.checks["side"])).sum())
+            found["compared"] += int((evidence.checks["close_side"] > 0).sum())
             found["images"] += len(np.unique(some.query)) + len(np.unique(some.reference))
             for step, spent in self.clock.seconds.items():
                 word = step.partition(" ")[0]
-                found[word if word in ("decoding", "screening") else "checking"] += spent
+                found[word if word in STEP_WORDS else "checking"] += spent
             block *= 4
         return found
 
