@@ -33,18 +33,18 @@ def grader(**models):
 
 
 def columns_of(rows, similarity=0.6, background=0.5):
-    count = len(rows)
-    full = [np.full(count, value, np.float32) for value in (similarity, background)]
+    full = [np.full(len(rows), value, np.float32) for value in (similarity, background)]
     return features(*full, evidence(rows))
 
 
 def test_tiny_large_and_unchecked_pairs_have_models_of_their_own():
     tiny = PairModels(Logistic(1.0, {}), Logistic(2.0, {}))
-    large = PairModels(Logistic(-2.0, {}), Logistic(-1.0, {}))
+    large = PairModels(Logistic(-2.0, {"opposed": -1.0}), Logistic(-1.0, {}))
     made = grader(tiny=tiny, large=large, screened=Logistic(-5.0, {}))
     side = np.array([32, 48, 49, 160, NAN], np.float32)
-    near, similar = made.probabilities(columns_of([{}] * 5), side)
-    np.testing.assert_allclose(near, expit([1.0, 1.0, -2.0, -2.0, -5.0]))
+    near, similar = made.probabilities(columns_of([{}] * 3 + [{"opposed": 9.0}, {}]), side)
+    # no pair is less probable than one that the screen rejected
+    np.testing.assert_allclose(near, expit([1.0, 1.0, -2.5, -5.0, -5.0]))
     np.testing.assert_allclose(similar, [*expit([2.0, 2.0, -1.0, -1.0]), 0.0])
 
 

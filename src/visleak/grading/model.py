@@ -206,7 +206,9 @@ class Grader:
         near = similar + self.screened.probability(columns)
         for own, models in ((tiny, self.tiny), (checked & ~tiny, self.large)):
             rows = {name: column[own] for name, column in columns.items()}
-            near[own] = models.near.probability(rows)
+            # smaller probabilities than that of the rejected pairs cannot be measured: among
+            # such pairs, the similarity decides
+            near[own] = np.maximum(near[own], models.near.probability(rows))
             similar[own] = models.similar.probability(rows)
         # a near pair is also similar or closer, even if the other model disagrees
         return near, np.where(checked, np.maximum(near, similar), 0.0)
