@@ -1,17 +1,19 @@
 """Fit the grader that ships: src/visleak/grading/grader.json.
 
-usage: VISLEAK_DATA=FOLDER python benchmarks/fit_grader.py [tiny]
+usage: VISLEAK_DATA=FOLDER python benchmarks/fit_grader.py [tiny | marks]
 
 Two models, for tiny and for large images; see :mod:`samples` for the pairs. The tiny one is made of
 boosted trees, fitted on judged pairs of CIFAR-10, on photographs made tiny, and on the fitting half
 of the sets of :mod:`tiny_sets`, one of which is the Debian package oxygen-icon-theme. With ``tiny``
 it is fitted alone, and the large one is kept.
 
-The large one is the product of two conditions. ``shared``: the images share fine detail, a logistic
-scale fitted on the sets of natural images, where wrong pairs share none. ``unchanged``: nothing in
-them was replaced and they are one shot, boosted trees fitted on all sets, rendered documents and
-hard negatives. It is fitted on the fitting half of each set; the sets of ``LEFT_OUT_SETS`` have no
-part in it.
+The large one is the product of three conditions. ``shared``: the images share fine detail, a
+logistic scale fitted on the sets of natural images, where wrong pairs share none. ``unchanged``:
+nothing in them was replaced and they are one shot, boosted trees fitted on all sets, rendered
+documents and hard negatives. ``unmoved``: no mark is in another place, a logistic scale fitted on
+the copies of all sets, and on documents whose marks moved and that the other two conditions leave.
+It is fitted on the fitting half of each set; the sets of ``LEFT_OUT_SETS`` have no part in it. With
+``marks``, ``unmoved`` is fitted alone.
 """
 
 from __future__ import annotations
@@ -49,6 +51,7 @@ from tiny_sets import DESKTOP, DRAWN, FITTED_SIDES, Drawn, Reduced, large_drawn,
 from visleak.grading.model import (
     Grader,
     Logistic,
+    Model,
     Node,
     PairModels,
     Product,
@@ -80,6 +83,7 @@ UNCHANGED = (
     *("plain", "textured", "windows", "drift", "structure", "colour", "tint"),
     *("covered", "used", "grey", "gain", "core", "residual", "within", "patch"),
 )
+UNMOVED = ("laid_moved", "tinted_moved")
 
 #: Features with which the probability that nothing changed may only rise, or only fall.
 MONOTONE = {
@@ -134,6 +138,9 @@ DOCUMENT_NUMBERS = (
     *range(DOCUMENTS_OF_NETWORK, PAGE_NUMBERS.start),
     *range(PAGE_NUMBERS.stop, DOCUMENTS_OF_NETWORK + 46),
 )
+#: Documents whose marks move, numbers of them, and numbers of the documents that are copied.
+MARKED = ("map", "menu", "plan", "questionnaire", "inbox", "directory")
+MARKED_NUMBERS, COPIED_NUMBERS = range(300, 330), range(300, 306)
 PLANTED_OF = {
     **dict.fromkeys((*PHOTOGRAPHS, "families, large"), 60),
     **{PAGES: 40, "slices, large": 30},
@@ -176,6 +183,9 @@ TEMPLATE_WEIGHTS = {"families": 60000.0, "mosaics": 300000.0}
 STRANGERS_WEIGHT = 4000.0
 #: Total weight of hard negatives.
 HARD_WEIGHT = 20000.0
+#: Pairs whose mark moved, and that ``shared`` and ``unchanged`` find less probable than this, have
+#: no part in the fit of ``unmoved``.
+REJECTED = 0.02
 
 #: A copy whose amount is below, and whose number of windows is above, these was not aligned: it is
 #: left out.
@@ -368,8 +378,8 @@ def _nodes(nodes: npt.NDArray[np.void], ensembles: int) -> list[Node]:
     ]  # fmt: skip
 
 
-def large_samples(data: Path) -> tuple[dict[str, Sample], Sample, Sample]:
-    """Return pairs of each set, of rendered documents, and hard negatives."""
+def large_sets(data: Path) -> dict[str, tuple[DomainSet, int]]:
+    """Return the sets that may be fitted on, and the wrong pairs of each copy, by name."""
     planted = {
         name: (DomainSet.of(data, name), WRONG_RECEIPTS if name == "receipts" else 1)
         for name in (*NATURAL, *OTHERS)
@@ -377,21 +387,40 @@ def large_samples(data: Path) -> tuple[dict[str, Sample], Sample, Sample]:
     planted |= {
         f"{name} at {side}": (Reduced.at(data, name, side), 1) for name, side in MIDDLE.items()
     }
-    planted |= {
+    return planted | {
         f"{name}, drawn": (large_drawn(name), WRONG_MOSAICS if name == "mosaics" else WRONG_PAIRS)
         for name in DRAWN
     }
-    planted[PAGES] = (pages(), 1)
+
+
+def large_sample(images: DomainSet, most: int, wrong: int) -> Sample:
+    """Return pairs of the fitting half of a set; see :func:`samples.domain_sample`."""
+    skip = 0 if images.distinguished_by_colour else OF_NETWORK
+    return in_place(
+        lambda place: domain_sample(images, FITTING, most, place, skip=skip, wrong=wrong)
+    )
+
+
+def large_samples(data: Path) -> tuple[dict[str, Sample], Sample, Sample]:
+    """Return pairs of each set, of rendered documents, and hard negatives."""
+    planted = large_sets(data) | {PAGES: (pages(), 1)}
     domains = {
-        name: in_place(lambda place, images=images, wrong=wrong: domain_sample(
-            images, FITTING,
-            PLANTED_OF.get(images.name, PLANTED_IMAGES), place,
-            skip=0 if images.distinguished_by_colour else OF_NETWORK, wrong=wrong,
-        ))
+        name: large_sample(images, PLANTED_OF.get(images.name, PLANTED_IMAGES), wrong)
         for name, (images, wrong) in planted.items()
-    }  # fmt: skip
+    }
     drawn = in_place(lambda place: document_sample(documents.FITTING, DOCUMENT_NUMBERS, place))
     return domains, drawn, in_place(lambda place: hard_sample(photographs(data, "fitting"), place))
+
+
+def mark_samples(data: Path) -> tuple[list[Sample], Sample]:
+    """Return copies of each set and of documents, and documents of which a mark moved."""
+    copies = [large_sample(images, PLANTED_IMAGES, 0) for images, _ in large_sets(data).values()]
+    copies.append(in_place(lambda place: document_sample(
+        documents.FITTING, COPIED_NUMBERS, place, lambda truth: truth.near
+    )))  # fmt: skip
+    return copies, in_place(lambda place: document_sample(
+        MARKED, MARKED_NUMBERS, place, lambda truth: truth.change == "marker"
+    ))  # fmt: skip
 
 
 def pages() -> Drawn:
@@ -404,7 +433,7 @@ def pages() -> Drawn:
 
 
 def large_scales(domains: dict[str, Sample], drawn: Sample, hard: Sample) -> PairModels:
-    """Return the model of large images.
+    """Return the model of large images, without the condition ``unmoved``.
 
     Args:
         domains: pairs of each set that may be fitted on.
@@ -426,6 +455,25 @@ def large_scales(domains: dict[str, Sample], drawn: Sample, hard: Sample) -> Pai
     trees = fit_trees(UNCHANGED, parts, ensembles=ENSEMBLES)
     unchanged = scaled(trees, SHARPNESS)
     return PairModels(Product({"shared": shared, "unchanged": unchanged}), shared)
+
+
+def unmoved(near: Model, copies: Sequence[Sample], moved: Sample) -> Product:
+    """Return a model of large images with the condition that no mark is in another place.
+
+    Args:
+        near: the model, with or without such a condition.
+        copies: true pairs.
+        moved: pairs of which a mark moved.
+    """
+    assert isinstance(near, Product)
+    others = {name: near.conditions[name] for name in ("shared", "unchanged")}
+    left = moved.only(Product(others).probability(moved.columns) >= REJECTED)
+    parts = [
+        Part(own.columns, np.full(len(own), true), np.ones(len(own)))
+        for true, samples in ((True, copies), (False, [left]))
+        for own in samples
+    ]
+    return Product({**others, "unmoved": fit(UNMOVED, parts)})
 
 
 def _of(name: str) -> str:
@@ -505,11 +553,29 @@ def fit_tiny(data: Path) -> None:
     TARGET.write_text(as_text(grader), "utf-8")
 
 
+def fit_marks(data: Path) -> None:
+    """Fit the condition ``unmoved`` and write it beside the models that are there."""
+    grader = load_grader(TARGET.read_text("utf-8"))
+    copies, moved = mark_samples(data)
+    near = unmoved(grader.large.near, copies, moved)
+    provenance = (
+        f"{grader.provenance.split('; marks')[0]}; marks {datetime.date.today().isoformat()} on"
+        f" {sum(map(len, copies)):,} copies of the same sets and of documents, and {len(moved)}"
+        f" documents whose marks moved ({', '.join(MARKED)})"
+    )
+    large = dataclasses.replace(grader.large, near=near)
+    TARGET.write_text(
+        as_text(dataclasses.replace(grader, large=large, provenance=provenance)), "utf-8"
+    )
+    for number, own in enumerate([*copies, moved]):
+        _print_fit(f"marks {number}", own, near)
+
+
 def main(part: str) -> None:
     """Fit and write the grader, or the part of it that is named."""
     data = data_folder("cifar10", "photos", "coco128", "domains")
-    if part == "tiny":
-        fit_tiny(data)
+    if part:
+        {"tiny": fit_tiny, "marks": fit_marks}[part](data)
         return
     domains, drawn, hard = large_samples(data)
     large = large_scales(domains, drawn, hard)
@@ -530,6 +596,7 @@ def main(part: str) -> None:
         ),
     )
     TARGET.write_text(as_text(grader), "utf-8")
+    fit_marks(data)
     for name, own in {**domains, "documents": drawn, "hard": hard}.items():
         _print_fit(name, own, large.near)
 

@@ -200,7 +200,7 @@ def domain_sample(
         most: most images that are copied.
         place: execution context.
         skip: sources to leave out.
-        wrong: wrong pairs of each copy.
+        wrong: wrong pairs of each copy; if 0, only the copies with their sources are returned.
     """
     sources = images.sources(half, most, skip)
     copies: list[tuple[npt.NDArray[np.uint8], int, str]] = []
@@ -257,6 +257,8 @@ def _of_domain(
         found.columns, np.where(own, 1, 3), owner[row], found.reference,
         np.where(own, kinds[row], "wrong"),
     ).only(found.checked & ~doubtful)  # fmt: skip
+    if not most:
+        return first
     found = candidates(references, references, place, best_within)
     left, right = number_of(found.query), number_of(found.reference)
     copy = groups[left] == groups[right]
@@ -268,18 +270,24 @@ def _of_domain(
     return joined(first, second)
 
 
-def document_sample(kinds: Sequence[str], numbers: Sequence[int], place: RunContext) -> Sample:
+def document_sample(
+    kinds: Sequence[str],
+    numbers: Sequence[int],
+    place: RunContext,
+    wanted: Callable[[Drawn], bool] = lambda truth: True,
+) -> Sample:
     """Return pairs of rendered documents: copies, and copies with one or all fields changed.
 
     Args:
         kinds: of :mod:`documents`.
         numbers: of the documents of each kind.
         place: execution context.
+        wanted: whether a pair is part of the sample; all are by default.
     """
     jobs = [(kind, number, True) for kind in kinds for number in numbers]
     with tempfile.TemporaryDirectory() as folder:
         truths, queries, originals = documents_in(Path(folder), jobs, place)
-        found = candidates(queries, originals, place, of_one_document(truths))
+        found = candidates(queries, originals, place, of_one_document(truths, wanted))
     row = number_of(found.query)
     own = [truths[number] for number in row.tolist()]
     verdict = np.array([1 if truth.near else 2 for truth in own])
@@ -335,10 +343,14 @@ def documents_in(
     return truths, *(open_images(folder / name, name=name) for name in sets)
 
 
-def of_one_document(truths: Mapping[int, Drawn]) -> Callable[[Pairs], npt.NDArray[np.bool_]]:
-    """Return a selection of the pairs of a query with the original of its document."""
-    document = np.array(sorted(truths)) // _PAIRS
-    return lambda pairs: document[pairs.query] == pairs.reference
+def of_one_document(
+    truths: Mapping[int, Drawn], wanted: Callable[[Drawn], bool] = lambda truth: True
+) -> Callable[[Pairs], npt.NDArray[np.bool_]]:
+    """Return a selection of the wanted pairs of a query with the original of its document."""
+    numbers = sorted(truths)
+    document = np.array(numbers) // _PAIRS
+    chosen = np.array([wanted(truths[number]) for number in numbers])
+    return lambda pairs: (document[pairs.query] == pairs.reference) & chosen[pairs.query]
 
 
 def _drawn(folder: Path, place: int, job: tuple[str, int, bool]) -> dict[int, Drawn]:

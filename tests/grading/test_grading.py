@@ -77,8 +77,15 @@ def test_the_shipped_grader_has_known_features_and_provenance():
     known = set(columns_of([{}]))
     used = {name for trees in shipped.tiny.near.conditions.values() for name in trees.features}
     assert used | set(shipped.tiny.similar.weights) <= known
-    assert set(shipped.large.near.conditions) == {"shared", "unchanged"}
+    assert set(shipped.large.near.conditions) == {"shared", "unchanged", "unmoved"}
     assert all(np.isfinite(chance) for (chance,) in shipped.conditions(columns_of([{}])).values())
+
+
+def test_a_mark_on_each_image_speaks_against_a_copy_and_a_mark_on_one_does_not():
+    one = {"laid_more": 6.0, "tinted_more": 6.5, "laid_less": -6.0, "tinted_less": 0.0}
+    both = one | {"laid_less": 6.0, "tinted_less": 6.4}
+    one, both = load_grader().conditions(columns_of([one, both]))["unmoved"]
+    assert both < 0.5 < 0.95 < one
 
 
 @pytest.mark.parametrize("measures", [NO_OVERLAP, TINY_NO_OVERLAP])
@@ -169,8 +176,7 @@ def test_each_grade():
 def test_equal_bytes_are_exact_without_measures_and_lost_images_have_no_grade():
     found = verdicts(MISSING, MISSING, equal=[0])
     assert names(found) == ["exact", None]
-    assert found.probability[0] == 1
-    assert np.isnan(found.probability[1])
+    np.testing.assert_equal(found.probability, [1, NAN])
     assert found.reason[0] == "identical bytes"
     assert "decoded" in found.reason[1]
 
@@ -270,6 +276,7 @@ def test_colours(change, inverted, expected):
     ("grade", "measured", "weakest", "words"),
     [
         (Grade.SIMILAR, {"altered_places": 2.0}, "unchanged", "2 places"),
+        (Grade.SIMILAR, {}, "unmoved", "another place"),
         (Grade.SIMILAR, {"opposed": 0.4}, "unchanged", "40 %"),
         (Grade.SIMILAR, {"colour": 0.3}, "unchanged", "colours"),
         (Grade.SIMILAR, {"colour": 0.3}, "shared", "too little"),

@@ -48,6 +48,8 @@ _LOGARITHMS: Final = (
 #: Drift (pixels) and share of content that are added before the logarithm.
 _STILL: Final = 0.05
 _LEAST_SHARE: Final = 1e-3
+#: Log-odds of a mark below which there is none.
+_NO_MARK: Final = -3.0
 #: Largest change of contrast, as a factor.
 _MOST_GAIN: Final = 20.0
 
@@ -74,6 +76,9 @@ def features(similarity: Float32, background: Float32, evidence: Evidence) -> di
         # a marking on one image only, and content that differs without a marking
         "laid_apart": checks["laid_less"] - checks["laid_more"],
         "laid_beside": checks["laid_content"] - checks["laid_more"],
+        # a mark that moved is on both images, and about as large on one as on the other
+        "laid_moved": np.maximum(2 * checks["laid_less"] - checks["laid_more"], _NO_MARK),
+        "tinted_moved": np.maximum(2 * checks["tinted_less"] - checks["tinted_more"], 0.0),
     }
 
 

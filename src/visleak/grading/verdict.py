@@ -252,8 +252,10 @@ def _different(check: Mapping[str, float]) -> str:
 def _similar(check: Mapping[str, float], weakest: str) -> str:
     """Return the reason why a pair is similar, not near."""
     places = round(check["altered_places"] or check["places"])
-    if weakest == "unchanged" and places:
+    if weakest in ("unchanged", "unmoved") and places:
         return f"same template; content differs in {places} place{'s' if places != 1 else ''}"
+    if weakest == "unmoved":
+        return "same template; a mark or highlight is in another place"
     if check["opposed"] >= OPPOSED:
         return f"{100 * check['opposed']:.0f} % of the shared detail contradicts"
     if weakest == "unchanged" and check["colour"] < SAME_COLOURS:

@@ -403,6 +403,7 @@ Kind = Literal["places", "additions"]
 #: What the reason of a pair contains (``visleak.grading.verdict``), and what is marked then.
 REASONS: Final[dict[str, Kind]] = {
     "content differs in": "places",
+    "is in another place": "places",
     "fine detail agrees": "additions",
 }
 #: Long side at which images are compared, pixels: additions are large.
