@@ -130,6 +130,11 @@ REDUCED = "photographs"
 #: Rendered documents that undergo the changes of photographs.
 PAGES = "pages, drawn"
 
+#: Documents whose marks move, numbers of them, and numbers of the documents that are copied beside
+#: them.
+MARKED = ("map", "menu", "plan", "questionnaire", "inbox", "directory")
+MARKED_NUMBERS, COPIED_NUMBERS = range(300, 330), range(300, 306)
+
 #: Images of each set that are copied; numbers of the documents of each kind, of those that are
 #: copied as images and of those that are changed; sizes of the trees.
 PLANTED_IMAGES, TINY_IMAGES = 20, 200
@@ -138,9 +143,6 @@ DOCUMENT_NUMBERS = (
     *range(DOCUMENTS_OF_NETWORK, PAGE_NUMBERS.start),
     *range(PAGE_NUMBERS.stop, DOCUMENTS_OF_NETWORK + 46),
 )
-#: Documents whose marks move, numbers of them, and numbers of the documents that are copied.
-MARKED = ("map", "menu", "plan", "questionnaire", "inbox", "directory")
-MARKED_NUMBERS, COPIED_NUMBERS = range(300, 330), range(300, 306)
 PLANTED_OF = {
     **dict.fromkeys((*PHOTOGRAPHS, "families, large"), 60),
     **{PAGES: 40, "slices, large": 30},
@@ -412,12 +414,15 @@ def large_samples(data: Path) -> tuple[dict[str, Sample], Sample, Sample]:
     return domains, drawn, in_place(lambda place: hard_sample(photographs(data, "fitting"), place))
 
 
-def mark_samples(data: Path) -> tuple[list[Sample], Sample]:
+def mark_samples(data: Path) -> tuple[dict[str, Sample], Sample]:
     """Return copies of each set and of documents, and documents of which a mark moved."""
-    copies = [large_sample(images, PLANTED_IMAGES, 0) for images, _ in large_sets(data).values()]
-    copies.append(in_place(lambda place: document_sample(
+    copies = {
+        name: large_sample(images, PLANTED_IMAGES, 0)
+        for name, (images, _) in large_sets(data).items()
+    }
+    copies["documents"] = in_place(lambda place: document_sample(
         documents.FITTING, COPIED_NUMBERS, place, lambda truth: truth.near
-    )))  # fmt: skip
+    ))  # fmt: skip
     return copies, in_place(lambda place: document_sample(
         MARKED, MARKED_NUMBERS, place, lambda truth: truth.change == "marker"
     ))  # fmt: skip
@@ -557,18 +562,19 @@ def fit_marks(data: Path) -> None:
     """Fit the condition ``unmoved`` and write it beside the models that are there."""
     grader = load_grader(TARGET.read_text("utf-8"))
     copies, moved = mark_samples(data)
-    near = unmoved(grader.large.near, copies, moved)
+    count = sum(map(len, copies.values()))
+    near = unmoved(grader.large.near, list(copies.values()), moved)
     provenance = (
         f"{grader.provenance.split('; marks')[0]}; marks {datetime.date.today().isoformat()} on"
-        f" {sum(map(len, copies)):,} copies of the same sets and of documents, and {len(moved)}"
-        f" documents whose marks moved ({', '.join(MARKED)})"
+        f" {count:,} copies of the same sets and of documents, and {len(moved)} documents"
+        f" whose marks moved ({', '.join(MARKED)})"
     )
     large = dataclasses.replace(grader.large, near=near)
     TARGET.write_text(
         as_text(dataclasses.replace(grader, large=large, provenance=provenance)), "utf-8"
     )
-    for number, own in enumerate([*copies, moved]):
-        _print_fit(f"marks {number}", own, near)
+    for name, own in {**copies, "moved marks": moved}.items():
+        _print_fit(name, own, near)
 
 
 def main(part: str) -> None:

@@ -26,8 +26,14 @@ def picture(page: Page, name: str, box: tuple[float, float, float, float], look:
     page.mark(name, box)
     left, top, right, bottom = map(round, box)
     size = (max(8, right - left), max(8, bottom - top))
-    painted = PAINTERS[look](Random(seed), FINER * size[0], FINER * size[1])
-    page.image.paste(painted.resize(size, PillowImage.Resampling.BOX), (left, top))
+    page.image.paste(painted(look, seed, size), (left, top))
+
+
+def painted(look: int, seed: int, size: tuple[int, int]) -> PillowImage.Image:
+    """Return an image of one of the ``PAINTERS``."""
+    width, height = size
+    image = PAINTERS[look](Random(seed), FINER * width, FINER * height)
+    return image.resize(size, PillowImage.Resampling.BOX)
 
 
 def _ground(rng: Random, width: int, height: int) -> PillowImage.Image:

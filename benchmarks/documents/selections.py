@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from random import Random
 
-from PIL import Image as PillowImage
-
 from documents.page import PROPORTIONAL, Colour, Font, Page, accent, ink, mixed, paper
-from documents.pictures import FINER, PAINTERS, WHITE
+from documents.pictures import WHITE, painted
 from documents.words import (
     BUTTONS,
     COMPANY,
@@ -53,7 +51,7 @@ def started(page: Page, ratios: tuple[float, float], dark: float) -> tuple[Colou
 
 
 def mark(page: Page, look: int, box: Area, colour: Colour, width: float) -> None:
-    """Draw a mark around or under something: a ring, a frame, two rings, a line or brackets."""
+    """Draw a mark around or under something: a ring, two rings, a frame, a line or brackets."""
     left, top, right, bottom = box
     thick = max(2, round(width))
     if look in (0, 1):
@@ -218,10 +216,7 @@ def directory(page: Page) -> None:
             seed = page.fill(name, "portrait", lambda rng: rng.randrange(10**6))
             page.mark(name, square)
             extent = round(side * 0.8), round(side)
-            painted = PAINTERS[PERSON](Random(seed), FINER * extent[0], FINER * extent[1])
-            page.image.paste(
-                painted.resize(extent, PillowImage.Resampling.BOX), (round(x + 10), round(y + 8))
-            )
+            page.image.paste(painted(PERSON, seed, extent), (round(x + 10), round(y + 8)))
         else:
             side = 0
         at = (x + 20 + side * 0.8, y + 2 * size) if beside else (x + 10, y + side + 1.6 * size + 8)
