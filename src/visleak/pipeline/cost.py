@@ -491,9 +491,8 @@ class _Trial:
         square root of the references only (X-rays: 3.6 with 32 images, 7.2 with 128).
         """
         queries, references = (int(own.sum()) for own in self._images)
-        most = BEST * (UNORDERED if self.sides[0] is self.sides[1] else 1.0)
         growth = math.sqrt(self.sets[1].count / max(1, references))
-        return min(found / max(1, queries) * growth, most) * self.sets[0].count
+        return min(found / max(1, queries) * growth * self.sets[0].count, self._best(BEST))
 
     def _verified(self, pairs: Pairs, rows: Int64) -> Mapping[str, float]:
         """Verify some pairs, in blocks that grow while there is time.
