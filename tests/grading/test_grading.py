@@ -15,8 +15,6 @@ from visleak.verification.align import view_matrix
 from visleak.verification.measures import CHECKS, NO_OVERLAP
 from visleak.verification.tiny import TINY_NO_OVERLAP
 
-NAN = float("nan")
-
 
 def evidence(rows, other=0.5, skipped=None):
     """Return evidence with one row per mapping of measures; the others have another value."""
@@ -41,7 +39,7 @@ def test_tiny_large_and_unchecked_pairs_have_models_of_their_own():
     tiny = PairModels(Logistic(1.0, {}), Logistic(2.0, {}))
     large = PairModels(Logistic(-2.0, {"opposed": -1.0}), Logistic(-1.0, {}))
     made = grader(tiny=tiny, large=large, screened=Logistic(-5.0, {}))
-    side = np.array([32, 48, 49, 160, NAN], np.float32)
+    side = np.array([32, 48, 49, 160, np.nan], np.float32)
     near, similar = made.probabilities(columns_of([{}] * 3 + [{"opposed": 9.0}, {}]), side)
     # no pair is less probable than one that the screen rejected
     np.testing.assert_allclose(near, expit([1.0, 1.0, -2.5, -5.0, -5.0]))
@@ -134,7 +132,7 @@ def test_trees_agree_with_scikit_learn():
 
 def test_a_missing_feature_has_no_probability():
     made = Trees.of(0.0, ("a",), [[(0, 0.5, 1, 2), (-1.0,), (1.0,)]])
-    found = made.probability({"a": np.array([0.0, 1.0, NAN])})
+    found = made.probability({"a": np.array([0.0, 1.0, np.nan])})
     np.testing.assert_allclose(found[:2], expit([-1.0, 1.0]))
     assert np.isnan(found[2])
 
@@ -176,7 +174,7 @@ def test_each_grade():
 def test_equal_bytes_are_exact_without_measures_and_lost_images_have_no_grade():
     found = verdicts(MISSING, MISSING, equal=[0])
     assert names(found) == ["exact", None]
-    np.testing.assert_equal(found.probability, [1, NAN])
+    np.testing.assert_equal(found.probability, [1, np.nan])
     assert found.reason[0] == "identical bytes"
     assert "decoded" in found.reason[1]
 

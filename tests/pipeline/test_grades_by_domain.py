@@ -56,11 +56,13 @@ def documents():
 @pytest.mark.parametrize("name", ["saved again", "half size", "turned by 2 degrees", "cropped"])
 def test_true_copies_of_a_document_are_near(documents, name):
     assert documents[name]["grade"] in ("near", "exact")
+    assert documents[name]["probability"] > 0.5
 
 
 @pytest.mark.parametrize("name", ["another total", "another number, saved again", "other items"])
 def test_a_document_with_other_content_is_similar_at_most(documents, name):
     assert documents[name]["grade"] in ("similar", "different")
+    assert documents[name]["probability"] < 0.5
     assert "place" in documents[name]["reason"]
 
 
