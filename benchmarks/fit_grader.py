@@ -11,7 +11,8 @@ The large one is the product of three conditions. ``shared``: the images share f
 logistic scale fitted on the sets of natural images, where wrong pairs share none. ``unchanged``:
 nothing in them was replaced and they are one shot, boosted trees fitted on all sets, rendered
 documents and hard negatives. ``unmoved``: no mark is in another place, a logistic scale fitted on
-the copies of all sets, and on documents whose marks moved and that the other two conditions leave.
+the copies of all sets, and on documents that the other two conditions leave: those whose marks
+moved, or with another portrait or picture.
 It is fitted on the fitting half of each set; the sets of ``LEFT_OUT_SETS`` have no part in it. With
 ``marks``, ``unmoved`` is fitted alone.
 """
@@ -83,7 +84,7 @@ UNCHANGED = (
     *("plain", "textured", "windows", "drift", "structure", "colour", "tint"),
     *("covered", "used", "grey", "gain", "core", "residual", "within", "patch"),
 )
-UNMOVED = ("laid_moved", "tinted_moved")
+UNMOVED = ("laid_moved", "tinted_moved", "recoloured")
 
 #: Features with which the probability that nothing changed may only rise, or only fall.
 MONOTONE = {
@@ -130,9 +131,10 @@ REDUCED = "photographs"
 #: Rendered documents that undergo the changes of photographs.
 PAGES = "pages, drawn"
 
-#: Documents whose marks move, numbers of them, and numbers of the documents that are copied beside
-#: them.
-MARKED = ("map", "menu", "plan", "questionnaire", "inbox", "directory")
+#: Documents of which a field changes that is a mark or a picture, numbers of them, and numbers of
+#: the documents that are copied beside them.
+MARKED = ("map", "menu", "plan", "questionnaire", "inbox", "directory", "catalogue")
+MARKED_FIELDS = ("marker", "portrait", "picture")
 MARKED_NUMBERS, COPIED_NUMBERS = range(300, 330), range(300, 306)
 
 #: Images of each set that are copied; numbers of the documents of each kind, of those that are
@@ -185,8 +187,8 @@ TEMPLATE_WEIGHTS = {"families": 60000.0, "mosaics": 300000.0}
 STRANGERS_WEIGHT = 4000.0
 #: Total weight of hard negatives.
 HARD_WEIGHT = 20000.0
-#: Pairs whose mark moved, and that ``shared`` and ``unchanged`` find less probable than this, have
-#: no part in the fit of ``unmoved``.
+#: Pairs with another mark or picture that ``shared`` and ``unchanged`` find less probable than this
+#: have no part in the fit of ``unmoved``.
 REJECTED = 0.02
 
 #: A copy whose amount is below, and whose number of windows is above, these was not aligned: it is
@@ -415,7 +417,7 @@ def large_samples(data: Path) -> tuple[dict[str, Sample], Sample, Sample]:
 
 
 def mark_samples(data: Path) -> tuple[dict[str, Sample], Sample]:
-    """Return copies of each set and of documents, and documents of which a mark moved."""
+    """Return copies of each set and of documents, and documents with another mark or picture."""
     copies = {
         name: large_sample(images, PLANTED_IMAGES, 0)
         for name, (images, _) in large_sets(data).items()
@@ -424,7 +426,7 @@ def mark_samples(data: Path) -> tuple[dict[str, Sample], Sample]:
         documents.FITTING, COPIED_NUMBERS, place, lambda truth: truth.near
     ))  # fmt: skip
     return copies, in_place(lambda place: document_sample(
-        MARKED, MARKED_NUMBERS, place, lambda truth: truth.change == "marker"
+        MARKED, MARKED_NUMBERS, place, lambda truth: truth.change in MARKED_FIELDS
     ))  # fmt: skip
 
 
@@ -463,12 +465,12 @@ def large_scales(domains: dict[str, Sample], drawn: Sample, hard: Sample) -> Pai
 
 
 def unmoved(near: Model, copies: Sequence[Sample], moved: Sample) -> Product:
-    """Return a model of large images with the condition that no mark is in another place.
+    """Return a model of large images with the condition that no mark or colour is elsewhere.
 
     Args:
         near: the model, with or without such a condition.
         copies: true pairs.
-        moved: pairs of which a mark moved.
+        moved: pairs of which a mark moved, or of other portraits or pictures.
     """
     assert isinstance(near, Product)
     others = {name: near.conditions[name] for name in ("shared", "unchanged")}
@@ -567,13 +569,13 @@ def fit_marks(data: Path) -> None:
     provenance = (
         f"{grader.provenance.split('; marks')[0]}; marks {datetime.date.today().isoformat()} on"
         f" {count:,} copies of the same sets and of documents, and {len(moved)} documents"
-        f" whose marks moved ({', '.join(MARKED)})"
+        f" with other marks or pictures ({', '.join(MARKED)})"
     )
     large = dataclasses.replace(grader.large, near=near)
     TARGET.write_text(
         as_text(dataclasses.replace(grader, large=large, provenance=provenance)), "utf-8"
     )
-    for name, own in {**copies, "moved marks": moved}.items():
+    for name, own in {**copies, "other marks": moved}.items():
         _print_fit(name, own, near)
 
 

@@ -16,6 +16,7 @@ from PIL import Image
 from skimage import data
 from threadpoolctl import threadpool_limits
 
+import planted_pool
 import toy_clip
 import toy_word_clip
 
@@ -142,6 +143,15 @@ def put(tmp_path):
         return path
 
     return write
+
+
+@pytest.fixture(scope="session")
+def planted(tmp_path_factory):
+    """The folder of an audit with planted duplicates, and of a pool with planted traps."""
+    root = planted_pool.plant(tmp_path_factory.mktemp("planted"))
+    planted_pool.traps(root)
+    planted_pool.audited(root)
+    return root
 
 
 @pytest.fixture(scope="session")

@@ -5,16 +5,6 @@ import shutil
 import pytest
 from calling import check_refused, refusals, refused, run
 
-from planted_pool import audited, plant, traps
-
-
-@pytest.fixture(scope="module")
-def planted(tmp_path_factory):
-    root = plant(tmp_path_factory.mktemp("planted"))
-    traps(root)
-    audited(root)
-    return root
-
 
 @pytest.fixture
 def asked(planted, tmp_path):

@@ -15,8 +15,8 @@ from visleak.storage.cache import Cache
 
 
 @pytest.fixture
-def images(tmp_path):
-    return image_set(stored(), tmp_path / "notes")
+def images():
+    return image_set(stored())
 
 
 def test_rows_are_those_of_encode(images, tmp_path):
@@ -75,7 +75,7 @@ def test_images_that_cannot_be_prepared_are_problems(images, tmp_path):
 
 def test_images_without_finite_vectors_are_problems(tmp_path):
     items = list(np.random.default_rng(3).integers(0, 256, (20, 9, 9, 3), np.uint8))
-    images = image_set([*items[:7], b"words", *items[7:]], tmp_path / "n")
+    images = image_set([*items[:7], b"words", *items[7:]])
 
     class Broken(Network):
         precision = "fp16"
@@ -123,10 +123,10 @@ def test_a_network_that_fails_is_one_line(images, tmp_path, error, batch, line):
 def test_memory_is_bounded(tmp_path, monkeypatch):
     """All pixels as the network's input: 120 MB of images never lie in memory together."""
     pixels = np.random.default_rng(0).integers(0, 256, (700, 700, 3), np.uint8)
-    images = image_set([pixels] * 80, tmp_path / "n")
+    images = image_set([pixels] * 80)
     monkeypatch.setattr(batches, "TASK_BYTES", 4_000_000)
     copying = Network(lambda picture: picture.pixels.copy(), batch=4)
-    run(image_set([pixels], tmp_path / "1"), tmp_path, encoder=copying)  # imports what it needs
+    run(image_set([pixels]), tmp_path, encoder=copying)  # imports what it needs
     tracemalloc.start()
     try:
         run(images, tmp_path, encoder=copying)

@@ -51,17 +51,16 @@ BAD = {7: "not-an-image", 8: "empty", 13: "truncated", 20: "truncated", 30: "mis
 GOOD = [n for n in range(COUNT) if n not in BAD]
 
 
-def image_set(items, notes, **others):
+def image_set(items, **others):
     ids, locators = (
         pa.array([f"{word}-{n}" for n in range(len(items))], pa.string()) for word in ("id", "at")
     )
-    notes.mkdir(exist_ok=True)
-    return ImageSet("pets", ids, locators, working.Recorder(items, notes), **others)
+    return ImageSet("pets", ids, locators, working.Listed(items), **others)
 
 
 @pytest.fixture
-def images(tmp_path):
-    return image_set(stored(), tmp_path / "notes")
+def images():
+    return image_set(stored())
 
 
 def run(images, tmp_path, workers=1, cache=None, encoder=ENCODER, rows=None):
@@ -162,7 +161,7 @@ def test_entries_of_other_pixels_or_encoders_are_not_used(images, tmp_path, monk
 def test_a_set_without_readable_images(tmp_path, items, encoder):
     """Empty, or all bad, over more than one chunk: no rows of the right shapes, all problems."""
     with Cache(tmp_path / "cache") as cache:
-        prints = run(image_set(items, tmp_path / "n"), tmp_path, cache=cache, encoder=encoder)
+        prints = run(image_set(items), tmp_path, cache=cache, encoder=encoder)
     assert prints.matrix.shape == (0, encoder.width)
     assert prints.digests.shape == (0, 16)
     assert prints.ids.type == pa.string()

@@ -6,7 +6,7 @@ import cv2
 import numpy as np
 import pytest
 from networks import Network
-from working import Recorder
+from working import Listed
 
 from visleak import Settings
 from visleak.auditing import audit
@@ -106,7 +106,7 @@ def test_images_that_are_gone_by_then(sets, tmp_path):
     items[5] = Unreadable("missing")
     with RunContext.at(tmp_path, 1, None) as place:
         material = {s.name: EncodedSet(s, fingerprint(s, encoder, place)) for s in sets}
-        gone = replace(sets[0], opener=Recorder(items, tmp_path))
+        gone = replace(sets[0], opener=Listed(items))
         material["test"] = replace(material["test"], images=gone)
         pairs = pairs_of(np.array([2, 5, 9]), np.array([3, 7, 4]))
         with pytest.raises(ImagesLost) as error:

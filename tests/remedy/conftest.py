@@ -1,4 +1,4 @@
-"""An audit with planted duplicates, a pool with planted traps, and writing without flushes."""
+"""Copies of the planted audit, and writing without flushes."""
 
 import shutil
 from contextlib import ExitStack
@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from planted_pool import audited, plant, traps
 from visleak.remedy import writing
 from visleak.remedy.selection import open_selection
 from visleak.remedy.settings import SelectionSettings
@@ -21,14 +20,6 @@ def no_waiting(monkeypatch):
 @pytest.fixture(scope="module")
 def cache(tmp_path_factory):
     return tmp_path_factory.mktemp("cache")
-
-
-@pytest.fixture(scope="session")
-def planted(tmp_path_factory):
-    root = plant(tmp_path_factory.mktemp("planted"))
-    traps(root)
-    audited(root)
-    return root
 
 
 @pytest.fixture

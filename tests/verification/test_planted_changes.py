@@ -242,7 +242,17 @@ def test_a_mark_that_moved_is_on_both():
     assert found.less == pytest.approx(found.more, rel=0.15)
 
 
-def test_a_grey_copy_has_no_colours():
+def portrait(hair, skin):
+    return bar(bar(PAGE, (100, 200, 300, 250), hair), (100, 250, 300, 320), skin)
+
+
+def test_no_layer_explains_other_colours():
+    one = portrait((80, 50, 30), (230, 190, 170))
+    assert tints(one, portrait((150, 140, 60), (90, 110, 60))).recoloured > 5
+    highlighted, stuck = one.copy(), bar(one, (150, 230, 350, 280), GREEN)
+    highlighted[190:260, 90:350] = highlighted[190:260, 90:350] * (1.0, 0.95, 0.3)
+    for layered in (highlighted, stuck, jpeg(one, 60), in_colour(grey(one))):
+        assert max(tints(layered, one).recoloured, tints(one, layered).recoloured) < 1
     assert tints(PAGE, in_colour(grey(PAGE))).less == 0
 
 

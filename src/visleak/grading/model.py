@@ -50,6 +50,8 @@ _STILL: Final = 0.05
 _LEAST_SHARE: Final = 1e-3
 #: Log-odds of a mark below which there is none.
 _NO_MARK: Final = -3.0
+#: Share of plain area from which an image is a rendering.
+_PLAIN: Final = 0.2
 #: Largest change of contrast, as a factor.
 _MOST_GAIN: Final = 20.0
 
@@ -79,6 +81,8 @@ def features(similarity: Float32, background: Float32, evidence: Evidence) -> di
         # a mark that moved is on both images, and about as large on one as on the other
         "laid_moved": np.maximum(2 * checks["laid_less"] - checks["laid_more"], _NO_MARK),
         "tinted_moved": np.maximum(2 * checks["tinted_less"] - checks["tinted_more"], 0.0),
+        # in photographs, captions and stickers have other colours on edges that happen to agree
+        "recoloured": checks["recoloured"] * np.minimum(checks["plain"] / _PLAIN, 1.0),
     }
 
 

@@ -255,7 +255,7 @@ def _similar(check: Mapping[str, float], weakest: str) -> str:
     if weakest in ("unchanged", "unmoved") and places:
         return f"same template; content differs in {places} place{'s' if places != 1 else ''}"
     if weakest == "unmoved":
-        return "same template; a mark or highlight is in another place"
+        return "same template; a mark is in another place, or a part has other colours"
     if check["opposed"] >= OPPOSED:
         return f"{100 * check['opposed']:.0f} % of the shared detail contradicts"
     if weakest == "unchanged" and check["colour"] < SAME_COLOURS:

@@ -92,9 +92,10 @@ class Measures:
     laid_more: float = -6.0
     laid_less: float = -6.0
     altered_places: float = 0.0  # number of boxes of alterations, or else of markings
-    # see tints.Tints: more, less
+    # see tints.Tints: more, less, recoloured
     tinted_more: float = 0.0
     tinted_less: float = 0.0
+    recoloured: float = 0.0
     # share of an image without any detail (paper, solid areas of a rendering), the larger of both
     plain: float = 0.0
     # long side of the frame of the fine comparison, pixels; -1 without one
