@@ -44,8 +44,8 @@ UNIT: Final = 32.0
 #: Levels that a layer may have.
 LAYERS: Final = range(0, 256, 15)
 
-#: Agreement of edges from which two images show the same shapes: 0.5 to 0.8 with another portrait,
-#: below under three of four captions and stickers.
+#: Agreement of edges from which two images show the same shapes: 0.5 to 0.7 with another portrait,
+#: less than 0.5 under most captions and stickers.
 SAME_EDGES: Final = 0.5
 
 #: Opponent colours of RGB: red minus green, and both minus blue.
