@@ -463,7 +463,9 @@ def marks(
         return Marks()
     width, height = place.size
     different = found.differences
-    places = found.altered_boxes or different.boxes if kind == "places" else different.boxes
+    places = different.boxes
+    if kind == "places":
+        places = found.altered_boxes or places or found.tinted_boxes
     boxes = np.array([*places, *different.covers], np.int64).reshape(-1, 4)
     if kind == "additions":
         boxes = boxes[boxes[:, 2] * boxes[:, 3] >= LARGE * width * height]

@@ -18,7 +18,12 @@ import numpy as np
 from visleak.records import Bool, Bytes8, Float32
 from visleak.verification import agreement, large, markings
 from visleak.verification.align import Matrix
-from visleak.verification.alteration import ALTERED_EVERYWHERE, Alteration, find_alterations
+from visleak.verification.alteration import (
+    ALTERED_EVERYWHERE,
+    Alteration,
+    boxes_of,
+    find_alterations,
+)
 from visleak.verification.bars import MIN_DIFFERENCE, without_bars
 from visleak.verification.covers import Covers, find_covers
 from visleak.verification.detail import Detail, shared_detail
@@ -86,6 +91,11 @@ class Comparison:
     def altered_boxes(self) -> tuple[Box, ...]:
         """Boxes of alterations in the frame, or else of markings that moved; largest first."""
         return self.alteration.boxes or self.markings.boxes
+
+    @property
+    def tinted_boxes(self) -> tuple[Box, ...]:
+        """Boxes of the colours that only one image has, in the frame; largest first."""
+        return () if self.tints.where is None else boxes_of(self.tints.where, 1.0)
 
 
 @dataclass(frozen=True, slots=True)
