@@ -251,7 +251,7 @@ def test_no_layer_explains_other_colours():
     assert tints(one, portrait((150, 140, 60), (90, 110, 60))).recoloured > 5
     highlighted, stuck = one.copy(), bar(one, (150, 230, 350, 280), GREEN)
     highlighted[190:260, 90:350] = highlighted[190:260, 90:350] * (1.0, 0.95, 0.3)
-    for layered in (highlighted, stuck, jpeg(one, 60), in_colour(grey(one))):
+    for layered in (highlighted, stuck, jpeg(one, 60), in_colour(grey(one)), one * (1, 0, 0)):
         assert max(tints(layered, one).recoloured, tints(one, layered).recoloured) < 1
     assert tints(PAGE, in_colour(grey(PAGE))).less == 0
 

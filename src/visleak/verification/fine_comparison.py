@@ -320,7 +320,7 @@ def _with_comparison(
         altered_places=float(len(found.altered_boxes)),
         tinted_more=found.tints.more,
         tinted_less=found.tints.less,
-        recoloured=found.tints.recoloured,
+        recoloured=0.0 if measures.inverted else found.tints.recoloured,
         plain=max(query.plain, reference.plain),
         close_side=float(found.side),
     )

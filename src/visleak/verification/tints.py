@@ -44,6 +44,10 @@ UNIT: Final = 32.0
 #: Levels that a layer may have.
 LAYERS: Final = range(0, 256, 15)
 
+#: Deviation (levels) across the main direction of the colours below which an image is grey or of
+#: one hue: it may have lost its colours.
+ONE_HUE: Final = 8.0
+
 #: Agreement of edges from which two images show the same shapes: 0.5 to 0.7 with another portrait,
 #: less than 0.5 under most captions and stickers.
 SAME_EDGES: Final = 0.5
@@ -89,8 +93,15 @@ def find_tints(query: Float32, reference: Float32, mask: Bool) -> Tints:
     ours_more = _saturation(expected, _usual(expected, inside)) > _saturation(theirs, usual)
     less, more = (math.log1p(amount) for amount in sorted(_by_side(found, distance, ours_more)))
     around = cv2.dilate(found.astype(np.uint8), np.ones((2 * MARGIN + 1,) * 2, np.uint8)) > 0
-    recoloured = math.log1p(_unexplained(query, reference, found, around))
-    return Tints(more, less, recoloured, around, colours)
+    hues = min(_second_deviation(image, inside) for image in (query, reference))
+    recoloured = _unexplained(query, reference, found, around) if hues >= ONE_HUE else 0.0
+    return Tints(more, less, math.log1p(recoloured), around, colours)
+
+
+def _second_deviation(pixels: Float32, inside: Bool) -> float:
+    """Return the deviation of the colours across their main direction, levels."""
+    sampled = pixels[inside][:: 1 + np.count_nonzero(inside) // MAX_PIXELS]
+    return math.sqrt(max(0.0, float(np.linalg.eigvalsh(np.cov(sampled.T))[1])))
 
 
 def _unexplained(query: Float32, reference: Float32, found: Bool, around: Bool) -> float:
