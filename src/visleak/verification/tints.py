@@ -100,8 +100,8 @@ def find_tints(query: Float32, reference: Float32, mask: Bool) -> Tints:
 
 def _second_deviation(pixels: Float32, inside: Bool) -> float:
     """Return the deviation of the colours across their main direction, levels."""
-    sampled = pixels[inside][:: 1 + np.count_nonzero(inside) // MAX_PIXELS]
-    return math.sqrt(max(0.0, float(np.linalg.eigvalsh(np.cov(sampled.T))[1])))
+    variances = np.linalg.eigvalsh(np.cov(_sampled(pixels, inside).T))
+    return math.sqrt(max(0.0, float(variances[1])))
 
 
 def _unexplained(query: Float32, reference: Float32, found: Bool, around: Bool) -> float:
@@ -201,8 +201,12 @@ def _square(opponents: Float32) -> Float32:
 
 def _usual(opponents: Float32, inside: Bool) -> Float32:
     """Return the median opponent colours of the image, (2,)."""
-    sampled = opponents[inside][:: 1 + np.count_nonzero(inside) // MAX_PIXELS]
-    return np.asarray(np.median(sampled, axis=0), np.float32)
+    return np.asarray(np.median(_sampled(opponents, inside), axis=0), np.float32)
+
+
+def _sampled(colours: Float32, inside: Bool) -> Float32:
+    """Return the colours of evenly spaced pixels inside a mask, at most ``MAX_PIXELS``."""
+    return colours[inside][:: 1 + np.count_nonzero(inside) // MAX_PIXELS]
 
 
 def _as_reference(query: Float32, reference: Float32, inside: Bool) -> Float32:
