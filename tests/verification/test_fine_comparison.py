@@ -6,6 +6,7 @@ import pytest
 
 from image_changes import grey, in_colour, jpeg, noisy
 from visleak.verification.check import check
+from visleak.verification.clipping import equally_clipped
 from visleak.verification.detail import plain_share, shared_detail
 from visleak.verification.fine_comparison import add_fine_comparison
 from visleak.verification.frame import Photo
@@ -108,3 +109,49 @@ def test_paper_is_plain_and_photographs_are_not(natural):
     assert plain_share(page) == pytest.approx(0.5, abs=0.06)
     assert plain_share(grey(natural["astronaut"])) < 0.1
     assert plain_share(np.zeros((4, 4), np.float32)) == 1
+
+
+def patchwork(*colours):
+    """Return patches of colours with a disc on each."""
+    drawn = np.random.default_rng(0).integers(0, len(colours), (6, 8))
+    pixels = np.array(colours, np.uint8)[drawn].repeat(40, axis=0).repeat(40, axis=1)
+    for place in range(48):
+        y, x = divmod(place, 8)
+        cv2.circle(pixels, (40 * x + 20, 40 * y + 22), 8 + place % 5, (150, 200 - place, 90), -1)
+    return pixels
+
+
+def relit(pixels, gain, offset):
+    return np.clip(np.rint(gain * pixels.astype(float) + offset), 0, 255).astype(np.uint8)
+
+
+COLOURS = ((250, 235, 90), (40, 60, 90), (200, 245, 250))
+
+
+@pytest.mark.parametrize(("gain", "offset"), [(1.3, -18), (1.0, 40), (1.6, -77)])
+def test_clipped_levels_are_no_difference(gain, offset):
+    image = patchwork(*COLOURS)
+    copy = relit(image, gain, offset)
+    for pair, factor in (((image, copy), gain), ((copy, image), 1 / gain)):
+        found = equally_clipped((Photo.of(pair[0]), Photo.of(pair[1])), np.eye(3))
+        ours, theirs = (photo.pixels.astype(int) for photo in found.photos)
+        assert np.abs(ours - theirs).max() <= 4
+        assert found.gain == pytest.approx(factor, rel=0.02)
+        measures, _ = compared(*pair, np.eye(3))
+        assert measures.altered < -3
+        assert measures.gain == pytest.approx(factor, rel=0.02)
+
+
+def test_other_colours_are_not_clipped_levels():
+    image = patchwork(*COLOURS)
+    others = (
+        image,
+        patchwork((255, 255, 255), (90, 60, 40), (200, 245, 250)),
+        relit(image, 0.7, 20),
+        relit(image, -1.3, 255),
+        np.full_like(image, 255),
+    )
+    for other in others:
+        photos = Photo.of(image), Photo.of(other)
+        assert equally_clipped(photos, np.eye(3)) is None
+        assert equally_clipped(photos[::-1], np.eye(3)) is None

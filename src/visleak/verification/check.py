@@ -17,6 +17,7 @@ from visleak.verification import (
     align,
     alteration,
     bars,
+    clipping,
     covers,
     detail,
     differences,
@@ -48,7 +49,7 @@ SMALL: Final = 128
 #: Long side to which images are reduced before the check.
 BOUND: Final = fine_comparison.BOUND
 #: Version of the measures: part of the digest that keys cached evidence.
-VERSION: Final = 30
+VERSION: Final = 31
 
 
 def digest() -> bytes:
@@ -57,7 +58,7 @@ def digest() -> bytes:
     modules = (
         *(align, alteration, fine_comparison, agreement, covers, detail, exact, features, frame),
         *(large, photometry, tiny_overlaps, placements, differences, registration, screen),
-        *(texture, tiny, tints, markings, bars, unexplained),
+        *(texture, tiny, tints, markings, bars, unexplained, clipping),
     )
     recipe = [
         [VERSION, TINY, SMALL, BOUND, networks.networks_digest()],

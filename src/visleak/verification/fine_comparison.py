@@ -25,6 +25,7 @@ from visleak.verification.alteration import (
     find_alterations,
 )
 from visleak.verification.bars import MIN_DIFFERENCE, without_bars
+from visleak.verification.clipping import equally_clipped
 from visleak.verification.covers import Covers, find_covers
 from visleak.verification.detail import Detail, shared_detail
 from visleak.verification.differences import Differences, find_differences, match_tiles
@@ -68,6 +69,8 @@ FEATURES_SIDE: Final = 512
 SHARP: Final = 0.15
 #: Share of the windows that contradict from which all content counts as altered, without a search.
 CONTRADICTED: Final = 0.7
+#: Levels of the largest difference after the photometric fit from which clipping is tried.
+UNEXPLAINED: Final = 4.0
 #: Number of windows with texture above which images that share no detail have other content. All
 #: near copies of the fitting sets that share none have fewer: they have little to share.
 FEW_WINDOWS: Final = 5.0
@@ -135,7 +138,9 @@ def align(photos: tuple[Photo, Photo], matrix: Matrix, side: int) -> Alignment:
 
 def compare(query: Bytes8, reference: Bytes8, matrix: Matrix) -> Comparison:
     """Return the detail that two images share under a relation, and their differences."""
-    return _compared(align((Photo.of(query), Photo.of(reference)), matrix, DETAIL_SIDE))
+    photos = Photo.of(query), Photo.of(reference)
+    relit = equally_clipped(photos, matrix)
+    return _compared(align(photos if relit is None else relit.photos, matrix, DETAIL_SIDE))
 
 
 def _compared(aligned: Alignment) -> Comparison:
@@ -187,12 +192,26 @@ def add_fine_comparison(
     Smooth shapes can agree better under a wrong relation than under the true one if a bar of text
     hides a part of them; detail cannot. If little is shared, or something covers an image, the
     identity is tried as well. At ``BOUND`` pixels, too little detail of a page or chart remains to
-    locate a part of it: if nothing is shared, local features at a larger size are tried.
+    locate a part of it: if nothing is shared, local features at a larger size are tried. If a
+    change of brightness clipped one image, the other one is clipped in the same way first.
     """
     photos = query, reference
     still = np.allclose(matrix, np.eye(3), atol=STILL)
     if still and differ_by_noise(query.pixels, reference.pixels):
         return _with_comparison(measures, _noise_only(photos), photos), matrix
+    relit = equally_clipped(photos, matrix) if measures.patch >= UNEXPLAINED else None
+    if relit is None:
+        return _add_comparison(measures, photos, matrix)
+    small = [photo.bounded(BOUND) for photo in relit.photos]
+    measures = _remeasured(measures, (small[0], small[1]), matrix)
+    measures, matrix = _add_comparison(measures, relit.photos, matrix)
+    return replace(measures, gain=relit.gain, offset=relit.offset), matrix
+
+
+def _add_comparison(
+    measures: Measures, photos: tuple[Photo, Photo], matrix: Matrix
+) -> tuple[Measures, Matrix]:
+    """Return the measures with those of the fine comparison, and the relation that it chose."""
     if measures.drift > SHARP:
         measures, matrix = _sharpened(measures, photos, matrix)
     aligned = _best_aligned(photos, matrix)
