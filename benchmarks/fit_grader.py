@@ -11,8 +11,8 @@ The large one is the product of three conditions. ``shared``: the images share f
 logistic scale fitted on the sets of natural images, where wrong pairs share none. ``unchanged``:
 nothing in them was replaced and they are one shot, boosted trees fitted on all sets, rendered
 documents and hard negatives. ``unmoved``: no mark is in another place, a logistic scale fitted on
-the copies of all sets, and on documents that the other two conditions leave: those whose marks
-moved, or with another portrait or picture.
+the copies of all sets, and on pairs that the other two conditions leave: documents whose marks
+moved or with another portrait or picture, and flags that were aligned by a common canton.
 It is fitted on the fitting half of each set; the sets of ``LEFT_OUT_SETS`` have no part in it. With
 ``marks``, ``unmoved`` is fitted alone.
 """
@@ -29,6 +29,7 @@ import documents
 import numpy as np
 import numpy.typing as npt
 from domain_sets import DOCUMENTS_OF_NETWORK, FITTING, OF_NETWORK, DomainSet
+from families import ensigns
 from record import data_folder
 from samples import (
     LEFT_OUT,
@@ -42,6 +43,7 @@ from samples import (
     document_sample,
     domain_sample,
     hard_sample,
+    joined,
     judgements,
     photographs,
 )
@@ -72,6 +74,7 @@ TINY_NEAR = (
     *("texture_amount", "texture_mean", "texture_typical", "texture_tiles", "texture_opposed"),
     *("form_amount", "form_mean", "form_typical", "form_tiles", "form_opposed"),
     *("level_usual", "level_beside", "level_centre", "tone_usual", "tone_beside", "tone_centre"),
+    *("recoded_mean", "recoded_typical", "recoded_largest"),
 )
 TINY_SIMILAR = ("corrected", "agreement", "directions", "grey")
 SHARED = ("amount", "drift")
@@ -84,7 +87,7 @@ UNCHANGED = (
     *("plain", "textured", "windows", "drift", "structure", "colour", "tint"),
     *("covered", "used", "grey", "gain", "core", "residual", "within", "patch"),
 )
-UNMOVED = ("laid_moved", "tinted_moved", "recoloured")
+UNMOVED = ("laid_moved", "tinted_moved", "recoloured", "apart")
 
 #: Features with which the probability that nothing changed may only rise, or only fall.
 MONOTONE = {
@@ -113,7 +116,7 @@ TINY_MONOTONE = {
     ),
     **dict.fromkeys(
         ("residual", "tint", "patch", "unlike", "viewed", "moved", "stretched", "texture_opposed",
-         "form_opposed"), -1,
+         "form_opposed", "recoded_mean", "recoded_typical", "recoded_largest"), -1,
     ),
 }  # fmt: skip
 
@@ -137,6 +140,9 @@ MARKED = ("map", "menu", "plan", "questionnaire", "inbox", "directory", "catalog
 MARKED_FIELDS = ("marker", "portrait", "picture")
 MARKED_NUMBERS, COPIED_NUMBERS = range(300, 330), range(300, 306)
 
+#: Most flags with a common canton that are copied, and wrong pairs of each copy.
+ENSIGNS, WRONG_ENSIGNS = 40, 5
+
 #: Images of each set that are copied; numbers of the documents of each kind, of those that are
 #: copied as images and of those that are changed; sizes of the trees.
 PLANTED_IMAGES, TINY_IMAGES = 20, 200
@@ -149,7 +155,7 @@ PLANTED_OF = {
     **dict.fromkeys((*PHOTOGRAPHS, "families, large"), 60),
     **{PAGES: 40, "slices, large": 30},
 }
-TINY_OF = {"families": 800}
+TINY_OF = {"families": 800, DESKTOP: 500}
 LARGE_TREES = {"max_iter": 600, "max_depth": 6, "learning_rate": 0.06, "min_samples_leaf": 20}
 TINY_TREES = {"max_iter": 500, "max_depth": 6, "learning_rate": 0.04, "min_samples_leaf": 20}
 TREE_RIDGE = 5.0
@@ -417,7 +423,11 @@ def large_samples(data: Path) -> tuple[dict[str, Sample], Sample, Sample]:
 
 
 def mark_samples(data: Path) -> tuple[dict[str, Sample], Sample]:
-    """Return copies of each set and of documents, and documents with another mark or picture."""
+    """Return copies of each set and of documents, and pairs of which a mark or a part differs.
+
+    The latter are documents with another mark or picture, and flags that were aligned by the canton
+    that they share.
+    """
     copies = {
         name: large_sample(images, PLANTED_IMAGES, 0)
         for name, (images, _) in large_sets(data).items()
@@ -425,9 +435,11 @@ def mark_samples(data: Path) -> tuple[dict[str, Sample], Sample]:
     copies["documents"] = in_place(lambda place: document_sample(
         documents.FITTING, COPIED_NUMBERS, place, lambda truth: truth.near
     ))  # fmt: skip
-    return copies, in_place(lambda place: document_sample(
+    moved = in_place(lambda place: document_sample(
         MARKED, MARKED_NUMBERS, place, lambda truth: truth.change in MARKED_FIELDS
     ))  # fmt: skip
+    flags = large_sample(Drawn.of_images("ensigns", ensigns()), ENSIGNS, WRONG_ENSIGNS)
+    return copies, joined(moved, flags.only((flags.verdict > 1) & (flags.columns["apart"] > 0)))
 
 
 def pages() -> Drawn:
@@ -465,12 +477,12 @@ def large_scales(domains: dict[str, Sample], drawn: Sample, hard: Sample) -> Pai
 
 
 def unmoved(near: Model, copies: Sequence[Sample], moved: Sample) -> Product:
-    """Return a model of large images with the condition that no mark or colour is elsewhere.
+    """Return a model of large images with the condition that no mark, colour or part is elsewhere.
 
     Args:
         near: the model, with or without such a condition.
         copies: true pairs.
-        moved: pairs of which a mark moved, or of other portraits or pictures.
+        moved: pairs of which a mark moved, with other portraits or pictures, or that share a part.
     """
     assert isinstance(near, Product)
     others = {name: near.conditions[name] for name in ("shared", "unchanged")}
@@ -568,8 +580,8 @@ def fit_marks(data: Path) -> None:
     near = unmoved(grader.large.near, list(copies.values()), moved)
     provenance = (
         f"{grader.provenance.split('; marks')[0]}; marks {datetime.date.today().isoformat()} on"
-        f" {count:,} copies of the same sets and of documents, and {len(moved)} documents"
-        f" with other marks or pictures ({', '.join(MARKED)})"
+        f" {count:,} copies of the same sets and of documents, and {len(moved)} pairs of flags"
+        f" with one canton and documents with other marks or pictures ({', '.join(MARKED)})"
     )
     large = dataclasses.replace(grader.large, near=near)
     TARGET.write_text(

@@ -34,8 +34,8 @@ LEFT_OUT_SIDES = {"leaf": 48, "skin": 28}
 DRAWN = ("icons", "flags", "mosaics", "families", "slices")
 FLAGS, MOSAICS = 300, 240
 
-#: Icons of a desktop, and where its package puts them; most images of a set, but for families.
-DESKTOP, THEME = "desktop", Path("/usr/share/icons/oxygen/base")
+#: Icons of a desktop, where its package puts them, and most of them; most images of a reduced set.
+DESKTOP, THEME, ICONS = "desktop", Path("/usr/share/icons/oxygen/base"), 1000
 MOST = 450
 
 #: Blocks along the short side of a mosaic, and long sides of tiny and of larger ones in pixels.
@@ -187,7 +187,7 @@ def desktop() -> list[tuple[str, Pixels]]:
         assert isinstance(image, DecodedImage)
         if all(differ(image.pixels, other) for other in found.values()):
             found[name] = image.pixels
-        if len(found) == MOST:
+        if len(found) == ICONS:
             break
     return list(found.items())
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from visleak.records import VIEWS
 from visleak.verification import align
 from visleak.verification import tiny as tiny_check
-from visleak.verification.align import view_matrix
+from visleak.verification.align import unit_to_pixels, view_matrix
 from visleak.verification.image_pair import ImagePair
 from visleak.verification.placements import matrix_of, place
 from visleak.verification.screen import thumbnail
@@ -297,3 +297,27 @@ def test_plain_images_and_images_without_overlap_share_none():
     assert texture(plain, plain, TEXTURE).tiles == 0
     found = texture(article(1), article(1), TEXTURE, np.zeros_like(INNER))
     assert (found.amount, found.tiles, found.opposed) == (0, 0, 0)
+
+
+@pytest.fixture(scope="module")
+def flag():
+    """Three bands with a triangle and a disc."""
+    image = np.repeat(np.array([[200, 30, 40], [250, 250, 240], [20, 60, 150]], np.uint8), 8, 0)
+    image = np.repeat(image[:, None], 36, axis=1)
+    cv2.fillPoly(image, [np.array([[0, 0], [14, 12], [0, 24]])], (0, 90, 60))
+    return cv2.circle(image, (24, 12), 3, (230, 180, 30), -1)
+
+
+@pytest.mark.parametrize("degrees", [-5.3, 5, 11])
+@pytest.mark.parametrize("view", [0, MIRROR])
+def test_a_turn_about_the_centre_is_found_to_a_fraction_of_a_pixel(flag, degrees, view):
+    centre = (flag.shape[1] - 1) / 2, (flag.shape[0] - 1) / 2
+    turn = np.vstack([cv2.getRotationMatrix2D(centre, degrees, 1.0), [0, 0, 1]])
+    query = cv2.warpAffine(flag, turn[:2], flag.shape[1::-1])
+    query = np.ascontiguousarray(query[:, ::-1]) if view == MIRROR else query
+    measures, matrix = check_tiny(query, flag, view)
+    units = unit_to_pixels(*flag.shape[1::-1])
+    expected = np.linalg.inv(units) @ np.linalg.inv(turn) @ units @ view_matrix(view)
+    assert np.abs(matrix - expected).max() * flag.shape[1] < 0.5
+    assert measures.turned > 4
+    assert measures.recoded_typical < 6

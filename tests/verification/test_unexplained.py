@@ -5,7 +5,8 @@ import numpy as np
 import pytest
 from scipy import ndimage
 
-from visleak.verification.unexplained import neighbours, unexplained
+from image_changes import jpeg
+from visleak.verification.unexplained import Recoded, neighbours, recoded, unexplained
 
 SIDE = 32
 EVERYWHERE = np.ones((1, SIDE, SIDE), np.float32)
@@ -58,3 +59,26 @@ def test_a_bar_along_an_edge_is_left_out(drawing):
 def test_neighbours_are_the_eight_around_a_pixel(extreme, oracle):
     planes = np.random.default_rng(0).normal(size=(2, 3, 8, 8)).astype(np.float32)
     assert np.array_equal(neighbours(planes, extreme), oracle(planes, (1, 1, 3, 3), mode="nearest"))
+
+
+@pytest.mark.parametrize("relation", [np.eye(3), np.array([[-1.0, 0, 1], [0, 1, 0], [0, 0, 1]])])
+def test_compression_leaves_little_of_a_difference(drawing, relation):
+    image = drawing.astype(np.uint8)
+    shown = image if relation[0, 0] == 1 else image[:, ::-1]
+    copy = jpeg(cv2.resize(np.ascontiguousarray(shown), (24, 24)), 45)
+    other = image.copy()
+    cv2.circle(other, (22, 10), 3, (20, 200, 60), -1)
+    for one, second, matrix in ((copy, image, relation), (image, copy, np.linalg.inv(relation))):
+        found = recoded(one, second, matrix, (1.0, 0.0))
+        assert found.mean < 10
+        assert found.largest < 30
+    wrong = recoded(copy, other, relation, (1.0, 0.0))
+    assert wrong.largest > 60
+    lighter = np.clip(copy.astype(float) * 0.8 + 30, 0, 255).astype(np.uint8)
+    assert recoded(lighter, image, relation, (1.25, -37.5)).mean < 12
+
+
+def test_images_that_hardly_overlap_have_the_largest_difference(drawing):
+    aside = np.array([[1.0, 0, 0.97], [0, 1, 0], [0, 0, 1]])
+    image = drawing.astype(np.uint8)
+    assert recoded(image, image, aside, (1.0, 0.0)) == Recoded()

@@ -44,6 +44,7 @@ _LARGEST_CORRELATION: Final = 0.999
 _LOGARITHMS: Final = (
     *("residual", "patch", "tint", "contrast", "windows", "places", "altered_cells"),
     *("texture_amount", "form_amount", "amount"),
+    *("recoded_mean", "recoded_typical", "recoded_largest"),
 )
 #: Drift (pixels) and share of content that are added before the logarithm.
 _STILL: Final = 0.05
@@ -52,6 +53,8 @@ _LEAST_SHARE: Final = 1e-3
 _NO_MARK: Final = -3.0
 #: Share of plain area from which an image is a rendering.
 _PLAIN: Final = 0.2
+#: Share of an image that is most of it.
+_MOST: Final = 0.5
 #: Largest change of contrast, as a factor.
 _MOST_GAIN: Final = 20.0
 
@@ -64,6 +67,8 @@ def features(similarity: Float32, background: Float32, evidence: Evidence) -> di
     """
     checks = {name: np.asarray(column, np.float64) for name, column in evidence.checks.items()}
     bound, gain = _LARGEST_CORRELATION, np.abs(checks["gain"])
+    rendered = np.minimum(checks["plain"] / _PLAIN, 1.0)
+    shown = np.maximum(checks["covered"], checks["used"])
     return {
         "similarity": similarity.astype(np.float64),
         "corrected": similarity.astype(np.float64) - background,
@@ -82,7 +87,9 @@ def features(similarity: Float32, background: Float32, evidence: Evidence) -> di
         "laid_moved": np.maximum(2 * checks["laid_less"] - checks["laid_more"], _NO_MARK),
         "tinted_moved": np.maximum(2 * checks["tinted_less"] - checks["tinted_more"], 0.0),
         # in photographs, captions and stickers have other colours on edges that happen to agree
-        "recoloured": checks["recoloured"] * np.minimum(checks["plain"] / _PLAIN, 1.0),
+        "recoloured": checks["recoloured"] * rendered,
+        # two photographs that share a part are parts of one; two graphics may share a canton
+        "apart": np.maximum(_MOST - shown, 0.0) * np.clip(2 * rendered - 1, 0.0, 1.0),
     }
 
 

@@ -130,6 +130,10 @@ class Measures:
     tone_usual: float = 255.0
     tone_beside: float = 255.0
     tone_centre: float = 255.0
+    # see unexplained.Recoded
+    recoded_mean: float = 255.0
+    recoded_typical: float = 255.0
+    recoded_largest: float = 255.0
     # the freedom that the relation uses, which makes unrelated images agree better:
     viewed: float = 0.0  # 1 if the query is compared mirrored, turned or inverted
     moved: float = 0.0  # mean displacement of the corners relative to the view, share of the side

@@ -1,15 +1,16 @@
 """The full check of tiny images, which are aligned by correlation alone.
 
 A pair is aligned from the placement that the screen found, or from the view alone if that agrees
-better. The quarter of the tiles that agrees least is ignored when a relation is scored or refined,
-so that a bar of text or a border has little influence.
+better. The tiles that agree least are ignored when a relation is scored or refined, so that a bar
+of text or a border has little influence. Where the images agree, their pixels decide between this
+relation and simpler ones.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import Final
 
 import cv2
@@ -21,6 +22,7 @@ from visleak.verification.align import Matrix
 from visleak.verification.image_pair import ImagePair
 from visleak.verification.measures import NO_OVERLAP, Measures, grey, square
 from visleak.verification.tiny_overlaps import TinyOverlaps
+from visleak.verification.unexplained import recoded
 
 #: Side of the squares that are compared.
 SIDE: Final = 32
@@ -33,6 +35,13 @@ REFINEMENTS: Final = (
     (0.7, 25, 0.5, True),
 )
 
+#: Correlation of the gradients, without the worst tiles, from which a pair is compared after
+#: compression as well.
+AGREES: Final = 0.7
+#: Least and greatest angle of a rotation about the centre that is tried, and what is tried beside
+#: the angle of the relation, degrees.
+TURNS: Final = (1.5, 20.0)
+TURNS_BESIDE: Final = (-1.5, -1.0, -0.5, 0.0, 0.5, 1.0, 1.5)
 #: Largest range of the grey values around a pixel of a flat area, levels.
 FLAT_RANGE: Final = 2
 
@@ -54,14 +63,8 @@ def check_tiny(pairs: Sequence[ImagePair]) -> list[tuple[Measures, Matrix]]:
     fits.refine()
     for turned in (False, True):
         fits.locate(pairs, turned=turned)
-    rows = np.flatnonzero(np.isfinite(fits.overlaps.firm))
-    known = [
-        _freedom(fits.matrix[row], fits.view[row], pairs[row])
-        | {"flat": _flat(pairs[row].query, pairs[row].reference)}
-        | pairs[row].ratios
-        for row in rows
-    ]
-    measured = dict(zip(rows.tolist(), fits.overlaps.only(rows).measures(known), strict=True))
+    measured = fits.measures(pairs, np.flatnonzero(np.isfinite(fits.overlaps.firm)))
+    fits.settle(pairs, measured)
     return [
         (measured.get(row) or replace(TINY_NO_OVERLAP, **pair.ratios), fits.matrix[row])
         for row, pair in enumerate(pairs)
@@ -73,7 +76,15 @@ def measure(query: Bytes8, reference: Bytes8, matrix: Matrix) -> Measures:
     overlaps = TinyOverlaps.of([square(query, SIDE)], square(reference, SIDE)[None], matrix[None])
     if not np.isfinite(overlaps.firm[0]):
         return TINY_NO_OVERLAP
-    return overlaps.measures([{"flat": _flat(query, reference)}])[0]
+    measures = overlaps.measures([{"flat": _flat(query, reference)}])[0]
+    return _recoded(measures, query, reference, matrix)
+
+
+def _recoded(measures: Measures, query: Bytes8, reference: Bytes8, matrix: Matrix) -> Measures:
+    """Return measures with the differences that compression of one image leaves."""
+    found = recoded(query, reference, matrix, (measures.gain, measures.offset))
+    values = {f"recoded_{each.name}": getattr(found, each.name) for each in fields(found)}
+    return replace(measures, **values)
 
 
 @dataclass(slots=True)
@@ -104,6 +115,63 @@ class _Fits:
     def _replace(self, rows: Int64, others: TinyOverlaps, matrices: Matrix, better: Bool) -> None:
         self.overlaps.put(rows[better], others.only(better))
         self.matrix[rows[better]] = matrices[better]
+
+    def measures(self, pairs: Sequence[ImagePair], rows: Int64) -> dict[int, Measures]:
+        """Return the measures of some pairs, by row."""
+        if not len(rows):
+            return {}
+        known = [
+            _freedom(self.matrix[row], self.view[row], pairs[row])
+            | {"flat": _flat(pairs[row].query, pairs[row].reference)}
+            | pairs[row].ratios
+            for row in rows
+        ]
+        overlaps = self.overlaps.only(rows)
+        found = dict(zip(rows.tolist(), overlaps.measures(known), strict=True))
+        for row in rows[overlaps.core >= AGREES].tolist():
+            pair = pairs[row]
+            found[row] = _recoded(found[row], pair.query, pair.reference, self.matrix[row])
+        return found
+
+    def settle(self, pairs: Sequence[ImagePair], measured: dict[int, Measures]) -> None:
+        """Replace relations, and their measures, by others under which the pixels differ less.
+
+        Images with few edges, such as flags, agree as well if they are shifted along an edge; and
+        affine relations follow the black corners of a turned image.
+        """
+        agree = np.flatnonzero(self.overlaps.core >= AGREES)
+        viewed = agree[(self.view[agree] != _IDENTITY).any(axis=(1, 2))]
+        for rows, views in (
+            (agree, self.view[agree]),
+            (viewed, np.tile(_IDENTITY, (len(viewed), 1, 1))),
+        ):
+            self._settle(pairs, rows, views, views, measured)
+        found = (
+            (row, _turn(pairs[row], self.matrix[row], self.view[row])) for row in agree.tolist()
+        )
+        turns = {row: turn for row, turn in found if turn is not None}
+        if turns:
+            rows = np.array(list(turns))
+            self._settle(pairs, rows, np.stack(list(turns.values())), self.view[rows], measured)
+
+    def _settle(
+        self, pairs: Sequence[ImagePair], rows: Int64, matrices: Matrix, views: Matrix,
+        measured: dict[int, Measures],
+    ) -> None:  # fmt: skip
+        changed = (self.matrix[rows] != matrices).any(axis=(1, 2))
+        rows, matrices, views = rows[changed], matrices[changed], views[changed]
+        if not len(rows):
+            return
+        others = TinyOverlaps.of(self.query[rows], self.reference[rows], matrices)
+        agree = others.core >= AGREES
+        rows, matrices, views = rows[agree], matrices[agree], views[agree]
+        tried = _Fits(self.query[rows], self.reference[rows], matrices, views, others.only(agree))
+        found = tried.measures([pairs[row] for row in rows], np.arange(len(rows)))
+        for place, own in found.items():
+            row = int(rows[place])
+            if own.recoded_typical < measured[row].recoded_typical:
+                self.matrix[row], self.view[row] = matrices[place], views[place]
+                measured[row] = own
 
     def refine(self) -> None:
         """Refine the relations of pairs that agree enough, step by step."""
@@ -171,6 +239,28 @@ def _flat(query: Bytes8, reference: Bytes8) -> float:
         ranges = cv2.morphologyEx(levels, cv2.MORPH_GRADIENT, around)
         shares.append(cv2.countNonZero(cv2.inRange(ranges, 0, FLAT_RANGE)) / ranges.size)
     return max(shares)
+
+
+def _turn(pair: ImagePair, matrix: Matrix, view: Matrix) -> Matrix | None:
+    """Return the rotation about the centre, near a relation, under which two images differ least.
+
+    ``None`` if their shapes differ, or if the relation hardly turns the query.
+    """
+    height, width = pair.reference.shape[:2]
+    to_pixels = align.unit_to_pixels(width, height)
+    pixels = to_pixels @ matrix @ align.inverse(view) @ align.inverse(to_pixels)
+    angle = math.degrees(math.atan2(pixels[1, 0] - pixels[0, 1], pixels[0, 0] + pixels[1, 1]))
+    shape = pair.query.shape[:2] if view[0, 0] != 0 else pair.query.shape[1::-1]
+    if shape != (height, width) or not TURNS[0] <= abs(angle) <= TURNS[1]:
+        return None
+    centre = (width - 1) / 2, (height - 1) / 2
+    tried = []
+    for off in TURNS_BESIDE:
+        turn = np.eye(3)
+        turn[:2] = cv2.getRotationMatrix2D(centre, -angle - off, 1.0)
+        tried.append(align.inverse(to_pixels) @ turn @ to_pixels @ view)
+    found = [recoded(pair.query, pair.reference, each, qualities=()).typical for each in tried]
+    return np.asarray(tried[int(np.argmin(found))])
 
 
 def _freedom(matrix: Matrix, view: Matrix, pair: ImagePair) -> dict[str, float]:

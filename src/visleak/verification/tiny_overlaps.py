@@ -33,6 +33,8 @@ NOISE: Final = 4.0
 DIRECTED: Final = 0.02
 #: Blurs (pixels) that separate the bands of detail.
 BANDS: Final = (0.7, 1.4, 2.8)
+#: Energy of a tile without edges, at most, as a share of that of the strongest tile.
+PLAIN: Final = 0.01
 #: Smallest share of the reference of an overlap that is measured.
 MIN_OVERLAP: Final = 1 / 16
 
@@ -51,7 +53,7 @@ class TinyOverlaps:
     # sums over 4 x 4 tiles inside the inner mask, float64 (n, 3, 3, 16). First axis: gradients,
     # damped gradients, directions. Second axis: product, energy of the query, of the reference
     tiles: Float64
-    # both -inf where the overlap is too small; without the quarter of the tiles that agrees least
+    # both -inf where the overlap is too small; without the tiles that differ most
     core: Float64  # correlation of the gradients
     firm: Float64  # agreement
 
@@ -110,8 +112,7 @@ class TinyOverlaps:
     @property
     def agreeing(self) -> Bool:
         """Mask of the tiles that agree most, (n, s, s)."""
-        chosen = np.zeros((len(self.tiles), TILES * TILES), np.bool_)
-        np.put_along_axis(chosen, _least(self.tiles[:, 1]), True, axis=1)
+        chosen = _agreeing(self.tiles[:, 1])
         side = self.mask.shape[1] // TILES
         return chosen.reshape(-1, TILES, TILES).repeat(side, axis=1).repeat(side, axis=2)
 
@@ -272,15 +273,22 @@ def _grey(images: Float32) -> Float32:
     return np.asarray(cv2.cvtColor(rows, cv2.COLOR_RGB2GRAY), np.float32).reshape(images.shape[:3])
 
 
-def _least(tiles: Float64) -> Int64:
-    """Return the indices of the three quarters of the tiles (n, 3, 16) that differ least."""
-    order = np.argsort(tiles[:, 1] + tiles[:, 2] - 2 * tiles[:, 0], axis=1, kind="stable")
-    return order[:, : TILES * TILES * 3 // 4]
+def _agreeing(tiles: Float64) -> Bool:
+    """Return which tiles (n, 3, 16) agree: all but those that differ most, (n, 16).
+
+    They are a quarter of all, and at most half of those with edges: most of a small drawing on
+    plain ground agrees with anything.
+    """
+    energy = tiles[:, 1] + tiles[:, 2]
+    edged = (energy > PLAIN * energy.max(axis=1, keepdims=True)).sum(axis=1)
+    dropped = np.minimum(TILES * TILES // 4, edged // 2)
+    rank = np.argsort(np.argsort(energy - 2 * tiles[:, 0], axis=1, kind="stable"), axis=1)
+    return np.asarray(rank < TILES * TILES - dropped[:, None])
 
 
 def _without_least(tiles: Float64) -> Float64:
-    """Return tiles (n, 3, 16) without the quarter that differs most, (n, 3, 12)."""
-    return np.take_along_axis(tiles, _least(tiles)[:, None], axis=2)
+    """Return tiles (n, 3, 16) with 0 in those that differ most."""
+    return tiles * _agreeing(tiles)[:, None]
 
 
 def _overlap_factor(inner: Float32) -> Float64:

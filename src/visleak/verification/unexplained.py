@@ -5,10 +5,16 @@ counts as unexplained as far as its levels lie outside the range of the 3 x 3 pi
 the other image, after gain and offset of each channel were fitted where the images agree most. An
 emblem that only one icon has, or another colour of a stripe, is unexplained; strokes of a reduced
 copy are not.
+
+What JPEG does to a tiny image depends on its blocks, and is more than that. Each image is therefore
+also compressed at the resolution of the other one, which leaves little of the difference between an
+image and its compressed copy.
 """
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Final
@@ -16,8 +22,10 @@ from typing import Final
 import cv2
 import numpy as np
 
-from visleak.records import Bool, Float32, Float64
+from visleak.records import Bool, Bytes8, Float32, Float64
 from visleak.verification import texture
+from visleak.verification.align import Matrix, inverse
+from visleak.verification.frame import warped
 
 #: Blur of both images, and that of their colours, which JPEG reduces (pixels).
 BLUR: Final = 0.7
@@ -27,10 +35,113 @@ NOISE: Final = 4.0
 #: Share of the places that are at most ``usual``.
 USUAL: Final = 0.9
 #: Depth of the strip along one edge, and of the border, that are left out, shares of the side.
-STRIP: Final = 0.3
+STRIP: Final = 0.375
 BORDER: Final = 0.1
+#: Qualities of JPEG that are tried.
+QUALITIES: Final = (20, 30, 42, 55, 67, 78, 88, 95)
+#: Largest typical difference that they are tried on, levels.
+MOST_LOST: Final = 32.0
+#: Tiles along a side.
+TILES: Final = 4
+#: Smallest change of brightness (of mid-grey, levels) or contrast (factor) that is made before, and
+#: largest contrast.
+RELIT: Final = (4.0, 1.1)
+MOST_GAIN: Final = 4.0
+#: Smallest number of pixels that are compared.
+FEWEST: Final = 64
 #: Luminance and two opponent colours of red, green and blue.
 OPPONENT: Final = ((0.299, 0.587, 0.114), (0.5, -0.5, 0.0), (-0.25, -0.25, 0.5))
+
+
+@dataclass(frozen=True, slots=True)
+class Recoded:
+    """Difference of two images, one of them compressed like the other one; levels."""
+
+    mean: float = 255.0  # root mean square
+    # the same without the quarter of the tiles that differs most: small if a bar of text is all
+    # that differs
+    typical: float = 255.0
+    largest: float = 255.0  # of a place of 3 x 3 pixels: mean of the largest of the channels
+
+
+def recoded(
+    query: Bytes8, reference: Bytes8, matrix: Matrix, light: tuple[float, float] = (1.0, 0.0),
+    qualities: Sequence[int] = QUALITIES,
+) -> Recoded:  # fmt: skip
+    """Return the difference of two RGB images, one of them compressed like the other one.
+
+    Args:
+        query, reference: the images, at any size.
+        matrix: the relation from query to reference, in unit coordinates.
+        light: gain and offset of the query's brightness.
+        qualities: those of JPEG that are tried.
+    """
+    gain, offset = light
+    contrast = max(abs(gain), 1e-3)
+    is_relit = abs(128 * gain + offset - 128) > RELIT[0] or max(gain, 1 / contrast) > RELIT[1]
+    if not is_relit or not 1 / MOST_GAIN < gain < MOST_GAIN:
+        gain, offset = 1.0, 0.0
+    there = _recoded(query, reference, inverse(matrix), (1 / gain, -offset / gain), qualities)
+    back = _recoded(reference, query, matrix, (gain, offset), qualities)
+    return min(there, back, key=lambda own: own.typical)
+
+
+def _recoded(
+    compressed: Bytes8, original: Bytes8, matrix: Matrix, light: tuple[float, float],
+    qualities: Sequence[int],
+) -> Recoded:  # fmt: skip
+    """Return the difference of an image from another one that is compressed as it may have been."""
+    gain, offset = light
+    height, width = compressed.shape[:2]
+    whole = np.full(original.shape[:2], 255, np.uint8)
+    moved, inside = warped(original, whole, matrix, (width, height))
+    shown = np.asarray(inside == 255)
+    if np.count_nonzero(shown) < FEWEST:
+        return Recoded()
+    levels = np.clip(np.rint(gain * moved + offset), 0, 255).astype(np.uint8)
+    # around it, the other image affects the same blocks
+    levels[~shown] = compressed[~shown]
+    # the order of channels that OpenCV compresses
+    target, levels = (np.ascontiguousarray(each[..., ::-1]) for each in (compressed, levels))
+    best = _Difference.of(target, levels, shown)
+    if best.typical <= MOST_LOST:
+        for quality in qualities:
+            tried = _Difference.of(target, _compressed(levels, quality), shown)
+            best = tried if tried.typical < best.typical else best
+    return best.summary()
+
+
+def _compressed(pixels: Bytes8, quality: int) -> Bytes8:
+    data = cv2.imencode(".jpg", pixels, [cv2.IMWRITE_JPEG_QUALITY, quality])[1]
+    return np.asarray(cv2.imdecode(data, cv2.IMREAD_COLOR), np.uint8)
+
+
+@dataclass(frozen=True, slots=True)
+class _Difference:
+    """The difference of two images where both are shown."""
+
+    apart: Float32  # (h, w, 3), levels
+    tiles: Float32  # mean squares of the tiles, in order (16,)
+    share: float  # of the pixels that are shown, 0..1
+
+    @classmethod
+    def of(cls, one: Bytes8, other: Bytes8, shown: Bool) -> _Difference:
+        apart = cv2.absdiff(one, other).astype(np.float32)
+        apart[~shown] = 0
+        squares = cv2.resize(apart * apart, (TILES, TILES), interpolation=cv2.INTER_AREA)
+        tiles = np.sort(np.asarray(squares, np.float32).mean(axis=2).ravel())
+        return cls(apart, tiles, np.count_nonzero(shown) / shown.size)
+
+    @property
+    def typical(self) -> float:
+        return self._root(self.tiles[: TILES * TILES * 3 // 4])
+
+    def summary(self) -> Recoded:
+        largest = cv2.blur(self.apart.max(axis=2), (3, 3)).max()
+        return Recoded(self._root(self.tiles), self.typical, float(largest))
+
+    def _root(self, tiles: Float32) -> float:
+        return math.sqrt(float(tiles.sum()) / (TILES * TILES * self.share))
 
 
 @dataclass(frozen=True, slots=True)
