@@ -13,6 +13,7 @@ from typing import Final
 import numpy as np
 
 from visleak.records import Bytes8, Float32
+from visleak.verification import exact
 from visleak.verification.align import Matrix
 from visleak.verification.frame import Photo, common_frame
 
@@ -33,9 +34,6 @@ OFF_SPREADS: Final = 2.5
 FEWEST: Final = 100
 LEAST_VARIANCE: Final = 1.0
 
-#: Median absolute deviation to standard deviation.
-_SPREAD: Final = 1.4826
-
 
 @dataclass(frozen=True, slots=True)
 class Relit:
@@ -50,8 +48,7 @@ class Relit:
 def equally_clipped(photos: tuple[Photo, Photo], matrix: Matrix) -> Relit | None:
     """Return two images, both with the change of brightness that clipped levels of one of them.
 
-    ``None`` if there is no such change. Hues do not change otherwise: one gain and offset holds for
-    all channels.
+    ``None`` if no gain and offset, the same for all channels, explains the clipped levels.
     """
     frame = common_frame(*photos, matrix)
     if frame is None:
@@ -80,7 +77,8 @@ def _change(values: Float32, clipped: Float32) -> tuple[float, float] | None:
         gain = float(np.cov(x, y, bias=True)[0, 1] / x.var())
         offset = float(y.mean()) - gain * float(x.mean())
         off = np.abs(gain * values + offset - clipped)
-        kept = inner & (off <= OFF_LEVELS + OFF_SPREADS * _SPREAD * float(np.median(off[inner])))
+        spread = exact.DEVIATION * float(np.median(off[inner]))
+        kept = inner & (off <= OFF_LEVELS + OFF_SPREADS * spread)
     if not (GAIN[0] <= gain <= GAIN[1] and MIDDLE[0] <= 128 * gain + offset <= MIDDLE[1]):
         return None
     changed = gain * values + offset

@@ -202,8 +202,7 @@ def add_fine_comparison(
     relit = equally_clipped(photos, matrix) if measures.patch >= UNEXPLAINED else None
     if relit is None:
         return _add_comparison(measures, photos, matrix)
-    small = [photo.bounded(BOUND) for photo in relit.photos]
-    measures = _remeasured(measures, (small[0], small[1]), matrix)
+    measures = _remeasured(measures, relit.photos, matrix)
     measures, matrix = _add_comparison(measures, relit.photos, matrix)
     return replace(measures, gain=relit.gain, offset=relit.offset), matrix
 
@@ -223,8 +222,7 @@ def _add_comparison(
         without = without_bars(photos, aligned.matrix)
         if without is not None:
             aligned = _best_aligned(*without)
-            small = [each.bounded(BOUND) for each in without[0]]
-            measures = _remeasured(measures, (small[0], small[1]), aligned.matrix)
+            measures = _remeasured(measures, without[0], aligned.matrix)
             found = _compared(aligned)
     return _with_comparison(measures, found, photos), aligned.matrix
 
@@ -253,14 +251,14 @@ def _sharpened(
     found = _by_features(photos, mirrored=bool(np.linalg.det(matrix) < 0))
     if found is None:
         return measures, matrix
-    small = [photo.bounded(BOUND) for photo in photos]
-    again = _remeasured(measures, (small[0], small[1]), found)
+    again = _remeasured(measures, photos, found)
     return (again, found) if large.score(again) > large.score(measures) else (measures, matrix)
 
 
 def _remeasured(measures: Measures, photos: tuple[Photo, Photo], matrix: Matrix) -> Measures:
     """Return the measures of the check of two images under another relation."""
-    frame = common_frame(*photos, matrix)
+    query, reference = (photo.bounded(BOUND) for photo in photos)
+    frame = common_frame(query, reference, matrix)
     again = NO_OVERLAP if frame is None else large.measure_frame(frame)
     kept = ("alignment", "query_ratio", "reference_ratio")
     return replace(again, **{name: getattr(measures, name) for name in kept})

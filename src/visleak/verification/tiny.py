@@ -167,11 +167,13 @@ class _Fits:
         rows, matrices, views = rows[agree], matrices[agree], views[agree]
         tried = _Fits(self.query[rows], self.reference[rows], matrices, views, others.only(agree))
         found = tried.measures([pairs[row] for row in rows], np.arange(len(rows)))
-        for place, own in found.items():
-            row = int(rows[place])
-            if own.recoded_typical < measured[row].recoded_typical:
-                self.matrix[row], self.view[row] = matrices[place], views[place]
-                measured[row] = own
+        better = np.array([
+            own.recoded_typical < measured[row].recoded_typical
+            for row, own in zip(rows.tolist(), found.values(), strict=True)
+        ], np.bool_)  # fmt: skip
+        self._replace(rows, tried.overlaps, matrices, better)
+        self.view[rows[better]] = views[better]
+        measured |= {int(rows[place]): found[place] for place in np.flatnonzero(better).tolist()}
 
     def refine(self) -> None:
         """Refine the relations of pairs that agree enough, step by step."""

@@ -77,9 +77,10 @@ def recoded(
         qualities: those of JPEG that are tried.
     """
     gain, offset = light
-    contrast = max(abs(gain), 1e-3)
-    is_relit = abs(128 * gain + offset - 128) > RELIT[0] or max(gain, 1 / contrast) > RELIT[1]
-    if not is_relit or not 1 / MOST_GAIN < gain < MOST_GAIN:
+    is_possible = 1 / MOST_GAIN < gain < MOST_GAIN
+    if not is_possible or (
+        abs(128 * gain + offset - 128) <= RELIT[0] and max(gain, 1 / gain) <= RELIT[1]
+    ):
         gain, offset = 1.0, 0.0
     there = _recoded(query, reference, inverse(matrix), (1 / gain, -offset / gain), qualities)
     back = _recoded(reference, query, matrix, (gain, offset), qualities)
